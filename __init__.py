@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilewright import codegen, driver, graph, schedule, te, tir, tuner, tuning_db
     from tilewright.codegen import Target
+    from tilewright.doors import torch_door as torch
     from tilewright.driver import bench, build, tune, workload
     from tilewright.frontends.onnx import from_onnx
+    from tilewright.frontends.torch import from_torch
     from tilewright.graph import Graph
     from tilewright.schedule import Schedule, ScheduleError
     from tilewright.tir import IRModule, PrimFunc
@@ -46,6 +48,7 @@ __all__ = [
     "device",
     "driver",
     "from_onnx",
+    "from_torch",
     "graph",
     "lower",
     "meta_schedule",
@@ -55,7 +58,11 @@ __all__ = [
     "te",
     "testing",
     "tir",
+<<<<<<< HEAD
     "tir_integration",
+=======
+    "torch",
+>>>>>>> 00e0906 (PyTorch: exported programs as graphs, a backend of torch.compile, one kernel as an operator)
     "tune",
     "tuner",
     "tuning_db",
@@ -73,14 +80,20 @@ _HOMES = {
     "bench": "driver",
     "build": "driver",
     "from_onnx": "frontends.onnx",
+    "from_torch": "frontends.torch",
     "tune": "driver",
     "workload": "driver",
 }
+<<<<<<< HEAD
 _LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db", "tvm_names")
 
 
 _TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
 _TVM_MODULES = ("meta_schedule", "nd", "target", "testing", "tir_integration")
+=======
+_DOORS = {"torch": "doors.torch_door"}
+_LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db")
+>>>>>>> 00e0906 (PyTorch: exported programs as graphs, a backend of torch.compile, one kernel as an operator)
 
 
 def __getattr__(name: str) -> Any:
@@ -90,6 +103,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"tilewright.tvm_names.{_TVM[name]}"), name)
     if name in _LAYERS:
         return importlib.import_module(f"tilewright.{name}")
+    if name in _DOORS:
+        return importlib.import_module(f"tilewright.{_DOORS[name]}")
     if name in _HOMES:
         value = getattr(importlib.import_module(f"tilewright.{_HOMES[name]}"), name)
         globals()[name] = value

@@ -16,11 +16,11 @@ from typing import Any
 
 from ...graph.graph import Graph
 
-FRONTENDS: dict[str, str] = {".onnx": "frontends.onnx:from_onnx"}
+FRONTENDS: dict[str, str] = {".onnx": "frontends.onnx:from_onnx", ".pt2": "frontends.torch:from_torch"}
 """The front ends of this package: module and function, by the suffix of files."""
 
-_OBJECTS = {"onnx": ".onnx"}
-"""The packages whose objects are models, and the suffix of their front end."""
+_OBJECTS = {("onnx", "ModelProto"): ".onnx", ("torch", "ExportedProgram"): ".pt2"}
+"""The classes whose objects are models, by package and name, and the suffix of their front end."""
 
 
 def suffix_of(what: Any) -> str | None:
@@ -28,9 +28,7 @@ def suffix_of(what: Any) -> str | None:
     if isinstance(what, (str, os.PathLike)):
         suffix = Path(what).suffix.lower()
         return suffix if suffix in FRONTENDS or suffix in _plugins() else None
-    if type(what).__name__ == "ModelProto":
-        return _OBJECTS.get(type(what).__module__.split(".")[0])
-    return None
+    return _OBJECTS.get((type(what).__module__.split(".")[0], type(what).__name__))
 
 
 def is_model(what: Any) -> bool:

@@ -1,0 +1,106 @@
+"""This module defines what a converter gets: one call in a program of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.builder import Builder
+from ...graph.graph import Value
+from ...tir.expr import DType
+from .torch_package import TorchError, dtype_name, load_torch
+
+
+class AtenCall:
+    """One call of an operator. ``results`` are PyTorch's own descriptions of what it returns, ``given`` those of the
+    arguments; ``used`` are the numbers of the results that are read, None when all may be."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        label: str,
+        results: Sequence[Any],
+        given: Sequence[Any],
+        used: set[int] | None,
+        dims: Any,
+    ) -> None:
+        self.builder, self.label, self.given, self.used = builder, label, given, used
+        self._results, self._dims = results, dims
+
+    @property
+    def dtype(self) -> str:
+        """Returns the data type of the first result."""
+        return dtype_name(self._results[0].dtype)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Returns the shape of the first result: numbers, and expressions of symbolic sizes."""
+        return self.shape_of(0)
+
+    def shape_of(self, n: int) -> tuple[Any, ...]:
+        """Returns the shape of result ``n``."""
+        return tuple(self._dims(d) for d in self._results[n].shape)
+
+    def result(self, n: int) -> Any:
+        """Returns PyTorch's description of result ``n``."""
+        return self._results[n]
+
+    def needs(self, n: int) -> bool:
+        """Returns whether something reads result ``n``."""
+        return self.used is None or n in self.used
+
+    def error(self, problem: str) -> TorchError:
+        """Returns an error that names the call."""
+        return TorchError(f"{self.label}: {problem}")
+
+    def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        """Add an operator of one result."""
+        return self.builder.op(op, *inputs, **attrs)
+
+    def several(self, op: str, *inputs: Value | None, **attrs: Any) -> tuple[Value, ...]:
+        """Add an operator of several results."""
+        return self.builder.several(op, *inputs, **attrs)
+
+    def constant(self, data: Any, dtype: str | None = None) -> Value:
+        """Add a constant."""
+        return self.builder.constant(np.asarray(data), "c", dtype)
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """Returns ``x`` converted; ``x`` itself when it has the data type."""
+        if x.dtype == dtype:
+            return x
+        if dtype == "bool":
+            return self.op("not_equal", x, self.constant(0, x.dtype))
+        if DType(x.dtype).is_float and not DType(dtype).is_float:
+            return self.op("cast", self.op("trunc", x), dtype=dtype)
+        return self.op("cast", x, dtype=dtype)
+
+    def value(self, x: Any, dtype: str) -> Value:
+        """Returns a tensor or a number as a value of that data type."""
+        return self.cast(x, dtype) if isinstance(x, Value) else self.constant(x, dtype)
+
+    def common(self, *positions: int) -> str:
+        """Returns the data type to which PyTorch promotes these arguments."""
+        torch = load_torch()
+        first, *rest = [self.given[n] for n in positions]
+        out = first
+        for other in rest:
+            out = torch.empty((), dtype=torch.result_type(out, other), device="meta")
+        return dtype_name(out.dtype)
+
+    def full(self, shape: Sequence[Any], number: Any, dtype: str) -> Value:
+        """Returns an array of one number."""
+        one = self.constant(number, dtype)
+        return self.op("broadcast_to", one, shape=tuple(shape)) if len(shape) else self.op("identity", one)
+
+    def axis(self, axis: int, x: Value) -> int:
+        """Returns an axis counted from the front."""
+        return axis % max(x.ndim, 1)
+
+    def axes(self, axes: Any, x: Value) -> tuple[int, ...]:
+        """Returns axes counted from the front; all for None and for an empty list."""
+        if axes is None or (isinstance(axes, (list, tuple)) and not axes):
+            return tuple(range(x.ndim))
+        return tuple(sorted({a % max(x.ndim, 1) for a in (axes if isinstance(axes, (list, tuple)) else [axes])}))

@@ -1,0 +1,240 @@
+"""Converters of reductions, softmax and normalizations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Value
+from ...tir.expr import DType
+from .aten_call import AtenCall
+from .aten_table import aten
+
+
+def _reduced(c: AtenCall, row: str, x: Value, dims: Any, keepdim: bool) -> Value:
+    axes = c.axes(dims, x)
+    if not x.ndim:
+        return c.op("identity", x)
+    out = c.op(row, x, axis=axes, keepdims=bool(keepdim))
+    return c.cast(out, c.dtype)
+
+
+@aten("sum", "sum.dim_IntList", "prod", "prod.dim_int", "mean", "mean.dim")
+def total(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    row = next(r for r in ("sum", "prod", "mean") if f".{r}" in c.label)
+    wide = c.cast(c.cast(x, "uint8") if x.dtype == "bool" else x, c.dtype)
+    if x.is_static and 0 in x.shape:
+        return c.full(c.shape, {"sum": 0, "prod": 1, "mean": math.nan}[row], c.dtype)
+    return _reduced(c, row, wide, dims, keepdim)
+
+
+@aten("amax", "amin")
+def extreme(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return _of_numbers(c, x, "max" if "amax" in c.label else "min", dims, keepdim)
+
+
+def _of_numbers(c: AtenCall, x: Value, row: str, dims: Any, keepdim: bool) -> Value:
+    if x.dtype != "bool":
+        return _reduced(c, row, x, dims, keepdim)
+    return c.cast(c.op(row, c.cast(x, "uint8"), axis=c.axes(dims, x), keepdims=bool(keepdim)), "bool")
+
+
+@aten("max.dim", "min.dim")
+def extreme_along(c: AtenCall, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    row = "max" if ".max" in c.label else "min"
+    numbers = c.cast(x, "uint8") if x.dtype == "bool" else x
+    if not x.ndim:
+        return c.op("identity", x), c.constant(0, "int64")
+    axis = c.axis(dim, x)
+    where = c.op(f"arg{row}", numbers, axis=axis, keepdims=bool(keepdim), dtype="int64")
+    return _of_numbers(c, x, row, axis, keepdim), where
+
+
+@aten("max", "min")
+def extreme_of_all(c: AtenCall, x: Value) -> Value:
+    return _of_numbers(c, x, "max" if ".max" in c.label else "min", None, False)
+
+
+@aten("argmax", "argmin")
+def arg_extreme(c: AtenCall, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    row = "argmax" if "argmax" in c.label else "argmin"
+    if not x.ndim:
+        return c.constant(0, "int64")
+    if dim is None:
+        flat = c.op("reshape", x, shape=(math.prod(x.shape),))
+        return c.op("reshape", c.op(row, flat, axis=0, dtype="int64"), shape=c.shape)
+    return c.op(row, x, axis=c.axis(dim, x), keepdims=bool(keepdim), dtype="int64")
+
+
+@aten("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
+def any_all(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    row = "max" if ".any" in c.label else "min"
+    truth = c.op("cast", c.cast(x, "bool"), dtype="uint8")
+    out = c.op(row, truth, axis=c.axes(dims, x), keepdims=bool(keepdim)) if x.ndim else truth
+    return c.cast(c.cast(out, "bool"), c.dtype)
+
+
+@aten("var.correction", "var.dim")
+def variance(
+    c: AtenCall, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False, **named: Any
+) -> Value:
+    if "unbiased" in named or isinstance(correction, bool):
+        correction = int(named.get("unbiased", correction))
+    axes = c.axes(dims, x)
+    count = math.prod(x.shape[a] for a in axes)
+    mean = c.op("mean", x, axis=axes, keepdims=True)
+    squares = c.op("square", c.op("subtract", x, mean))
+    out = c.op("sum", squares, axis=axes, keepdims=bool(keepdim))
+    left = count - (1 if correction is None else correction)
+    return c.op("divide", out, c.constant(max(left, 0), x.dtype))
+
+
+@aten("cumsum", "cumprod")
+def running(c: AtenCall, x: Value, dim: int, dtype: Any = None) -> Value:
+    wide = c.cast(c.cast(x, "uint8") if x.dtype == "bool" else x, c.dtype)
+    return c.op("cumsum" if "cumsum" in c.label else "cumprod", wide, axis=c.axis(dim, x)) if x.ndim else wide
+
+
+@aten("_softmax", "_log_softmax", "softmax.int", "log_softmax.int")
+def softmax(c: AtenCall, x: Value, dim: int, *rest: Any) -> Value:
+    row = "log_softmax" if "log" in c.label else "softmax"
+    if not x.ndim:
+        return c.full((), 0 if row == "log_softmax" else 1, c.dtype)
+    return c.op(row, c.cast(x, c.dtype), axis=c.axis(dim, x))
+
+
+@aten("native_layer_norm")
+def layer_norm(
+    c: AtenCall, x: Value, shape: Any, weight: Value | None, bias: Value | None, epsilon: float
+) -> tuple[Value, ...]:
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    out = c.op("layer_norm", x, weight, bias, axis=axes, epsilon=float(epsilon))
+    return (out, *_statistics(c, x, axes, epsilon)) if c.needs(1) or c.needs(2) else (out,)
+
+
+def _statistics(c: AtenCall, x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, Value]:
+    wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    mean = c.op("mean", wide, axis=axes, keepdims=True)
+    squares = c.op("mean", c.op("square", c.op("subtract", wide, mean)), axis=axes, keepdims=True)
+    root = c.op("rsqrt", c.op("add", squares, c.constant(epsilon, wide.dtype)))
+    return mean, root
+
+
+@aten("native_group_norm")
+def group_norm(c: AtenCall, x: Value, weight: Value | None, bias: Value | None, *sizes: Any) -> tuple[Value, ...]:
+    batch, channels, _, groups, epsilon = sizes
+    parts = c.op("reshape", x, shape=(batch, groups, -1))
+    normal = c.op("layer_norm", parts, None, None, axis=2, epsilon=float(epsilon))
+    out = c.op("reshape", normal, shape=x.shape)
+    out = _per_channel(c, out, weight, bias)
+    if not c.needs(1) and not c.needs(2):
+        return (out,)
+    mean, root = _statistics(c, parts, (2,), epsilon)
+    return out, *[c.op("reshape", v, shape=(batch, groups)) for v in (mean, root)]
+
+
+def _per_channel(c: AtenCall, x: Value, weight: Value | None, bias: Value | None) -> Value:
+    shape = (1, x.shape[1], *[1] * (x.ndim - 2))
+    if weight is not None:
+        x = c.op("multiply", x, c.op("reshape", weight, shape=shape))
+    return x if bias is None else c.op("add", x, c.op("reshape", bias, shape=shape))
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm(c: AtenCall, x: Value, weight: Value | None, bias: Value | None, *rest: Any) -> tuple[Value, ...]:
+    mean, var, _, epsilon = rest
+    ones = c.constant(np.ones(mean.shape), mean.dtype)
+    zeros = c.constant(np.zeros(mean.shape), mean.dtype)
+    given = [ones if weight is None else weight, zeros if bias is None else bias, mean, var]
+    out = c.op(
+        "batch_norm", x, *[c.cast(v, x.dtype) for v in given], axis=1 if x.ndim > 1 else 0, epsilon=float(epsilon)
+    )
+    empty = c.constant(np.zeros((0,)), "float32") if c.needs(1) or c.needs(2) else out
+    return (out, empty, empty) if empty is not out else (out,)
+
+
+@aten("_native_batch_norm_legit", "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_functional")
+def batch_norm_training(
+    c: AtenCall, x: Value, weight: Value | None, bias: Value | None, *rest: Any
+) -> tuple[Value, ...]:
+    stats = "no_stats" not in c.label
+    running_mean, running_var, training, momentum, epsilon = rest if stats else (None, None, *rest)
+    if not training:
+        return batch_norm(c, x, weight, bias, running_mean, running_var, momentum, epsilon)
+    axes = tuple(d for d in range(x.ndim) if d != 1)
+    count = math.prod(x.shape[d] for d in axes)
+    mean = c.op("mean", x, axis=axes, keepdims=True)
+    apart = c.op("subtract", x, mean)
+    var = c.op("mean", c.op("square", apart), axis=axes, keepdims=True)
+    root = c.op("rsqrt", c.op("add", var, c.constant(epsilon, x.dtype)))
+    out = _per_channel(c, c.op("multiply", apart, root), weight, bias)
+    size = (x.shape[1],)
+    saved = [c.op("reshape", v, shape=size) for v in (mean, root)]
+    if not stats or "functional" not in c.label:
+        return out, *saved
+    new_mean = _moved(c, running_mean, c.op("reshape", mean, shape=size), momentum)
+    unbiased = c.op("multiply", c.op("reshape", var, shape=size), c.constant(count / max(count - 1, 1), x.dtype))
+    return out, *saved, new_mean, _moved(c, running_var, unbiased, momentum)
+
+
+def _moved(c: AtenCall, old: Any, new: Value, momentum: float) -> Value:
+    kept = c.op("multiply", old, c.constant(1 - momentum, old.dtype))
+    return c.op("add", kept, c.op("multiply", c.cast(new, old.dtype), c.constant(momentum, old.dtype)))
+
+
+@aten("native_dropout")
+def dropout(c: AtenCall, x: Value, p: float, train: bool | None) -> tuple[Value, Value]:
+    if train and p > 0:
+        raise c.error("dropout in training mode draws random numbers, which is not supported")
+    return c.op("identity", x), c.full(x.shape, True, "bool")
+
+
+@aten("topk", "sort")
+def sorted_values(c: AtenCall, x: Value, *args: Any, **named: Any) -> tuple[Value, ...]:
+    if "topk" in c.label:
+        k, dim, largest = [*args, *[-1, True][max(len(args) - 1, 0) :]][:3]
+        dim, largest = named.get("dim", dim), named.get("largest", largest)
+    else:
+        dim, largest = [*args, *[-1, False][len(args) :]][:2]
+        dim, largest = named.get("dim", dim), named.get("descending", largest)
+        k = x.shape[dim] if x.ndim else 1
+    if not x.ndim:
+        return c.op("identity", x), c.constant(0, "int64")
+    numbers = c.cast(x, "uint8") if x.dtype == "bool" else x
+    values, places = _ranked(c, numbers, c.axis(dim, x), bool(largest))
+    out = []
+    for v in (c.cast(values, x.dtype), places):
+        end = list(v.shape)
+        end[c.axis(dim, x)] = k
+        out.append(c.op("strided_slice", v, begin=(0,) * v.ndim, end=tuple(end)))
+    return tuple(out)
+
+
+def _ranked(c: AtenCall, x: Value, axis: int, largest: bool) -> tuple[Value, Value]:
+    """Returns the values in order and their places: each element's rank is counted, the first of equals before."""
+    size = x.shape[axis]
+    if not isinstance(size, int) or size > 4096:
+        raise c.error(f"sorting {size} elements is not supported; at most 4096 are")
+    order = [d for d in range(x.ndim) if d != axis]
+    last = c.op("transpose", x, axes=(*order, axis))
+    mine, other = c.op("expand_dims", last, axis=last.ndim), c.op("expand_dims", last, axis=last.ndim - 1)
+    before = c.op("greater" if largest else "less", other, mine)
+    ties = c.constant(np.tril(np.ones((size, size), bool), -1))
+    if DType(x.dtype).is_float:  # NaN counts as the largest number
+        nan_mine, nan_other = c.op("is_nan", mine), c.op("is_nan", other)
+        first, second = (nan_other, nan_mine) if largest else (nan_mine, nan_other)
+        before = c.op("logical_or", before, c.op("logical_and", first, c.op("logical_not", second)))
+        equal = c.op("logical_or", c.op("equal", other, mine), c.op("logical_and", nan_mine, nan_other))
+    else:
+        equal = c.op("equal", other, mine)
+    counted = c.op("logical_or", before, c.op("logical_and", equal, ties))
+    rank = c.op("sum", c.op("cast", counted, dtype="int32"), axis=last.ndim)
+    at = c.op(
+        "equal", c.op("expand_dims", rank, axis=rank.ndim - 1), c.constant(np.arange(size).reshape(size, 1), "int32")
+    )
+    places = c.op("argmax", c.op("cast", at, dtype="uint8"), axis=rank.ndim, dtype="int64")
+    values = c.op("gather_elements", last, places, axis=last.ndim - 1)
+    back = tuple(int(d) for d in np.argsort([*order, axis]))
+    return c.op("transpose", values, axes=back), c.op("transpose", places, axes=back)

@@ -1,0 +1,209 @@
+"""Converters of operators that move, cut and join elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Value
+from .aten_call import AtenCall
+from .aten_table import aten
+
+
+@aten("view", "reshape", "_unsafe_view", "squeeze.dim", "squeeze.dims", "squeeze", "unsqueeze")
+def reshape(c: AtenCall, x: Value, *args: Any) -> Value:
+    return c.op("reshape", x, shape=c.shape)
+
+
+@aten("permute")
+def permute(c: AtenCall, x: Value, dims: Sequence[int]) -> Value:
+    return c.op("transpose", x, axes=tuple(c.axis(d, x) for d in dims)) if x.ndim else c.op("identity", x)
+
+
+@aten("transpose.int", "t")
+def transpose(c: AtenCall, x: Value, a: int = 0, b: int = 1) -> Value:
+    order = list(range(x.ndim))
+    if x.ndim > 1:
+        a, b = c.axis(a, x), c.axis(b, x)
+        order[a], order[b] = order[b], order[a]
+    return c.op("transpose", x, axes=tuple(order))
+
+
+@aten("expand")
+def expand(c: AtenCall, x: Value, size: Any, implicit: bool = False) -> Value:
+    return c.op("broadcast_to", x, shape=c.shape)
+
+
+@aten("repeat")
+def repeat(c: AtenCall, x: Value, repeats: Sequence[int]) -> Value:
+    wide = c.op("reshape", x, shape=(*[1] * (len(repeats) - x.ndim), *x.shape))
+    return c.op("tile", wide, reps=tuple(repeats))
+
+
+@aten("cat")
+def cat(c: AtenCall, tensors: Sequence[Value], dim: int = 0) -> Value:
+    kept = [c.cast(t, c.dtype) for t in tensors if t.shape != (0,)]  # PyTorch ignores tensors of the shape (0,)
+    if len(kept) == 1:
+        return c.op("identity", kept[0])
+    return c.op("concatenate", *kept, axis=dim % len(c.shape))
+
+
+@aten("stack")
+def stack(c: AtenCall, tensors: Sequence[Value], dim: int = 0) -> Value:
+    return c.op("stack", *[c.cast(t, c.dtype) for t in tensors], axis=dim % len(c.shape))
+
+
+@aten("split_with_sizes", "split.Tensor", "unbind.int", "chunk")
+def split(c: AtenCall, x: Value, *args: Any, dim: int = 0) -> tuple[Value, ...]:
+    unbind = "unbind" in c.label
+    axis = c.axis(args[0] if unbind and args else args[1] if len(args) > 1 else dim, x)
+    count = len([n for n in range(1 << 16) if _has(c, n)])
+    sizes = [1] * count if unbind else [c.shape_of(n)[axis] for n in range(count)]
+    if count == 1:
+        parts: tuple[Value, ...] = (c.op("identity", x),)
+    else:
+        parts = c.several("split", x, sections=tuple(int(e) for e in np.cumsum(sizes)[:-1]), axis=axis)
+    return tuple(c.op("squeeze", p, axis=axis) for p in parts) if unbind else parts
+
+
+def _has(c: AtenCall, n: int) -> bool:
+    try:
+        c.result(n)
+    except IndexError:
+        return False
+    return True
+
+
+def cut(c: AtenCall, x: Value, axis: int, start: int, end: int, step: int = 1) -> Value:
+    """Returns a part of ``x`` along one axis."""
+    begin, stop, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    begin[axis], stop[axis], strides[axis] = start, end, step
+    return c.op("strided_slice", x, begin=tuple(begin), end=tuple(stop), strides=tuple(strides))
+
+
+def _span(c: AtenCall, x: Value, dim: int, start: Any, end: Any, step: int) -> tuple[int, int, int]:
+    extent = x.shape[dim]
+    if not all(isinstance(d, int) for d in x.shape):
+        raise c.error(f"{x.type_text} has symbolic sizes, so it cannot be cut")
+    return slice(start, end, step).indices(extent)
+
+
+@aten("slice.Tensor")
+def slice_(c: AtenCall, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+    axis = c.axis(dim, x)
+    if not isinstance(x.shape[axis], int) and start in (0, None) and (end is None or end == 2**63 - 1) and step == 1:
+        return c.op("identity", x)
+    return cut(c, x, axis, *_span(c, x, axis, start, end, step))
+
+
+@aten("select.int")
+def select(c: AtenCall, x: Value, dim: int, index: int) -> Value:
+    axis = c.axis(dim, x)
+    at = index % x.shape[axis]
+    return c.op("squeeze", cut(c, x, axis, at, at + 1), axis=axis)
+
+
+@aten("slice_scatter", "select_scatter")
+def scatter_part(c: AtenCall, x: Value, source: Value, dim: int = 0, *place: Any, **named: Any) -> Value:
+    axis = c.axis(dim, x)
+    if "select" in c.label:
+        at = place[0] % x.shape[axis]
+        start, end, step = at, at + 1, 1
+        source = c.op("expand_dims", source, axis=axis)
+    else:
+        given = [*place, None, None, None][:3]
+        start, end, step = _span(
+            c, x, axis, named.get("start", given[0]), named.get("end", given[1]), named.get("step", given[2] or 1)
+        )
+    extent = x.shape[axis]
+    new = c.cast(source, c.dtype)
+    if step != 1:
+        places = np.arange(start, end, step)
+        where = np.full(extent, 0)
+        where[places] = np.arange(len(places))
+        picked = c.op("take", new, c.constant(where), axis=axis, mode="fast")
+        mask = np.zeros(extent, bool)
+        mask[places] = True
+        shape = [1] * x.ndim
+        shape[axis] = extent
+        wide = c.op("broadcast_to", c.constant(mask.reshape(shape)), shape=c.shape)
+        return c.op("where", wide, c.op("broadcast_to", picked, shape=c.shape), x)
+    parts = [cut(c, x, axis, 0, start)] if start > 0 else []
+    parts.append(new)
+    if end < extent:
+        parts.append(cut(c, x, axis, max(end, start), extent))
+    return c.op("concatenate", *parts, axis=axis) if len(parts) > 1 else c.op("identity", parts[0])
+
+
+@aten("flip")
+def flip(c: AtenCall, x: Value, dims: Sequence[int]) -> Value:
+    return c.op("flip", x, axis=c.axes(dims, x)) if dims else c.op("identity", x)
+
+
+@aten("constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
+      "replication_pad2d", "replication_pad3d")  # fmt: skip
+def pad(c: AtenCall, x: Value, pads: Sequence[int], value: Any = 0) -> Value:
+    lead = x.ndim - len(pads) // 2
+    before = [0] * lead + list(reversed(pads[::2]))
+    after = [0] * lead + list(reversed(pads[1::2]))
+    if min((*before, *after), default=0) < 0:
+        begin = tuple(max(-b, 0) for b in before)
+        end = tuple(e + min(a, 0) for e, a in zip(x.shape, after, strict=True))
+        x = c.op("strided_slice", x, begin=begin, end=end)
+    low, high = tuple(max(b, 0) for b in before), tuple(max(a, 0) for a in after)
+    if not any((*low, *high)):
+        return c.op("identity", x)
+    if "constant" in c.label:
+        number = bool(value) if x.dtype == "bool" else value
+        return c.op("pad", x, pad_before=low, pad_after=high, value=number)
+    return c.op("pad", x, pad_before=low, pad_after=high, mode="reflect" if "reflection" in c.label else "edge")
+
+
+@aten("diagonal")
+def diagonal(c: AtenCall, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    a, b = c.axis(dim1, x), c.axis(dim2, x)
+    others = [d for d in range(x.ndim) if d not in (a, b)]
+    rows, columns = x.shape[a], x.shape[b]
+    last = c.op("transpose", x, axes=(*others, a, b))
+    flat = c.op("reshape", last, shape=(*[x.shape[d] for d in others], rows * columns))
+    places = [i * columns + i + offset for i in range(max(rows, columns)) if i < rows and 0 <= i + offset < columns]
+    if not places:
+        return c.full(c.shape, 0, c.dtype)
+    return c.op("take", flat, c.constant(np.array(places)), axis=len(others), mode="fast")
+
+
+@aten("as_strided")
+def as_strided(c: AtenCall, x: Value, size: Sequence[int], stride: Sequence[int], storage_offset: Any = None) -> Value:
+    given = c.given[0]
+    if not given.is_contiguous():
+        raise c.error("as_strided is supported on contiguous tensors")
+    places = np.full(tuple(size), (storage_offset or 0) - int(given.storage_offset() if storage_offset else 0))
+    for d, (e, s) in enumerate(zip(size, stride, strict=True)):
+        places += (np.arange(e) * s).reshape([-1 if n == d else 1 for n in range(len(size))])
+    if places.size and (places.min() < 0 or places.max() >= math.prod(x.shape)):
+        raise c.error("the view lies outside of the tensor")
+    flat = c.op("reshape", x, shape=(math.prod(x.shape),))
+    return c.op("take", flat, c.constant(places), axis=0, mode="fast")
+
+
+@aten("arange.start_step", "arange.start", "arange")
+def arange(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
+    start, end, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if not all(isinstance(a, (int, float)) for a in (start, end, step)):
+        raise c.error("the ends of arange have to be numbers")
+    count = c.shape[0]
+    return c.constant(start + np.arange(count) * step, c.dtype)
+
+
+@aten("empty.memory_format", "empty_strided", "new_empty", "empty_like", "new_zeros", "new_ones", "new_full")
+def empty(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
+    word = c.label.split()[0]
+    return c.full(c.shape, args[2] if "new_full" in word else 1 if "ones" in word else 0, c.dtype)
+
+
+@aten("tril", "triu")
+def triangle(c: AtenCall, x: Value, diagonal: int = 0) -> Value:
+    return c.op("triangle", x, k=diagonal, upper="triu" in c.label)

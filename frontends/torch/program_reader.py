@@ -1,0 +1,267 @@
+"""This module reads programs of PyTorch: exported ones, and the graphs that torch.compile hands over."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ... import te
+from ...graph.builder import Builder
+from ...graph.graph import Graph, GraphError, Value
+from ...graph.rewrite import without_unread
+from ...graph.verify_graph import verify
+from ...tir.expr import to_numpy
+from . import aten_elements, aten_indexing, aten_products, aten_reductions, aten_shapes
+from .aten_call import AtenCall
+from .aten_table import CONVERTERS
+from .torch_package import TorchError, dtype_name, load_torch, to_array
+
+TABLES = (aten_elements, aten_indexing, aten_products, aten_reductions, aten_shapes)
+"""The modules whose converters are in the table."""
+
+_OF_SIZES = {
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.eq, operator.ne,
+    operator.lt, operator.le, operator.gt, operator.ge,
+}  # fmt: skip
+
+
+_LINE = re.compile(r'File "([^"]*)", line (\d+)')
+
+
+class UnsupportedTorchOperators(TorchError):
+    """Raised when operators have no converter; ``operators`` has the places of their calls by operator."""
+
+    def __init__(self, operators: Mapping[str, Sequence[str]]) -> None:
+        self.operators = {name: list(places) for name, places in operators.items()}
+        lines = [f"{name}: {len(places)} (first: {places[0]})" for name, places in self.operators.items()]
+        super().__init__(
+            "the program uses operators that are not supported: " + "; ".join(lines) + ". "
+            "tilewright.frontends.torch.op adds one"
+        )
+
+
+def from_torch(program: Any, name: str = "") -> Graph:
+    """Returns the graph of an exported program of PyTorch, or of a ``.pt2`` file.
+
+    The inputs are the program's own in their order, followed by the buffers that the program changes; the outputs are
+    the program's, followed by the new contents of those buffers. Parameters and other buffers become constants. TorchError
+    for a program that cannot be read; :class:`UnsupportedTorchOperators` lists all operators that are missing.
+    """
+    torch = load_torch()
+    if isinstance(program, (str, Path)):
+        if not Path(program).is_file():
+            raise TorchError(f"there is no file {program}")
+        try:
+            program = torch.export.load(str(program))
+        except Exception as error:  # damaged files raise errors without a common class
+            raise TorchError(f"{program} is not a program that torch.export.save wrote: {error}") from error
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise TorchError(
+            f"{type(program).__name__} is not an exported program; torch.export.export(model, args) makes one"
+        )
+    plain = program.run_decompositions()
+    changed = set(plain.graph_signature.buffers_to_mutate.values())
+    held = {**_parameters(plain, changed), **_constants(plain)}
+    reader = Reader(name or "main")
+    late = []
+    for node in plain.graph.nodes:
+        if node.op == "placeholder":
+            target = plain.graph_signature.inputs_to_buffers.get(node.name)
+            if node.name in held:
+                reader.constant(node, held[node.name])
+            elif target in changed:
+                late.append((node, target))
+            else:
+                reader.input(node)
+    for node, target in late:
+        reader.input(node, target)
+    reader.read(plain.graph.nodes)
+    (given,) = plain.graph.output_node().args
+    outputs = list(given)
+    states = len(plain.graph_signature.buffers_to_mutate)
+    return reader.graph([*outputs[states:], *outputs[:states]])
+
+
+def _parameters(program: Any, changed: set[str]) -> dict[str, Any]:
+    signature = program.graph_signature
+    targets = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    state = {**program.constants, **program.state_dict}
+    return {name: state[target] for name, target in targets.items() if target not in changed}
+
+
+def _constants(program: Any) -> dict[str, Any]:
+    return {n: program.constants[t] for n, t in program.graph_signature.inputs_to_lifted_tensor_constants.items()}
+
+
+def missing_operators(nodes: Any) -> dict[str, list[str]]:
+    """Returns the operators without a converter, with the places of their calls."""
+    out: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.op in ("call_function", "call_method", "call_module") and not is_supported(node):
+            out.setdefault(str(node.target), []).append(_place(node))
+    return out
+
+
+def is_supported(node: Any) -> bool:
+    """Returns whether a call has a converter, or is arithmetic of sizes."""
+    if node.op != "call_function":
+        return False
+    return str(node.target) in CONVERTERS or node.target in (operator.getitem, *_OF_SIZES) or _is_size(node)
+
+
+def _is_size(node: Any) -> bool:
+    return str(node.target) in ("aten.sym_size.int", "aten.sym_numel.default")
+
+
+def _place(node: Any) -> str:
+    found = _LINE.findall(node.meta.get("stack_trace") or "")
+    return ":".join(found[-1]) if found else node.name
+
+
+class Reader:
+    """A reader adds the calls of a program to a builder, in their order."""
+
+    def __init__(self, name: str) -> None:
+        self.builder = Builder(name)
+        self.scope: dict[Any, Any] = {}
+        self.sizes: dict[str, Any] = {}
+
+    def input(self, node: Any, name: str = "") -> None:
+        """Add an input of the graph: a tensor; a symbolic size becomes known by the shapes."""
+        val = node.meta["val"]
+        if not hasattr(val, "dtype"):
+            self.scope[node] = self.dim(val)
+            return
+        shape = [self.dim(d) for d in val.shape]
+        self.scope[node] = self.builder.input(self._free(name or node.name), shape, dtype_name(val.dtype))
+
+    def actual_input(self, node: Any, tensor: Any) -> None:
+        """Add an input of the shape that a tensor has, and note what it says about symbolic sizes."""
+        val = node.meta.get("val")
+        for d, extent in zip(getattr(val, "shape", ()), tensor.shape, strict=False):
+            self._note(d, int(extent))
+        self.scope[node] = self.builder.input(
+            self._free(node.name), [int(d) for d in tensor.shape], dtype_name(tensor.dtype)
+        )
+
+    def actual_number(self, node: Any, number: Any) -> None:
+        """Take a number for an input that is a size."""
+        self._note(node.meta.get("val"), number)
+        self.scope[node] = number
+
+    def _note(self, size: Any, number: Any) -> None:
+        expression = getattr(getattr(size, "node", None), "expr", None)
+        if expression is not None and expression.is_Symbol:
+            self.sizes[str(expression)] = number
+
+    def result(self, node: Any) -> Any:
+        """Returns what a node or a plain argument stands for: a value of the graph, a number, None."""
+        return self.scope[node] if hasattr(node, "meta") else node
+
+    def _free(self, name: str) -> str:
+        free = Builder().fresh(name)
+        taken = {v.name for v in (*self.builder.inputs, *self.builder.constants)}
+        while free in taken:
+            free += "_"
+        return free
+
+    def constant(self, node: Any, tensor: Any) -> None:
+        """Add a parameter or a buffer as a constant."""
+        if not hasattr(tensor, "dtype"):
+            self.scope[node] = tensor
+            return
+        data, dtype = to_array(tensor), dtype_name(tensor.dtype)
+        if dtype == "bfloat16":
+            data = data.view(to_numpy(dtype))
+        self.scope[node] = self.builder.constant(data, node.name, dtype)
+
+    def dim(self, size: Any) -> Any:
+        """Returns a size as a number or an expression of symbolic sizes."""
+        if isinstance(size, (int, float, bool)) or size is None:
+            return size
+        return self._expression(size.node.expr)
+
+    def _expression(self, e: Any) -> Any:
+        if e.is_Integer:
+            return int(e)
+        if e.is_Symbol:
+            name = str(e)
+            return self.sizes.setdefault(name, te.var(name))
+        if e.is_Add or e.is_Mul:
+            out, *rest = [self._expression(a) for a in e.args]
+            for other in rest:
+                out = out + other if e.is_Add else out * other
+            return out
+        if type(e).__name__ in ("FloorDiv", "CleanDiv"):
+            return self._expression(e.args[0]) // self._expression(e.args[1])
+        if type(e).__name__ in ("Mod", "PythonMod"):
+            return self._expression(e.args[0]) % self._expression(e.args[1])
+        raise TorchError(f"the size {e} is not supported")
+
+    def read(self, nodes: Any) -> None:
+        """Add all calls. UnsupportedTorchOperators when some have no converter."""
+        missing = missing_operators(nodes)
+        if missing:
+            raise UnsupportedTorchOperators(missing)
+        for node in nodes:
+            if node.op == "call_function":
+                self.scope[node] = self._call(node)
+
+    def _call(self, node: Any) -> Any:
+        args = [self._argument(a) for a in node.args]
+        kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        val = node.meta.get("val")
+        if node.target in _OF_SIZES or _is_size(node):
+            return self.dim(val)
+        label = f"{node.target} ({_place(node)})"
+        results = val if isinstance(val, (list, tuple)) else [val]
+        given = [_described(a) for a in node.args]
+        call = AtenCall(self.builder, label, results, given, _used(node, val), self.dim)
+        try:
+            made = CONVERTERS[str(node.target)](call, *args, **_plain(kwargs))
+        except GraphError as error:
+            raise TorchError(f"{label}: {error}") from error
+        if isinstance(val, (list, tuple)):
+            return made if isinstance(made, tuple) else (made,)
+        return made[0] if isinstance(made, tuple) else made
+
+    def _argument(self, a: Any) -> Any:
+        if isinstance(a, (list, tuple)):
+            return [self._argument(x) for x in a]
+        if hasattr(a, "op") and hasattr(a, "meta"):
+            return self.scope[a]
+        return self.dim(a) if type(a).__name__ == "SymInt" else a
+
+    def graph(self, outputs: Sequence[Any]) -> Graph:
+        """Returns the graph of these results."""
+        values = [self.result(o) for o in outputs]
+        if not all(isinstance(v, Value) for v in values):
+            raise TorchError("a program whose results are not tensors is not supported")
+        made = without_unread(self.builder.graph(values))
+        verify(made)
+        return made
+
+
+_DROPPED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "requires_grad")
+
+
+def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in kwargs.items() if k not in _DROPPED}
+
+
+def _described(a: Any) -> Any:
+    return a.meta.get("val") if hasattr(a, "meta") else a
+
+
+def _used(node: Any, val: Any) -> set[int] | None:
+    if not isinstance(val, (list, tuple)):
+        return None
+    users = list(node.users)
+    if any(u.target is not operator.getitem for u in users):
+        return None
+    return {u.args[1] for u in users if len(u.users)}

@@ -1,0 +1,199 @@
+"""Programs of PyTorch: exported ones, torch.compile, one kernel as an operator; the oracle is eager PyTorch."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+import tilewright as tw  # noqa: E402
+from tilewright import te  # noqa: E402
+from tilewright.doors import compile_backend  # noqa: E402
+from tilewright.driver.models.model_building import build_graph  # noqa: E402
+from tilewright.frontends.torch import TorchError, UnsupportedTorchOperators, from_torch  # noqa: E402
+from tilewright.frontends.torch.aten_table import CONVERTERS  # noqa: E402
+
+nn = torch.nn
+
+
+def exported(model, *inputs, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(model.eval(), inputs, **options)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(mixed.transpose(1, 2).flatten(2))
+
+
+MODELS = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(7, 13), nn.GELU(), nn.LayerNorm(13), nn.Linear(13, 5)), (3, 7)),
+    "convolutions": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.Hardswish(),
+            nn.MaxPool2d(2), nn.Conv2d(8, 5, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        ),
+        (1, 3, 17, 13),
+    ),
+    "attention": (Attention, (2, 7, 16)),
+    "upsampling": (lambda: nn.Sequential(nn.ConvTranspose2d(3, 4, 2, 2), nn.Upsample(scale_factor=2, mode="bilinear")), (1, 3, 5, 7)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_exported_programs_equal_eager(name):
+    make, shape = MODELS[name]
+    torch.manual_seed(0)
+    model, x = make(), torch.randn(shape)
+    graph = from_torch(exported(model, x))
+    got = build_graph(graph)(x.numpy())
+    np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_buffer_that_changes_is_an_input_and_an_output():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x):
+            self.count.add_(x)
+            return self.count * 2
+
+    graph = from_torch(exported(Counter(), torch.ones(3)))
+    assert [v.name for v in graph.inputs] == ["x", "count"]
+    doubled, count = build_graph(graph)(np.ones(3, np.float32), np.full(3, 4, np.float32))
+    np.testing.assert_array_equal(doubled, [10, 10, 10])
+    np.testing.assert_array_equal(count, [5, 5, 5])
+
+
+def test_symbolic_sizes_stay():
+    size = torch.export.Dim("rows", min=2, max=64)
+    program = exported(nn.Linear(4, 3), torch.randn(5, 4), dynamic_shapes=({0: size},))
+    (x,) = from_torch(program).inputs
+    assert not isinstance(x.shape[0], int)
+    assert x.shape[1] == 4
+
+
+def test_all_missing_operators_are_listed_at_once():
+    class Net(nn.Module):
+        def forward(self, x):
+            return torch.special.airy_ai(x) + torch.special.bessel_j0(x) + torch.special.bessel_j0(x + 1)
+
+    with pytest.raises(
+        UnsupportedTorchOperators, match=r"bessel_j0\.default: 2 \(first: .*test_torch\.py:\d+\)"
+    ) as raised:
+        from_torch(exported(Net(), torch.eye(3)))
+    assert len(raised.value.operators) == 2
+
+
+def test_a_converter_of_ones_own():
+    @tw.torch.op("aten.special_bessel_j0.default")
+    def bessel(c, x):  # the first terms of the series, near 0
+        quarter = c.op("multiply", c.op("square", x), c.constant(-0.25, x.dtype))
+        return c.op("add", quarter, c.constant(1, x.dtype))
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return torch.special.bessel_j0(x)
+
+    try:
+        graph = from_torch(exported(Net(), torch.full((5,), 0.01)))
+        np.testing.assert_allclose(build_graph(graph)(np.full(5, 0.01, np.float32)), np.full(5, 0.999975), rtol=1e-6)
+    finally:
+        del CONVERTERS["aten.special_bessel_j0.default"]
+
+
+def test_what_is_no_program_is_refused(tmp_path):
+    with pytest.raises(TorchError, match="Linear is not an exported program; torch.export.export"):
+        from_torch(nn.Linear(2, 2))
+    with pytest.raises(TorchError, match="there is no file"):
+        from_torch(tmp_path / "missing.pt2")
+    (tmp_path / "damaged.pt2").write_bytes(b"PK\3\4 and nothing else")
+    with pytest.raises(TorchError, match="is not a program that torch.export.save wrote"):
+        from_torch(tmp_path / "damaged.pt2")
+
+
+@pytest.fixture
+def compiled():
+    torch._dynamo.reset()
+    compile_backend._said.clear()
+    yield lambda f, **options: torch.compile(f, backend=tw.torch.backend, options=options)
+    torch._dynamo.reset()
+
+
+def test_compiled_models_follow_changes_of_their_parameters(compiled):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    fast = compiled(model, strict=True)
+    with torch.no_grad():
+        for rows in (3, 3, 5, 1):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
+            model[0].weight.mul_(2)
+
+
+def test_training_has_the_gradients_of_eager(compiled):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 9), nn.GELU(), nn.LayerNorm(9), nn.Linear(9, 2))
+    fast, x = compiled(model, strict=True), torch.randn(4, 8)
+    fast(x).square().mean().backward()
+    got = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(x).square().mean().backward()
+    for g, p in zip(got, model.parameters(), strict=True):
+        torch.testing.assert_close(g, p.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_not_supported_runs_eagerly_and_is_said_once(compiled):
+    def f(x):
+        return torch.special.bessel_j0(x * 2 + 1).relu() * 3 + x
+
+    fast, x = compiled(f), torch.rand(4, 5)
+    with torch.no_grad(), pytest.warns(UserWarning, match=r"run eagerly, .*bessel_j0") as said:
+        torch.testing.assert_close(fast(x), f(x))
+        torch.testing.assert_close(fast(x), f(x))
+    assert len([w for w in said if "tilewright" in str(w.message)]) == 1
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.raises(Exception, match="bessel_j0"):
+        compiled(f, strict=True)(x)
+
+
+def test_unknown_options_are_refused(compiled):
+    with pytest.raises(Exception, match="there is no option 'tuned'"):
+        compiled(lambda x: x + 1, tuned=True)(torch.ones(3))
+
+
+def test_a_kernel_is_an_operator_of_pytorch():
+    a, b = te.placeholder((5, 7), name="a"), te.placeholder((5, 7), name="b")
+    c = te.compute((5, 7), lambda i, j: a[i, j] * b[i, j] + 1.0, name="c")
+    f = tw.torch.custom_op(
+        "tilewright_tests::product_and_one",
+        [a, b, c],
+        backward=lambda ctx, g: (g * ctx.saved_tensors[1], g * ctx.saved_tensors[0]),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    x, y = torch.randn(5, 7, requires_grad=True), torch.randn(5, 7, requires_grad=True)
+    torch.testing.assert_close(f(x, y), x * y + 1)
+    assert set(torch.library.opcheck(f, (x, y)).values()) == {"SUCCESS"}
+    with pytest.raises(ValueError, match="expected 7 in dimension 1, got 6"):
+        f(torch.ones(5, 6), torch.ones(5, 7))
+    with pytest.raises(TorchError, match="a is .* float32.* is expected"):
+        f(torch.ones(5, 7, dtype=torch.float64), torch.ones(5, 7))
+
+
+def test_build_takes_programs_and_their_files(tmp_path):
+    model, x = nn.Linear(4, 3), torch.randn(2, 4)
+    program = exported(model, x)
+    torch.export.save(program, tmp_path / "net.pt2")
+    expected = model(x).detach().numpy()
+    for what in (program, tmp_path / "net.pt2", str(tmp_path / "net.pt2")):
+        np.testing.assert_allclose(tw.build(what)(x.numpy()), expected, rtol=1e-5, atol=1e-6)
