@@ -58,11 +58,8 @@ __all__ = [
     "te",
     "testing",
     "tir",
-<<<<<<< HEAD
     "tir_integration",
-=======
     "torch",
->>>>>>> 00e0906 (PyTorch: exported programs as graphs, a backend of torch.compile, one kernel as an operator)
     "tune",
     "tuner",
     "tuning_db",
@@ -84,16 +81,10 @@ _HOMES = {
     "tune": "driver",
     "workload": "driver",
 }
-<<<<<<< HEAD
 _LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db", "tvm_names")
-
-
+_DOORS = {"torch": "doors.torch_door"}
 _TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
 _TVM_MODULES = ("meta_schedule", "nd", "target", "testing", "tir_integration")
-=======
-_DOORS = {"torch": "doors.torch_door"}
-_LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db")
->>>>>>> 00e0906 (PyTorch: exported programs as graphs, a backend of torch.compile, one kernel as an operator)
 
 
 def __getattr__(name: str) -> Any:
