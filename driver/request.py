@@ -41,7 +41,7 @@ def request(what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, na
     ``matmul:M=512,N=512,K=512`` (``args``: more parameters). TypeError for anything else, and for ``args`` that
     nothing uses.
     """
-    if args is not None and not isinstance(what, (str, Workload, te.Schedule)):
+    if args is not None and not (isinstance(what, (str, Workload)) or _has_stages(what)):
         raise TypeError(
             f"args={args!r}: {type(what).__name__} takes none; args are the tensors of a te schedule, or parameters of a "
             "workload"
@@ -55,6 +55,11 @@ def request(what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, na
     return Request(found.func.with_attr("global_symbol", name), found.scheduled, found.case)
 
 
+def _has_stages(what: Any) -> bool:
+    """Returns whether ``what`` is a schedule of te stages, which makes a PrimFunc of its arguments."""
+    return hasattr(what, "prim_func")
+
+
 def _request(what: Any, args: Any) -> Request:
     if isinstance(what, str):
         return _case(parse_spec(what, args or {}))
@@ -62,7 +67,7 @@ def _request(what: Any, args: Any) -> Request:
         return _case(what.case(**dict(args or {})))
     if isinstance(what, WorkloadCase):
         return _case(what)
-    if isinstance(what, te.Schedule):
+    if _has_stages(what):
         if args is None:
             raise TypeError("a te schedule needs its arguments as well: build(s, [A, B, C])")
         return Request(what.prim_func(list(args)), scheduled=True)

@@ -4,6 +4,7 @@
 (``numpy_references``). ``spec``: the text that names a workload and its parameters.
 """
 
+from . import catalog as _catalog  # noqa: F401  (adds the built-in workloads)
 from .spec import all_workloads, find_workload, parse_spec
 from .workload_definition import Parameter, Workload, WorkloadCase, WorkloadError, workload
 

@@ -10,11 +10,7 @@ from typing import Any
 from ... import te
 from ...te import ops
 from . import numpy_references as numpy_
-from .workload_definition import Parameter, Reference, Workload
-
-BUILTIN: dict[str, Workload] = {}
-"""Every built-in workload by name."""
-
+from .workload_definition import BUILTIN, Parameter, Reference, Workload
 
 _PARAMETERS = {
     parameter.name: parameter

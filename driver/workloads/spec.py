@@ -16,8 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from .catalog import BUILTIN
-from .workload_definition import Workload, WorkloadCase, WorkloadError, nearest, workload
+from .workload_definition import BUILTIN, Workload, WorkloadCase, WorkloadError, nearest, workload
 
 
 def parse_spec(text: str, args: Mapping[str, Any] | Sequence[str] = ()) -> WorkloadCase:

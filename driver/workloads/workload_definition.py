@@ -257,3 +257,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(int(value))
     return "…" if value is None else str(value)
+
+
+BUILTIN: dict[str, Workload] = {}
+"""Every built-in workload by name; :mod:`.catalog` adds them."""

@@ -1,0 +1,201 @@
+"""The core ring: the part of the library that is read first, and that stands without the rest.
+
+The ring declares a matrix product, schedules it with three kinds of primitives (split, reorder, loop kinds), lowers and
+compiles it, tunes, records and builds again. :data:`RING` is its only list. Everything else is a leaf.
+
+A leaf is named in tables alone: the front pages (``__init__.py``) and :data:`TABLES`. Taking a leaf out of the library
+means to delete its file and its rows in tables, which :func:`without_leaves` does in a copy.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from .sources import Source
+
+TABLES = ("codegen.lower.pipeline", "codegen.llvm.emit")
+"""Modules that name leaves although they are no front pages: each has a table with one row for a leaf."""
+
+RING: dict[str, str] = {
+    "codegen": "compile constant_lanes lowered packing symbol_names version",
+    "codegen/backend": "captures emitter expressions lane_offsets registry statements storage value_ranges",
+    "codegen/jit": "cache_directory elf_symbols object_cache",
+    "codegen/llvm": (
+        "casts cold_paths emit function_builder half_conversions integer_division jit linear_sums llvm_calls "
+        "llvm_expr llvm_scope llvm_stmt llvm_types loads_stores loop_invariants parallel_regions "
+        "reduction_network single_lane_stores"
+    ),
+    "codegen/lower": (
+        "allocation_places bound_checks compact_buffers flatten_blocks hoist_guards lanes legalize_loops "
+        "loop_annotations masks pipeline place_init program_contents scoped_transform stride_alignment "
+        "tile_accesses unroll_loops vector_expressions vectorize_loops"
+    ),
+    "codegen/machine": "cpu cpu_features target triples",
+    "codegen/math": "math_builder trig",
+    "codegen/runtime": (
+        "arguments array_views export loader memory_ir module native_glue pool_ir runtime_ir timing written_files"
+    ),
+    "driver": "planning request",
+    "driver/workloads": "spec workload_definition",
+    "schedule": (
+        "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data "
+        "trace_renaming"
+    ),
+    "schedule/edit": "bindings reduction_loops",
+    "schedule/primitives": "loop_kinds query reorder split_fuse",
+    "schedule/require": "independence lookup nest_preconditions",
+    "te": "compute create_prim_func decided_conditions operation read_bounds reduce reduction_body scan tensor",
+    "tir": (
+        "annotations cost difference expr_length fresh_copy index_retyping index_width program_key "
+        "reduction_init verify walk"
+    ),
+    "tir/analysis": (
+        "access access_regions accessed_boxes constant_dependence dependence footprint harmless_conflicts "
+        "known_ranges reduction_updates region_cover scope simplify tree undeclared_accesses"
+    ),
+    "tir/arith": "affine analyzer compare inequality pointwise rewrite_rules smt",
+    "tir/arith/itermap": (
+        "digit_sums digit_variables inverse_map iter_map iter_predicates iter_simplify iter_sums mixed_radix"
+    ),
+    "tir/arith/normal_form": "canonical facts floor_division interval linear polynomial",
+    "tir/expr": "equal expression_types reducers traversal",
+    "tir/expr/base": "deep_recursion dtype garbage_collection node node_methods operators reason rounding",
+    "tir/expr/intrinsics": (
+        "control_and_memory fixed_point float_operations integer_operations numpy_meaning numpy_values "
+        "operation tile_operations type_rules vector_operations"
+    ),
+    "tir/expr/nodes": "arithmetic conditions constants expr index_types op ranges sizes",
+    "tir/interpret": "interpret_expr interpret_llvm interpret_memory interpret_stmt",
+    "tir/parser": (
+        "access_parser assignment_parser block_parser errors expression_parser function_parser loop_parser "
+        "memory_statements older_spellings parser_base parser_values statement_parser text_limits"
+    ),
+    "tir/printer": "printer printer_expr printer_func printer_names printer_stmt",
+    "tir/stmt": "buffer function statement_walks stmt",
+    "tir/vocabulary": "expression_words statement_words type_words",
+    "tuner": "program",
+    "tuner/cost": "cost_features cost_model machine_model step_sizes",
+    "tuner/measure": "inputs process protocol runner serving statistics worker",
+    "tuner/recipes": "element_sweep loop_steps",
+    "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",
+    "tuner/search": "final_race ledger model_guided run_request session strategy tune_options tune_result warm_start",
+    "tuner/space": "default_choice row_table rule_guard search_space sketch",
+    "tuning_db": "connection database errors exchange keys lock lost_sessions records schema upkeep",
+}
+"""The modules of the ring by folder. The front pages of these folders belong to it as well."""
+
+
+def ring_modules() -> set[str]:
+    """Returns the names of the modules in :data:`RING`, without front pages."""
+    return {f"{folder.replace('/', '.')}.{name}" for folder, names in RING.items() for name in names.split()}
+
+
+def kept(files: dict[str, Source]) -> set[str]:
+    """Returns the ring with the front pages of its folders and of the folders around them."""
+    ring = ring_modules()
+    around = {name.rsplit(".", k)[0] for name in ring for k in range(1, name.count(".") + 1)}
+    return ring | (around & files.keys())
+
+
+def needs(source: Source, files: dict[str, Source]) -> set[str]:
+    """Returns the modules that a file needs: where it imports a name from a front page, the module that defines it."""
+    package = source.name.split(".") if source.is_front_page else source.name.split(".")[:-1]
+    ignored = {
+        inner
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and node.level and node not in ignored:
+            base = _base(node, package)
+            found.update(_home(base, alias.name, files) for alias in node.names)
+    return (found & files.keys()) - {source.name}
+
+
+def _base(node: ast.ImportFrom, package: list[str]) -> str:
+    return ".".join([*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else [])])
+
+
+def _home(base: str, name: str, files: dict[str, Source]) -> str:
+    """Returns the module that ``from base import name`` refers to, through front pages."""
+    if f"{base}.{name}" in files:
+        return f"{base}.{name}"
+    page = files.get(base)
+    if page is not None and page.is_front_page:
+        for node in page.tree.body:
+            if isinstance(node, ast.ImportFrom) and node.level:
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        return _home(_base(node, base.split(".")), alias.name, files)
+    return base
+
+
+def without_leaves(root: Path, files: dict[str, Source]) -> int:
+    """Delete every leaf below ``root``, a copy of the library, and its rows in tables; returns how many there were."""
+    keep = kept(files)
+    leaves = files.keys() - keep
+    for name in leaves:
+        (root / files[name].place).unlink()
+    names = {(leaf, "") for leaf in leaves}
+    tables = [name for name in keep if files[name].is_front_page or name in TABLES]
+    while True:  # a name that a table does not pass on is gone from other tables as well
+        before = len(names)
+        for name in tables:
+            names |= {(name, gone) for gone in _struck(files[name], names, files)}
+        if len(names) == before:
+            break
+    for name in tables:
+        source = files[name]
+        gone = _struck(source, names, files)
+        (root / source.place).write_text(
+            ast.unparse(ast.fix_missing_locations(_Strike(gone).visit(ast.parse(source.text))))
+        )
+    return len(leaves)
+
+
+def _struck(source: Source, names: set[tuple[str, str]], files: dict[str, Source]) -> set[str]:
+    """Returns the names that a table can no longer import."""
+    package = source.name.split(".") if source.is_front_page else source.name.split(".")[:-1]
+    out: set[str] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = _base(node, package)
+            for alias in node.names:
+                missing = (base, "") in names or (base, alias.name) in names or (f"{base}.{alias.name}", "") in names
+                if missing or (base not in files and f"{base}.{alias.name}" not in files):
+                    out.add(alias.asname or alias.name)
+    return out
+
+
+class _Strike(ast.NodeTransformer):
+    """Removes names from a table: their imports, the elements of lists and dictionaries that use them, ``__all__``."""
+
+    def __init__(self, gone: set[str]) -> None:
+        self.gone = gone
+
+    def _uses(self, node: ast.AST | None) -> bool:
+        return node is not None and any(isinstance(n, ast.Name) and n.id in self.gone for n in ast.walk(node))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        node.names = [a for a in node.names if not node.level or (a.asname or a.name) not in self.gone]
+        return node if node.names else None
+
+    def _elements(self, node: ast.List | ast.Tuple) -> ast.AST:
+        node.elts = [
+            e for e in node.elts
+            if not self._uses(e) and not (isinstance(e, ast.Constant) and e.value in self.gone)
+        ]  # fmt: skip
+        return node
+
+    visit_List = visit_Tuple = _elements  # type: ignore[assignment]
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        rows = [(k, v) for k, v in zip(node.keys, node.values, strict=True) if not self._uses(k) and not self._uses(v)]
+        node.keys, node.values = [k for k, _ in rows], [v for _, v in rows]
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if self._uses(node) else node
