@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.expr import to_numpy
+from ..tir.expr.base.rounding import bfloat16_to_bits
 from .graph import Graph, GraphError, Node, Value, dims
 from .graph_operators import infer
 
@@ -45,9 +46,11 @@ class Builder:
         return value
 
     def constant(self, data: Any, name: str = "c", dtype: str | None = None) -> Value:
-        """Add a constant; a Python number becomes float32 or int64."""
+        """Add a constant; a Python number becomes float32 or int64. Data of bfloat16 is its bits, or numbers to round."""
         if dtype is None and isinstance(data, (int, float)) and not isinstance(data, bool):
             dtype = "float32" if isinstance(data, float) else "int64"
+        if dtype == "bfloat16" and np.asarray(data).dtype != np.uint16:
+            data = bfloat16_to_bits(np.asarray(data, np.float32))
         array = np.ascontiguousarray(data, None if dtype is None else to_numpy(dtype)).reshape(np.shape(data))
         value = Value(self.fresh(name), dtype or array.dtype.name, tuple(array.shape))
         self.constants[value] = array

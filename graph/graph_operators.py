@@ -100,7 +100,7 @@ _register(
     "elementwise",
     "abs acos acosh asin asinh atan atanh ceil clip cos cosh elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish "
     "identity leaky_relu log log10 log1p log2 mish negative relu relu6 round rsqrt sigmoid sign silu sin sinh softplus "
-    "sqrt square tan tanh trunc cast logical_not bitwise_not is_nan is_inf",
+    "sqrt square tan tanh trunc cast reinterpret logical_not bitwise_not is_nan is_inf",
 )
 _register(
     "broadcast",
@@ -109,7 +109,7 @@ _register(
     "left_shift right_shift truncate_divide remainder swiglu",
 )
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
-          "gather_elements gather_nd triangle scatter_elements rotary")  # fmt: skip
+          "gather_elements gather_nd triangle rotary")  # fmt: skip
 _register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")
 _register("rows", "softmax log_softmax layer_norm rms_norm group_norm batch_norm")
 _register(
@@ -131,7 +131,11 @@ def _with_bias(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 for _name in ("conv1d", "conv2d", "conv3d", "conv2d_transpose", "depthwise_conv2d"):
     register_operator(_name, _with_bias(getattr(te.ops, _name)), "anchor")
-_register("opaque", "attention resize1d resize2d resize3d")
+_register(
+    "opaque",
+    "attention resize1d resize2d resize3d resample grid_sample roi_align deformable_windows col2im topk scatter_elements "
+    "scatter_nd max_pool_positions",
+)
 register_operator("einsum", lambda *tensors, equation: te.ops.einsum(equation, *tensors), "opaque")
 register_operator("concatenate", lambda *tensors, axis=0: te.ops.concatenate(tensors, axis), "injective")
 register_operator("stack", lambda *tensors, axis=0: te.ops.stack(tensors, axis), "injective")

@@ -5,7 +5,8 @@ user's own.
 """
 
 from .call import Call, OnnxError
-from .importer import UnsupportedOperators, from_onnx
+from .importer import from_onnx
+from .missing_operators import UnsupportedOperators
 from .table import register_onnx_operator
 
 __all__ = ["Call", "OnnxError", "UnsupportedOperators", "from_onnx", "register_onnx_operator"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,22 @@ import numpy as np
 from ...graph.builder import Builder
 from ...graph.graph import Value
 
+LARGEST = 1 << 40
+"""The most elements of one tensor."""
+
+LARGEST_TABLE = 1 << 22
+"""The most elements of a table that a converter makes."""
+
 
 class OnnxError(ValueError):
     """Raised for a model that cannot be read: damaged, not supported, or not fitting the shapes that are given."""
+
+
+def shown(text: Any, quoted: bool = True) -> str:
+    """Returns a text of a model as messages show it: on one line, and cut off where it is long."""
+    whole = str(text)
+    out = repr(whole if len(whole) <= 200 else whole[:200] + "…")
+    return out if quoted else out[1:-1]
 
 
 class NeedsConstant(OnnxError):
@@ -98,6 +112,11 @@ class Call:
                 raise self.error(f"the shapes {', '.join(v.type_text for v in values)} do not broadcast")
             out.append(wide[0] if wide else 1)
         return tuple(reversed(out))
+
+    def limit(self, shape: Sequence[Any], most: int = LARGEST) -> None:
+        """Raise OnnxError for sizes that are not known, negative, or of more elements than ``most``."""
+        if not all(isinstance(d, int) and d >= 0 for d in shape) or math.prod(shape) > most:
+            raise self.error(f"the shape {tuple(shape)} is not known, or too large")
 
     # what converters build with
 

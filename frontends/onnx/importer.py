@@ -7,7 +7,10 @@ body of that function.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +21,44 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ...tir.expr import to_numpy
-from . import control_flow, pooling, products, quantized, recurrent, reductions, shapes, single_elements
-from .call import Call, NeedsConstant, OnnxError
-from .known_values import computed_dims, evaluate
+from . import (
+    control_flow,
+    indexing,
+    machine_learning,
+    pooling,
+    products,
+    quantized,
+    recurrent,
+    reductions,
+    regions,
+    resizing,
+    shapes,
+    single_elements,
+    spectra,
+    training,
+)
+from .call import LARGEST, Call, NeedsConstant, OnnxError, shown
+from .known_values import computed_dims, evaluate, interpreted
+from .missing_operators import UnsupportedOperators, label_of, missing_operators
+from .model_file import read_model, tensor_data
+from .node_attributes import attributes, bind
 from .package import load_onnx
 from .table import CONVERTERS
-from .types import dtype_of
+from .types import dtype_of, number_of
 
-TABLES = (pooling, products, quantized, recurrent, reductions, shapes, single_elements)
+TABLES = (
+    indexing, machine_learning, pooling, products, quantized, recurrent, reductions, regions, resizing, shapes,
+    single_elements, spectra, training,
+)  # fmt: skip
 """The modules whose converters are in the table."""
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
-_LARGEST_KNOWN = 1 << 28
-"""A constant of more elements than that is not computed while the graph is made."""
+_UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What converters raise for attributes and inputs that break the rules of their operator."""
 
-
-class UnsupportedOperators(OnnxError):
-    """Raised when operators have no converter; ``operators`` has the names of their nodes by domain and operator."""
-
-    def __init__(self, operators: Mapping[str, Sequence[str]]) -> None:
-        self.operators = {name: list(nodes) for name, nodes in operators.items()}
-        lines = [f"{name}: {len(nodes)} (first: {nodes[0]})" for name, nodes in self.operators.items()]
-        super().__init__(
-            "the model uses operators that are not supported: " + "; ".join(lines) + ". "
-            "tilewright.frontends.onnx.register_onnx_operator adds one"
-        )
+_LONGEST_NAME = 100
+_DEEPEST = 48
+_MOST_NODES = 100_000
 
 
 def from_onnx(
@@ -59,68 +74,74 @@ def from_onnx(
     be read; :class:`UnsupportedOperators` lists all operators that are missing.
     """
     onnx = load_onnx()
-    proto = _loaded(onnx, model)
-    reader = _Reader(onnx, proto, dict(shapes or {}), dict(constants or {}), name)
+    proto, folder = read_model(onnx, model)
+    reader = _Reader(onnx, proto, folder, Given(dict(shapes or {}), dict(constants or {}), name))
     try:
         return reader.graph()
     except NeedsConstant as error:
         names = reader.sources(error.value)
         hint = f"; it depends on the inputs {', '.join(names)}, which constants= can give" if names else ""
         raise NeedsConstant(f"{error}{hint}", error.value, names) from error
-    except GraphError as error:
-        raise OnnxError(str(error)) from error
-
-
-def _loaded(onnx: Any, model: Any) -> Any:
-    if isinstance(model, onnx.ModelProto):
-        return model
-    try:
-        if isinstance(model, bytes):
-            return onnx.load_model_from_string(model)
-        path = Path(model)
-        if not path.is_file():
-            raise OnnxError(f"there is no file {path}")
-        return onnx.load(str(path))
     except OnnxError:
         raise
-    except Exception as error:  # protobuf's and onnx's own errors have no common class
-        raise OnnxError(
-            f"{model if not isinstance(model, bytes) else 'the model'} is not a readable ONNX model: {error}"
-        ) from error
+    except (RecursionError, MemoryError) as error:
+        raise OnnxError(f"the model is too large or nests too deeply: {type(error).__name__}") from error
+    except _UNFIT as error:  # a model that breaks rules of the format in a place where no node is read
+        raise OnnxError(f"the model is not well-formed: {shown(error)}") from error
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the caller says beside the model: shapes and values of inputs by their names, and the graph's name."""
+
+    shapes: Mapping[str, Sequence[Any]]
+    constants: Mapping[str, Any]
+    name: str
 
 
 class _Reader:
     """Reads the nodes of one model into a builder."""
 
-    def __init__(
-        self, onnx: Any, proto: Any, given: dict[str, Sequence[Any]], constants: dict[str, Any], name: str
-    ) -> None:
-        self.onnx, self.proto, self.given, self.constants = onnx, proto, given, constants
+    def __init__(self, onnx: Any, proto: Any, folder: Path | None, given: Given) -> None:
+        self.onnx, self.proto, self.folder, self.given = onnx, proto, folder, given
         self.opsets = {"" if o.domain in _DEFAULT_DOMAINS else o.domain: o.version for o in proto.opset_import}
-        self.builder = Builder(Builder().fresh(name or proto.graph.name or "model"))
+        self.builder = Builder(Builder().fresh((given.name or proto.graph.name or "model")[:_LONGEST_NAME]))
         self.functions = {(f.domain, f.name): f for f in proto.functions}
         self.sizes: dict[str, Any] = {}
         self.shapes: dict[Value, list[Any]] = {}  # what is known of values that hold shapes with symbolic sizes
         self.inputs: dict[str, Value] = {}
+        self.read = self.depth = 0
 
     def graph(self) -> Graph:
         body = self.proto.graph
+        newest = self.onnx.defs.onnx_opset_version()
+        if not 1 <= self.opsets.get("", 1) <= newest:
+            raise OnnxError(f"the opset {self.opsets['']} is not known; the package onnx knows those up to {newest}")
+        if body.sparse_initializer:
+            raise OnnxError("sparse initializers are not supported")
+        missing = missing_operators(body.node, self.functions, self.is_known)
+        if missing:
+            raise UnsupportedOperators(missing)
+        names = Counter(
+            [*[t.name for t in body.initializer], *[name for node in body.node for name in node.output if name]]
+        )
+        twice = [name for name, count in names.items() if count > 1]
+        if twice:
+            raise OnnxError(f"{shown(twice[0])} is provided twice")
         scope: dict[str, Value] = {}
         for tensor in body.initializer:
             scope[tensor.name] = self.constant(tensor, tensor.name)
-        if body.sparse_initializer:
-            raise OnnxError("sparse initializers are not supported")
         for item in body.input:
-            if item.name in self.constants:
-                data = np.asarray(self.constants[item.name])
-                scope[item.name] = self.builder.constant(data, item.name, data.dtype.name)
+            if item.name in self.given.constants:
+                data = np.asarray(self.given.constants[item.name])
+                bits = data.view(np.uint16) if data.dtype.name == "bfloat16" else data
+                scope[item.name] = self.builder.constant(bits, item.name[:_LONGEST_NAME], data.dtype.name)
             elif item.name not in scope:
                 scope[item.name] = self.inputs[item.name] = self.input(item)
-        self.count_missing(body.node)
         self.nodes(body.node, scope, self.opsets)
         absent = [o.name for o in body.output if o.name not in scope]
         if absent:
-            raise OnnxError(f"the output {absent[0]} is not computed by the model")
+            raise OnnxError(f"the output {shown(absent[0])} is not computed by the model")
         made = without_unread(self.builder.graph([scope[o.name] for o in body.output]))
         verify(made)
         return made
@@ -140,18 +161,23 @@ class _Reader:
     # inputs and constants
 
     def input(self, item: Any) -> Value:
+        label = f"the input {shown(item.name)}"
         if not item.type.HasField("tensor_type"):
-            raise OnnxError(f"the input {item.name} is a {item.type.WhichOneof('value')}; only tensors are supported")
+            raise OnnxError(f"{label} is a {item.type.WhichOneof('value')}; only tensors are supported")
         tensor = item.type.tensor_type
-        dims = self.given.get(item.name)
+        dims = self.given.shapes.get(item.name)
         if dims is None:
             if not tensor.HasField("shape"):
-                raise OnnxError(f"the input {item.name} has no shape; give one with shapes={{{item.name!r}: …}}")
+                raise OnnxError(f"{label} has no shape; give one with shapes={{{shown(item.name)}: …}}")
             dims = [d.dim_value if d.HasField("dim_value") else d.dim_param or f"{item.name}_{n}" for n, d in enumerate(tensor.shape.dim)]  # fmt: skip
         shape = [self.size(d) if isinstance(d, str) else int(d) for d in dims]
         if any(isinstance(d, int) and d < 0 for d in shape):
-            raise OnnxError(f"the input {item.name} has a negative size")
-        return self.builder.input(self.builder_name(item.name), shape, dtype_of(tensor.elem_type, f"input {item.name}"))
+            raise OnnxError(f"{label} has a negative size")
+        if math.prod([d for d in shape if isinstance(d, int)]) > LARGEST:
+            raise OnnxError(f"{label} is too large")
+        return self.builder.input(
+            self.builder_name(item.name[:_LONGEST_NAME]), shape, dtype_of(tensor.elem_type, label)
+        )
 
     def builder_name(self, name: str) -> str:
         """Returns a name that the builder accepts for an input, and has not given away."""
@@ -165,29 +191,14 @@ class _Reader:
 
     def size(self, name: str) -> Any:
         """Returns the symbolic size of that name, one per model."""
-        plain = Builder().fresh(name)
+        plain = Builder().fresh(name[:_LONGEST_NAME])
         return self.sizes.setdefault(plain, te.var(plain))
 
     def constant(self, tensor: Any, name: str) -> Value:
-        label = f"tensor {name}"
-        dtype = dtype_of(tensor.data_type, label)
-        try:
-            data = self.onnx.numpy_helper.to_array(tensor)
-        except Exception as error:  # damaged or hostile data
-            raise OnnxError(f"{label} cannot be read: {error}") from error
-        return self.builder.constant(data.view(to_numpy(dtype)) if dtype == "bfloat16" else data, name, dtype)
+        data, dtype = tensor_data(self.onnx, tensor, self.folder, f"the tensor {shown(name)}")
+        return self.builder.constant(data, name[:_LONGEST_NAME], dtype)
 
     # nodes
-
-    def count_missing(self, nodes: Any) -> None:
-        """Raise UnsupportedOperators for all operators of the model that have neither converter nor body."""
-        missing: dict[str, list[str]] = {}
-        for node in nodes:
-            if not self.is_known(node):
-                domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain + "."
-                missing.setdefault(domain + node.op_type, []).append(_label(node))
-        if missing:
-            raise UnsupportedOperators(missing)
 
     def is_known(self, node: Any) -> bool:
         domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
@@ -208,24 +219,49 @@ class _Reader:
             return None
 
     def nodes(self, nodes: Any, scope: dict[str, Value], opsets: Mapping[str, int]) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise OnnxError(f"graphs and functions nest more than {_DEEPEST} deep; does a function call itself?")
         for node in nodes:
+            self.read += 1
+            if max(self.read, len(self.builder.nodes)) > _MOST_NODES:
+                raise OnnxError(f"{label_of(node)}: with loops and functions written out, there are too many nodes")
             for name in node.input:
                 if name and name not in scope:
-                    raise OnnxError(f"{_label(node)} reads {name!r}, which nothing before it provides")
+                    raise OnnxError(f"{label_of(node)} reads {shown(name)}, which nothing before it provides")
             inputs = [scope[name] if name else None for name in node.input]
-            results = self.node(node, inputs, scope, opsets)
-            names = [name for name in node.output]
-            if len([n for n in names if n]) > len(results):
-                raise OnnxError(f"{_label(node)} has {len(names)} outputs, of which {len(results)} are supported")
-            for name, value in zip(names, results, strict=False):
-                if name:
+            results = self.checked(node, inputs, scope, opsets)
+            made = [*results, *[None] * (len(node.output) - len(results))]
+            for n, (name, value) in enumerate(zip(node.output, made, strict=False)):
+                if name and value is None:
+                    raise OnnxError(f"{label_of(node)}: its output {n}, {shown(name)}, is not supported")
+                if name and value is not None:
                     scope[name] = value
+        self.depth -= 1
+
+    def checked(
+        self, node: Any, inputs: list[Value | None], scope: dict[str, Value], opsets: Mapping[str, int]
+    ) -> Sequence[Value | None]:
+        """Returns the results of a node; whatever goes wrong is an OnnxError that names it."""
+        try:
+            results = self.node(node, inputs, scope, opsets)
+        except OnnxError:
+            raise
+        except GraphError as error:
+            raise OnnxError(f"{label_of(node)}: {shown(error, quoted=False)}") from error
+        except _UNFIT as error:
+            problem = f"{type(error).__name__}: {shown(error, quoted=False)}"
+            raise OnnxError(f"{label_of(node)}: its inputs and attributes do not fit it ({problem})") from error
+        for v in results:
+            if v is not None and math.prod([d for d in v.shape if isinstance(d, int)]) > LARGEST:
+                raise OnnxError(f"{label_of(node)}: its result {shown(v.type_text, quoted=False)} is too large")
+        return results
 
     def node(
         self, node: Any, inputs: list[Value | None], scope: dict[str, Value], opsets: Mapping[str, int]
-    ) -> Sequence[Value]:
+    ) -> Sequence[Value | None]:
         domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
-        label = _label(node)
+        label = label_of(node)
         function = self.functions.get((node.domain, node.op_type))
         if function is not None:
             return self.body(node, function, inputs, {o.domain: o.version for o in function.opset_import})
@@ -250,8 +286,6 @@ class _Reader:
                 raise
             del self.builder.nodes[before:]
             return self.expanded(node, inputs, opset, label)
-        except GraphError as error:
-            raise OnnxError(f"{label}: {error}") from error
         return made if isinstance(made, tuple) else (made,)
 
     def special(
@@ -260,6 +294,8 @@ class _Reader:
         """Returns the results of operators that have to do with the model itself: constants, shapes, branches."""
         if node.op_type == "Constant":
             return [self.constant_node(node)]
+        if not any(v is not None for v in inputs):
+            raise OnnxError(f"{label_of(node)} has no inputs")
         x = next(v for v in inputs if v is not None)
         if node.op_type in ("Shape", "Size"):
             return [self.shape_of(node, x)]
@@ -269,11 +305,16 @@ class _Reader:
             inner = dict(scope)
             for tensor in body.initializer:
                 inner[tensor.name] = self.constant(tensor, tensor.name)
+            if len(body.input) != len(given):
+                raise OnnxError(f"{label_of(node)}: its body takes {len(body.input)} inputs, not {len(given)}")
             inner.update(zip([i.name for i in body.input], given, strict=True))
             self.nodes(body.node, inner, opsets)
+            absent = [o.name for o in body.output if o.name not in inner]
+            if absent:
+                raise OnnxError(f"{label_of(node)}: its body does not compute {shown(absent[0])}")
             return [inner[o.name] for o in body.output]
 
-        label = _label(node)
+        label = label_of(node)
         if node.op_type == "If":
             return control_flow.branch(self.builder, label, attributes, x, run)
         if node.op_type == "Loop":
@@ -288,7 +329,7 @@ class _Reader:
         data = self.onnx.helper.get_attribute_value(attribute)
         dtype = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}.get(attribute.name)  # fmt: skip
         if dtype is None:
-            raise OnnxError(f"{_label(node)}: a constant of the kind {attribute.name} is not supported")
+            raise OnnxError(f"{label_of(node)}: a constant of the kind {attribute.name} is not supported")
         return self.builder.constant(np.asarray(data), name, dtype)
 
     def shape_of(self, node: Any, x: Value) -> Value:
@@ -319,37 +360,31 @@ class _Reader:
             value = self.builder.constant(np.full((len(dims),), -1, np.int64), node.output[0], "int64")
             self.shapes[value] = dims
             return [value]
-        data = [None if v is None else self.builder.constants[v] for v in inputs]
-        if node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial"):
-            return None
-        if (
-            node.op_type == "DequantizeLinear" and data[0] is not None and data[0].ndim > 1
-        ):  # passes want narrow weights
-            return None
+        if node.op_type == "DequantizeLinear" and inputs[0] is not None and inputs[0].ndim > 1:
+            return None  # passes want narrow weights
+        data = [None if v is None else (self.builder.constants[v], v.dtype) for v in inputs]
         results = evaluate(self.onnx, node, data, opsets)
-        if results is None or any(r.size > _LARGEST_KNOWN for r in results):
+        if results is None:
+            results = self.computed(node, inputs, opsets)
+        if results is None:
             return None
-        return [
-            self.builder.constant(r, name or "c", r.dtype.name) for r, name in zip(results, node.output, strict=False)
-        ]
+        return [self.builder.constant(r, name or "c", t) for (r, t), name in zip(results, node.output, strict=False)]
+
+    def computed(
+        self, node: Any, inputs: list[Value | None], opsets: Mapping[str, int]
+    ) -> list[tuple[Any, str]] | None:
+        """Returns the results of a node with known inputs by its converter and the interpreter, or None."""
+        domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
+        convert = CONVERTERS.get((domain, node.op_type))
+        if convert is None:
+            return None
+        builder, attrs = Builder(), self.attributes(node)
+        builder.constants.update({v: self.builder.constants[v] for v in inputs if v is not None})
+        opset = opsets.get(domain, 1)
+        return interpreted(convert, Call(builder, node.op_type, label_of(node), inputs, attrs, opset, len(node.output)))
 
     def attributes(self, node: Any) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for a in node.attribute:
-            value = self.onnx.helper.get_attribute_value(a)
-            if isinstance(value, bytes):
-                value = value.decode("utf-8", "replace")
-            elif a.type == self.onnx.AttributeProto.GRAPH:
-                pass
-            elif a.type == self.onnx.AttributeProto.TENSOR:
-                value = self.onnx.numpy_helper.to_array(value)
-            elif isinstance(value, (list, tuple)) or a.type in (
-                self.onnx.AttributeProto.INTS,
-                self.onnx.AttributeProto.FLOATS,
-            ):
-                value = tuple([v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value])
-            out[a.name] = value
-        return out
+        return attributes(self.onnx, node, lambda t: tensor_data(self.onnx, t, self.folder, label_of(node))[0])
 
     # functions
 
@@ -357,7 +392,7 @@ class _Reader:
         schema = self.schema(node)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
-    def expanded(self, node: Any, inputs: list[Value | None], opset: int, label: str) -> Sequence[Value]:
+    def expanded(self, node: Any, inputs: list[Value | None], opset: int, label: str) -> Sequence[Value | None]:
         """Returns the results by the body that ONNX gives for the operator."""
         schema = self.schema(node)
         if schema is None or not (schema.has_function or schema.has_context_dependent_function):
@@ -377,13 +412,15 @@ class _Reader:
     def type_of(self, v: Value | None) -> Any:
         if v is None:
             return self.onnx.TypeProto()
-        number = self.onnx.helper.np_dtype_to_tensor_dtype(to_numpy(v.dtype))
+        number = number_of(v.dtype)
         return self.onnx.helper.make_tensor_type_proto(number, [d if isinstance(d, int) else None for d in v.shape])
 
     def body(
         self, node: Any, function: Any, inputs: list[Value | None], opsets: Mapping[str, int], schema: Any = None
-    ) -> Sequence[Value]:
+    ) -> Sequence[Value | None]:
         """Returns the results of a function's body; its attributes get the node's, or their defaults."""
+        if len(inputs) > len(function.input):
+            raise OnnxError(f"{label_of(node)}: {len(inputs)} inputs for a function of {len(function.input)}")
         given = {a.name: a for a in node.attribute}
         for a in function.attribute_proto:
             given.setdefault(a.name, a)
@@ -395,37 +432,12 @@ class _Reader:
         for inner in function.node:
             copy = self.onnx.NodeProto()
             copy.CopyFrom(inner)
-            self.bind(copy, given)
+            bind(self.onnx, copy, given)
             for n, name in enumerate(copy.input):
                 if name and name not in scope and name in function.input:
                     copy.input[n] = ""
             self.nodes([copy], scope, opsets)
-        return [scope[name] for name in function.output if name in scope]
-
-    def bind(self, node: Any, given: Mapping[str, Any]) -> None:
-        """Put the function's attributes in the place of references to them."""
-        kept = []
-        for a in node.attribute:
-            if a.ref_attr_name:
-                if a.ref_attr_name not in given:
-                    continue
-                actual = self.onnx.AttributeProto()
-                actual.CopyFrom(given[a.ref_attr_name])
-                actual.name = a.name
-                a = actual
-            kept.append(a)
-        copies = [type(a).FromString(a.SerializeToString()) for a in kept]
-        for a in copies:
-            if a.type == self.onnx.AttributeProto.GRAPH:
-                for inner in a.g.node:
-                    self.bind(inner, given)
-        del node.attribute[:]
-        node.attribute.extend(copies)
+        return [scope.get(name) for name in function.output]
 
 
 _SPECIAL = ("Constant", "Shape", "Size", "If", "Loop", "Scan")
-
-
-def _label(node: Any) -> str:
-    """Returns the node as it is called in messages: its operator, and its name or its output's."""
-    return f"{node.op_type} {node.name or (node.output[0] if node.output else '')!r}"

@@ -52,7 +52,8 @@ def conv_transpose(c: Call) -> Value:
             s * (e - 1) + p + (k - 1) * d + 1 - o
             for s, e, p, k, d, o in zip(strides, x.shape[2:], extra, kernel, dilations, wanted, strict=True)
         ]
-        low = [t - t // 2 if auto == "SAME_LOWER" else t // 2 for t in totals]
+        halves = [int(t / 2) for t in totals]  # towards zero
+        low = [t - h if auto == "SAME_LOWER" else h for t, h in zip(totals, halves, strict=True)]
         pads = (*low, *[t - b for t, b in zip(totals, low, strict=True)])
     spread = x
     for d in range(n):

@@ -12,6 +12,10 @@ from .table import converter
 _FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softsign": "", "softplus": "softplus"}
 
 
+_LONGEST = 4096
+"""More time steps are not unrolled."""
+
+
 def _function(c: Call, name: str) -> Callable[[Value], Value]:
     if not _FUNCTIONS.get(name.lower()):
         raise c.error(f"the activation {name} is not supported")
@@ -35,6 +39,8 @@ class _Layer:
         steps, batch = self.x.shape[0], self.x.shape[1]
         if not isinstance(steps, int):
             raise c.error("the number of time steps has to be known")
+        if steps > _LONGEST:
+            raise c.error(f"{steps} time steps are too many to be written out")
         self.steps, self.batch = steps, batch
         self.lengths = c.optional(4)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType, max_value, min_value
-from .call import Call
+from .call import LARGEST_TABLE, Call
 from .table import converter
 
 
@@ -47,7 +47,7 @@ def reduction(c: Call) -> Value:
         narrow = c.op(_PLAIN[name], c.op("cast", x, dtype="uint8"), axis=axes, keepdims=keep)
         return c.op("not_equal", narrow, c.like(0, narrow))
     else:
-        total = c.op(_PLAIN.get(name, "sum"), x, axis=axes, keepdims=keep)
+        total = c.op(_PLAIN.get(name, "sum"), x, axis=axes, keepdims=keep, **_beginning(name, x))
         total = c.cast(total, x.dtype)
     if name == "ReduceL2":
         return (
@@ -58,6 +58,13 @@ def reduction(c: Call) -> Value:
     if name in ("ReduceLogSum", "ReduceLogSumExp"):
         return c.op("log", total) if name == "ReduceLogSum" else c.op("identity", total)
     return total if total is not c.input(0) else c.op("identity", total)
+
+
+def _beginning(name: str, x: Value) -> dict[str, Any]:
+    """Returns what an extreme of floats starts from, so that a row of nothing but infinities keeps its value."""
+    if not DType(x.dtype).is_float or name not in ("ReduceMax", "ReduceMin"):
+        return {}
+    return {"initial": -math.inf if name == "ReduceMax" else math.inf}
 
 
 def _log_sum_exp(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
@@ -74,6 +81,7 @@ def _log_sum_exp(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
 def _of_nothing(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
     """Returns the reduction over no elements, which is a constant."""
     shape = [1 if d in axes else e for d, e in enumerate(x.shape) if keep or d not in axes]
+    c.limit(shape, LARGEST_TABLE)
     lowest: Any = -np.inf if DType(x.dtype).is_float else min_value(x.dtype)
     highest: Any = np.inf if DType(x.dtype).is_float else max_value(x.dtype)
     if x.dtype == "bool":
@@ -120,6 +128,7 @@ def hardmax(c: Call) -> Value:
 
 def _hard(c: Call, x: Value, axis: int) -> Value:
     first = c.op("argmax", x, axis=axis, keepdims=True, dtype="int64")
+    c.limit((x.shape[axis],), LARGEST_TABLE)
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
     places = c.constant(np.arange(x.shape[axis]).reshape(shape))
@@ -138,11 +147,33 @@ def lp_normalization(c: Call) -> Value:
 
 @converter("BatchNormalization")
 def batch_normalization(c: Call) -> tuple[Value, ...]:
-    if c.attr("training_mode", 0) or (c.outputs > 1 and c.opset < 14):
-        raise c.error("batch normalization in training mode is not supported")
     x = c.input(0)
+    if c.attr("training_mode", 0):
+        return _training_batch_normalization(c, x)
+    if c.outputs > 1 and c.opset < 14:
+        raise c.error("batch normalization in training mode is not supported before version 14")
     given = [c.cast(c.input(n), x.dtype) for n in range(1, 5)]
     return (c.op("batch_norm", x, *given, axis=1 if x.ndim > 1 else 0, epsilon=float(c.attr("epsilon", 1e-5))),)
+
+
+def _training_batch_normalization(c: Call, x: Value) -> tuple[Value, ...]:
+    """Returns the result by the batch's own mean and variance, and the running ones moved towards these."""
+    scale, bias, mean, variance = [c.input(n) for n in range(1, 5)]
+    axes, momentum = tuple([d for d in range(x.ndim) if d != 1]), float(c.attr("momentum", 0.9))
+    shape = (1, x.shape[1], *[1] * (x.ndim - 2))
+    own = c.op("mean", x, axis=axes, keepdims=True)
+    apart = c.op("subtract", x, own)
+    spread = c.op("mean", c.op("square", apart), axis=axes, keepdims=True)
+    root = c.op("sqrt", c.op("add", spread, c.like(float(c.attr("epsilon", 1e-5)), x)))
+    normal = c.op("divide", apart, root)
+    weight, shift = [c.cast(c.op("reshape", v, shape=shape), x.dtype) for v in (scale, bias)]
+    out = c.op("add", c.op("multiply", normal, weight), shift)
+    moved = []
+    for before, batch in ((mean, own), (variance, spread)):
+        kept = c.op("multiply", before, c.like(momentum, before))
+        flat = c.cast(c.op("reshape", batch, shape=before.shape), before.dtype)
+        moved.append(c.op("add", kept, c.op("multiply", flat, c.like(1 - momentum, before))))
+    return (out, *moved)[: max(c.outputs, 1)]
 
 
 @converter("LayerNormalization")
@@ -197,6 +228,8 @@ def group_normalization(c: Call) -> Value:
 def lrn(c: Call) -> Value:
     x, size = c.input(0), c.attr("size")
     alpha, beta, bias = float(c.attr("alpha", 1e-4)), float(c.attr("beta", 0.75)), float(c.attr("bias", 1.0))
+    if not 0 < size <= 1024:
+        raise c.error(f"windows of {size} channels")
     before, after = [0] * x.ndim, [0] * x.ndim
     before[1], after[1] = (size - 1) // 2, size - 1 - (size - 1) // 2
     squares = c.op("pad", c.op("square", x), pad_before=tuple(before), pad_after=tuple(after))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import Call
+from .call import LARGEST_TABLE, Call
 from .table import converter
 from .types import dtype_of
 
@@ -76,7 +76,8 @@ def split(c: Call) -> tuple[Value, ...]:
     if not isinstance(extent, int):
         raise c.error("the extent that is split has to be known")
     if sizes is None:
-        each = -(-extent // (c.attr("num_outputs") or c.outputs))
+        c.limit((extent,), LARGEST_TABLE)
+        each = max(-(-extent // (c.attr("num_outputs") or c.outputs)), 1)
         sizes = [each] * (extent // each) + ([extent % each] if extent % each else [])
     if len(sizes) == 1:
         return (c.op("identity", x),)
@@ -106,54 +107,6 @@ def _clamped(n: int) -> int:
     return max(min(int(n), 1 << 60), -(1 << 60))
 
 
-@converter("Gather")
-def gather(c: Call) -> Value:
-    x, indices, axis = c.input(0), c.input(1), c.attr("axis", 0)
-    data = c.builder.constants.get(indices)
-    extent = x.shape[axis]
-    if data is not None and isinstance(extent, int):
-        if data.size and (data.min() < -extent or data.max() >= extent):
-            raise c.error(f"an index lies outside of axis {axis} of {x.type_text}")
-        positive = np.where(data < 0, data + extent, data)
-        if data.ndim == 0 and x.is_static:
-            begin, end = [0] * x.ndim, list(x.shape)
-            begin[axis], end[axis] = int(positive), int(positive) + 1
-            one = c.op("strided_slice", x, begin=tuple(begin), end=tuple(end))
-            return c.op("squeeze", one, axis=axis)
-        return c.op("take", x, c.constant(positive), axis=axis)
-    return c.op("take", x, from_the_start(c, indices, extent), axis=axis)
-
-
-def from_the_start(c: Call, indices: Value, extent: Any) -> Value:
-    """Returns indices counted from 0; negative ones count from the end."""
-    moved = c.op("add", indices, c.like(extent, indices)) if isinstance(extent, int) else indices
-    return (
-        c.op("where", c.op("less", indices, c.like(0, indices)), moved, indices) if isinstance(extent, int) else indices
-    )
-
-
-@converter("GatherElements")
-def gather_elements(c: Call) -> Value:
-    return c.op("gather_elements", c.input(0), c.input(1), axis=c.attr("axis", 0))
-
-
-@converter("GatherND")
-def gather_nd(c: Call) -> Value:
-    return c.op("gather_nd", c.input(0), c.input(1), batch_dims=c.attr("batch_dims", 0))
-
-
-@converter("ScatterElements", "Scatter")
-def scatter_elements(c: Call) -> Value:
-    return c.op(
-        "scatter_elements",
-        c.input(0),
-        c.input(1),
-        c.input(2),
-        axis=c.attr("axis", 0),
-        reduction=c.attr("reduction", "none"),
-    )
-
-
 @converter("Tile")
 def tile(c: Call) -> Value:
     return c.op("tile", c.input(0), reps=c.ints(1))
@@ -164,7 +117,10 @@ def pad(c: Call) -> Value:
     x, mode = c.input(0), c.attr("mode", "constant")
     pads = c.ints(1, "pads")
     axes = c.ints(3, "", tuple(range(x.ndim)))
-    value = c.attr("value", 0.0) if "pads" in c.attributes else c.known(2)
+    given = None if "pads" in c.attributes else c.optional(2)
+    value = (
+        c.attr("value", 0.0) if "pads" in c.attributes else None if given is None else c.builder.constants.get(given)
+    )
     number = 0 if value is None else np.asarray(value).reshape(-1)[0].item()
     before, after = [0] * x.ndim, [0] * x.ndim
     for n, a in enumerate(axes):
@@ -175,18 +131,31 @@ def pad(c: Call) -> Value:
         before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     if mode == "wrap":
         return _wrapped(c, x, before, after)
-    return c.op("pad", x, pad_before=tuple(before), pad_after=tuple(after), value=number, mode=mode)
+    out = c.op("pad", x, pad_before=tuple(before), pad_after=tuple(after), value=number, mode=mode)
+    return out if given is None or value is not None or mode != "constant" else _filled(c, x, out, before, given)
+
+
+def _filled(c: Call, x: Value, out: Value, before: list[int], value: Value) -> Value:
+    """Returns ``out``, which is ``x`` with padding, with a value in the padding that is known only at run time."""
+    if not out.is_static:
+        raise c.error(f"padding of {x.type_text} by a value that is not a constant")
+    c.limit(out.shape, LARGEST_TABLE)
+    inside = np.zeros(out.shape, bool)
+    inside[tuple([slice(b, b + e) for b, e in zip(before, x.shape, strict=True)])] = True
+    fill = c.op("broadcast_to", c.op("reshape", value, shape=()), shape=out.shape)
+    return c.op("where", c.constant(inside, "bool"), out, fill)
 
 
 def _wrapped(c: Call, x: Value, before: list[int], after: list[int]) -> Value:
     for d in range(x.ndim):
         if before[d] or after[d]:
+            c.limit((before[d] + x.shape[d] + after[d],), LARGEST_TABLE)
             index = np.arange(-before[d], int(x.shape[d]) + after[d]) % int(x.shape[d])
             x = c.op("take", x, c.constant(index), axis=d)
     return x
 
 
-@converter("ConstantOfShape", "NonZero", "Range", "Unique", "Compress")
+@converter("ConstantOfShape", "NonZero", "Range", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
 def shaped_by_values(c: Call) -> Value:
     """Results whose shape depends on values: they are evaluated when these are known, and refused otherwise."""
     for n in range(len(c.inputs)):
@@ -197,6 +166,7 @@ def shaped_by_values(c: Call) -> Value:
 @converter("EyeLike")
 def eye_like(c: Call) -> Value:
     x = c.input(0)
+    c.limit(x.shape, LARGEST_TABLE)
     rows, columns = x.shape
     dtype = dtype_of(c.attr("dtype"), c.label) if c.attr("dtype") is not None else x.dtype
     return c.constant(np.eye(rows, columns, c.attr("k", 0)), dtype)
@@ -218,7 +188,8 @@ def space_to_depth(c: Call) -> Value:
     x, b = c.input(0), c.attr("blocksize")
     n, ch, h, w = x.shape
     cut_up = c.op("reshape", x, shape=(n, ch, h // b, b, w // b, b))
-    moved = c.op("transpose", cut_up, axes=(0, 3, 5, 1, 2, 4))
+    first = c.attr("mode", "DCR") == "DCR"
+    moved = c.op("transpose", cut_up, axes=(0, 3, 5, 1, 2, 4) if first else (0, 1, 3, 5, 2, 4))
     return c.op("reshape", moved, shape=(n, ch * b * b, h // b, w // b))
 
 
@@ -228,21 +199,6 @@ def trilu(c: Call) -> Value:
     return c.op("triangle", c.input(0), k=0 if k is None else int(k), upper=bool(c.attr("upper", 1)))
 
 
-@converter("OneHot")
-def one_hot(c: Call) -> Value:
-    indices, axis = c.input(0), c.attr("axis", -1)
-    depth, values = int(np.ravel(c.known(1))[0]), c.known(2)
-    whole = c.cast(indices, "int64")
-    hot = c.op("one_hot", from_the_start(c, whole, depth), depth=depth, dtype="bool")
-    rank = indices.ndim + 1
-    axis %= rank
-    order = [*range(axis), rank - 1, *range(axis, rank - 1)]
-    hot = hot if axis == rank - 1 else c.op("transpose", hot, axes=tuple(order))
-    off, on = [c.constant(v, values.dtype.name) for v in values]
-    shape = c.broadcast(hot, off)
-    return c.op("where", hot, c.op("broadcast_to", on, shape=shape), c.op("broadcast_to", off, shape=shape))
-
-
 @converter("CumSum", "CumProd")
 def cumulative(c: Call) -> Value:
     axis = int(np.ravel(c.known(1))[0])
@@ -250,17 +206,3 @@ def cumulative(c: Call) -> Value:
         "cumsum" if c.op_type == "CumSum" else "cumprod", c.input(0), axis=axis, exclusive=bool(c.attr("exclusive", 0)),
         reverse=bool(c.attr("reverse", 0)),
     )  # fmt: skip
-
-
-@converter("ReverseSequence")
-def reverse_sequence(c: Call) -> Value:
-    x, time, batch = c.input(0), c.attr("time_axis", 0), c.attr("batch_axis", 1)
-    lengths, extent = c.known(1), x.shape[time]
-    index = np.arange(extent)[:, None] * np.ones(len(lengths), np.int64)
-    for n, length in enumerate(lengths):
-        index[:length, n] = index[:length, n][::-1]
-    shape = [1] * x.ndim
-    shape[time], shape[batch] = index.shape
-    index = index if time < batch else index.T
-    whole = np.broadcast_to(index.reshape(shape), x.shape)
-    return c.op("gather_elements", x, c.constant(np.ascontiguousarray(whole)), axis=time)

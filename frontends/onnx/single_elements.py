@@ -101,6 +101,22 @@ def cast(c: Call) -> Value:
     return c.op("cast", x, dtype=to)
 
 
+@converter("BitCast")
+def bit_cast(c: Call) -> Value:
+    x, to = c.input(0), dtype_of(c.attr("to"), c.label)
+    if DType(x.dtype).bytes != DType(to).bytes:
+        raise c.error(f"{x.dtype} and {to} differ in their number of bits")
+    if "bool" in (x.dtype, to):
+        plain = c.cast(x, "uint8") if x.dtype == "bool" else x
+        return c.op("not_equal", plain, c.like(0, plain)) if to == "bool" else c.op("reinterpret", plain, dtype=to)
+    return c.op("reinterpret", x, dtype=to)
+
+
+@converter("OptionalGetElement")
+def optional_element(c: Call) -> Value:
+    return c.op("identity", c.input(0))
+
+
 @converter("Clip")
 def clip(c: Call) -> Value:
     x = c.input(0)
@@ -212,16 +228,10 @@ def is_inf(c: Call) -> Value:
 
 @converter("Dropout")
 def dropout(c: Call) -> tuple[Value, ...]:
-    training = c.optional(2)
-    if training is not None and bool(np.any(c.known(2))):
+    training = c.optional(2) is not None and bool(np.any(c.known(2)))
+    if training and (c.optional(1) is None or float(np.ravel(c.known(1))[0]) != 0):
         raise c.error("dropout in training mode draws random numbers, which is not supported")
     out = c.op("identity", c.input(0))
     if c.outputs < 2:
         return (out,)
     return out, c.op("equal", c.input(0), c.input(0)) if c.input(0).dtype != "bool" else c.op("identity", c.input(0))
-
-
-@converter("Binarizer")
-def binarizer(c: Call) -> Value:
-    x = c.input(0)
-    return c.op("cast", c.op("greater", x, c.like(float(c.attr("threshold", 0.0)), x)), dtype=x.dtype)

@@ -19,3 +19,8 @@ def dtype_of(number: int, label: str) -> str:
         name = types.Name(number) if number in types.values() else str(number)
         raise OnnxError(f"{label}: the data type {name.lower()} is not supported")
     return DTYPES[number]
+
+
+def number_of(dtype: str) -> int:
+    """Returns ONNX's number of a data type that is supported."""
+    return next(number for number, name in DTYPES.items() if name == dtype)

@@ -42,9 +42,11 @@ from .blocks.broadcast import (
 from .blocks.pad import pad
 from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .blocks.softmax import log_softmax, softmax
+from .col2im import col2im
 from .concatenate_and_index import concatenate, full, one_hot, split, stack, strided_slice, take
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv2d_transpose
+from .deformable import deformable_windows
 from .depthwise import depthwise_conv2d
 from .einsum import einsum
 from .elementwise import (
@@ -77,6 +79,7 @@ from .elementwise import (
     mish,
     negative,
     prelu,
+    reinterpret,
     relu,
     relu6,
     round,
@@ -96,7 +99,8 @@ from .elementwise import (
     where,
 )
 from .elementwise import cast_to as cast
-from .gather import cumprod, cumsum, gather_elements, gather_nd, scatter_elements, triangle
+from .gather import cumprod, cumsum, gather_elements, gather_nd, triangle
+from .grid_sample import grid_sample
 from .logic import (
     bitwise_and,
     bitwise_not,
@@ -125,8 +129,13 @@ from .pool import (
     max_pool2d,
     max_pool3d,
 )
+from .pool_positions import max_pool_positions
+from .resample import resample
 from .resize import resize1d, resize2d, resize3d
+from .roi_align import roi_align
 from .rotary import rotary
+from .scatter import scatter_elements, scatter_nd
+from .top_k import topk
 
 concat = concatenate
 div = divide
@@ -137,16 +146,18 @@ __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "argmax", "argmin", "asin", "asinh", "atan", "atanh",
     "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul", "batch_norm", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "concat", "concatenate", "conv1d", "conv2d",
-    "conv2d_transpose", "conv3d", "cos", "cosh", "cumprod", "cumsum", "dense", "depthwise_conv2d", "div", "divide",
-    "elu", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flatten", "flip", "floor", "floor_divide",
-    "floor_mod", "full", "gather_elements", "gather_nd", "gelu", "global_avg_pool", "global_max_pool", "greater",
-    "greater_equal", "group_norm", "hardsigmoid", "hardswish", "identity", "is_inf", "is_nan", "layer_norm",
-    "leaky_relu", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "matmul", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
-    "mean", "min", "minimum", "mish", "mul", "multiply", "negative", "not_equal", "one_hot", "pad", "power", "prelu",
-    "prod", "relu", "relu6", "remainder", "repeat", "reshape", "resize1d", "resize2d", "resize3d", "right_shift",
-    "rms_norm", "rotary", "round", "rsqrt", "scatter_elements", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus",
-    "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub", "subtract", "sum", "swiglu", "take", "tan", "tanh",
-    "tile", "transpose", "triangle", "trunc", "truncate_divide", "where",
+    "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "col2im", "concat", "concatenate", "conv1d",
+    "conv2d", "conv2d_transpose", "conv3d", "cos", "cosh", "cumprod", "cumsum", "deformable_windows", "dense",
+    "depthwise_conv2d", "div", "divide", "einsum", "elu", "equal", "erf", "exp", "exp2", "expand_dims", "expm1",
+    "flatten", "flip", "floor", "floor_divide", "floor_mod", "full", "gather_elements", "gather_nd", "gelu",
+    "global_avg_pool", "global_max_pool", "greater", "greater_equal", "grid_sample", "group_norm", "hardsigmoid",
+    "hardswish", "identity", "is_inf", "is_nan", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "log",
+    "log10", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "max", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "maximum", "mean", "min", "minimum", "mish",
+    "mul", "multiply", "negative", "not_equal", "one_hot", "pad", "power", "prelu", "prod", "reinterpret", "relu",
+    "relu6", "remainder", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "right_shift",
+    "rms_norm", "roi_align", "rotary", "round", "rsqrt", "scatter_elements", "scatter_nd", "sigmoid", "sign", "silu",
+    "sin", "sinh", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub",
+    "subtract", "sum", "swiglu", "take", "tan", "tanh", "tile", "topk", "transpose", "triangle", "trunc",
+    "truncate_divide", "where",
 ]  # fmt: skip

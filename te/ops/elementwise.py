@@ -11,6 +11,7 @@ from ...tir.expr.intrinsics import Operation
 from ...tir.expr.intrinsics import float_operations as operations
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.float_operations import abs_
+from ...tir.expr.intrinsics.integer_operations import reinterpret as as_bits
 from ..compute import compute
 from ..tensor import Tensor, set_broadcast_operator
 from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
@@ -86,6 +87,11 @@ def identity(x: Tensor, name: str = "T_identity") -> Tensor:
 def cast_to(x: Tensor, dtype: str, name: str = "T_cast") -> Tensor:
     """Returns the elements converted to ``dtype``; ``te.ops.cast``."""
     return elementwise(x, lambda e: cast(dtype, e), name)
+
+
+def reinterpret(x: Tensor, dtype: str, name: str = "T_reinterpret") -> Tensor:
+    """Returns the bits of the elements as another data type of the same width."""
+    return elementwise(x, lambda e: e if e.dtype == dtype else as_bits(dtype, e), name)
 
 
 def abs(x: Tensor, name: str = "T_abs") -> Tensor:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ...tir.expr import Expr, Range, cast, const, select
+from ...tir.expr import Expr, Range, cast, const, max_, min_, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import compute
 from ..reduce import prod, reduce_axis, sum_
@@ -21,8 +20,9 @@ def _checked(op: str, x: Tensor, indices: Tensor) -> None:
 
 
 def _wrapped(at: Expr, extent: Expr) -> Expr:
-    """Returns an index counted from 0; negative ones count from the end."""
-    return select(at < 0, at + cast(at.dtype, extent), at)
+    """Returns an index counted from 0; negative ones count from the end, those outside give the nearest element."""
+    size = cast(at.dtype, extent)
+    return min_(max_(select(at < 0, at + size, at), const(0, at.dtype)), size - const(1, at.dtype))
 
 
 def gather_elements(x: Tensor, indices: Tensor, axis: int = 0, name: str = "T_gather_elements") -> Tensor:
@@ -96,51 +96,6 @@ def triangle(x: Tensor, k: int = 0, upper: bool = True, name: str = "T_triangle"
     def f(*i: Expr) -> Any:
         inside = i[-1] - i[-2] >= k if upper else i[-1] - i[-2] <= k
         return if_then_else(inside, x(*i), const(0, x.dtype))
-
-    out: Tensor = compute(x.shape, f, name=name, tag=INJECTIVE)
-    return out
-
-
-def scatter_elements(
-    x: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "none", name: str = "T_scatter"
-) -> Tensor:
-    """Returns ``x`` with ``updates`` at ``indices`` along ``axis``, the last of several for one element.
-
-    ``reduction``: ``none``, or ``add``, ``mul``, ``max``, ``min`` of the element and its updates. Each element looks
-    through the indices of its line, so the work is the product of both lengths.
-    """
-    op = "scatter_elements"
-    _checked(op, x, indices)
-    axis = normalize_axis(op, axis, x.ndim)
-    steps: dict[str, Callable[[Expr, Expr], Expr]] = {
-        "none": lambda old, new: new,
-        "add": lambda old, new: old + new,
-        "mul": lambda old, new: old * new,
-        "max": lambda old, new: select(new > old, new, old),
-        "min": lambda old, new: select(new < old, new, old),
-    }
-    if reduction not in steps:
-        raise ValueError(f"{op}: reduction={reduction!r}; there are {', '.join(steps)}")
-    count = constant(op, "the number of indices", indices.shape[axis])
-    extents = [constant(op, "a size", e) for e in indices.shape]
-
-    def f(*i: Expr) -> Any:
-        value = x(*i)
-        inside = None
-        for d in range(x.ndim):
-            if d != axis and (not hasattr(x.shape[d], "value") or extents[d] < constant(op, "a size", x.shape[d])):
-                here = i[d] < extents[d]
-                inside = here if inside is None else inside & here
-        for k in range(count):
-            at = [*i[:axis], const(k), *i[axis + 1 :]]
-            hit = cast("int64", _wrapped(indices(*at), x.shape[axis])).equal(cast("int64", i[axis]))
-            met = (
-                hit
-                if inside is None
-                else select(inside, if_then_else(inside, hit, const(False, "bool")), const(False, "bool"))
-            )
-            value = if_then_else(met, steps[reduction](value, updates(*at)), value)
-        return value
 
     out: Tensor = compute(x.shape, f, name=name, tag=INJECTIVE)
     return out

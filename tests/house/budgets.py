@@ -6,11 +6,11 @@ LINES = {
     "tir": 18460,
     "schedule": 12990,
     "codegen": 15220,
-    "te": 5590,
+    "te": 6220,
     "tuning_db": 1530,
     "tuner": 6470,
     "graph": 3950,
-    "frontends": 3700,
+    "frontends": 4700,
     "driver": 3660,
     "cli": 1500,
     "doors": 300,
@@ -30,7 +30,7 @@ LONG_FUNCTIONS = 0
 DEEP_FUNCTIONS = 0
 """How many functions nest loops and conditions five deep or more."""
 
-MANY_PARAMETERS = 22
+MANY_PARAMETERS = 24
 """How many functions have more than seven parameters."""
 
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]

@@ -35,14 +35,24 @@ def prod(
     return _summed("prod", product, x, axis, keepdims, out_dtype, name)
 
 
-def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max") -> Any:
-    """Returns the largest element over ``axis``; NaN wins."""
-    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k))
+def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max", initial: float | None = None) -> Any:
+    """Returns the largest element over ``axis``; NaN wins.
+
+    The reduction starts from the lowest finite number, or from ``initial``: with an infinite one, a row of nothing but
+    infinities keeps its value.
+    """
+    start = None if initial is None else const(initial, x.dtype)
+    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k, init=start))
 
 
-def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min") -> Any:
-    """Returns the smallest element over ``axis``; NaN wins."""
-    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k))
+def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min", initial: float | None = None) -> Any:
+    """Returns the smallest element over ``axis``; NaN wins.
+
+    The reduction starts from the highest finite number, or from ``initial``: with an infinite one, a row of nothing but
+    infinities keeps its value.
+    """
+    start = None if initial is None else const(initial, x.dtype)
+    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k, init=start))
 
 
 def mean(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_mean") -> Any:

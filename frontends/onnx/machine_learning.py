@@ -1,0 +1,79 @@
+"""Converters of the domain ai.onnx.ml: features, scaling and linear models."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graph.graph import Value
+from .call import Call
+from .table import register_onnx_operator
+
+_DOMAIN = "ai.onnx.ml"
+
+
+def array_feature_extractor(c: Call) -> Value:
+    x, indices = c.input(0), c.input(1)
+    flat = c.op("reshape", indices, shape=(-1,))
+    out = c.op("take", x, flat, axis=x.ndim - 1)
+    return out if x.ndim > 1 else c.op("expand_dims", out, axis=0)
+
+
+def binarizer(c: Call) -> Value:
+    x = c.input(0)
+    return c.op("cast", c.op("greater", x, c.like(float(c.attr("threshold", 0.0)), x)), dtype=x.dtype)
+
+
+def scaler(c: Call) -> Value:
+    x = c.cast(c.input(0), "float32")
+    shift, scale = [c.constant(np.asarray(c.attr(n, (d,)), np.float32)) for n, d in (("offset", 0.0), ("scale", 1.0))]
+    return c.op("multiply", c.op("subtract", x, shift), scale)
+
+
+def normalizer(c: Call) -> Value:
+    x, norm = c.cast(c.input(0), "float32"), c.attr("norm", "MAX")
+    axis = x.ndim - 1
+    if norm == "MAX":
+        size = c.op("max", c.op("abs", x), axis=axis, keepdims=True)
+    else:
+        total = c.op("sum", c.op("abs" if norm == "L1" else "square", x), axis=axis, keepdims=True)
+        size = total if norm == "L1" else c.op("sqrt", total)
+    return c.op("divide", x, c.op("where", c.op("equal", size, c.like(0, size)), c.op("exp", size), size))
+
+
+def linear_regressor(c: Call) -> Value:
+    return _post(c, _line(c, c.attr("targets", 1), "coefficients"))
+
+
+def _line(c: Call, rows: int, name: str) -> Value:
+    x = c.cast(c.input(0), "float32")
+    x = x if x.ndim == 2 else c.op("reshape", x, shape=(1, -1))
+    weights = np.asarray(c.attr(name, ()), np.float32)
+    if rows < 1 or weights.size != rows * x.shape[1]:
+        raise c.error(f"{weights.size} {name} for {rows} rows of {x.shape[1]}")
+    out = c.op("dense", x, c.constant(weights.reshape(rows, -1)))
+    shift = c.attr("intercepts", ())
+    return c.op("add", out, c.constant(np.asarray(shift, np.float32))) if len(shift) else out
+
+
+def _post(c: Call, x: Value) -> Value:
+    kind = c.attr("post_transform", "NONE")
+    if kind not in ("NONE", "LOGISTIC", "SOFTMAX"):
+        raise c.error(f"the transformation {kind} is not supported")
+    return x if kind == "NONE" else c.op("sigmoid", x) if kind == "LOGISTIC" else c.op("softmax", x, axis=1)
+
+
+def linear_classifier(c: Call) -> tuple[Value, ...]:
+    labels = c.attr("classlabels_ints")
+    rows = len(c.attr("intercepts", ())) or len(labels or ())
+    if labels is None or len(labels) != rows:
+        raise c.error("labels that are texts, and one score for two labels, are not supported")
+    scores = _line(c, rows, "coefficients")
+    best = c.op("argmax", scores, axis=1, dtype="int64")
+    return c.op("take", c.constant(np.asarray(labels, np.int64)), best, axis=0), _post(c, scores)
+
+
+for _name, _convert in (
+    ("ArrayFeatureExtractor", array_feature_extractor), ("Binarizer", binarizer), ("Scaler", scaler),
+    ("Normalizer", normalizer), ("LinearRegressor", linear_regressor), ("LinearClassifier", linear_classifier),
+):  # fmt: skip
+    register_onnx_operator(_name, _convert, _DOMAIN)

@@ -1,0 +1,105 @@
+"""This module reads model files and the data of their tensors; nothing outside of a model's folder is opened."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...tir.expr import to_numpy
+from .call import LARGEST, OnnxError, shown
+from .types import dtype_of
+
+
+def read_model(onnx: Any, model: Any) -> tuple[Any, Path | None]:
+    """Returns a model and the folder of its file, None for one in memory; OnnxError for what cannot be read."""
+    if isinstance(model, onnx.ModelProto):
+        return model, None
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return _parsed(onnx, bytes(model), "the model"), None
+    path = Path(model)
+    if not path.is_file():
+        raise OnnxError(f"there is no file {shown(path)}")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise OnnxError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    return _parsed(onnx, data, shown(path)), path.parent
+
+
+def _parsed(onnx: Any, data: bytes, what: str) -> Any:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except Exception as error:  # the classes of protobuf's errors differ between its implementations
+        raise OnnxError(f"{what} is not a readable ONNX model: {shown(error)}") from error
+    if not proto.HasField("graph"):
+        raise OnnxError(f"{what} is not a readable ONNX model: it has no graph")
+    return proto
+
+
+def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tuple[Any, str]:
+    """Returns the array of a tensor (bfloat16 as its bits) and its data type. ``label`` names it in errors.
+
+    The sizes are checked before anything is allocated. Data outside of the file is mapped from a file in ``folder``.
+    """
+    dtype = dtype_of(tensor.data_type, label)
+    shape = tuple(tensor.dims)
+    if any(d < 0 for d in shape):
+        raise OnnxError(f"{label} has a negative size: {shape}")
+    if math.prod(shape) > LARGEST:
+        raise OnnxError(f"{label} of the shape {shape} is too large")
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return _external(tensor, folder, label, shape, dtype), dtype
+    if tensor.HasField("segment"):
+        raise OnnxError(f"{label}: data in segments is not supported")
+    size = math.prod(shape) * to_numpy(dtype).itemsize
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != size:
+        raise OnnxError(f"{label}: the shape {shape} of {dtype} needs {size} bytes, there are {len(tensor.raw_data)}")
+    try:
+        array = onnx.numpy_helper.to_array(tensor)
+    except Exception as error:  # damaged or hostile data
+        raise OnnxError(f"{label} cannot be read: {shown(error)}") from error
+    return (array.view(np.uint16) if dtype == "bfloat16" else array), dtype
+
+
+def _external(tensor: Any, folder: Path | None, label: str, shape: tuple[int, ...], dtype: str) -> Any:
+    """Returns data in a file beside the model, mapped."""
+    entries = {e.key: e.value for e in tensor.external_data}
+    path = _inside(folder, entries.get("location", ""), label)
+    offset, kind = _number(entries, "offset", 0, label), to_numpy(dtype)
+    size = math.prod(shape) * kind.itemsize
+    length = _number(entries, "length", size, label)
+    if length != size:
+        raise OnnxError(f"{label}: the shape {shape} of {dtype} needs {size} bytes, its external data has {length}")
+    if offset + size > path.stat().st_size:
+        raise OnnxError(f"{label}: its external data ends behind the end of {shown(path.name)}")
+    if not size:
+        return np.empty(shape, kind)
+    return np.asarray(np.memmap(path, kind, "r", offset, shape or (1,))).reshape(shape)
+
+
+def _number(entries: dict[str, str], key: str, default: int, label: str) -> int:
+    text = entries.get(key, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise OnnxError(f"{label}: the {key} of its external data is {shown(text)}, not a number")
+    return int(text)
+
+
+def _inside(folder: Path | None, location: str, label: str) -> Path:
+    """Returns the file that ``location`` names, after links, in ``folder`` or below it."""
+    if folder is None:
+        raise OnnxError(f"{label}: its external data can only be read with a model that is given as a path")
+    parts = location.replace("\\", "/").split("/")
+    if not location or "\0" in location or Path(location).is_absolute() or ".." in parts or ":" in parts[0]:
+        raise OnnxError(f"{label}: its external data {shown(location)} lies outside of the model's folder")
+    try:
+        home = folder.resolve(strict=True)
+        path = (home / location).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise OnnxError(f"{label}: there is no file {shown(location)} for its external data") from error
+    if not path.is_relative_to(home) or not path.is_file():
+        raise OnnxError(f"{label}: its external data {shown(location)} lies outside of the model's folder")
+    return path

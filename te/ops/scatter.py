@@ -1,0 +1,111 @@
+"""This module writes elements at places that indices name; each update costs one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...tir.expr import Expr, Var, all_, cast, const, select
+from ...tir.stmt import Buffer, BufferStore, For, IfThenElse, Stmt, seq
+from ..operation import ExternOp
+from ..tensor import Tensor
+from .blocks.operator_arguments import check_tensor, constant, normalize_axis, require_same, shape_text
+
+_STEPS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "none": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "max": lambda old, new: select(new > old, new, old),
+    "min": lambda old, new: select(new < old, new, old),
+}
+
+Place = Callable[[Buffer, Sequence[Expr]], list[Expr]]
+"""Returns the index in the result of an update, from the buffer of indices and the index of the update."""
+
+
+def scatter_elements(
+    x: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "none", name: str = "T_scatter"
+) -> Tensor:
+    """Returns ``x`` with ``updates`` at ``indices`` along ``axis``, the last of several for one element.
+
+    ``reduction``: ``none``, or ``add``, ``mul``, ``max``, ``min`` of the element and its updates. Negative indices count
+    from the end; an update that lies outside is dropped.
+    """
+    op = "scatter_elements"
+    check_tensor(op, indices, x.ndim, "the indices")
+    axis = normalize_axis(op, axis, x.ndim)
+    for d in range(x.ndim):
+        require_same(op, f"dimension {d} of indices and updates", indices.shape[d], updates.shape[d], indices, updates)
+
+    def place(at: Buffer, i: Sequence[Expr]) -> list[Expr]:
+        return [*i[:axis], at[tuple(i)], *i[axis + 1 :]]
+
+    return _scattered(op, (x, indices, updates), place, reduction, name)
+
+
+def scatter_nd(
+    x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none", name: str = "T_scatter_nd"
+) -> Tensor:
+    """Returns ``x`` with ``updates`` in the parts that the last axis of ``indices`` names, the counterpart of
+    :func:`gather_nd`; ``reduction`` as in :func:`scatter_elements`."""
+    op = "scatter_nd"
+    check_tensor(op, indices, None, "the indices")
+    if not indices.ndim:
+        raise ValueError(f"{op}: the indices are a scalar")
+    depth, outer = constant(op, "the last extent of the indices", indices.shape[-1]), indices.ndim - 1
+    if not 0 <= depth <= x.ndim or updates.ndim != outer + x.ndim - depth:
+        raise ValueError(
+            f"{op}: updates of the shape {shape_text(updates)} for indices {shape_text(indices)} into {shape_text(x)}"
+        )
+    for d, extent in enumerate((*indices.shape[:-1], *x.shape[depth:])):
+        require_same(op, f"dimension {d} of the updates", updates.shape[d], extent, updates, x)
+
+    def place(at: Buffer, i: Sequence[Expr]) -> list[Expr]:
+        return [*[at[(*i[:outer], const(k))] for k in range(depth)], *i[outer:]]
+
+    return _scattered(op, (x, indices, updates), place, reduction, name)
+
+
+def _scattered(op: str, tensors: tuple[Tensor, Tensor, Tensor], place: Place, reduction: str, name: str) -> Tensor:
+    x, indices, updates = tensors
+    for t, what in ((x, "the input"), (indices, "the indices"), (updates, "the updates")):
+        check_tensor(op, t, None, what)
+    if not indices.dtype.is_int:
+        raise TypeError(f"{op}: the indices are {indices.dtype}, not integers")
+    if updates.dtype != x.dtype:
+        raise TypeError(f"{op}: the updates are {updates.dtype}, the input is {x.dtype}")
+    if reduction not in _STEPS:
+        raise ValueError(f"{op}: reduction={reduction!r}; there are {', '.join(_STEPS)}")
+
+    source, at, new = [Buffer(t.name, t.shape, t.dtype) for t in tensors]
+    out = Buffer(name, x.shape, x.dtype)
+
+    def write(i: Sequence[Expr]) -> Stmt:
+        where = [_wrapped(e, extent) for e, extent in zip(place(at, i), x.shape, strict=True)]
+        moved = [(e, extent) for e, extent in zip(where, x.shape, strict=True) if not isinstance(e, Var)]
+        inside = [test for e, extent in moved for test in _within(e, extent)]
+        store = BufferStore(out, _STEPS[reduction](out[tuple(where)], new[tuple(i)]), tuple(where))
+        return IfThenElse(all_(*inside), store) if inside else store
+
+    copied = _loops("i", x.shape, lambda i: BufferStore(out, source[tuple(i)], tuple(i)))
+    body = seq(copied, _loops("u", updates.shape, write))
+    made: Tensor = ExternOp(name, tensors, (source, at, new), (out,), body).output(0)
+    return made
+
+
+def _wrapped(at: Expr, extent: Expr) -> Expr:
+    """Returns an index counted from 0; a loop's variable is one already."""
+    return at if isinstance(at, Var) else select(at < const(0, at.dtype), at + cast(at.dtype, extent), at)
+
+
+def _within(at: Expr, extent: Expr) -> list[Expr]:
+    return [at >= const(0, at.dtype), at < cast(at.dtype, extent)]
+
+
+def _loops(letter: str, shape: Sequence[Expr], body: Callable[[Sequence[Any]], Stmt]) -> Stmt:
+    """Returns serial loops over ``shape`` around a body made of their variables."""
+    variables = [Var(f"{letter}{d}", e.dtype) for d, e in enumerate(shape)]
+    out = body(variables)
+    for var, extent in reversed(list(zip(variables, shape, strict=True))):
+        out = For(var, const(0, var.dtype), extent, "serial", out)
+    return out

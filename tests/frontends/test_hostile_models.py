@@ -1,0 +1,125 @@
+"""Damaged and hostile ONNX models: each is an OnnxError that names the place, and nothing else is read."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+from tilewright.frontends.onnx import OnnxError, UnsupportedOperators, from_onnx, importer  # noqa: E402
+
+from . import onnx_fuzz  # noqa: E402
+
+
+def external(tmp_path, **entries):
+    """The path of a model whose weights are external data, 64 bytes after 64 others in data.bin."""
+    folder = onnx_fuzz.prepared(tmp_path) / "models"
+    (folder / "data.bin").write_bytes(b"\0" * 64 + np.arange(16, dtype=np.float32).tobytes())
+    proto = onnx_fuzz.seeds()[3]
+    tensor = proto.graph.initializer[0]
+    del tensor.external_data[:]
+    for key, text in {"location": "data.bin", "offset": "64", "length": "64", **entries}.items():
+        tensor.external_data.add(key=key, value=text)
+    (folder / "m.onnx").write_bytes(proto.SerializeToString())
+    return folder / "m.onnx"
+
+
+def test_external_data_beside_the_model(tmp_path):
+    graph = from_onnx(external(tmp_path))
+    (weights,) = graph.constants.values()
+    np.testing.assert_array_equal(weights, np.arange(16).reshape(4, 4))
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ({"location": "../secret"}, "'../secret' lies outside of the model's folder"),
+        ({"location": "link"}, "'link' lies outside of the model's folder"),
+        ({"location": "/etc/passwd"}, "lies outside of the model's folder"),
+        ({"location": "a/../../secret"}, "lies outside of the model's folder"),
+        ({"location": "."}, "lies outside of the model's folder"),
+        ({"location": "none.bin"}, "there is no file 'none.bin'"),
+        ({"offset": "100"}, "ends behind the end of 'data.bin'"),
+        ({"offset": "-4"}, "the offset of its external data is '-4', not a number"),
+        ({"length": "9999"}, r"needs 64 bytes, its external data has 9999"),
+    ],
+)
+def test_external_data_elsewhere(tmp_path, entries, problem):
+    with pytest.raises(OnnxError, match=f"the tensor 'w'.*{problem}"):
+        from_onnx(external(tmp_path, **entries))
+
+
+def test_external_data_needs_a_folder():
+    with pytest.raises(OnnxError, match="can only be read with a model that is given as a path"):
+        from_onnx(onnx_fuzz.seeds()[3].SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("dims", "problem"),
+    [((-1, 4), "negative size"), ((2**40, 2**40), "too large"), ((5, 4, 3, 3), "needs 720 bytes, there are 432")],
+)
+def test_sizes_of_tensors(dims, problem):
+    proto = onnx_fuzz.seeds()[0]
+    proto.graph.initializer[0].dims[:] = dims
+    with pytest.raises(OnnxError, match=f"the tensor 'w'.*{problem}"):
+        from_onnx(proto)
+
+
+def test_a_function_that_calls_itself():
+    proto = onnx_fuzz.seeds()[2]
+    proto.functions[0].node.append(helper.make_node("Twice", ["p"], ["q2"], domain="mine"))
+    with pytest.raises(OnnxError, match="does a function call itself"):
+        from_onnx(proto)
+
+
+def test_functions_that_double_at_each_level(monkeypatch):
+    monkeypatch.setattr(importer, "_MOST_NODES", 500)
+    proto = onnx_fuzz.seeds()[2]
+    for level in range(30):
+        below = "Twice" if level == 0 else f"F{level - 1}"
+        calls = [helper.make_node(below, ["p"], [name], domain="mine") for name in ("a", "q")]
+        proto.functions.append(
+            helper.make_function("mine", f"F{level}", ["p"], ["q"], calls, [helper.make_opsetid("", 20)])
+        )
+    proto.graph.node[2].op_type = "F29"
+    with pytest.raises(OnnxError, match="too many nodes"):
+        from_onnx(proto)
+
+
+def test_missing_operators_in_branches_and_functions_are_listed_with_the_others():
+    proto = onnx_fuzz.seeds()[2]
+    proto.graph.node[0].attribute[0].g.node[0].op_type = "Foo"
+    proto.functions[0].node[1].op_type = "Bar"
+    with pytest.raises(UnsupportedOperators) as error:
+        from_onnx(proto)
+    assert error.value.operators == {"Foo": ["Foo 'e' in If 'b'"], "Bar": ["Bar 'q' in the function 'Twice'"]}
+
+
+def test_values_that_ask_for_too_much():
+    node = helper.make_node("ConstantOfShape", ["s"], ["y"])
+    proto = onnx_fuzz._model([node], [], ["y"], {"s": np.array([2**31, 2**31])})
+    with pytest.raises(OnnxError, match="ConstantOfShape 'y'"):
+        from_onnx(proto)
+
+
+def test_names_with_lines_and_paths_stay_names():
+    proto = onnx_fuzz.seeds()[0]
+    proto.graph.input[0].name = proto.graph.node[0].input[0] = "../x\ny"
+    assert from_onnx(proto).inputs[0].name == "___x_y"
+    proto.graph.node[0].name, proto.graph.node[0].input[1] = "a\nb", "missing\n" * 99
+    with pytest.raises(OnnxError, match=r"Conv 'a\\nb' reads 'missing\\n") as error:
+        from_onnx(proto)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 600
+
+
+def test_types_that_are_not_supported():
+    proto = onnx_fuzz.seeds()[0]
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    with pytest.raises(OnnxError, match="the input 'x': the data type string is not supported"):
+        from_onnx(proto)
+
+
+def test_mutated_models():
+    tally, findings = onnx_fuzz.run(60, 5)
+    assert not findings and sum(tally.values()) == 60
