@@ -1,11 +1,21 @@
-"""The examples in docs/compiled.md are true."""
+"""The examples in docs/compiled.md and in the docstrings of code generation are true."""
 
 import doctest
+import importlib
 from pathlib import Path
 
 import pytest
 
 from tilewright.codegen import Target
+
+CODEGEN = Path(__file__).parents[2] / "codegen"
+EXAMPLES = [p for p in sorted(CODEGEN.rglob("*.py")) if ">>>" in p.read_text()]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_docstrings(path):
+    name = ".".join(("tilewright", *path.relative_to(CODEGEN.parent).with_suffix("").parts))
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
 def test_the_page_about_compiled_code():

@@ -111,3 +111,16 @@ def test_nothing_is_rounded_that_is_chosen_or_rounded_already(text, conversions)
 def test_bits_of_constants(value, dtype, bits):
     assert float_bits(value, dtype) == bits
     assert float_bits(round_float(value, dtype), dtype) == bits
+
+
+def test_a_fused_product_and_sum_rounds_once():
+    """1 + 2**-11 + 2**-24 lies above the middle of two halves; rounded to float32 first, it lies in the middle."""
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((3,), "float16"), B: T.Buffer((1,), "float16")):
+    B[0] = T.fma(A[0], A[1], A[2])
+""")
+    a, b = np.array([683 / 1024, 1.5, 2.0**-24], np.float16), np.zeros(1, np.float16)
+    for target in ("native -num-cores=1", "llvm -mcpu=x86-64-v3 -num-cores=1"):
+        compile_function(func, target, cache=False)(a, b)
+        assert b[0] == 1 + 2.0**-10

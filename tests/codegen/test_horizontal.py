@@ -137,3 +137,26 @@ def test_all_lanes_of_bytes_are_summed(form, lanes, target):
     interpret(func, a, b, np.array([5], "int32"), want)
     compile(sch.func, target)(a, b, np.array([5], "int32"), got)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for m in range(2):\n            B[0] = B[0] + A[k * 2 + m]",
+        "T.evaluate(k)",
+        "B[0] = B[0] + A[k]\n        B[1] = B[1] + A[k]",
+    ],
+)
+def test_loops_of_another_shape_stay(body):
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((32,)), B: T.Buffer((2,))):
+    B[0] = T.float32(1)
+    B[1] = T.float32(2)
+    for k in T.serial(16, annotations={{"tir.horizontal_reduce": 1}}):
+        {body}
+""")
+    a, want, got = np.arange(32, dtype="float32"), np.zeros(2, "float32"), np.zeros(2, "float32")
+    interpret(func, a, want)
+    compile(func, "native -num-cores=1", cache=False)(a, got)
+    np.testing.assert_array_equal(got, want)

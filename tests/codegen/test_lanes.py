@@ -123,6 +123,32 @@ def f(n: T.int64, C: T.Buffer((8,), "int32")):
         agrees(func, n, np.full(8, 9, "int32"), targets=(NATIVE,))
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4])
+def test_the_smaller_of_lanes_and_a_size(lanes):
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((9,), "int32"), n: T.int32, C: T.Buffer(({lanes}, 3), "int32")):
+    for i in T.vectorized({lanes}):
+        C[i, 0] = T.min(i + n, 5)
+        C[i, 1] = A[T.max(T.min(i * n, 7), n)]
+        C[i, 2] = T.max(i, n - 3) * 2
+""")
+    for n in (0, 3, 5):
+        agrees(func, np.arange(9, dtype="int32") * 3, n, np.zeros((lanes, 3), "int32"))
+
+
+def test_limits_of_indices_beyond_32_bits():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((9,), "int32"), n: T.int32, C: T.Buffer((5, 3), "int32")):
+    for i in range(5):
+        C[i, 0] = A[T.min(i * n, 7)]
+        C[i, 1] = A[T.max(8 - i * n, 1)]
+        C[i, 2] = T.min(i * n, 7)
+""")
+    agrees(func, np.arange(9, dtype="int32") * 3, 2**30, np.zeros((5, 3), "int32"))
+
+
 @pytest.mark.parametrize("divisor", ["i + 1", "i * n + 1", "i - n", "n * 2 - i", "(i + n) % 5 + 1"])
 def test_divisors_that_count_lanes(divisor):
     """Quotients of data by numbers that rise or fall from lane to lane, with a constant or an unknown step."""

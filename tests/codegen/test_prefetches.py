@@ -10,6 +10,7 @@ import pytest
 from tilewright.codegen import Target, lower
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower.insert_prefetches import insert_prefetches
+from tilewright.codegen.lower.prefetched_lines import _progression
 from tilewright.tir.difference import assert_structural_equal
 from tilewright.tir.expr import BufferLoad
 from tilewright.tir.interpret import interpret
@@ -132,3 +133,8 @@ def test_what_does_not_move_with_the_loop_is_left_alone(name):
     func = parse(PRODUCT.format(m=3, k=7, p=2, name=name))
     assert asked(func) == []
     assert "pragma_prefetch_next" not in str(insert_prefetches(func, AVX512))
+
+
+def test_numbers_as_sums_of_steps():
+    cases = {(5,): [], (0, 16, 32): [(16, 3)], (0, 16, 768, 784): [(16, 2), (768, 2)], (0, 3, 5): [(2, 3)]}
+    assert {numbers: _progression(numbers) for numbers in cases} == cases

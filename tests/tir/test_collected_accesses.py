@@ -11,6 +11,7 @@ from tilewright.tir import For, PrimFunc, parse
 from tilewright.tir.analysis.access import Access, accesses, accesses_below, opaque_buffers
 from tilewright.tir.analysis.accessed_boxes import accessed_boxes_below
 from tilewright.tir.analysis.constant_dependence import undetermined
+from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.expr import Reason
 from tilewright.tir.walk import pre_order
 
@@ -137,3 +138,15 @@ def test_integers_find_no_fewer_conflicts_than_all_points(seed: int) -> None:
     meet = [(p, q) for (p, (s, _)), (q, (_, o)) in itertools.product(zip(points, at, strict=True), repeat=2) if s == o]
     differ = {v.name for n, v in enumerate(wanted) if any(p[n] != q[n] for p, q in meet)}
     assert differ <= {v.name for v in found}
+
+
+def test_the_conditions_of_a_choice():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((8,))):
+    for i in range(8):
+        B[i] = T.if_then_else(i < 3, A[i], T.if_then_else(i < 5, A[i + 3], A[i + 8]))
+""")
+    buffer = next(b for b in func.buffer_map.values() if b.name == "A")
+    found = {str(a.indices[0]): sorted(map(str, map(simplify, a.guards))) for a in accesses(func.body, buffer)}
+    assert found == {"i": ["i < 3"], "i + 3": ["i < 5", "i >= 3"], "i + 8": ["i >= 3", "i >= 5"]}

@@ -7,6 +7,7 @@ latest variable first (Fourier-Motzkin elimination in the directions that ranges
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from math import gcd
 
@@ -65,14 +66,16 @@ class Facts(AtomTable):
     def mono_bound(self, m: Mono) -> Interval:
         """Return the constant bounds of a product of atoms; an even power is not negative."""
         bound = self.atom_bound(m[0])
-        i = 1
-        while i < len(m):
-            if m[i] == m[i - 1] and (i < 2 or m[i - 2] != m[i]):
-                square = bound.times(bound if i == 1 else self.atom_bound(m[i]))
-                bound = square.meet(_NATURAL) if i == 1 else square
-            else:
-                bound = bound.times(self.atom_bound(m[i]))
-            i += 1
+        if len(m) == 1:
+            return bound
+        bound = Interval(1, 1)
+        for atom, power in Counter(m).items():
+            once = self.atom_bound(atom)
+            square = once.times(once).meet(_NATURAL)
+            for _ in range(power // 2):
+                bound = bound.times(square)
+            if power % 2:
+                bound = bound.times(once)
         return bound
 
     def bound(self, p: Poly) -> Interval:
