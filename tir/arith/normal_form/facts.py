@@ -65,15 +65,13 @@ class Facts(AtomTable):
 
     def mono_bound(self, m: Mono) -> Interval:
         """Return the constant bounds of a product of atoms; an even power is not negative."""
-        bound = self.atom_bound(m[0])
         if len(m) == 1:
-            return bound
+            return self.atom_bound(m[0])
         bound = Interval(1, 1)
         for atom, power in Counter(m).items():
             once = self.atom_bound(atom)
-            square = once.times(once).meet(_NATURAL)
             for _ in range(power // 2):
-                bound = bound.times(square)
+                bound = bound.times(once.times(once).meet(_NATURAL))
             if power % 2:
                 bound = bound.times(once)
         return bound
