@@ -1,0 +1,181 @@
+"""This module runs whole models in Tilewright, ONNX Runtime and OpenVINO, in turns, and prints a table.
+
+    python benchmarks/model_zoo.py FOLDER        # once: writes the models
+    python benchmarks/whole_models.py FOLDER [NAME ...] [--threads 1] [--db tuning.db] [--markdown]
+
+A row has medians in milliseconds, the largest relative difference from PyTorch's outputs, the seconds that building
+took, and the peak memory of a process that loads the model and runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Run = Callable[[], Any]
+
+
+def ours(path: Path, inputs: dict[str, np.ndarray], threads: int, db: str | None) -> Run:
+    """Returns a run of the model that Tilewright builds; its outputs are allocated before."""
+    import tilewright as tw
+
+    run = tw.build(tw.from_onnx(path), f"native -num-cores={threads}", db=db)
+    arrays = list(inputs.values())
+    first = run(*arrays)
+    outputs = first if isinstance(first, tuple) else (first,)
+    return lambda: (run(*arrays, out=outputs), outputs)[1]
+
+
+def onnx_runtime(path: Path, inputs: dict[str, np.ndarray], threads: int, db: str | None) -> Run:
+    """Returns a run in ONNX Runtime with all optimizations."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, inputs)
+
+
+def openvino(path: Path, inputs: dict[str, np.ndarray], threads: int, db: str | None) -> Run:
+    """Returns a run in OpenVINO, hinted for latency in float32."""
+    import openvino as ov
+
+    options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    request = ov.Core().compile_model(str(path), "CPU", options).create_infer_request()
+    arrays = list(inputs.values())
+    return lambda: [np.asarray(v) for v in request.infer(arrays, share_inputs=True, share_outputs=True).values()]
+
+
+CONTENDERS = {
+    "tilewright": ("tilewright", ours),
+    "ONNX Runtime": ("onnxruntime", onnx_runtime),
+    "OpenVINO": ("openvino", openvino),
+}
+
+
+def _load(folder: Path, name: str) -> tuple[Path, dict[str, np.ndarray], list[np.ndarray]]:
+    data = np.load(folder / f"{name}.npz")
+    inputs = {k: data[k] for k in data.files if k.startswith("x")}
+    return folder / f"{name}.onnx", inputs, [data[k] for k in data.files if k.startswith("y")]
+
+
+def _difference(got: Any, expected: list[np.ndarray]) -> float:
+    return max(
+        float(np.abs(np.asarray(g, np.float64) - e).max() / max(np.abs(e).max(), 1e-30))
+        for g, e in zip(got, expected, strict=True)
+    )
+
+
+def compare(folder: Path, name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Returns one row: by contender the median milliseconds, the difference, the seconds before the first result."""
+    path, inputs, expected = _load(folder, name)
+    runs: dict[str, Run] = {}
+    row: dict[str, Any] = {"model": name}
+    for label, (module, maker) in CONTENDERS.items():
+        if importlib.util.find_spec(module) is None:
+            continue
+        start = time.perf_counter()
+        runs[label] = maker(path, inputs, options.threads, options.db)
+        got = runs[label]()
+        row[label] = {"first_seconds": time.perf_counter() - start, "difference": _difference(got, expected)}
+    times: dict[str, list[float]] = {label: [] for label in runs}
+    for _ in range(options.rounds):
+        for label, run in runs.items():
+            run()
+            for _ in range(3):
+                start = time.perf_counter()
+                run()
+                times[label].append(time.perf_counter() - start)
+    for label, seconds in times.items():
+        row[label]["ms"] = statistics.median(seconds) * 1e3
+    if options.memory:
+        for label in runs:
+            row[label]["peak_mb"] = _peak_in_a_child(folder, name, label, options)
+    return row
+
+
+def _peak_in_a_child(folder: Path, name: str, label: str, options: argparse.Namespace) -> float:
+    words = [sys.executable, __file__, str(folder), name, "--only", label, "--threads", str(options.threads)]
+    words += ["--db", options.db] if options.db else []
+    return float(json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1]))
+
+
+def _own_peak(folder: Path, name: str, options: argparse.Namespace) -> float:
+    """Returns how many megabytes the process grows by loading and running the model."""
+    path, inputs, _ = _load(folder, name)
+    module, maker = CONTENDERS[options.only]
+    importlib.import_module(module)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run = maker(path, inputs, options.threads, options.db)
+    for _ in range(2):
+        run()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def _text(rows: list[dict[str, Any]], markdown: bool) -> str:
+    labels = [label for label in CONTENDERS if any(label in r for r in rows)]
+    head = ["model", *(f"{x} ms" for x in labels), *(f"vs {x}" for x in labels[1:]), "difference", "build s"]
+    lines = []
+    for r in rows:
+        mine = r[labels[0]]
+        ratios = [r[x]["ms"] / mine["ms"] for x in labels[1:]]
+        cells = [r["model"], *(f"{r[x]['ms']:.2f}" for x in labels), *(f"{x:.2f}" for x in ratios)]
+        lines.append([*cells, f"{mine['difference']:.0e}", f"{mine['first_seconds']:.1f}"])
+    means = [_geometric_mean([r[x]["ms"] / r[labels[0]]["ms"] for r in rows]) for x in labels[1:]]
+    lines.append(["geometric mean", *("" for _ in labels), *(f"{m:.2f}" for m in means), "", ""])
+    if markdown:
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *lines])
+    widths = [max(len(cells[n]) for cells in [head, *lines]) for n in range(len(head))]
+    return "\n".join("  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True)) for cells in [head, *lines])
+
+
+def _geometric_mean(ratios: list[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def main() -> None:
+    """Runs the comparison that the command line asks for."""
+    parser = argparse.ArgumentParser(description="Whole models against ONNX Runtime and OpenVINO.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--db", help="records of tuned kernels")
+    parser.add_argument("--memory", action="store_true", help="peak memory as well, each in a process of its own")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--json", type=Path, help="a file for the rows")
+    parser.add_argument("--only", choices=[*CONTENDERS], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        print(_own_peak(options.folder, options.names[0], options))
+        return
+    names = options.names or sorted(p.stem for p in options.folder.glob("*.onnx"))
+    rows = []
+    for name in names:
+        try:
+            rows.append(compare(options.folder, name, options))
+        except Exception as error:  # one model must not end the table
+            print(f"{name}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
+            continue
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1))
+    if rows:
+        print(_text(rows, options.markdown))
+
+
+if __name__ == "__main__":
+    main()
