@@ -36,15 +36,7 @@ def test_onnx_node_tests(case):
     found = outcome(case)
     if found.status == "skipped":
         pytest.skip("types that are not supported")
-    assert found.status == ("failed" if case.name in KNOWN else "ok"), found.reason
-
-
-KNOWN = {
-    "test_resize_downsample_scales_linear_antialias": "antialias is not supported",
-    "test_col2im_5d": "Col2Im is not supported",
-    "test_attention_24_qk_matmul_output_mode3_softmax_precision_expanded": "the largest of a row of -inf is not -inf",
-}
-"""Tests that are known to fail, and why."""
+    assert found.status == "ok", found.reason
 
 
 def convolutional(rng):
