@@ -22,7 +22,8 @@ def workload_key(func: PrimFunc | IRModule) -> str:
     """Return the key of a workload: the SHA-256 of the canonical text in hex. It does not depend on names, like TVM's
     hash.
 
-    Programs that differ in the names of blocks, variables, buffers or the function have one workload key.
+    Programs that differ in the names of blocks, variables, buffers or the function, or in the messages of assertions, have
+    one workload key.
     """
     return hashlib.sha256(canonical_text(func, block_names=False).encode()).hexdigest()
 
@@ -65,6 +66,9 @@ class _CanonicalPrinter(ProgramPrinter):
 
     def value(self, value: Any) -> str:
         return super().value(plain(value))
+
+    def message(self, text: str) -> str:
+        return ""  # it may hold names
 
     def mapping(self, items: Any) -> str:
         return super().mapping(dict(sorted((str(k), v) for k, v in items.items())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LINES = {
-    "tir": 18460,
+    "tir": 18470,
     "schedule": 12990,
     "codegen": 15220,
     "te": 6220,

@@ -9,8 +9,8 @@ import tilewright
 
 ROOT = Path(tilewright.__file__).parent
 FOLDERS = sorted({path.parent for top in ("tuner", "driver") for path in (ROOT / top).rglob("*.py")})
-SHARED = {"schedule_rule", "loop_steps", "panels"}
-"""What rules and recipes have in common: a base class, and steps."""
+SHARED = {"schedule_rule", "sketch_part", "loop_steps", "panels"}
+"""What rules and recipes have in common: base classes, and steps."""
 
 
 def neighbours(folder):

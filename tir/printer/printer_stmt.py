@@ -162,6 +162,10 @@ class StmtPrinter(ExprPrinter):
 
     # Statements
 
+    def message(self, text: str) -> str:
+        """Return what is printed of an assertion's message."""
+        return text
+
     def stmt(self, s: Any) -> None:
         """Print ``s``; a chain of scoped statements is printed without further indentation."""
         while True:
@@ -176,7 +180,7 @@ class StmtPrinter(ExprPrinter):
             elif cls is AttrStmt:
                 self.line(self._attr(s), s)
             elif cls is AssertStmt:
-                self.line(f"assert {self.text(s.condition)}, {quote(s.message)}", s)
+                self.line(f"assert {self.text(s.condition)}, {quote(self.message(s.message))}", s)
             else:
                 break
             s = s.body

@@ -123,13 +123,14 @@ class AttrStmt(Stmt):
 
 @node
 class AssertStmt(Stmt):
-    """Stops the run with ``message`` when ``condition`` is false."""
+    """Stops the run with ``message`` when ``condition`` is false. Messages may hold names, so they are not compared."""
 
     condition: Expr
     message: str
     body: Stmt
 
     parts = nodes("condition", "body")
+    names = ("message",)
 
 
 @node
