@@ -9,9 +9,8 @@ from typing import Any
 from ..codegen import Target
 from ..driver.models.model import Model
 from ..driver.models.model_building import build_graph
-from ..frontends.torch import Reader, TorchError, dtype_name, is_supported, load_torch
+from ..frontends.torch import Reader, TorchError, is_supported, load_torch, to_array
 from ..graph.graph import Graph, Value
-from ..tir.expr import to_numpy
 
 _TENSOR = object()
 """Marks the results that are tensors; others are numbers, or None."""
@@ -170,20 +169,6 @@ class _Built:
         """Returns new tensors with the results."""
         torch = self.torch
         made = [torch.empty(shape, dtype=dtype) for shape, dtype in self.outputs]
-        self.model(*[_array(args[n]) for n in self.passed], out=[_array(t) for t in made])
+        self.model(*[to_array(args[n]) for n in self.passed], out=[to_array(t) for t in made])
         fresh = iter(made)
         return [next(fresh) if r is _TENSOR else r for r in self.results]
-
-
-def _array(tensor: Any) -> Any:
-    """Returns the tensor's memory as an array; a tensor that is not contiguous is copied."""
-    plain = tensor.detach()
-    if plain.is_conj() or plain.is_neg():
-        plain = plain.resolve_conj().resolve_neg()
-    if plain.layout is not load_torch().strided:
-        raise TorchError(f"a tensor of the layout {plain.layout} is not supported")
-    if not plain.is_contiguous():
-        plain = plain.contiguous()
-    if dtype_name(plain.dtype) == "bfloat16":
-        return plain.view(load_torch().uint16).numpy().view(to_numpy("bfloat16"))
-    return plain.numpy()

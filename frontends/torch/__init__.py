@@ -7,16 +7,16 @@ user's own.
 from .aten_call import AtenCall
 from .aten_table import op
 from .program_reader import Reader, UnsupportedTorchOperators, from_torch, is_supported
-from .torch_package import TorchError, dtype_name, load_torch
+from .torch_package import TorchError, load_torch, to_array
 
 __all__ = [
     "AtenCall",
     "Reader",
     "TorchError",
     "UnsupportedTorchOperators",
-    "dtype_name",
     "from_torch",
     "is_supported",
     "load_torch",
     "op",
+    "to_array",
 ]

@@ -43,9 +43,10 @@ class AtenCall:
         """Returns the shape of result ``n``."""
         return tuple(self._dims(d) for d in self._results[n].shape)
 
-    def result(self, n: int) -> Any:
-        """Returns PyTorch's description of result ``n``."""
-        return self._results[n]
+    @property
+    def result_count(self) -> int:
+        """Returns the number of results."""
+        return len(self._results)
 
     def needs(self, n: int) -> bool:
         """Returns whether something reads result ``n``."""

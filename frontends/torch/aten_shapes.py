@@ -60,21 +60,13 @@ def stack(c: AtenCall, tensors: Sequence[Value], dim: int = 0) -> Value:
 def split(c: AtenCall, x: Value, *args: Any, dim: int = 0) -> tuple[Value, ...]:
     unbind = "unbind" in c.label
     axis = c.axis(args[0] if unbind and args else args[1] if len(args) > 1 else dim, x)
-    count = len([n for n in range(1 << 16) if _has(c, n)])
+    count = c.result_count
     sizes = [1] * count if unbind else [c.shape_of(n)[axis] for n in range(count)]
     if count == 1:
         parts: tuple[Value, ...] = (c.op("identity", x),)
     else:
         parts = c.several("split", x, sections=tuple(int(e) for e in np.cumsum(sizes)[:-1]), axis=axis)
     return tuple(c.op("squeeze", p, axis=axis) for p in parts) if unbind else parts
-
-
-def _has(c: AtenCall, n: int) -> bool:
-    try:
-        c.result(n)
-    except IndexError:
-        return False
-    return True
 
 
 def cut(c: AtenCall, x: Value, axis: int, start: int, end: int, step: int = 1) -> Value:

@@ -13,7 +13,6 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ...tir.expr import to_numpy
 from . import aten_elements, aten_indexing, aten_products, aten_reductions, aten_shapes
 from .aten_call import AtenCall
 from .aten_table import CONVERTERS
@@ -173,10 +172,7 @@ class Reader:
         if not hasattr(tensor, "dtype"):
             self.scope[node] = tensor
             return
-        data, dtype = to_array(tensor), dtype_name(tensor.dtype)
-        if dtype == "bfloat16":
-            data = data.view(to_numpy(dtype))
-        self.scope[node] = self.builder.constant(data, node.name, dtype)
+        self.scope[node] = self.builder.constant(to_array(tensor), node.name, dtype_name(tensor.dtype))
 
     def dim(self, size: Any) -> Any:
         """Returns a size as a number or an expression of symbolic sizes."""

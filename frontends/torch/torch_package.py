@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ...tir.expr import to_numpy
+
 
 class TorchError(ValueError):
     """Raised for a program of PyTorch that cannot be read."""
@@ -31,9 +33,12 @@ def dtype_name(dtype: Any) -> str:
 
 
 def to_array(tensor: Any) -> Any:
-    """Returns a tensor's elements as an array that shares its memory where it is contiguous; bfloat16 as its bits."""
+    """Returns a tensor's elements as an array that shares its memory where it is contiguous. TorchError for a sparse
+    tensor."""
     torch = load_torch()
+    if tensor.layout is not torch.strided:
+        raise TorchError(f"a tensor of the layout {tensor.layout} is not supported")
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if plain.dtype == torch.bfloat16:
-        return plain.view(torch.uint16).numpy()
+        return plain.view(torch.uint16).numpy().view(to_numpy("bfloat16"))
     return plain.numpy()
