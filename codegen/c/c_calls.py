@@ -69,10 +69,11 @@ def _fma(em: CScope, e: Call) -> str:
 
 
 def _if_then_else(em: CScope, e: Call) -> str:
-    cond, usual, other = map(em.value, e.args)
+    cond = em.value(e.args[0])
     lanes, kind = e.args[0].dtype.lanes, em.helpers.vector(e.dtype)
     if lanes == 1:
-        return em.choice(cond, usual, other, e.dtype, DType("bool"))
+        return em.choice(cond, em.guarded(e.args[1]), em.guarded(e.args[2]), e.dtype, DType("bool"))
+    usual, other = em.value(e.args[1]), em.guarded(e.args[2])
     # the other branch is evaluated when some lane needs it
     mask = em.helpers.vector_named(f"i8x{lanes}")
     body = f"int r = -1; for (int i = 0; i < {lanes}; ++i) r &= m[i]; return r != 0;"

@@ -83,7 +83,9 @@ def comparison(em: CScope, op: type[E.CmpOp], a: str, b: str, dtype: DType) -> s
 def logical(em: CScope, e: E.And | E.Or) -> str:
     """Returns a conjunction or disjunction."""
     sign = "&" if isinstance(e, E.And) else "|"
-    return f"({em.value(e.a)} {sign if e.dtype.lanes > 1 else 2 * sign} {em.value(e.b)})"
+    if e.dtype.lanes > 1:
+        return f"({em.value(e.a)} {sign} {em.value(e.b)})"
+    return f"({em.value(e.a)} {2 * sign} {em.guarded(e.b)})"
 
 
 def negation(em: CScope, a: str, dtype: DType) -> str:
@@ -165,7 +167,7 @@ def let(em: CScope, e: E.Let) -> str:
     em.vars[e.var], line = declared(em, e.var, e.value, is_index)
     if is_index:
         em.indices.add(e.var)
-    return f"({{ {line} {em.value(e.body)}; }})"
+    return f"({{ {line} {em.guarded(e.body)}; }})"
 
 
 def shuffle(em: CScope, e: E.Shuffle) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
-from ...tir.expr import Broadcast, DType, Expr, IntImm, Ramp
-from ...tir.stmt import Buffer
+from ...tir.expr import Broadcast, DType, Expr, IntImm, Ramp, index_like
+from ...tir.stmt import Buffer, Stmt
 from ..backend.emitter import Emitter, Tables, Unit
 from ..lowered import LoweredFunc
 from .inline_functions import CEmitError, Helpers
+from .shared_values import Scope, evaluated_once, shared_values
 
 
 class CUnit(Unit):
@@ -18,6 +20,8 @@ class CUnit(Unit):
         super().__init__(lowered, tables)
         self.helpers = helpers
         self.taken: set[str] = set()
+        self.numbers: dict[str, int] = {}
+        """The next number that may be free, by the name that it is appended to."""
 
 
 class CScope(Emitter):
@@ -35,6 +39,8 @@ class CScope(Emitter):
         """The number of parallel loops so far."""
         self.outside = 0
         """The number of blocks of scratch memory that were allocated outside the parallel loop."""
+        self.scopes: list[Scope] = []
+        """Where values can be named: in front of this statement, then in guarded operands, from outside to inside."""
 
     def put(self, text: str) -> None:
         """Write one line."""
@@ -44,11 +50,56 @@ class CScope(Emitter):
         """Return a fresh C identifier."""
         base = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in hint) or "v"
         base = base if not base[0].isdigit() else f"_{base}"
-        text, n = base, 1
+        text, n = base, self.unit.numbers.get(base, 1)
         while text in self.unit.taken:
             text, n = f"{base}_{n}", n + 1
         self.unit.taken.add(text)
+        self.unit.numbers[base] = n
         return text
+
+    # -- values that are used several times ------------------------------------------------------------------------
+
+    def stmt(self, s: Stmt) -> None:
+        """Write a statement; values that it uses several times are named in front of it."""
+        outer, roots = self.scopes, evaluated_once(s)
+        shared = shared_values(roots, self.registers) if roots else ()
+        self.scopes = [Scope(shared, self.put)] if shared else []
+        super().stmt(s)
+        self.scopes = outer
+
+    def value(self, e: Expr) -> str:
+        """Return a value, or the name of one that is used several times."""
+        for scope in self.scopes:
+            if e in scope.shared and not index_like(e):
+                return self._once(scope, e, self.helpers.vector(e.dtype), super().value)
+        return super().value(e)
+
+    def index(self, e: Expr) -> str:
+        """Return a scalar integer in 64 bits, or the name of one that is used several times."""
+        for scope in self.scopes:
+            if e in scope.shared and index_like(e):
+                return self._once(scope, e, "int64_t", super().index)
+        return super().index(e)
+
+    def guarded(self, e: Expr) -> str:
+        """Return a value that is evaluated under a condition, or in the scope of a variable: what it names stays
+        inside."""
+        lines: list[str] = []
+        self.scopes = [*self.scopes, Scope(shared_values([e], self.registers), lines.append)]
+        text = self.value(e)
+        self.scopes = self.scopes[:-1]
+        return f"({{ {' '.join(lines)} {text}; }})" if lines else text
+
+    def _once(self, scope: Scope, e: Expr, kind: str, write: Callable[[Expr], str]) -> str:
+        """Return the name of a value, which its scope declares when it is first used."""
+        if e not in scope.names:
+            inner = self.scopes
+            self.scopes = inner[: inner.index(scope) + 1]
+            text, name = write(e), self.name("shared")
+            self.scopes = inner
+            scope.put(f"const {kind} {name} = {text};")
+            scope.names[e] = name
+        return scope.names[e]
 
     # -- indices ---------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def branch(em: CScope, s: IfThenElse) -> None:
 
 def while_loop(em: CScope, s: While) -> None:
     """Write a loop that tests its condition before each iteration."""
-    _block(em, f"while ({em.value(s.condition)})", s.body)
+    _block(em, f"while ({em.guarded(s.condition)})", s.body)
 
 
 def _head(em: CScope, s: For) -> str:
