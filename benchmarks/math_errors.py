@@ -1,6 +1,6 @@
 """This script measures the errors of mathematical functions in ULPs: all 2**32 float32 values, and float64 samples.
 
-``nice -n 19 python benchmarks/math_errors.py exp tanh … [--sample N] [--float64 N] [--update docs/math.md]``
+``nice -n 19 python benchmarks/math_errors.py exp tanh … [--sample N] [--float64 N] [--update docs/reference/math.md]``
 
 Each function is compiled and run on every bit pattern of float32, NaN, infinities, denormals and both zeros among
 them, and compared with NumPy's float64 function (SciPy's for erf and gelu). One ULP is the distance of neighbouring
@@ -80,7 +80,7 @@ def _gelu(x: Any) -> Any:
         return np.where(x == -math.inf, math.nan, exact)
     from scipy.special import erfc
 
-    exact = np.where(x < -13, -0.0, x * 0.5 * erfc(x * -math.sqrt(0.5)))  # below -13: 0, see docs/math.md
+    exact = np.where(x < -13, -0.0, x * 0.5 * erfc(x * -math.sqrt(0.5)))  # below -13: 0, see docs/reference/math.md
     return np.where(x == -math.inf, math.nan, exact)
 
 

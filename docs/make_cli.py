@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands' own ``--help``: ``python docs/make_cli.py``; ``--check`` compares."""
+"""Writes docs/reference/cli.md from the commands' own ``--help``: ``python docs/make_cli.py``; ``--check`` compares."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pages(command: click.Command, path: str) -> list[str]:
 
 def main() -> int:
     text = "\n".join([HEAD, *pages(cli, "tilewright")])
-    file = Path(__file__).parent / "cli.md"
+    file = Path(__file__).parent / "reference" / "cli.md"
     if "--check" in sys.argv:
         return 0 if file.read_text(encoding="utf-8") == text else 1
     file.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """This package stores tuning records in SQLite: what was tried for which workload on which target, with the result.
 
 It handles programs and traces as text and does not import the tuner. A trace from somebody else's database can only
-schedule. :class:`Database` opens a file; docs/schema.md describes its tables, which any SQLite tool shows.
+schedule. :class:`Database` opens a file; docs/reference/database.md describes its tables, which any SQLite tool shows.
 """
 
 from .database import Database

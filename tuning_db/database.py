@@ -133,7 +133,7 @@ class Database:
                 conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def query(self, sql: str, params: Iterable[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
-        """Returns the rows of a SELECT over the documented tables and views (docs/schema.md), as dicts."""
+        """Returns the rows of a SELECT over the documented tables and views (docs/reference/database.md), as dicts."""
         with say_what(self.path):
             cursor = self.connection.execute(sql, params if isinstance(params, Mapping) else tuple(params))
             return [dict(row) for row in cursor.fetchall()]

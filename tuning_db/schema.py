@@ -1,7 +1,7 @@
 """This module defines the schema and its migrations: numbered steps, each of which runs once.
 
 A database carries ``PRAGMA application_id`` = :data:`APPLICATION_ID` and, in ``PRAGMA user_version``, the number of
-steps that it has seen. docs/schema.md describes the tables; the columns beside the JSON are there so that any SQLite
+steps that it has seen. docs/reference/database.md describes the tables; the columns beside the JSON are there so that any SQLite
 tool can sort and plot them.
 """
 

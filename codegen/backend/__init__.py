@@ -6,7 +6,7 @@ are its abstract methods. :mod:`.registry` has the table, :mod:`.storage` the pl
 :mod:`.lane_offsets` the addresses that the lanes of an access have, :mod:`.value_ranges` the bounds of integers and
 :mod:`.captures` what a loop uses and may write.
 
-Import from the modules; this package imports none of them. A target of 150 lines is in docs/toy_target.md.
+Import from the modules; this package imports none of them. A target of 150 lines is in docs/guides/toy-target.md.
 """
 
 __all__: list[str] = []

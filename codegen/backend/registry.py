@@ -1,6 +1,6 @@
 """The table of back ends: what turns lowered functions into text, by the word that asks for it.
 
-:meth:`Module.get_source` finds a back end by its name, :meth:`Module.export` by the suffix of the file. docs/toy_target.md
+:meth:`Module.get_source` finds a back end by its name, :meth:`Module.export` by the suffix of the file. docs/guides/toy-target.md
 has a back end of 150 lines.
 """
 

@@ -1,6 +1,6 @@
 """The mathematical functions as vector code of additions, products and bit operations.
 
-Functions are written with :class:`MathBuilder`; each file says which calls it expands, and docs/math.md how large
+Functions are written with :class:`MathBuilder`; each file says which calls it expands, and docs/reference/math.md how large
 the errors are.
 """
 

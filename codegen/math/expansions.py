@@ -1,6 +1,6 @@
 """Maps each mathematical function to its vector code: branch-free, for any number of lanes, with a stated error.
 
-docs/math.md has the largest errors: of float32 over all values, of float64 over dense samples (benchmarks/math_errors.py
+docs/reference/math.md has the largest errors: of float32 over all values, of float64 over dense samples (benchmarks/math_errors.py
 measures them). Infinities, NaN, signed zeros, denormals and overflow are as in C. Square roots, roundings to whole
 numbers, absolute values, copies of signs, fused operations and the tests for NaN stay: machines have them. float16 and
 bfloat16 go through float32.

@@ -160,5 +160,5 @@ def test_every_key_that_a_pass_reads_is_known():
             if isinstance(value, str) and re.fullmatch(r"pragma_\w+|tir\.horizontal_\w+|buffer_dim_\w+", value):
                 found.add(value)
     assert len(found) >= 8 and found <= set(ANNOTATIONS)
-    documented = (Path(__file__).parents[2] / "docs" / "compiled.md").read_text()
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "compiled-code.md").read_text()
     assert all(f"`{key}:" in documented for key in found if key != "buffer_dim_align")

@@ -1,4 +1,4 @@
-"""The target of docs/toy_target.md works, is small, and says what every node asks of it."""
+"""The target of docs/guides/toy-target.md works, is small, and says what every node asks of it."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tilewright.codegen import Backend, ExportError, Target, lower, register_bac
 from tilewright.codegen.backend.registry import BACKENDS
 from tilewright.tir.parser import parse
 
-PAGE = Path(__file__).parents[2] / "docs" / "toy_target.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "toy-target.md"
 ONE_CORE = Target("llvm -mcpu=x86-64-v2 -num-cores=1")
 
 

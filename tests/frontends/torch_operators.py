@@ -1,7 +1,7 @@
 """``python -m tests.frontends.torch_operators``: PyTorch's own samples of its operators, run through Tilewright.
 
 Each sample of ``op_db`` is traced into core ATen operators, read into a graph, and compared with what PyTorch computes.
-``--markdown FILE`` writes the table of operators that docs/torch.md includes.
+``--markdown FILE`` writes the table of operators that docs/guides/pytorch.md includes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The five errors of docs/errors.md: each says what was asked, what stands in the way, where, and what would be legal;
+"""The five errors of docs/reference/errors.md: each says what was asked, what stands in the way, where, and what would be legal;
 and the page shows them as they are."""
 
 import ast
@@ -10,7 +10,7 @@ import pytest
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 
 MATMUL = """
 @T.prim_func

@@ -1,0 +1,34 @@
+"""The examples in README.md and docs/ run: blocks of Python, and ``>>>`` lines, whose output has to be as printed."""
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+sybil = pytest.importorskip("sybil", reason="Sybil runs the examples of the pages: pip install '.[test]'")
+from sybil.document import Document  # noqa: E402
+from sybil.parsers.myst import PythonCodeBlockParser, SkipParser  # noqa: E402
+from tilewright.codegen import Target  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PAGES = [
+    page
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if "\n```python\n" in page.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_examples(page, tmp_path, monkeypatch):
+    if page.name == "compiled-code.md" and Target("native").arch != "x86_64":
+        pytest.skip("it shows x86-64 assembly")
+    monkeypatch.chdir(tmp_path)
+    document = Document.parse(str(page), PythonCodeBlockParser(doctest_optionflags=FLAGS), SkipParser())
+    document.namespace["__name__"] = "__main__"
+    for example in document.examples():
+        example.evaluate()
+
+
+def test_every_page_is_found():
+    assert len(PAGES) >= 10
