@@ -119,10 +119,9 @@ def _one_and_all(figures: dict[str, float], unit: str, threads: int) -> str:
 def _versions() -> dict[str, Any]:
     found: dict[str, Any] = {"Python": platform.python_version(), "system": platform.platform()}
     for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
+        found[name] = _version(name) or "not installed"
+    if _version("xgboost") is None and _version("xgboost-cpu") is not None:
+        found["xgboost"] = f"{_version('xgboost-cpu')} (xgboost-cpu)"
     from ..codegen import CODEGEN_VERSION
     from ..codegen.llvm.jit import llvm_version
     from ..tuning_db import SCHEMA_VERSION
@@ -136,7 +135,9 @@ def _versions() -> dict[str, Any]:
 
 def _warnings() -> list[str]:
     out = []
-    installed = [name for name in ("xgboost", "xgboost-cpu") if _installed(name)]
+    installed = [name for name in ("xgboost", "xgboost-cpu") if _version(name) is not None]
+    if not installed:
+        out.append("xgboost is not installed, so searches use the analytic model only; pip install xgboost-cpu")
     if len(installed) == 2:
         out.append(
             "both xgboost and xgboost-cpu are installed and overwrite each other; uninstall one, reinstall the other"
@@ -148,9 +149,9 @@ def _warnings() -> list[str]:
     return out
 
 
-def _installed(name: str) -> bool:
+def _version(name: str) -> str | None:
+    """Returns the version of an installed distribution, None where it is not installed."""
     try:
-        metadata.version(name)
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return False
-    return True
+        return None

@@ -2,15 +2,17 @@
 
 The runtime (thread pool, scratch memory) is linked in. The files depend only on libc, pthreads and libm. A shared
 library needs a linker: the first one found among ``$CC``, cc, gcc, clang and ld.lld (for another architecture: its
-cross compiler). No other export needs a tool.
+cross compiler), else the one of the Python package ``ziglang``. No other export needs a tool.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,8 +110,11 @@ def self_contained(code: CompiledCode) -> CompiledCode:
 
 
 def link_shared(objects: Sequence[bytes], path: Path, target: Target, shown: Sequence[str] = ()) -> None:
-    """Write a shared library of object files. It is never unloaded (``-z nodelete``), because threads of its pool run
-    in it. With ``shown`` the other symbols are local to it."""
+    """Write a shared library of object files, whose SONAME is the name of the file.
+
+    It is never unloaded (``-z nodelete``), because threads of its pool run in it. With ``shown`` the other symbols are
+    local to it.
+    """
     command = _linker(target)
     mac = "darwin" in target.triple or "macos" in target.triple
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
@@ -119,14 +124,14 @@ def link_shared(objects: Sequence[bytes], path: Path, target: Target, shown: Seq
         driver = not re.search(r"\bld(\.lld)?$", command[0])
         linked = Path(folder) / path.name
         flags = ["-shared", "-o", str(linked), *map(str, sources)]
-        options = [] if mac else ["-z", "nodelete"]
+        options = ["-install_name", f"@rpath/{path.name}"] if mac else ["-z", "nodelete", "-soname", path.name]
         if shown and mac:
             options += [word for symbol in shown for word in ("-exported_symbol", f"_{symbol}")]
         elif shown:
             script = Path(folder) / "symbols"
             script.write_text(f"{{ global: {' '.join([f'{symbol};' for symbol in shown])} local: *; }};\n")
             options += [f"--version-script={script}"]
-        flags += [f"-Wl,{','.join(options)}"] if driver and options else options
+        flags += [word for option in options for word in ("-Xlinker", option)] if driver else options
         flags += ["-lm", "-lpthread"] if driver else []
         done = subprocess.run([*command, *flags], capture_output=True, text=True)
         if done.returncode:
@@ -150,7 +155,10 @@ def _linker(target: Target) -> list[str]:
         found = shutil.which(name)
         if found:
             return [found]
+    if importlib.util.find_spec("ziglang") is not None:
+        cross = [] if native else ["-target", f"{target.arch}-linux-gnu"]
+        return [sys.executable, "-m", "ziglang", "cc", *cross]
     raise ExportError(
         f"a shared library needs a linker, and none of {', '.join(names)} is on the PATH; "
-        "install one (e.g. apt-get install binutils), or export a .o and link it elsewhere"
+        "install one (pip install ziglang, or apt-get install binutils), or export a .o and link it elsewhere"
     )

@@ -8,9 +8,12 @@ import os
 import re
 import shutil
 import sqlite3
+from importlib import metadata
 
 import numpy as np
 import pytest
+
+from tilewright.cli import doctor
 
 SPEC = "matmul:M=17,N=32,K=16"
 
@@ -163,6 +166,17 @@ def test_report(run, db, tmp_path):
     text = (tmp_path / "r.html").read_text()
     assert SPEC in text and "<svg" in text and "<script" not in text and "http" not in text
     assert len(text) < 300_000 and "prefers-color-scheme: dark" in text
+
+
+def test_doctor_takes_xgboost_cpu_for_xgboost(monkeypatch):
+    def version(name):
+        if name == "xgboost":
+            raise metadata.PackageNotFoundError(name)
+        return "3.2.0"
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert doctor._versions()["xgboost"] == "3.2.0 (xgboost-cpu)"
+    assert not [text for text in doctor._warnings() if "xgboost" in text]
 
 
 def test_doctor(run):

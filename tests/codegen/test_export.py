@@ -1,6 +1,7 @@
 """Files that live without Python."""
 
 import ctypes
+import importlib.util
 import os
 import re
 import shutil
@@ -31,6 +32,38 @@ def test_shared_library(scale_module, tmp_path):
                          ctypes.c_int64(7))  # fmt: skip
     assert code == 0
     np.testing.assert_array_equal(b, 3 * a)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="needs the package ziglang")
+def test_the_linker_of_ziglang(scale_module, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    scale_module().export(tmp_path / "k.so")
+    a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    scale = ctypes.CDLL(str(tmp_path / "k.so")).scale
+    assert (
+        scale(ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(b.ctypes.data), ctypes.c_float(3), ctypes.c_int64(1)) == 0
+    )
+    assert b.tolist() == [0, 3, 6, 9]
+
+
+MAIN = """#include <stdio.h>
+#include "libk.h"
+int main(void) { float a[4] = {1, 2, 3, 4}, b[4]; int rc = scale(a, b, 2.0f, 1); printf("%d %g\\n", rc, b[3]); return 0; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="the flags are those of ELF")
+def test_a_program_finds_the_library_beside_itself(scale_module, tmp_path):
+    """By the library's SONAME and the program's rpath, from another folder and without LD_LIBRARY_PATH."""
+    scale_module().export(tmp_path / "libk.so")
+    (tmp_path / "main.c").write_text(MAIN)
+    command = ["cc", "main.c", "-o", "main", "-L.", "-lk", "-Wl,-rpath,$ORIGIN"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "main"], cwd="/", capture_output=True, text=True).stdout == "0 8\n"
+    (tmp_path / "libk.so").rename(tmp_path / "other.so")
+    assert "libk.so" in subprocess.run([tmp_path / "main"], capture_output=True, text=True).stderr
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -215,5 +248,6 @@ def test_errors(scale_module, tmp_path, monkeypatch):
         scale_module().export(tmp_path / "k.dll")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExportError, match="a shared library needs a linker, and none of cc, gcc"):
         scale_module().export(tmp_path / "k.so")

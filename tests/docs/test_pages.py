@@ -8,6 +8,7 @@ import pytest
 sybil = pytest.importorskip("sybil", reason="Sybil runs the examples of the pages: pip install '.[test]'")
 from sybil.document import Document  # noqa: E402
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser  # noqa: E402
+
 from tilewright.codegen import Target  # noqa: E402
 
 ROOT = Path(__file__).parents[2]

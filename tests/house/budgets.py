@@ -5,7 +5,7 @@ from __future__ import annotations
 LINES = {
     "tir": 18470,
     "schedule": 12990,
-    "codegen": 15360,
+    "codegen": 15370,
     "te": 6220,
     "tuning_db": 1530,
     "tuner": 6470,
