@@ -11,6 +11,7 @@ from .options import (
     apply,
     arg_option,
     command_line,
+    cores_option,
     database_path,
     db_option,
     spec_argument,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.command("bench")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="Timed runs of each contender.")
-@click.option("--num-cores", type=click.IntRange(1), help="Threads for all contenders, NumPy included.")
+@cores_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
 def command(
     spec: str,

@@ -11,9 +11,11 @@ from .options import (
     apply,
     arg_option,
     command_line,
+    cores_option,
     database_path,
     db_option,
     input_shapes,
+    output_file,
     spec_argument,
     target_option,
     target_text,
@@ -25,7 +27,7 @@ from .output import echo_json, json_option
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
 @click.option("-o", "--output", "output", required=True, metavar="FILE", help="FILE.so, .o, .c, .ll or .s.")
 @click.option("--name", help="The symbol of the function (the workload's name otherwise).")
-@click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
+@cores_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
 def command(
     spec: str,
@@ -54,8 +56,7 @@ def command(
     path = Path(output)
     if path.suffix not in (".so", ".o", ".c", ".ll", ".s"):
         raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)
-    if not path.absolute().parent.is_dir():
-        raise CommandError(f"there is no folder {path.absolute().parent}", code=2)
+    output_file(output)
     model = is_model(spec)
     if model and path.suffix != ".so":
         raise CommandError(f"{output}: a model becomes a shared library, .so", code=2)

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exit_codes import CommandError
-from .options import apply, arg_option, command_line, database_path, db_option, target_option, target_text
+from .options import (
+    Group,
+    apply,
+    arg_option,
+    command_line,
+    cores_option,
+    database_path,
+    db_option,
+    output_file,
+    target_option,
+    target_text,
+)
 from .output import column, echo_json, echo_table, json_option, seconds_text, size_text
 
 if TYPE_CHECKING:
@@ -26,7 +37,7 @@ def _open(flag: str | None, readonly: bool = True) -> Database:
     return Database(path, readonly=readonly)
 
 
-@click.group("db")
+@click.group("db", cls=Group)
 def command() -> None:
     """Show and maintain a database of tuning records."""
 
@@ -83,7 +94,7 @@ _SESSION_COLUMNS = [
 @command.command("best")
 @click.argument("spec")
 @apply(arg_option, target_option, db_option, json_option)
-@click.option("--num-cores", type=click.IntRange(1), help="Threads of the target.")
+@cores_option
 def best(
     spec: str, args: tuple[str, ...], target: str | None, db_path: str | None, as_json: bool, num_cores: int | None
 ) -> None:
@@ -153,6 +164,7 @@ def failures(db_path: str | None, as_json: bool) -> None:
 @click.option("--best", "best_only", is_flag=True, help="Only the best record of each workload and target.")
 def export(file: str, db_path: str | None, best_only: bool) -> None:
     """Write the database as JSON lines to FILE."""
+    output_file(file)
     with _open(db_path) as db:
         click.echo(f"{db.export_jsonl(file, best_only=best_only)} records -> {file}")
 
@@ -181,6 +193,8 @@ def merge(others: tuple[str, ...], db_path: str | None) -> None:
     assert path is not None
     with Database(path) as db:
         for other in others:
+            if not os.path.exists(other):
+                raise CommandError(f"there is no database {other}", code=2)
             click.echo(f"{other}: {db.merge(other)} new records -> {path}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exit_codes import CommandError
-from .options import target_option, target_text
+from .options import cores_option, target_option, target_text
 from .output import column, echo_json, echo_table, json_option, size_text
 from .settings import all_settings
 
@@ -23,7 +23,7 @@ _PACKAGES = ("tilewright", "numpy", "llvmlite", "xgboost", "sqlite-utils", "clic
 
 @click.command("doctor")
 @click.option("--refresh", is_flag=True, help="Measure again, although this machine was measured before.")
-@click.option("--num-cores", type=click.IntRange(1), help="Threads to measure with.")
+@cores_option
 @target_option
 @json_option
 def command(refresh: bool, num_cores: int | None, target: str | None, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import os
 import signal
@@ -17,6 +16,7 @@ import click
 
 from .. import __version__
 from .exit_codes import EXIT_CODES, CommandError
+from .options import Group
 from .settings import put_into_force
 
 COMMANDS = {
@@ -31,7 +31,7 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """Subcommands whose files load when they are called, so that ``--help`` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -43,15 +43,6 @@ class _Commands(click.Group):
         command = getattr(importlib.import_module(f".{cmd_name}", __package__), "command")  # noqa: B009
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(COMMANDS)}."
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -156,9 +147,16 @@ def _catch_sigterm() -> Any:
 def _say(error: Exception, debug: bool) -> int:
     """Print the message of an error and return the exit code."""
     hint, code = "", 1
-    if isinstance(error, click.ClickException):
-        error.show()
+    if isinstance(error, click.ClickException) and type(error).__name__ == "NoArgsIsHelpError":
+        click.echo(error.format_message(), err=True)
         return error.exit_code
+    if isinstance(error, click.ClickException):
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "tilewright"
+        click.echo(f"{command}: {error.format_message()}\n  `{command} --help` lists what it takes", err=True)
+        return error.exit_code
+    if isinstance(error, OSError) and error.filename is not None:
+        click.echo(f"tilewright: {error.filename}: {error.strerror}", err=True)
+        return code
     if isinstance(error, CommandError):
         hint, code = error.hint, error.code
     elif _named(error, "WorkloadError", "TargetError"):
@@ -169,12 +167,14 @@ def _say(error: Exception, debug: bool) -> int:
         error,
         "DatabaseError",
         "BuildError",
+        "EmitError",
         "ScheduleError",
         "TuneError",
         "ExportError",
         "GraphError",
         "JITError",
         "OnnxError",
+        "TorchError",
         "TraceError",
         "OSError",
     ):

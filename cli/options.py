@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +23,23 @@ db_option = click.option("--db", "db_path", metavar="PATH", help="The database o
 target_option = click.option(
     "--target", metavar="TEXT", help="What to compile for, e.g. native (default), 'llvm -mcpu=skylake'."
 )
+
+
+cores_option = click.option("--num-cores", type=click.IntRange(1, 4096), help="Threads that the kernel may use.")
+
+
+class Group(click.Group):
+    """A group of commands; a command that it does not have is an error with the nearest name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(known)}."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
 
 class Seconds(click.ParamType[float]):
@@ -73,6 +92,18 @@ def database_path(flag: str | None, *, create: bool = False, needed: bool = True
         if not needed and found.origin == "default":
             return None
         raise CommandError(f"there is no database {path}", "`tilewright tune … --db PATH` makes one", code=2)
+    return path
+
+
+def output_file(text: str) -> Path:
+    """Returns the path of a file to write; CommandError (exit code 2) when no file can be there."""
+    path = Path(text)
+    if not text.strip():
+        raise CommandError("the name of the file to write is empty", code=2)
+    if path.is_dir():
+        raise CommandError(f"{text} is a folder; name a file", code=2)
+    if not path.absolute().parent.is_dir():
+        raise CommandError(f"there is no folder {path.absolute().parent}", code=2)
     return path
 
 

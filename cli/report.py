@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .options import database_path, db_option
+from .options import database_path, db_option, output_file
 from .output import size_text
 
 
@@ -15,6 +15,7 @@ def command(db_path: str | None, output: str) -> None:
     """Write one static HTML page: the best records, and the progress of each search."""
     from ..driver.html_report import write_report
 
+    output_file(output)
     path = database_path(db_path)
     assert path is not None
     size = write_report(path, output)

@@ -39,6 +39,8 @@ class Setting:
 def setting(name: str, flag: str | None = None) -> Setting:
     """Returns the value in force for ``name``, one of db, target, cache_dir, num_threads, log."""
     if flag is not None:
+        if not flag.strip():
+            raise CommandError(f"--{name.replace('_', '-')} is empty", code=2)
         return Setting(name, flag, "flag")
     variable = f"TILEWRIGHT_{name.upper()}"
     if os.environ.get(variable):

@@ -8,6 +8,7 @@ from .exit_codes import CommandError
 from .options import (
     apply,
     arg_option,
+    cores_option,
     database_path,
     db_option,
     input_shapes,
@@ -30,7 +31,7 @@ MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled")
     type=click.Choice(list(dict.fromkeys((*STAGES, *MODEL_STAGES)))),
     help="What to show.",
 )
-@click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
+@cores_option
 def command(
     spec: str,
     args: tuple[str, ...],

@@ -12,6 +12,7 @@ from .options import (
     apply,
     arg_option,
     command_line,
+    cores_option,
     database_path,
     db_option,
     spec_argument,
@@ -30,10 +31,16 @@ if TYPE_CHECKING:
 @click.command("tune")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
 @click.option("--trials", default=64, show_default=True, type=click.IntRange(1), help="Candidates to measure.")
-@click.option("--seed", default=0, show_default=True, help="Seed of all random choices; measured times still vary.")
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Seed of all random choices; measured times still vary.",
+)
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="Stop after this long.")
 @click.option("--all-trials", is_flag=True, help="Use all trials, even when no further gain is expected.")
-@click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
+@cores_option
 def command(
     spec: str,
     args: tuple[str, ...],

@@ -18,6 +18,8 @@ def symbol_problem(name: str) -> str:
         return f"{name!r} is not a C identifier, so it cannot name a compiled function"
     if name in KEYWORDS:
         return f"{name!r} is a word of C or C++, so no function can have that name there"
+    if name.startswith("tw_"):
+        return f"{name!r} begins with tw_, as the names of the runtime do"
     return f"{name!r} is where a C program starts, so no library may have it" if name == "main" else ""
 
 

@@ -17,7 +17,7 @@ from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
 from .blas import numpy_threads
 from .machine_probes import PeakProbe
-from .machine_report import MachineReport, measure_machine
+from .machine_report import MachineReport, measure_machine, too_many_threads
 from .planning import BuildError, Plan, plan_request
 from .request import Request, in_order, not_measurable, request, require_known
 from .roofline import bandwidth_for, peak_dtype, peak_for
@@ -147,7 +147,7 @@ def bench(
     chosen = BenchOptions(**options)
     compiled_for, args = in_order([target], None, args)
     asked = request(inputs, args)
-    obstacle = not_measurable(asked, compiled_for)
+    obstacle = not_measurable(asked, compiled_for) or too_many_threads(compiled_for)
     if obstacle is not None:
         raise BuildError(f"bench: {obstacle}")
     plans = [plan_request(asked, compiled_for)]

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..codegen.runtime.written_files import write_file
 from ..tuning_db import Database, utc_now
 from .planning import open_database
 from .svg import history_svg
@@ -39,7 +40,7 @@ def write_report(db: Database | str | os.PathLike[str], path: str | os.PathLike[
     with open_database(db, readonly=True) as opened:
         text = report_html(opened)
     data = text.encode()
-    Path(path).write_bytes(data)
+    write_file(Path(path), data)
     return len(data)
 
 

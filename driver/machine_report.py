@@ -7,6 +7,7 @@ the cache directory under the target's fingerprint; ``refresh=True`` measures ag
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -17,7 +18,9 @@ from typing import Any
 
 from ..codegen.jit.cache_directory import cache_directory
 from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
+from ..codegen.machine.cpu_features import TargetError
 from ..codegen.machine.target import Target
+from ..codegen.runtime.written_files import write_file
 from ..tir.expr import DType
 from ..tuner import MachineModel
 from .machine_probes import AS_COMPUTED, ROUNDS, PeakProbe, Probe, address_of, peak_dtypes, room_of, sweeps
@@ -72,6 +75,8 @@ def measure_machine(
     missing = t.missing_here()
     if missing:
         raise ValueError(f"cannot measure {t}: this machine lacks {', '.join(missing)}")
+    if too_many_threads(t):
+        raise TargetError(f"{t}: {too_many_threads(t)}")
     known = None if refresh else known_report(t)
     if known is not None and (t.key in _in_process or not _is_beaten(known, t)):
         _in_process[t.key] = known
@@ -82,6 +87,16 @@ def measure_machine(
         if keep:
             _write(t, report)
     return report
+
+
+def too_many_threads(target: Target) -> str:
+    """Returns a sentence when ``target`` has far more threads than this machine has processors, so that a run would
+    take minutes; empty otherwise."""
+    here = os.cpu_count() or 1
+    most = max(64, 4 * here)
+    return (
+        f"at most {most} threads can be measured here, where {here} processors are" if target.num_cores > most else ""
+    )
 
 
 def _is_beaten(report: MachineReport, target: Target) -> bool:
@@ -216,9 +231,5 @@ def _read(target: Target) -> MachineReport | None:
 def _write(target: Target, report: MachineReport) -> None:
     """Write the report where possible; one that cannot be written is measured again."""
     path = _path(target)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(json.dumps(report.as_dict(), indent=1))
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        write_file(path, json.dumps(report.as_dict(), indent=1))

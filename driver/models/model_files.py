@@ -6,6 +6,7 @@ an entry point of the group ``tilewright.frontends`` whose name is the suffix, a
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import warnings
@@ -48,6 +49,8 @@ def load_model(what: Any, **options: Any) -> Graph:
     suffix = suffix_of(what)
     if suffix is None:
         raise TypeError(f"expected a Graph, or a model of {', '.join(FRONTENDS)}, not {type(what).__name__}")
+    if isinstance(what, (str, os.PathLike)) and not os.path.exists(what):
+        raise FileNotFoundError(errno.ENOENT, "there is no such file", os.fspath(what))
     graph = _frontend(suffix)(what, **options)
     assert isinstance(graph, Graph)
     return graph

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -159,7 +161,12 @@ class WorkloadCase:
         try:
             tensors = self.workload.build(**self.values)
         except ValueError as error:
-            raise WorkloadError(f"{self.spec}: {error}") from error
+            raise WorkloadError(f"{self.spec}: {error}{_line_of(error, self.workload.origin)}") from error
+        except Exception as error:
+            if not self.workload.origin:
+                raise
+            where = _line_of(error, self.workload.origin)
+            raise WorkloadError(f"{self.spec}: {type(error).__name__}: {error}{where}") from error
         if not isinstance(tensors, (list, tuple)) or not tensors or not all(_is_argument(t) for t in tensors):
             raise WorkloadError(f"{self.name} must return a list of te tensors, inputs first and outputs last")
         for tensor in tensors:
@@ -187,6 +194,16 @@ class WorkloadCase:
             return False
         self.workload.reference(inputs, outputs, **self.values)
         return True
+
+
+def _line_of(error: Exception, path: str) -> str:
+    """Returns `` (file.py, line 3)``, the innermost line of the user's file that raised ``error``; empty without one."""
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if path and os.path.basename(f.filename) == os.path.basename(path)
+    ]
+    return f" ({path}, line {frames[-1].lineno})" if frames else ""
 
 
 def _is_argument(tensor: Any) -> bool:

@@ -11,8 +11,8 @@ LINES = {
     "tuner": 6470,
     "graph": 3950,
     "frontends": 4700,
-    "driver": 3660,
-    "cli": 1500,
+    "driver": 3700,
+    "cli": 1560,
     "doors": 300,
 }
 """Lines per layer, everything counted."""
@@ -36,5 +36,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 27870
+RING_CODE_LINES = 27890
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
