@@ -26,11 +26,11 @@ def by_registers(
     room = -(-lanes // register) * register
     if room > lanes:
         values = [_resized(fn, v, source, lanes, room) for v in values]
-    parts = [instruction(register, [_cut(fn, v, DType(source), room, at, register) for v in values])
+    parts = [instruction(register, [cut(fn, v, DType(source), room, at, register) for v in values])
              for at in range(0, room, register)]  # fmt: skip
     whole, have = parts[0], register
     for part in parts[1:]:
-        whole, have = _appended(fn, whole, part, DType(result), have, register), have + register
+        whole, have = appended(fn, whole, part, DType(result), have, register), have + register
     return _resized(fn, whole, result, room, lanes) if room > lanes else whole
 
 
@@ -45,12 +45,14 @@ def _resized(fn: FunctionBuilder, text: str, scalar: str, have: int, want: int) 
     return fn.shuffled(f"<{have} x {one}>", text, "poison", order)
 
 
-def _cut(fn: FunctionBuilder, text: str, scalar: DType, have: int, at: int, lanes: int) -> str:
+def cut(fn: FunctionBuilder, text: str, scalar: DType, have: int, at: int, lanes: int) -> str:
+    """Returns ``lanes`` lanes of a vector of ``have``, from lane ``at`` on."""
     if have == lanes:
         return text
     return fn.shuffled(llvm_type(scalar.with_lanes(have)), text, "poison", range(at, at + lanes))
 
 
-def _appended(fn: FunctionBuilder, whole: str, part: str, scalar: DType, have: int, lanes: int) -> str:
+def appended(fn: FunctionBuilder, whole: str, part: str, scalar: DType, have: int, lanes: int) -> str:
+    """Returns the ``have`` lanes of ``whole`` and behind them the ``lanes``, at most as many, of ``part``."""
     wide = _resized(fn, part, scalar, lanes, have)
     return fn.shuffled(llvm_type(scalar.with_lanes(have)), whole, wide, range(have + lanes))

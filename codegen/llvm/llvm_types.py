@@ -45,6 +45,11 @@ def suffix(dtype: str) -> str:
     return base if lanes == 1 else f"v{lanes}{base}"
 
 
+def stored_suffix(dtype: DType) -> str:
+    """Returns :func:`suffix` of a type in memory, where a bool takes a byte."""
+    return suffix(DType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
+
+
 def align_of(dtype: DType) -> int:
     """Returns the alignment of one element in bytes, which is all that a caller's array guarantees."""
     return dtype.element.bytes

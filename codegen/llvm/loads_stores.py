@@ -9,7 +9,8 @@ from ..backend.lane_offsets import LaneOffsets
 from ..lowered import ALIGNED
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
-from .llvm_types import align_of, llvm_type, memory_type, suffix, vector_constant
+from .llvm_types import align_of, llvm_type, memory_type, stored_suffix, vector_constant
+from .masked_loads import masked_load
 
 
 def load(em: LlvmScope, e: BufferLoad) -> str:
@@ -37,18 +38,16 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
         if backwards:
             offset = offset.plus(Linear(1 - lanes))
             mask = None if mask is None else _reversed(em, mask, DType("bool").with_lanes(lanes))
-        pointer, align = em.pointer(buffer, offset), em.alignment(buffer, offset, dtype)
-        text = f"load {memory}, ptr {pointer}, align {align}"
-        if mask is not None:
-            text = em.fn.intrinsic(
-                f"llvm.masked.load.{_stored_suffix(dtype)}.p0", memory, ["ptr", "i32", f"<{lanes} x i1>", memory],
-                [pointer, str(align), mask, "zeroinitializer"],
-            )  # fmt: skip
-        value = em.from_memory(em.cached_load(buffer, text), dtype)
+        if mask is None:
+            pointer, align = em.pointer(buffer, offset), em.alignment(buffer, offset, dtype)
+            stored = em.cached_load(buffer, f"load {memory}, ptr {pointer}, align {align}")
+        else:
+            stored = masked_load(em, buffer, offset, dtype, mask)
+        value = em.from_memory(stored, dtype)
         return _reversed(em, value, dtype) if backwards else value
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
     text = em.fn.intrinsic(
-        f"llvm.masked.gather.{_stored_suffix(dtype)}.v{lanes}p0", memory,
+        f"llvm.masked.gather.{stored_suffix(dtype)}.v{lanes}p0", memory,
         [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", memory],
         [pointers, str(align_of(dtype)), mask or vector_constant([1] * lanes, "i1"), "zeroinitializer"],
     )  # fmt: skip
@@ -73,12 +72,12 @@ def store(
         else:
             types = [memory, "ptr", "i32", f"<{lanes} x i1>"]
             args = [value, pointer, str(em.alignment(buffer, offset, dtype)), mask]
-            em.fn.do(em.fn.intrinsic(f"llvm.masked.store.{_stored_suffix(dtype)}.p0", "void", types, args))
+            em.fn.do(em.fn.intrinsic(f"llvm.masked.store.{stored_suffix(dtype)}.p0", "void", types, args))
     else:
         pointers = _pointers(em, buffer, offset, stride, spread, lanes)
         types = [memory, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"]
         args = [value, pointers, str(align_of(dtype)), mask or vector_constant([1] * lanes, "i1")]
-        em.fn.do(em.fn.intrinsic(f"llvm.masked.scatter.{_stored_suffix(dtype)}.v{lanes}p0", "void", types, args))
+        em.fn.do(em.fn.intrinsic(f"llvm.masked.scatter.{stored_suffix(dtype)}.v{lanes}p0", "void", types, args))
     em.touch(buffer.data)
 
 
@@ -116,10 +115,6 @@ def _reversed(em: LlvmScope, text: str, dtype: DType) -> str:
     return em.fn.shuffled(llvm_type(dtype), text, "poison", range(dtype.lanes - 1, -1, -1))
 
 
-def _stored_suffix(dtype: DType) -> str:
-    return suffix(DType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
-
-
 def _scalar_load(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
     dtype = buffer.dtype
     text = f"load {memory_type(dtype)}, ptr {em.pointer(buffer, offset)}, align {align_of(dtype)}"
@@ -134,7 +129,7 @@ def _load_if_active(em: LlvmScope, e: BufferLoad, offset: Linear) -> str:
     some = em.fn.pure(em.fn.intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [mask], [em.value(e.predicate)]))
     single = em.fn.joined("<1 x i1>", "i1", [some])
     text = em.fn.intrinsic(
-        f"llvm.masked.load.v1{_stored_suffix(scalar)}.p0", one, ["ptr", "i32", "<1 x i1>", one],
+        f"llvm.masked.load.v1{stored_suffix(scalar)}.p0", one, ["ptr", "i32", "<1 x i1>", one],
         [em.pointer(e.buffer, offset), str(align_of(e.dtype)), single, "zeroinitializer"],
     )  # fmt: skip
     return em.from_memory(em.fn.lane(one, em.cached_load(e.buffer, text), 0), scalar)

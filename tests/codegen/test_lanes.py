@@ -91,6 +91,23 @@ def f(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
     agrees(func, np.arange(n, dtype="float32"), np.zeros(n, "float32"))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16"])
+@pytest.mark.parametrize("lanes", [25, 31, 32, 64])
+def test_registers_without_an_active_lane_are_not_loaded(lanes, dtype):
+    """Lanes from the twentieth on are known to be inactive, those before at run time."""
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((20,), "{dtype}"), C: T.Buffer((20,), "{dtype}"), n: T.int32, B: T.Buffer((20,), "{dtype}")):
+    for j in T.vectorized({lanes}):
+        if j < n and j < 20:
+            B[j] = T.if_then_else(A[j] == C[j], A[j], T.Cast("{dtype}", 1))
+""")
+    targets = [f"llvm -mcpu={cpu} -num-cores=1" for cpu in ("x86-64-v4", "x86-64-v3", "x86-64-v2", "sandybridge")]
+    a, c = np.random.default_rng(0).integers(0, 2, (2, 20)).astype(dtype)
+    for n in (2, 20, 31):
+        agrees(func, a, c, n, np.zeros(20, dtype), targets=targets)
+
+
 @pytest.mark.parametrize("n", [1, 7, 13, 16, 17, 33])
 def test_both_sides_of_a_choice_are_masked(n):
     """Either side reads outside of its array where the other is chosen."""
