@@ -10,11 +10,13 @@ from .backend.registry import Backend, register_backend
 from .c.c_header import c_header
 from .c.c_source import emit_c
 from .compile import compile
+from .gpu import CUDA, GPU_SIM, GpuError, RaceError
 from .llvm.jit import JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
 from .machine.cpu_features import TargetError
 from .machine.target import Target
+from .machine.target_kinds import TargetKind, register_target_kind
 from .runtime.arguments import ArgumentError
 from .runtime.export import ExportError
 from .runtime.module import BoundCall, Function, Module
@@ -28,17 +30,23 @@ __all__ = [
     "BoundCall",
     "ExportError",
     "Function",
+    "GpuError",
     "JITError",
     "LoweredFunc",
     "Module",
     "Param",
+    "RaceError",
     "Target",
     "TargetError",
+    "TargetKind",
     "TimingResult",
     "abi_of",
     "compile",
     "lower",
     "register_backend",
+    "register_target_kind",
 ]
 
 register_backend(Backend("c", ".c", emit_c, c_header))
+register_target_kind(CUDA)
+register_target_kind(GPU_SIM)

@@ -30,6 +30,7 @@ from .llvm.jit import optimize_and_compile
 from .lower import lower
 from .lowered import LoweredFunc, functions_of
 from .machine.target import Target
+from .machine.target_kinds import TARGET_KINDS
 from .packing import layout_free_params, split_packing
 from .runtime.module import Module
 
@@ -54,6 +55,10 @@ def compile(
     lowered: dict[str, LoweredFunc] = {}
     packing: dict[str, dict[int, str]] = {}
     functions = _functions(func, name)
+    if machine.kind in TARGET_KINDS:
+        return TARGET_KINDS[machine.kind].compile(  # type: ignore[no-any-return]
+            {key or _symbol(name or one.name): one for key, one in functions.items()}, machine
+        )
     symbols = {"": name or functions[""].name} if "" in functions else _symbols(functions)
     for key, item in functions.items():
         packs: Mapping[int, PrimFunc] = {}

@@ -20,6 +20,7 @@ from typing import Any
 from ...tir.expr import DType
 from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
+from .target_kinds import TARGET_KINDS
 from .triples import address_bits, arch_of, default_triple, has_runtime, system_of
 
 KINDS = ("native", "llvm", "c")
@@ -70,8 +71,9 @@ class Target:
             names = sorted({f[1:] for f in here.features} | {a[1:] for a in attrs})
             features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in names])
         else:
-            triple = str(given.get("mtriple") or default_triple())
-            mcpu = str(given.get("mcpu") or "generic")
+            own = TARGET_KINDS.get(kind)
+            triple = str(given.get("mtriple") or (own and own.triple) or default_triple())
+            mcpu = str(given.get("mcpu") or (own.cpu if own else "generic"))
             if kind == "llvm" and address_bits(triple) is None:
                 raise TargetError(
                     f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "
@@ -151,7 +153,7 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Return whether a * b + c is one instruction."""
-        return self.has("fma") or self.arch == "aarch64"
+        return self.has("fma") or self.arch == "aarch64" or self.is_gpu
 
     def masked_memory(self, dtype: str) -> bool:
         """Return whether masked loads and stores of vectors of ``dtype`` run at (nearly) full speed: AVX-512 for every
@@ -216,6 +218,11 @@ class Target:
     def l3_bytes(self) -> int:
         """Return the size of the level-3 cache in bytes; cores usually share it."""
         return self.caches.l3
+
+    @property
+    def is_gpu(self) -> bool:
+        """Return whether programs for the target run on blocks of threads."""
+        return self.kind in TARGET_KINDS and TARGET_KINDS[self.kind].gpu
 
     @property
     def has_runtime(self) -> bool:
@@ -299,8 +306,11 @@ def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str
         raise TargetError(f"a target is text such as 'native' or 'llvm -mcpu=skylake', not {target!r}")
     options |= _spelled(keywords)
     kind = str(options.pop("kind", "native"))
-    if kind not in KINDS:
-        raise TargetError(f"target {kind!r}: no such kind{nearest(kind, KINDS)}")
+    kinds = (*KINDS, *TARGET_KINDS)
+    if kind not in kinds:
+        raise TargetError(f"target {kind!r}: no such kind{nearest(kind, kinds)}")
+    if kind in TARGET_KINDS:
+        options = {TARGET_KINDS[kind].words.get(name, name): value for name, value in options.items()}
     return kind, options
 
 

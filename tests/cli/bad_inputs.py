@@ -144,8 +144,8 @@ INPUTS = {
     "targets": [
         ("tune matmul --target ''", 2, "--target is empty"),
         ("bench matmul --target nativ", 2, "did you mean native?"),
-        ("tune matmul --target cuda", 2, "target 'cuda': no such kind"),
-        ("doctor --target cuda", 2, "target 'cuda': no such kind"),
+        ("tune matmul --target vulkan", 2, "target 'vulkan': no such kind"),
+        ("doctor --target vulkan", 2, "target 'vulkan': no such kind"),
         ("tune matmul --target 'llvm -mcpu=pentium9'", 2, "-mcpu=pentium9: not a CPU"),
         ("tune matmul --target 'llvm -mattr=+avx99'", 2, "-mattr=+avx99: not a feature"),
         ("tune matmul --target 'llvm -mtriple=x'", 2, "-mtriple=x: no machine code is generated for x"),

@@ -199,7 +199,7 @@ def test_immutable():
     [
         ("", "an empty target"),
         ("nativ", "no such kind; did you mean native?"),
-        ("cuda", "no such kind; there are"),
+        ("vulkan", "no such kind; there are"),
         ("llvm -mcp=skylake", "no option -mcp; did you mean -mcpu?"),
         ("llvm -mcpu", "option -mcpu has no value"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylaek", "did you mean skylake?"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 LINES = {
     "tir": 18470,
     "schedule": 12990,
-    "codegen": 15370,
+    "codegen": 17920,
     "te": 6220,
     "tuning_db": 1530,
     "tuner": 6470,
@@ -36,5 +36,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 27890
+RING_CODE_LINES = 27930
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""

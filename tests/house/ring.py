@@ -31,7 +31,7 @@ RING: dict[str, str] = {
         "loop_annotations masks pipeline place_init program_contents scoped_transform stride_alignment "
         "tile_accesses unroll_loops vector_expressions vectorize_loops"
     ),
-    "codegen/machine": "cpu cpu_features target triples",
+    "codegen/machine": "cpu cpu_features target target_kinds triples",
     "codegen/math": "math_builder trig",
     "codegen/runtime": (
         "arguments array_views export loader memory_ir module native_glue pool_ir runtime_ir timing written_files"

@@ -1,0 +1,143 @@
+"""Modules for GPUs as Python objects, and the module of the simulated GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...tir.expr import Var
+from ...tir.stmt import Buffer, PrimFunc
+from ..lower.pipeline import run_passes
+from ..lowered import LoweredFunc
+from ..machine.target import Target
+from ..machine.target_kinds import TargetKind
+from ..runtime.arguments import Arguments
+from .launch.gpu_passes import LAUNCH_PASSES
+from .launch.thread_axes import GpuError
+from .simulation.simulator import simulate
+
+
+def launch_functions(functions: Mapping[str, Any], target: Target) -> dict[str, LoweredFunc]:
+    """Returns functions, each as it was scheduled, with their kernels in launch form."""
+    out = {}
+    for name, func in functions.items():
+        if not isinstance(func, PrimFunc):
+            raise GpuError(f"{name}: kernels are made of scheduled functions, not of {type(func).__name__}")
+        out[name] = LoweredFunc.of(run_passes(func, target, LAUNCH_PASSES), target, name, func)
+    return out
+
+
+class GpuModule:
+    """Functions for a GPU by name. Calling a module calls its only function, or the one named ``main``."""
+
+    def __init__(self, functions: Mapping[str, LoweredFunc], target: Target) -> None:
+        self._lowered = dict(functions)
+        self.target = target
+        self.origin = ""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self._lowered)} for {self.target}>"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lowered)
+
+    def __len__(self) -> int:
+        return len(self._lowered)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._lowered
+
+    def __getitem__(self, name: str) -> GpuFunction:
+        if name not in self._lowered:
+            raise KeyError(f"no function {name!r} in this module; there are {sorted(self._lowered)}")
+        return GpuFunction(self, self._lowered[name])
+
+    @property
+    def entry_name(self) -> str:
+        """The name of the only function, or ``main``. ValueError when there are several and none of that name."""
+        if len(self._lowered) != 1 and "main" not in self._lowered:
+            raise ValueError(f"this module has several functions, {sorted(self._lowered)}: pick one, module[name]")
+        return "main" if len(self._lowered) != 1 else next(iter(self._lowered))
+
+    @property
+    def entry(self) -> GpuFunction:
+        """The function :attr:`entry_name`."""
+        return self[self.entry_name]
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.entry(*args, **named)
+
+    def get_source(self, fmt: str = "lowered") -> str:
+        """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered`` (kernels in launch form),
+        or one of the target's own texts. ValueError for another word."""
+        if fmt in ("tir", "scheduled"):
+            return "\n".join((f.scheduled or f.func).script() for f in self._lowered.values())
+        if fmt == "lowered":
+            return "\n".join(f.script() for f in self._lowered.values())
+        text = self.own_source(fmt)
+        if text is None:
+            raise ValueError(f"no source {fmt!r} of a module for {self.target.kind}; there are tir, scheduled, lowered")
+        return text
+
+    def own_source(self, fmt: str) -> str | None:
+        """Return a text that this kind of target has, or None."""
+        return None
+
+    def export(self, path: str | Path) -> list[Path]:
+        """Write a text of the module to a file, by its suffix: a word that :meth:`get_source` knows. Return the files."""
+        place = Path(path)
+        place.write_text(self.get_source(place.suffix.lstrip(".")))
+        return [place]
+
+    def run(self, lowered: LoweredFunc, args: list[Any], values: list[Any]) -> None:
+        """Run a function on complete arguments; ``values`` are their C values, with those of sizes."""
+        raise GpuError(f"this machine has no device for {self.target}; gpu-sim runs the same kernels on the CPU")
+
+
+class GpuFunction:
+    """One function of a module. Arguments are as those of :class:`~tilewright.codegen.runtime.module.Function`."""
+
+    def __init__(self, module: GpuModule, lowered: LoweredFunc) -> None:
+        self.name, self.params = lowered.name, lowered.params
+        self._module, self._lowered = module, lowered
+        self._arguments = Arguments(self.name, self.params)
+
+    def __repr__(self) -> str:
+        return f"<{self._module.target.kind} {self.signature}>"
+
+    @property
+    def signature(self) -> str:
+        """Return the parameters as text."""
+        return self._arguments.signature()
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        complete, fresh = self._arguments.completed(args, named)
+        values, alive = self._arguments.prepare(complete)
+        self._module.run(self._lowered, complete, list(values))
+        del alive
+        return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
+
+
+class SimulatedModule(GpuModule):
+    """A module of the simulated GPU, which runs on this machine and checks every access."""
+
+    def run(self, lowered: LoweredFunc, args: list[Any], values: list[Any]) -> None:
+        arrays: dict[Buffer, np.ndarray] = {}
+        scalars: dict[Var, Any] = {}
+        given = iter(args)
+        for param, value in zip(lowered.params, values, strict=True):
+            arg = value if param.kind == "size" else next(given)
+            if param.buffer is not None:
+                arrays[param.buffer] = arg if isinstance(arg, np.ndarray) else np.from_dlpack(arg)
+            else:
+                scalars[param.var] = np.int64(arg) if param.dtype.is_int else arg
+        simulate(lowered.func, arrays, scalars)
+
+
+GPU_SIM = TargetKind(
+    "gpu-sim", lambda functions, target: SimulatedModule(launch_functions(functions, target), target), gpu=True
+)
+"""The simulated GPU: ``target="gpu-sim"``."""

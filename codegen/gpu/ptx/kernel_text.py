@@ -1,0 +1,213 @@
+"""Kernels apart from the functions that launch them: their parameters, sizes, and LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ....tir.expr import Call, DType, Expr, Var
+from ....tir.expr.base.deep_recursion import with_room
+from ....tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
+from ....tir.walk import free_vars, loads_and_stores, statements
+from ...backend.emitter import Tables
+from ...backend.storage import constant_elements
+from ...llvm.emit import TABLES, LlvmEmitter
+from ...llvm.function_builder import FunctionBuilder
+from ...llvm.llvm_scope import LlvmScope, LlvmUnit
+from ...llvm.llvm_types import align_of, memory_type
+from ...lowered import LoweredFunc, Param
+from ...machine.target import Target
+from ..launch.barriers import BARRIER
+from ..launch.launch_form import inside_threads
+from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_shared, tag_of
+
+STATIC_SHARED = 48 << 10
+"""Bytes of shared memory that a kernel may declare; more is given at the launch."""
+PARAMETER_ALIGNMENT = 16
+"""What kernels take arrays to be aligned to, in bytes, so that four floats are one access."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel of a function. ``grid``: the blocks along x, y, z; ``block``: the threads; ``dynamic_shared``: bytes of
+    shared memory that the launch has to give."""
+
+    name: str
+    loop: For
+    params: tuple[Param, ...]
+    grid: tuple[Expr | int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int
+
+    @property
+    def dynamic_shared(self) -> int:
+        """The bytes of shared memory that the launch gives, or 0."""
+        return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
+
+
+def kernels_in(lowered: LoweredFunc) -> list[Kernel]:
+    """Returns the kernels of a function in launch form, in the order of the program."""
+    out: list[Kernel] = []
+    outer: dict[Buffer, None] = {}
+
+    def visit(s: Stmt, variables: tuple[Var, ...]) -> None:
+        if tag_of(s):
+            assert isinstance(s, For)
+            out.append(_kernel(f"{lowered.name}_kernel{len(out)}", s, lowered, outer))
+            return
+        if isinstance(s, (BufferStore, Evaluate)) and not _does_nothing(s):
+            raise GpuError(f"{lowered.name} does something outside of its kernels: {s}".split("\n")[0])
+        if isinstance(s, Allocate):
+            outer[s.buffer] = None
+        for child in statements_in(s):
+            visit(child, variables)
+
+    visit(lowered.func.body, ())
+    return out
+
+
+def _does_nothing(s: Stmt) -> bool:
+    return isinstance(s, Evaluate) and not isinstance(s.value, Call)
+
+
+def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, None]) -> Kernel:
+    loops, _ = inside_threads(loop)
+    used = {a.buffer.data for a in loads_and_stores(loop)}
+    stored = {a.buffer.data for a in loads_and_stores(loop) if isinstance(a, BufferStore)}
+    params = [
+        Param("buffer", p.var, p.dtype, p.buffer, p.buffer.data in stored) if p.buffer is not None else p
+        for p in lowered.params
+        if p.buffer is None or p.buffer.data in used
+    ]
+    params += [Param("buffer", b.data, b.dtype, b, b.data in stored) for b in outer if b.data in used]
+    known = {p.var for p in params} | {p.buffer.data for p in params if p.buffer is not None}
+    params += [Param("scalar", v, v.dtype) for v in free_vars(loop) if v not in known and v.dtype != "handle"]
+    grid = tuple([loops[tag].extent if tag in loops else 1 for tag in reversed(BLOCK_TAGS)])
+    block = tuple([int(loops[tag].extent) if tag in loops else 1 for tag in reversed(THREAD_TAGS)])  # type: ignore[call-overload]
+    return Kernel(name, loop, tuple(params), grid, block, _shared_bytes(loop))
+
+
+def _shared_bytes(loop: Stmt) -> int:
+    return sum(_bytes(s.buffer) for s in statements(loop) if isinstance(s, Allocate) and is_shared(s.buffer.scope))
+
+
+def _bytes(buffer: Buffer) -> int:
+    elements = constant_elements(buffer)
+    if elements is None:
+        raise GpuError(f"the size of the shared buffer {buffer.name} is no constant")
+    return -(-elements * buffer.dtype.bytes // 64) * 64
+
+
+class PtxUnit(LlvmUnit):
+    """The shared memory of a kernel besides what other units have."""
+
+    def __init__(self, lowered: LoweredFunc, tables: Tables, dynamic: bool) -> None:
+        super().__init__(lowered, tables)
+        self.dynamic = dynamic
+        self.globals: list[str] = [f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align 64"] * dynamic
+        self.room = 0
+
+    def shared_memory(self, buffer: Buffer) -> str:
+        """Return the address of a shared buffer."""
+        if self.dynamic:
+            place, self.room = self.room, self.room + _bytes(buffer)
+            start = f"addrspacecast (ptr addrspace(3) @{self.name}_room to ptr)"
+            return f"getelementptr (i8, ptr {start}, i64 {place})"
+        name = f"@{self.name}_shared{len(self.globals)}"
+        element = memory_type(buffer.dtype.element)
+        count = (constant_elements(buffer) or 0) * buffer.dtype.lanes
+        self.globals.append(f"{name} = internal addrspace(3) global [{count} x {element}] poison, align 64")
+        return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
+
+
+class PtxEmitter(LlvmEmitter):
+    """An emitter of what one thread does."""
+
+    unit: PtxUnit
+
+    def serial_loop(self, s: For) -> None:
+        tag = tag_of(s)
+        if not tag:
+            LlvmEmitter.serial_loop(self, s)
+            return
+        word = ("ctaid" if tag in BLOCK_TAGS else "tid") + "." + tag[-1]
+        number = self.fn.pure(self.fn.intrinsic(f"llvm.nvvm.read.ptx.sreg.{word}", "i32", [], []))
+        self.vars[s.loop_var] = self.fn.pure(f"zext i32 {number} to i64")
+        self.indices.add(s.loop_var)
+        self.analyzer.bind(s.loop_var, (0, None))
+        self.stmt(s.body)
+
+    def scratch_memory(self, buffer: Buffer, elements: int | None) -> str:
+        if elements is None:
+            raise GpuError(f"the size of the local buffer {buffer.name} is no constant")
+        return self.stack_memory(buffer, elements)
+
+    def free(self, pointer: str) -> None:
+        """Local memory goes with the thread."""
+
+    def check(self, holds: str, code: str) -> None:
+        fine, failed = self.fn.new_label("fine"), self.fn.new_label("failed")
+        self.fn.branch_if(holds, fine, failed)
+        self.fn.label(failed)
+        self.fn.do(self.fn.intrinsic("llvm.trap", "void", [], []))
+        self.fn.do("unreachable")
+        self.fn.label(fine)
+
+    def alignment(self, buffer: Buffer, offset: object, dtype: DType) -> int:
+        """Return a guaranteed alignment in bytes; arrays of parameters begin at multiples of 16."""
+        base = self.bases.get(buffer.data)
+        fresh = base is not None and base not in self.own_memory and dtype.lanes > 1
+        if fresh:
+            self.own_memory.add(base)  # type: ignore[arg-type]
+        found = super().alignment(buffer, offset, dtype)  # type: ignore[arg-type]
+        if fresh:
+            self.own_memory.discard(base)  # type: ignore[arg-type]
+            found = max(align_of(dtype), min(found, PARAMETER_ALIGNMENT))
+        return found
+
+
+def _allocate(em: PtxEmitter, s: Allocate) -> None:
+    if is_shared(s.buffer.scope):
+        pointer = em.unit.shared_memory(s.buffer)
+        em.own_memory.add(pointer)
+    else:
+        pointer = em.scratch_memory(s.buffer, constant_elements(s.buffer))
+    em.bases[s.buffer.data] = pointer
+    em.stmt(s.body)
+
+
+def _barrier(em: LlvmScope, e: Call) -> str:
+    em.fn.do(em.fn.intrinsic("llvm.nvvm.barrier0", "void", [], []))
+    em.touch(*em.bases)
+    return "0"
+
+
+_TABLES = Tables(
+    {**TABLES.statements, Allocate: _allocate},
+    TABLES.expressions,
+    {**TABLES.calls, BARRIER.removeprefix("tir."): _barrier},
+)
+
+
+@with_room
+def kernel_ir(kernel: Kernel, target: Target) -> str:
+    """Returns the LLVM IR module of a kernel."""
+    func = PrimFunc((), kernel.loop, {})
+    lowered = LoweredFunc(func, kernel.name, target, kernel.params)
+    params = []
+    for n, p in enumerate(kernel.params):
+        if p.kind == "buffer":
+            params.append(f"ptr noalias{'' if p.writes else ' readonly'} %a{n}")
+        else:
+            params.append(f"{p.llvm_type} %a{n}")
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    unit = PtxUnit(lowered, _TABLES, bool(kernel.dynamic_shared))
+    header = f'define ptx_kernel void @{kernel.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{threads}"'
+    fn = FunctionBuilder(header, unit.declarations)
+    em = PtxEmitter(unit, fn)
+    em.bind_parameters(kernel.params, [f"%a{n}" for n in range(len(params))])
+    em.stmt(kernel.loop)
+    fn.do("ret void")
+    pieces = [f'target triple = "{target.triple}"', "", *unit.globals, "", *sorted(unit.declarations.values()), ""]
+    pieces += [fn.text(), *unit.functions, *[f"!{n} = {text}" for n, text in enumerate(unit.metadata.values())]]
+    return "\n".join(pieces) + "\n"

@@ -1,0 +1,238 @@
+"""Runs a function with kernels in launch form on the CPU: all threads of several blocks in step, everything checked.
+
+Between two barriers threads may run in any order. Here they run in step, and an error is raised when another order could
+give another result; so the result is that of a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ....tir.expr import BufferLoad, Expr, Var
+from ....tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    While,
+    statements_in,
+)
+from ....tir.walk import loads_and_stores
+from ..launch.barriers import is_barrier
+from ..launch.launch_form import inside_threads
+from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_private, is_shared, tag_of
+from .lane_values import Mask, Value, both, evaluate, nobody
+from .watched_memory import Lanes, WatchedArray
+
+LANES = 1 << 12
+"""About so many threads run together."""
+
+
+def simulate(func: PrimFunc, arrays: Mapping[Buffer, np.ndarray], scalars: Mapping[Var, Any]) -> None:
+    """Run ``func``, whose kernels are in launch form, on the arrays of its parameters; outputs are written in place.
+
+    ``scalars`` holds the values of scalar parameters and of sizes. GpuError for an access outside of a buffer, a read of
+    memory that nothing wrote, a barrier that not all threads of a block reach; RaceError, which is one, for races.
+    """
+    _Simulator(func, arrays, scalars).run()
+
+
+class _Simulator:
+    """The state of a run: values of variables, memory by the buffers' pointers, and the threads that run together."""
+
+    def __init__(self, func: PrimFunc, arrays: Mapping[Buffer, np.ndarray], scalars: Mapping[Var, Any]) -> None:
+        self.func = func
+        self.values: dict[Var, Value] = dict(scalars)
+        self.memory: dict[Var, WatchedArray] = {}
+        one = np.zeros(1, np.int64)
+        self.lanes = self.host = Lanes(one, one, 0, {})
+        self.epoch = 1
+        for buffer, array in arrays.items():
+            view = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+            self.memory[buffer.data] = WatchedArray(buffer, array.shape, view, "global", 1)
+
+    def run(self) -> None:
+        """Run the function."""
+        with np.errstate(all="ignore"):
+            try:
+                self.stmt(self.func.body, True)
+            except GpuError as error:
+                raise type(error)(f"{self.func.name}: {error}") from None
+
+    # -- what expressions ask for ------------------------------------------------------------------------------------
+
+    def load(self, e: BufferLoad, indices: list[Value], mask: Mask) -> Value:
+        """Return elements of a buffer."""
+        return self._memory(e.buffer).load(indices, mask, self.lanes, self.epoch)
+
+    def from_lane(self, value: Value, distance: int, mask: Mask) -> Value:
+        """Return the values of the lanes of each warp whose numbers differ in one bit."""
+        lanes = self.lanes
+        if not (mask is True or mask.all()):
+            raise GpuError("not all threads of a warp take part in an exchange of values")
+        partner = lanes.thread ^ distance
+        there = np.arange(lanes.count) + (partner - lanes.thread)
+        if distance >= WARP or partner.max() > lanes.thread.max():
+            raise GpuError(f"an exchange of values over {distance} lanes leaves the warp")
+        return np.broadcast_to(value, (lanes.count,))[there]
+
+    def _memory(self, buffer: Buffer) -> WatchedArray:
+        found = self.memory.get(buffer.data)
+        if found is None:
+            raise GpuError(f"buffer {buffer.name} has no memory here")
+        return found
+
+    def value(self, e: Expr, mask: Mask = True) -> Value:
+        """Return the value of an expression."""
+        return evaluate(e, self, mask)
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+
+    def stmt(self, s: Stmt, mask: Mask) -> None:
+        """Run ``s`` in the lanes of ``mask``."""
+        if not nobody(mask):
+            _STATEMENTS[type(s)](self, s, mask)
+
+    def _for(self, s: For, mask: Mask) -> None:
+        if tag_of(s) and self.lanes is self.host:
+            self._launch(s)
+            return
+        low, extent = self.value(s.min, mask), self.value(s.extent, mask)
+        most = int(np.max(np.where(mask, extent, 0)))
+        varies = np.ndim(extent) > 0 and bool(np.any(np.asarray(extent) != most))
+        for k in range(most):
+            self.values[s.loop_var] = low + np.int64(k)
+            self.stmt(s.body, both(mask, k < extent) if varies else mask)
+
+    def _store(self, s: BufferStore, mask: Mask) -> None:
+        value = self.value(s.value, mask)
+        self._memory(s.buffer).store(value, [self.value(i, mask) for i in s.indices], mask, self.lanes, self.epoch)
+
+    def _seq(self, s: SeqStmt, mask: Mask) -> None:
+        for child in s.seq:
+            self.stmt(child, mask)
+
+    def _if(self, s: IfThenElse, mask: Mask) -> None:
+        condition = self.value(s.condition, mask)
+        self.stmt(s.then_case, both(mask, condition))
+        if s.else_case is not None:
+            self.stmt(s.else_case, both(mask, np.logical_not(condition)))
+
+    def _while(self, s: While, mask: Mask) -> None:
+        while not nobody(mask := both(mask, self.value(s.condition, mask))):
+            self.stmt(s.body, mask)
+
+    def _let(self, s: LetStmt, mask: Mask) -> None:
+        self.values[s.var] = self.value(s.value, mask)
+        self.stmt(s.body, mask)
+
+    def _assert(self, s: AssertStmt, mask: Mask) -> None:
+        if not np.all(np.where(mask, self.value(s.condition, mask), True)):
+            raise GpuError(s.message)
+        self.stmt(s.body, mask)
+
+    def _allocate(self, s: Allocate, mask: Mask) -> None:
+        b = s.buffer
+        shape = tuple([int(self.value(e)) for e in b.shape])
+        if is_shared(b.scope):
+            blocks = int(self.lanes.block.max()) - self.lanes.first + 1
+            made = WatchedArray(b, shape, None, "block", blocks)
+            made.start_watching()
+        elif is_private(b.scope):
+            made = WatchedArray(b, shape, None, "own", self.lanes.count)
+        else:
+            made = WatchedArray(b, shape, None, "global", 1)
+        self.memory[b.data] = made
+        self.stmt(s.body, mask)
+
+    def _evaluate(self, s: Evaluate, mask: Mask) -> None:
+        if not is_barrier(s):
+            self.value(s.value, mask)
+            return
+        if mask is not True:
+            blocks = self.lanes.block - self.lanes.first
+            arrived = np.bincount(blocks, weights=np.broadcast_to(mask, blocks.shape))
+            if np.any((arrived > 0) & (arrived < np.bincount(blocks))):
+                raise GpuError("not all threads of a block reach a barrier")
+        self.epoch += 1
+
+    # -- kernels -------------------------------------------------------------------------------------------------------
+
+    def _launch(self, kernel: For) -> None:
+        loops, _ = inside_threads(kernel)
+        extents = {tag: int(self.value(loop.extent)) for tag, loop in loops.items()}
+        blocks = {tag: extents[tag] for tag in BLOCK_TAGS if tag in extents}
+        threads = {tag: extents[tag] for tag in THREAD_TAGS if tag in extents}
+        body: Stmt = kernel
+        for loop in (loops[tag] for tag in (*blocks, *threads)):
+            body = _without(body, loop)
+        stored = {a.buffer.data for a in loads_and_stores(kernel) if isinstance(a, BufferStore)}
+        for data, memory in self.memory.items():
+            memory.start_watching(data in stored)
+        total, each = prod(blocks.values()), prod(threads.values())
+        step = max(1, LANES // each)
+        for first in range(0, total, step):
+            self._blocks(body, loops, (blocks, threads), (first, min(total, first + step)))
+        self.lanes = self.host
+
+    def _blocks(
+        self, body: Stmt, loops: Mapping[str, For], axes: tuple[dict[str, int], dict[str, int]], span: tuple[int, int]
+    ) -> None:
+        """Run some blocks together."""
+        blocks, threads = axes
+        each = prod(threads.values())
+        number = np.arange(span[0] * each, span[1] * each, dtype=np.int64)
+        block, thread = number // each, number % each
+        names = {**_digits(block, blocks), **_digits(thread, threads)}
+        self.lanes = Lanes(block, thread, span[0], names)
+        for tag, loop in loops.items():
+            self.values[loop.loop_var] = self.value(loop.min) + names[tag]
+        self.epoch += 1
+        self.stmt(body, True)
+
+
+def _digits(number: np.ndarray, extents: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Returns a number along each axis; the last one runs fastest."""
+    out = {}
+    for tag in reversed(list(extents)):
+        out[tag] = number % extents[tag]
+        number = number // extents[tag]
+    return {tag: out[tag] for tag in extents}
+
+
+def _without(s: Stmt, loop: For) -> Stmt:
+    """Returns ``s`` with the body of ``loop`` in its place."""
+    if s is loop:
+        return loop.body
+    return s.map_children(lambda c: _without(c, loop) if isinstance(c, Stmt) and _has(c, loop) else c)  # type: ignore[no-any-return]
+
+
+def _has(s: Stmt, loop: For) -> bool:
+    return s is loop or any(_has(c, loop) for c in statements_in(s))
+
+
+_S = _Simulator
+_STATEMENTS: dict[type, Callable[[Any, Any, Mask], None]] = {
+    Allocate: _S._allocate,
+    AssertStmt: _S._assert,
+    AttrStmt: lambda sim, s, mask: sim.stmt(s.body, mask),
+    BufferStore: _S._store,
+    Evaluate: _S._evaluate,
+    For: _S._for,
+    IfThenElse: _S._if,
+    LetStmt: _S._let,
+    SeqStmt: _S._seq,
+    While: _S._while,
+}

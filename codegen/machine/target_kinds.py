@@ -1,0 +1,39 @@
+"""The table of kinds of targets that compile in a way of their own, such as GPUs.
+
+Processors are the kinds ``native``, ``llvm`` and ``c``, which :class:`~.target.Target` knows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """A kind of target: the first word of its text.
+
+    ``compile(functions, target)`` returns the module of functions by name, each as it was scheduled. ``triple`` and
+    ``cpu`` are LLVM's words for the machine (an empty triple: this machine), ``words`` other names of options, as
+    ``arch`` for ``mcpu``.
+    """
+
+    name: str
+    compile: Callable[[Mapping[str, Any], Any], Any]
+    triple: str = ""
+    cpu: str = "generic"
+    words: Mapping[str, str] = field(default_factory=dict)
+    gpu: bool = False
+
+
+TARGET_KINDS: dict[str, TargetKind] = {}
+"""The kinds by name."""
+
+
+def register_target_kind(kind: TargetKind) -> TargetKind:
+    """Add a kind of target, and return it. ValueError when there is one of this name."""
+    if kind.name in TARGET_KINDS or kind.name in ("native", "llvm", "c"):
+        raise ValueError(f"there is a kind of target named {kind.name} already")
+    TARGET_KINDS[kind.name] = kind
+    return kind

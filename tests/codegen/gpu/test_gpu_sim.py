@@ -1,0 +1,187 @@
+"""Kernels on the simulated GPU: equal to NumPy, and errors with a place."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te, tir
+from tilewright.codegen.gpu import GpuError, RaceError
+from tilewright.codegen.gpu.launch.gpu_passes import LAUNCH_PASSES
+from tilewright.codegen.gpu.simulation.simulator import simulate
+from tilewright.codegen.lower import run_passes
+
+
+def integers(*shape, seed=0):
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype("float32")
+
+
+def run(schedule, *inputs, shape):
+    out = np.full(shape, np.nan, "float32")
+    tw.build(schedule, "gpu-sim")(*inputs, out)
+    return out
+
+
+def matmul(m, n, k):
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), name="k")
+    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")])
+
+
+def tiled(func):
+    """Virtual threads, shared memory filled by all threads, accumulators in registers."""
+    s = tw.Schedule(func)
+    out = s.cache_write("C", 0, "local")
+    i, j, k = s.get_loops("C")
+    by, vy, ty, yi = s.split(i, [None, 2, 4, 2])
+    bx, vx, tx, xi = s.split(j, [None, 2, 8, 2])
+    ko, ki = s.split(k, [None, 4])
+    s.reorder(by, bx, vy, vx, ty, tx, ko, ki, yi, xi)
+    for loop, axis in zip((by, bx, vy, vx, ty, tx), ("blockIdx.y", "blockIdx.x", "vthread.y", "vthread.x",
+                                                      "threadIdx.y", "threadIdx.x"), strict=True):  # fmt: skip
+        s.bind(loop, axis)
+    s.reverse_compute_at(out, tx)
+    for n in (0, 1):
+        copy = s.cache_read("C", n, "shared")
+        s.compute_at(copy, ko)
+        own = s.get_loops(copy)[7:]
+        if not own:
+            continue
+        _, a, b = s.split(s.fuse(*own) if len(own) > 1 else own[0], [None, 4, 8])
+        s.bind(a, "threadIdx.y")
+        s.bind(b, "threadIdx.x")
+    return s
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 32, 16), (17, 13, 7), (1, 1, 1), (32, 16, 13)])
+def test_tiled_matmul(m, n, k):
+    a, b = integers(m, k), integers(k, n, seed=1)
+    assert (run(tiled(matmul(m, n, k)), a, b, shape=(m, n)) == a @ b).all()
+
+
+def test_shared_memory_holds_one_step():
+    text = tw.build(tiled(matmul(32, 32, 16)), "gpu-sim").get_source("lowered")
+    assert 'A_shared = T.decl_buffer((16, 4), scope="shared")' in text
+    assert "C_local = T.decl_buffer((2, 2, 2, 2)" in text
+    assert text.count("tvm_storage_sync") == 2
+
+
+def row_sum(m, n):
+    x = te.placeholder((m, n), name="X")
+    k = te.reduce_axis((0, n), name="k")
+    return te.create_prim_func([x, te.compute((m,), lambda i: te.sum(x[i, k], axis=k), name="Y")])
+
+
+@pytest.mark.parametrize("threads", [2, 7, 32, 64, 256])
+@pytest.mark.parametrize("n", [1, 13, 300])
+def test_sum_across_threads(threads, n):
+    s = tw.Schedule(row_sum(3, n))
+    i, k = s.get_loops("Y")
+    _, t = s.split(k, [None, threads])
+    s.bind(i, "blockIdx.x")
+    s.bind(t, "threadIdx.x")
+    x = integers(3, n)
+    assert (run(s, x, shape=(3,)) == x.sum(1)).all()
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_sum_across_one_of_two_axes(rows):
+    s = tw.Schedule(row_sum(8, 40))
+    i, k = s.get_loops("Y")
+    i, y = s.split(i, [None, rows])
+    _, t = s.split(k, [None, 16])
+    s.bind(i, "blockIdx.x")
+    s.bind(y, "threadIdx.y")
+    s.bind(t, "threadIdx.x")
+    x = integers(8, 40)
+    assert (run(s, x, shape=(8,)) == x.sum(1)).all()
+
+
+def test_rfactor_and_cross_thread():
+    s = tw.Schedule(row_sum(3, 96))
+    i, k = s.get_loops("Y")
+    _, t = s.split(k, [None, 32])
+    part = s.rfactor(t, 0)
+    i, t = s.get_loops("Y")
+    s.bind(i, "blockIdx.x")
+    s.bind(t, "threadIdx.x")
+    s.compute_at(part, t)
+    x = integers(3, 96)
+    assert (run(s, x, shape=(3,)) == x.sum(1)).all()
+
+
+def test_argmax_across_threads():
+    x = te.placeholder((3, 50), name="X")
+    s = tw.Schedule(te.create_prim_func([x, te.ops.argmax(x, 1)] if hasattr(te.ops, "argmax") else [x]))
+    block = next(b.block.name for b in tir.walk.blocks_of(s.func) if b.block.init is not None)
+    i, k = s.get_loops(block)[:2]
+    _, t = s.split(k, [None, 16])
+    s.bind(i, "blockIdx.x")
+    s.bind(t, "threadIdx.x")
+    blocks = [b.block.name for b in tir.walk.blocks_of(s.func) if b.block.iter_vars and b.block.name != block]
+    for other in blocks:
+        s.bind(s.get_loops(other)[0], "blockIdx.x")
+    data = np.random.default_rng(0).permutation(150).reshape(3, 50).astype("float32")
+    module = tw.build(s, "gpu-sim")
+    out = np.zeros(3, module.entry.params[-1].buffer.dtype)
+    module(data, out)
+    assert (out == data.argmax(1)).all()
+
+
+REVERSED = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    with T.block("root"):
+        S = T.alloc_buffer((64,), scope="shared")
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                with T.block("S"):
+                    v = T.axis.spatial(64, t)
+                    S[v] = A[v]
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                with T.block("B"):
+                    v = T.axis.spatial(64, t)
+                    B[v] = S[INDEX]
+"""
+
+
+def simulated(text, passes=LAUNCH_PASSES):
+    func = run_passes(tir.parse(text), tw.Target("gpu-sim"), passes)
+    x, out = integers(64), np.full(64, np.nan, "float32")
+    simulate(func, dict(zip(func.buffers, (x, out), strict=True)), {})
+    return x, out
+
+
+def test_barrier_between_threads():
+    x, out = simulated(REVERSED.replace("INDEX", "63 - v"))
+    assert (out == x[::-1]).all()
+
+
+def test_no_barrier_where_each_thread_reads_its_own():
+    func = run_passes(tir.parse(REVERSED.replace("INDEX", "v")), tw.Target("gpu-sim"), LAUNCH_PASSES)
+    assert "tvm_storage_sync" not in func.script()
+
+
+WITHOUT_BARRIERS = tuple(p for p in LAUNCH_PASSES if p.name != "place_barriers")
+
+
+def test_a_race_has_a_place():
+    with pytest.raises(RaceError, match=r"main: reads S\[63\] in blockIdx.x 0, threadIdx.x 0, which thread 63 of block 0 "
+                                        "wrote without a barrier in between"):  # fmt: skip
+        simulated(REVERSED.replace("INDEX", "63 - v"), WITHOUT_BARRIERS)
+
+
+def test_a_read_of_nothing_has_a_place():
+    text = REVERSED.replace("S[v] = A[v]", "T.where(t < 9)\n                    S[v] = A[v]").replace("INDEX", "v")
+    with pytest.raises(GpuError, match=r"reads S\[9\], which nothing has written, in blockIdx.x 0, threadIdx.x 9"):
+        simulated(text)
+
+
+def test_an_access_outside_has_a_place():
+    with pytest.raises(GpuError, match=r"reads S\[64\], outside its shape \(64,\), in blockIdx.x 0, threadIdx.x 57"):
+        simulated(REVERSED.replace("INDEX", "v + 7").replace("S[v] = A[v]", "S[v] = A[v] + T.float32(0)"),
+                  tuple(p for p in LAUNCH_PASSES if p.name not in ("compact_buffers", "narrow_shared")))  # fmt: skip
+
+
+def test_a_function_without_threads_is_refused():
+    with pytest.raises(GpuError, match="no loop runs on blocks or threads; bind one"):
+        tw.codegen.compile(matmul(4, 4, 4), "gpu-sim")

@@ -1,0 +1,88 @@
+"""PTX text, and what NVIDIA's assembler says of it."""
+
+import pytest
+
+import tilewright as tw
+from tilewright import te, tir
+from tilewright.codegen.gpu import GpuError
+from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
+
+needs_ptxas = pytest.mark.skipif(
+    find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12"
+)
+
+
+def scaled(n, lanes=1):
+    x = te.placeholder((n,), name="X")
+    s = tw.Schedule(te.create_prim_func([x, te.compute((n,), lambda i: te.exp(x[i]) * 2, name="Y")]))
+    b, t, v = s.split(s.get_loops("Y")[0], [None, 64, lanes])
+    s.bind(b, "blockIdx.x")
+    s.bind(t, "threadIdx.x")
+    if lanes > 1:
+        s.vectorize(v)
+    return s
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_target_of_the_text(arch):
+    ptx = tw.build(scaled(256), f"cuda -arch={arch}").get_source()
+    assert f".target {arch}" in ptx and ".visible .entry main_kernel0(" in ptx and ".maxntid 64" in ptx
+
+
+def test_four_lanes_are_one_access():
+    ptx = tw.build(scaled(1024, 4), "cuda").get_source("asm")
+    assert "ld.global.nc.v4" in ptx and "st.global.v4" in ptx
+
+
+def test_threads_that_are_too_many_are_masked():
+    assert "setp" in tw.build(scaled(130), "cuda").get_source("ptx")
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_assembler_takes_it(arch, lanes):
+    (report,), code = run_ptxas(tw.build(scaled(1000, lanes), f"cuda -arch={arch}").get_source(), arch)
+    assert report.kernel == "main_kernel0" and 0 < report.registers < 64 and report.spill_bytes == 0
+    assert code.startswith(b"\x7fELF")
+
+
+@needs_ptxas
+def test_assembler_refuses():
+    with pytest.raises(ValueError, match="ptxas refuses the text for sm_80"):
+        run_ptxas(".version 7.0\n.target sm_80\nnonsense\n", "sm_80")
+
+
+SHARED = """
+@T.prim_func
+def main(A: T.Buffer((ROOM,), "float32"), B: T.Buffer((64,), "float32")):
+    with T.block("root"):
+        S = T.alloc_buffer((ROOM,), scope="shared")
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            for o in range(ROOM // 64):
+                for t in T.thread_binding(64, thread="threadIdx.x"):
+                    with T.block("S"):
+                        v = T.axis.spatial(ROOM, o * 64 + t)
+                        S[v] = A[v]
+            for t in T.thread_binding(64, thread="threadIdx.x"):
+                with T.block("B"):
+                    v = T.axis.spatial(64, t)
+                    B[v] = S[63 - v] + S[ROOM - 1 - v]
+"""
+
+
+@pytest.mark.parametrize(("room", "words"), [(1024, ".shared .align 64 .b8 main_kernel0_shared0[4096]"),
+                                             (16384, ".extern .shared .align 64 .b8 main_kernel0_room[]")])  # fmt: skip
+def test_shared_memory(room, words):
+    module = tw.build(tir.parse(SHARED.replace("ROOM", str(room))), "cuda")
+    ptx = module.get_source()
+    assert words in ptx and "bar.sync" in ptx and "ld.shared" in ptx
+    assert module.kernels["main"][0].dynamic_shared == (4 * room if room > 12288 else 0)
+    if find_ptxas():
+        run_ptxas(ptx, "sm_80")
+
+
+def test_a_machine_without_a_gpu_says_so_at_the_call(monkeypatch):
+    module = tw.build(scaled(64), "cuda")
+    with pytest.raises(GpuError, match="this machine has no device for cuda.*gpu-sim runs the same kernels"):
+        module(*[__import__("numpy").zeros(64, "float32")] * 1)
