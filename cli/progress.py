@@ -12,6 +12,7 @@ import click
 from .output import moves, seconds_text
 
 if TYPE_CHECKING:
+    from ..driver import ModelProgress
     from ..driver.roofline import Bound
 
 _EVERY_SECONDS = 10.0
@@ -55,14 +56,14 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif kind is None and self.done:
+        elif kind is None and self.best is not None:
             self._line(time.monotonic())
 
     def update(self, done: int, best: float | None) -> None:
         """``done`` trials are finished; the best took ``best`` seconds."""
         self.done, self.best = done, best
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, figure=self.figure())
+            self._bar.update(self._task, completed=done, total=self.total, figure=self.figure())
             return
         now = time.monotonic()
         if now - self._last >= _EVERY_SECONDS:
@@ -81,9 +82,40 @@ class Progress:
             parts.append(f"{self.bound.seconds / self.best:.0%} of {limit}")
         return ", ".join(parts)
 
-    def _line(self, now: float) -> None:
-        self._last = now
-        spent = now - self._start
+    def told(self, spent: float) -> str:
+        """Returns how far the search is after ``spent`` seconds, and how long it may last."""
         left = spent / self.done * (self.total - self.done) if self.done else None
         rest = f", {left:.0f} s left" if left and self.done < self.total else ""
-        click.echo(f"{self.title}: {self.done}/{self.total} trials, {self.figure()}, {spent:.0f} s{rest}", err=True)
+        return f"{self.done}/{self.total} trials, {self.figure()}, {spent:.0f} s{rest}"
+
+    def _line(self, now: float) -> None:
+        self._last = now
+        click.echo(f"{self.title}: {self.told(now - self._start)}", err=True)
+
+
+class ModelSearch(Progress):
+    """Shows how far the search for a model's kernels is: their trials, and the predicted time of a run."""
+
+    def __init__(self, title: str, kernels: int, time_limit: float | None) -> None:
+        super().__init__(title, kernels)
+        self.time_limit = time_limit
+        self.last: ModelProgress | None = None
+
+    def show(self, progress: ModelProgress) -> None:
+        """Take over the progress of the search."""
+        self.last, self.total = progress, progress.kernels
+        self.update(progress.kernels_done, progress.seconds)
+
+    def figure(self) -> str:
+        """``17 of 25 kernels measured: 84.1 ms, 121 ms by default; conv2d_add_relu_3``"""
+        p = self.last
+        if p is None or not p.measured:
+            return "nothing measured yet"
+        times = f"{seconds_text(p.seconds)}, {seconds_text(p.default_seconds)} by default"
+        return f"{p.measured} of {p.kernels} kernels measured: {times}; {p.kernel}"
+
+    def told(self, spent: float) -> str:
+        """Returns how far the search is, and what is left of the time limit."""
+        trials = 0 if self.last is None else self.last.trials
+        rest = "" if self.time_limit is None else f", {max(0.0, self.time_limit - spent):.0f} s left"
+        return f"{trials} trials, {self.done} kernels done, {self.figure()}, {spent:.0f} s{rest}"

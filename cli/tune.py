@@ -21,6 +21,7 @@ from .options import (
 )
 from .output import echo_json, json_option
 from .progress import Progress
+from .tune_model import ModelSearchOptions, tune_model
 
 if TYPE_CHECKING:
     from ..driver.roofline import Bound
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 @click.command("tune")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
-@click.option("--trials", default=64, show_default=True, type=click.IntRange(1), help="Candidates to measure.")
+@click.option(
+    "--trials", default=64, show_default=True, type=click.IntRange(1),
+    help="Candidates to measure; of a model, of each kernel at most.",
+)  # fmt: skip
 @click.option(
     "--seed",
     default=0,
@@ -39,6 +43,10 @@ if TYPE_CHECKING:
     help="Seed of all random choices; measured times still vary.",
 )
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="Stop after this long.")
+@click.option(
+    "--until", type=click.FloatRange(0, 1), metavar="SHARE",
+    help="A kernel of a model is done at this share of the roofline, as 0.9.",
+)  # fmt: skip
 @click.option("--all-trials", is_flag=True, help="Use all trials, even when no further gain is expected.")
 @cores_option
 def command(
@@ -50,26 +58,40 @@ def command(
     trials: int,
     seed: int,
     time_limit: float | None,
+    until: float | None,
     all_trials: bool,
     num_cores: int | None,
 ) -> int:
     """Search for the fastest schedule of SPEC, and record every candidate in the database.
 
-    SPEC is a workload such as matmul:M=512,N=512,K=512 (see `tilewright workloads`), or file.py:function. Earlier
-    records of the same workload and target are used: run it again to continue.
+    SPEC is a workload such as matmul:M=512,N=512,K=512 (see `tilewright workloads`), file.py:function, or a model such
+    as model.onnx, whose kernels share the time: it goes where the model gains most. Earlier records of the same
+    workload and target are used: run it again to continue.
     """
     from ..codegen import Target
     from ..driver import parse_spec, tune
     from ..driver.machine_report import measure_machine
+    from ..driver.models.model_files import is_model
     from ..driver.roofline import bound_for
     from ..tuner import TuningInterrupted
     from ..tuning_db import Database
 
     path = database_path(db_path, create=True)
     machine = Target(target_text(target, num_cores))
+    words = {
+        "target": target, "num_cores": num_cores, "db": path, "trials": trials, "seed": seed or None,
+        "time_limit": time_limit, "until": until, "all_trials": all_trials,
+    }  # fmt: skip
+    assert path is not None
+    if is_model(spec):
+        with Database(path):
+            pass
+        asked = ModelSearchOptions(path, trials, seed, time_limit, until, all_trials, as_json, words)
+        return tune_model(spec, args, machine, asked)
+    if until is not None:
+        raise CommandError("--until is for models", code=2)
     case = parse_spec(spec, args)
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
-    assert path is not None
     with Database(path):  # a database that cannot be written shows before anything is measured
         pass
     bound = None if machine.missing_here() else bound_for(measure_machine(machine), case.func, machine)
@@ -94,10 +116,7 @@ def command(
     else:
         _print_text(case, result, progress, path)
     if result.stopped == "interrupted":
-        again = command_line(
-            "tune", spec, args, target=target, num_cores=num_cores, db=path, trials=trials, seed=seed or None,
-            time_limit=time_limit, all_trials=all_trials,
-        )  # fmt: skip
+        again = command_line("tune", spec, args, **words)
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
         raise KeyboardInterrupt
     if result.best is None:

@@ -10,6 +10,7 @@ from .building import build
 from .models.model import Model
 from .models.model_building import GraphOptions, build_graph
 from .models.model_profile import Profile
+from .models.model_tuning import ModelProgress, ModelTuneResult, ModelTuningInterrupted
 from .planning import BuildError, NoRecordError, Plan, plan
 from .tuning import TuneError, tune
 from .workloads import (
@@ -29,6 +30,9 @@ __all__ = [
     "BuildError",
     "GraphOptions",
     "Model",
+    "ModelProgress",
+    "ModelTuneResult",
+    "ModelTuningInterrupted",
     "NoRecordError",
     "Parameter",
     "Plan",

@@ -15,15 +15,12 @@ from ..tir.expr import Var
 from ..tuning_db import Database
 from .models.model import Model
 from .models.model_building import GraphOptions, build_graph
-from .models.model_files import is_model, load_model
+from .models.model_files import READING, is_model, load_model
 from .planning import BuildError as BuildError  # users import it from here
 from .planning import Plan, plan_request
 from .request import in_order, request, requests, require_known
 
 log = logging.getLogger("tilewright")
-
-READING = ("shapes", "constants")
-"""The options of building that front ends take."""
 
 
 @overload

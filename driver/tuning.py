@@ -1,18 +1,23 @@
-"""This module tunes a request with the tuner, which writes its records to a database."""
+"""This module tunes a request, or the kernels of a model, with the tuner, which writes its records to a database."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, overload
 
 from .. import tuner
 from ..codegen import Target
+from ..graph.graph import Graph
 from ..tuner import TuneResult
 from ..tuning_db import Database
 from .machine_report import known_report, model_of
+from .models.model_files import READING, is_model, load_model
+from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_graph
 from .planning import open_database
 from .request import in_order, is_scheduled, not_measurable, request, require_known
 
@@ -23,6 +28,21 @@ class TuneError(RuntimeError):
     """The request cannot be tuned, or nothing could be measured."""
 
 
+@overload
+def tune(
+    inputs: Graph | os.PathLike[str],
+    target: str | Target = "native",
+    *,
+    trials: int = 64,
+    db: Database | str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
+    until: float | None = None,
+    callbacks: Sequence[Callable[[Any], None]] = (),
+    **options: Any,
+) -> ModelTuneResult: ...
+
+
+@overload
 def tune(
     inputs: Any,
     target: str | Target = "native",
@@ -33,7 +53,21 @@ def tune(
     time_limit: float | None = None,
     callbacks: Sequence[Callable[[Any], None]] = (),
     **options: Any,
-) -> TuneResult:
+) -> TuneResult: ...
+
+
+def tune(
+    inputs: Any,
+    target: str | Target = "native",
+    *,
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    trials: int = 64,
+    db: Database | str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
+    until: float | None = None,
+    callbacks: Sequence[Callable[[Any], None]] = (),
+    **options: Any,
+) -> Any:
     """Search for the fastest schedule of ``inputs`` on ``target``, measuring ``trials`` candidates.
 
     ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.request.request`.
@@ -42,8 +76,19 @@ def tune(
     :class:`~tilewright.tuner.TuneOptions`. What was measured of the machine earlier reaches the analytic model. Ctrl-C ends
     the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
     all candidates fail, ``best`` is None and ``problem`` says why.
+
+    Of a graph or a model that a front end reads (``model.onnx``) the kernels are tuned, and the result is a
+    :class:`~.models.model_tuning.ModelTuneResult`: ``trials`` are then those of one kernel at most, ``time_limit`` is for
+    all of them and goes where the model gains most, a kernel is done at the share ``until`` of the roofline, and the
+    options ``shapes`` and ``constants`` of :func:`build` are taken as well.
     """
     machine, args = in_order([target], None, args)
+    if is_model(inputs):
+        if args is not None:
+            raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
+        return _tune_model(inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options))
+    if until is not None:
+        raise TypeError("until= is for models")
     require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args"), "tune")
     asked = request(inputs, args)
     obstacle = not_measurable(asked, machine)
@@ -62,4 +107,21 @@ def tune(
         if result.stopped == "exhausted" and not result.records:
             raise TuneError(f"{asked.func.name} on {machine}: {result.problem}")
         log.warning("%s on %s: %s", asked.func.name, machine, result.problem)
+    return result
+
+
+def _tune_model(
+    what: Any, machine: Target, db: Database | str | os.PathLike[str] | None, asked: ModelTuneOptions
+) -> ModelTuneResult:
+    reading = {key: value for key, value in asked.search.items() if key in READING}
+    search = {key: value for key, value in asked.search.items() if key not in READING}
+    known = ("trials", "db", "time_limit", "until", "callbacks", *READING)
+    require_known(search, tuner.TuneOptions, known, "tune")
+    missing = machine.missing_here()
+    if missing:
+        raise TuneError(f"tuning: this machine cannot run code for {machine}: no {', '.join(missing[:3])}")
+    graph = load_model(what, **reading)
+    result = tune_graph(graph, machine, db, replace(asked, search=search))
+    if result.kernels and all(k.record is None and k.seconds == math.inf for k in result.kernels):
+        log.warning("%s on %s: no kernel was measured; %s", graph.name, machine, result.kernels[0].why or result.why)
     return result

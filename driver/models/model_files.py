@@ -20,6 +20,9 @@ from ...graph.graph import Graph
 FRONTENDS: dict[str, str] = {".onnx": "frontends.onnx:from_onnx", ".pt2": "frontends.torch:from_torch"}
 """The front ends of this package: module and function, by the suffix of files."""
 
+READING = ("shapes", "constants")
+"""The options of building and tuning that front ends take."""
+
 _OBJECTS = {("onnx", "ModelProto"): ".onnx", ("torch", "ExportedProgram"): ".pt2"}
 """The classes whose objects are models, by package and name, and the suffix of their front end."""
 

@@ -65,3 +65,20 @@ def test_show(run, model, stage, shown):
 def test_stages_of_models_and_of_workloads_differ(run, model):
     assert "m.onnx has the stages graph, fused" in run("show", "m.onnx", "--stage", "asm").err
     assert run("show", "relu:M=1,N=4", "--stage", "memory").code == 2
+
+
+def test_tune_and_build_with_the_records(run, model):
+    done = run("tune", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--trials", "2", "--db", "t.db", "--until", "1")
+    assert done.code == 0, done.err
+    assert "g: 1 trials in" in done.out and "by default" in done.out and "relu" in done.out
+    assert "g: 1 trials, 1 kernels done" in done.err and "ended: " in done.err
+    done = run("tune", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--trials", "1", "--db", "t.db", "--json")
+    told = json.loads(done.out)  # the kernel has one candidate only, which is on record
+    assert told["trials"] == 0 and told["kernels"][0]["name"] == "relu" and told["seconds"] > 0
+    done = run("build", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--db", "t.db", "--require-tuned", "-o", "m.so")
+    assert done.code == 0 and "1 kernels (1 tuned)" in done.out
+
+
+def test_until_is_for_models(run):
+    done = run("tune", "relu:M=1,N=4", "--until", "0.9", "--db", "t.db")
+    assert done.code == 2 and "--until is for models" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from tilewright.codegen import Target, lower
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.runtime.export import ExportError
-from tilewright.driver import BuildError, NoRecordError
-from tilewright.driver.models import kernel_building, kernel_workers, model_files
+from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError
+from tilewright.driver.models import kernel_building, kernel_task, kernel_workers, model_files, model_tuning
 from tilewright.driver.models.model_building import build_graph, kernel_jobs
 from tilewright.driver.planning import recorded
 from tilewright.graph import Builder, evaluate, fuse, prepare
@@ -339,3 +340,85 @@ def test_calls_between_kernels_are_plain_calls(built):
     lowered = lower(built._parts.entry, built.target, "calls")
     body = emit(lowered)
     assert body.count("call i32 @tw_") == 2 and "alloca" not in body and "tw_parallel_for" not in body
+
+
+# -- tuning
+
+
+def test_a_model_is_tuned_kernel_by_kernel(tmp_path):
+    """Two equal layers are one kernel with two calls; what is on record is not measured again, nor for another model."""
+    db = tmp_path / "tuning.db"
+    seen = []
+    result = tw.tune(layers((16, 17, 17, 17)), ONE, db=db, trials=3, callbacks=[seen.append])
+    assert [(k.calls, k.trials) for k in sorted(result.kernels, key=lambda k: k.calls)] == [(1, 3), (2, 3)]
+    assert result.stopped == "trials" and result.trials == 6 and 0 < result.seconds <= result.default_seconds
+    assert seen[-1].measured == seen[-1].kernels == 2 and 0 < seen[-1].seconds <= seen[-1].default_seconds
+    with tw.Database(db) as opened:
+        first = {(r.workload, r.trace) for r in opened.records()}
+        again = tw.tune(layers((16, 17, 17), name="other"), ONE, db=opened, trials=2)
+        both = [(r.workload, r.trace) for r in opened.records()]
+    assert again.seconds < math.inf and again.trials == 4
+    assert len(both) == len(set(both)) > len(first)
+    f = tw.build(layers((16, 17, 17)), ONE, db=db, require_tuned=True)
+    assert f.origin == "2 kernels (2 tuned)"
+
+
+def test_the_time_goes_where_a_model_gains_most(monkeypatch):
+    tuning = model_tuning._Tuning(layers(), Target(ONE), None, model_tuning.ModelTuneOptions())
+    first, second = tuning.tasks
+    monkeypatch.setattr(kernel_task.KernelTask, "seconds", property(lambda t: 1e-6))
+    assert tuning._next() is first
+    for task in tuning.tasks:
+        task._session = object()
+    for gains, chosen in [((1.0, 2.0), second), ((3.0, 2.0), first)]:
+        first.expected_gain, second.expected_gain = gains
+        assert tuning._next() is chosen
+    first.done = "no further gain was expected"
+    assert tuning._next() is second
+    second.calls = 0  # a negligible part of the model
+    assert tuning._next() is None
+
+
+def test_a_kernel_is_done_at_a_share_of_the_roofline(monkeypatch):
+    task = model_tuning.kernel_tasks(layers((16, 17)), Target(ONE), 8)[0]
+    task.floor = 0.8e-6
+    monkeypatch.setattr(kernel_task.KernelTask, "seconds", property(lambda t: 1e-6))
+    task.finish(0.9)
+    assert not task.done
+    task.finish(0.8)
+    assert task.done == "it reaches 80% of the roofline"
+
+
+@pytest.mark.parametrize("stop", ["callback", "interrupt"])
+def test_tuning_a_model_is_stopped(tmp_path, stop):
+    def now(progress):
+        if stop == "interrupt":
+            raise KeyboardInterrupt
+        progress.stop()
+
+    def run():
+        return tw.tune(layers(), ONE, db=tmp_path / "t.db", callbacks=[lambda p: p.trials == 0 or now(p)])
+
+    if stop == "interrupt":
+        with pytest.raises(ModelTuningInterrupted, match="1 candidates were measured") as caught:
+            run()
+        result = caught.value.result
+    else:
+        result = run()
+    assert result.stopped == ("interrupted" if stop == "interrupt" else "stopped")
+    with tw.Database(tmp_path / "t.db") as opened:
+        assert opened.count("records") == result.trials >= 1
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: tw.tune(layers(), ONE, trial=3), TypeError, "tune\\(\\) takes no 'trial'; did you mean trials?"),
+        (lambda: tw.tune("relu:M=1,N=4", until=0.5), TypeError, "until= is for models"),
+        (lambda: tw.tune(layers(), ONE, args=[1]), TypeError, "args for a model"),
+        (lambda: tw.tune(layers(), "llvm -mtriple=aarch64-linux-gnu"), TuneError, "this machine cannot run"),
+    ],
+)
+def test_tuning_that_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

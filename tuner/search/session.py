@@ -123,12 +123,14 @@ class TuningSession:
         return min(done, key=lambda r: r.run_seconds or 0.0, default=None)
 
     def run(
-        self, trials: int = 64, *, time_limit: float | None = None, callbacks: Sequence[Callback] = ()
-    ) -> TuneResult:
+        self, trials: int = 64, *, time_limit: float | None = None, callbacks: Sequence[Callback] = (),
+        final_race: bool = True,
+    ) -> TuneResult:  # fmt: skip
         """Measure up to ``trials`` candidates within ``time_limit`` seconds; the default schedule is the first.
 
         ``callbacks`` are called with each event, a :class:`Progress`. Ctrl-C raises :class:`TuningInterrupted`, a
-        KeyboardInterrupt, which has the result so far.
+        KeyboardInterrupt, which has the result so far. ``final_race`` False leaves the comparison at the end to
+        :meth:`compare_best`.
         """
         start = time.monotonic()
         limit = checked_limit(trials, time_limit)
@@ -138,12 +140,13 @@ class TuningSession:
         late = ""
         try:
             self._say(SearchStarted)
-            kept = 0.0 if time_limit is None else min(_FINAL_SHARE * time_limit, _FINAL_SECONDS)
+            kept = 0.0 if time_limit is None or not final_race else min(_FINAL_SHARE * time_limit, _FINAL_SECONDS)
             try:
                 stopped = self._loop(run.deadline - kept)
             except TimeUp as reason:
                 stopped, late = "time", str(reason)
-            self._final_race(run.deadline)
+            if final_race:
+                self._final_race(run.deadline)
             status = "failed" if self.best is None and stopped in ("trials", "exhausted") else "done"
         except KeyboardInterrupt:
             stopped, status = "interrupted", "interrupted"
@@ -157,6 +160,20 @@ class TuningSession:
             raise TuningInterrupted(result)
         self._say(SearchEnded)
         return result
+
+    def compare_best(self, time_limit: float) -> None:
+        """Time the best few candidates once more, alternately, within ``time_limit`` seconds, as a run does at its
+        end."""
+        deadline = time.monotonic() + time_limit
+        late = {"deadline": deadline} if _takes(self.runner.open, "deadline") else {}
+        try:
+            self.runner.open(self.func, self.target, seed=self.options.seed, verify=self.options.verify, **late)
+            self._final_race(deadline)
+        except TimeUp:
+            pass
+        finally:
+            if self.options.runner is None:
+                self.runner.close()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

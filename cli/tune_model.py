@@ -1,0 +1,96 @@
+"""``tilewright tune model.onnx``: searches for the kernels of a model, and says what was found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .exit_codes import CommandError
+from .options import command_line, input_shapes
+from .output import column, echo_json, echo_table, seconds_text
+from .progress import ModelSearch
+
+if TYPE_CHECKING:
+    from ..codegen import Target
+    from ..driver import ModelTuneResult
+
+_SHOWN = 20
+"""The most kernels that the table shows."""
+
+
+@dataclass(frozen=True)
+class ModelSearchOptions:
+    """What the command line asks of the search for a model's kernels; ``words`` repeats it."""
+
+    db: str
+    trials: int
+    seed: int
+    time_limit: float | None
+    until: float | None
+    all_trials: bool
+    as_json: bool
+    words: dict[str, Any]
+
+
+def tune_model(spec: str, args: tuple[str, ...], machine: Target, asked: ModelSearchOptions) -> int:
+    """Tune the kernels of the model in the file ``spec``, and print what was found."""
+    from ..driver import ModelTuningInterrupted, tune
+    from ..driver.machine_report import measure_machine
+    from ..driver.models.model_files import load_model
+
+    graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
+    if not machine.missing_here():
+        measure_machine(machine)
+    with ModelSearch(graph.name, 0, asked.time_limit) as search:
+        try:
+            result = tune(
+                graph, machine, trials=asked.trials, seed=asked.seed, db=asked.db, time_limit=asked.time_limit,
+                until=asked.until, stop_early=not asked.all_trials, callbacks=[search.show],
+            )  # fmt: skip
+        except ModelTuningInterrupted as interrupted:
+            result = interrupted.result
+    if asked.as_json:
+        echo_json(**result.as_dict(), spec=spec, db=asked.db)
+    else:
+        _say(result, asked.db)
+    if result.stopped == "interrupted":
+        again = command_line("tune", spec, args, **asked.words)
+        click.echo(f"stopped; what was measured is in {asked.db}. Go on with: {again}", err=True)
+        raise KeyboardInterrupt
+    if result.kernels and not math.isfinite(min(k.seconds for k in result.kernels)):
+        why = f"nothing could be measured: {result.kernels[0].why or result.why}"
+        raise CommandError(why, f"`tilewright db failures --db {asked.db}` shows why", code=4)
+    return 0
+
+
+def _say(result: ModelTuneResult, path: str) -> None:
+    failed = sum(k.failures for k in result.kernels)
+    trouble = f", {failed} failed" if failed else ""
+    click.echo(f"{result.model}: {result.trials} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+    rows = [vars(k) | {"whole": k.whole_seconds} for k in result.kernels[:_SHOWN]]
+    columns = [
+        column("kernel", lambda r: r["name"]),
+        column("calls", lambda r: str(r["calls"]), True),
+        column("default", lambda r: _time(r["default_seconds"]), True),
+        column("tuned", lambda r: _time(r["seconds"]), True),
+        column("of the model", lambda r: _part(r["whole"] / result.seconds if result.seconds else None), True),
+        column("of roofline", lambda r: _part(r["share"]), True),
+        column("trials", lambda r: str(r["trials"]), True),
+        column("", lambda r: r["why"]),
+    ]
+    echo_table(rows, columns, "the model has no kernels")
+    if len(result.kernels) > _SHOWN:
+        click.echo(f"and {len(result.kernels) - _SHOWN} more kernels")
+    click.echo(f"all kernels: {seconds_text(result.seconds)}, {seconds_text(result.default_seconds)} by default")
+    click.echo(f"ended: {result.why}", err=True)
+
+
+def _time(seconds: float) -> str:
+    return seconds_text(seconds if math.isfinite(seconds) else None)
+
+
+def _part(share: float | None) -> str:
+    return "–" if share is None or not math.isfinite(share) else f"{share:.1%}"
