@@ -179,8 +179,8 @@ def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
 
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
     """Returns the row of one kernel that is timed alternately on one thread and on several."""
-    from tilewright.driver.benching import BenchRow, race
     from tilewright.driver.machine_probes import PeakProbe
+    from tilewright.driver.racing import BenchRow, race
 
     runs: list[tuple[BenchRow, Callable[[int], float]]] = []
     for n in (1, cores):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .bench_model import bench_model
 from .exit_codes import CommandError
 from .options import (
     apply,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="Timed runs of each contender.")
 @cores_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
+@click.option("--profile", is_flag=True, help="Of a model: a table of its kernels, too.")
 def command(
     spec: str,
     args: tuple[str, ...],
@@ -38,31 +40,34 @@ def command(
     rounds: int,
     num_cores: int | None,
     require_tuned: bool,
+    profile: bool,
 ) -> int:
-    """Time SPEC alternately with the default schedule, with the best one of the database, and with NumPy.
+    """Time SPEC alternately with the default schedule, with the best one of the database, and with NumPy; a model, such
+    as model.onnx, with ONNX Runtime where that is installed.
 
     Shares are of the peak and the roofline that this machine was measured to reach (`tilewright doctor`). Exit code 1
     when a result is wrong.
     """
     from ..codegen import Target
     from ..driver import NoRecordError, bench, parse_spec
+    from ..driver.models.model_files import is_model
 
-    case = parse_spec(spec, args)
+    again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
+    machine = Target(target_text(target, num_cores))
+    path = database_path(db_path, needed=require_tuned or db_path is not None)
     try:
-        result = bench(
-            case,
-            Target(target_text(target, num_cores)),
-            db=database_path(db_path, needed=require_tuned or db_path is not None),
-            rounds=rounds,
-            require_tuned=require_tuned,
-        )
+        if is_model(spec):
+            options = {"db": path, "rounds": rounds, "require_tuned": require_tuned, "profile": profile}
+            return bench_model(spec, args, machine, again, as_json, **options)
+        if profile:
+            raise CommandError("--profile is for models", code=2)
+        result = bench(parse_spec(spec, args), machine, db=path, rounds=rounds, require_tuned=require_tuned)
     except NoRecordError as error:
-        again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
         raise CommandError(str(error), again, code=3) from error
     if as_json:
         echo_json(**result.as_dict())
     else:
-        _say(result, command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path))
+        _say(result, again)
     wrong = [row for row in result.rows if row.error]
     if wrong:
         raise CommandError(f"{wrong[0].name}: {wrong[0].error}", "this is a bug in Tilewright; please report it")

@@ -101,6 +101,10 @@ class ModelSearch(Progress):
         self.time_limit = time_limit
         self.last: ModelProgress | None = None
 
+    def __enter__(self) -> ModelSearch:
+        super().__enter__()
+        return self
+
     def show(self, progress: ModelProgress) -> None:
         """Take over the progress of the search."""
         self.last, self.total = progress, progress.kernels

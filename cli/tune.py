@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,9 +22,10 @@ from .options import (
 )
 from .output import echo_json, json_option
 from .progress import Progress
-from .tune_model import ModelSearchOptions, tune_model
+from .tune_model import tune_model
 
 if TYPE_CHECKING:
+    from ..codegen import Target
     from ..driver.roofline import Bound
     from ..driver.workloads.workload_definition import WorkloadCase
     from ..tuner import TuneResult
@@ -69,12 +71,7 @@ def command(
     workload and target are used: run it again to continue.
     """
     from ..codegen import Target
-    from ..driver import parse_spec, tune
-    from ..driver.machine_report import measure_machine
     from ..driver.models.model_files import is_model
-    from ..driver.roofline import bound_for
-    from ..tuner import TuningInterrupted
-    from ..tuning_db import Database
 
     path = database_path(db_path, create=True)
     machine = Target(target_text(target, num_cores))
@@ -84,12 +81,20 @@ def command(
     }  # fmt: skip
     assert path is not None
     if is_model(spec):
-        with Database(path):
-            pass
-        asked = ModelSearchOptions(path, trials, seed, time_limit, until, all_trials, as_json, words)
-        return tune_model(spec, args, machine, asked)
+        return tune_model(spec, args, machine, as_json, words)
     if until is not None:
         raise CommandError("--until is for models", code=2)
+    return _tune_workload(spec, args, machine, as_json, words)
+
+
+def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: bool, words: Mapping[str, Any]) -> int:
+    from ..driver import parse_spec, tune
+    from ..driver.machine_report import measure_machine
+    from ..driver.roofline import bound_for
+    from ..tuner import TuningInterrupted
+    from ..tuning_db import Database
+
+    path, trials = words["db"], words["trials"]
     case = parse_spec(spec, args)
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
     with Database(path):  # a database that cannot be written shows before anything is measured
@@ -101,10 +106,10 @@ def command(
                 case,
                 machine,
                 trials=trials,
-                seed=seed,
+                seed=words["seed"] or 0,
                 db=path,
-                time_limit=time_limit,
-                stop_early=not all_trials,
+                time_limit=words["time_limit"],
+                stop_early=not words["all_trials"],
                 callbacks=[
                     lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
                 ],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,22 +22,8 @@ _SHOWN = 20
 """The most kernels that the table shows."""
 
 
-@dataclass(frozen=True)
-class ModelSearchOptions:
-    """What the command line asks of the search for a model's kernels; ``words`` repeats it."""
-
-    db: str
-    trials: int
-    seed: int
-    time_limit: float | None
-    until: float | None
-    all_trials: bool
-    as_json: bool
-    words: dict[str, Any]
-
-
-def tune_model(spec: str, args: tuple[str, ...], machine: Target, asked: ModelSearchOptions) -> int:
-    """Tune the kernels of the model in the file ``spec``, and print what was found."""
+def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool, words: Mapping[str, Any]) -> int:
+    """Tune the kernels of the model in the file ``spec``, and print what was found; ``words`` are the options."""
     from ..driver import ModelTuningInterrupted, tune
     from ..driver.machine_report import measure_machine
     from ..driver.models.model_files import load_model
@@ -44,32 +31,33 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, asked: ModelSe
     graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
     if not machine.missing_here():
         measure_machine(machine)
-    with ModelSearch(graph.name, 0, asked.time_limit) as search:
+    path, limit = words["db"], words["time_limit"]
+    with ModelSearch(Path(spec).name, 0, limit) as search:
         try:
             result = tune(
-                graph, machine, trials=asked.trials, seed=asked.seed, db=asked.db, time_limit=asked.time_limit,
-                until=asked.until, stop_early=not asked.all_trials, callbacks=[search.show],
+                graph, machine, trials=words["trials"], seed=words["seed"] or 0, db=path, time_limit=limit,
+                until=words["until"], stop_early=not words["all_trials"], callbacks=[search.show],
             )  # fmt: skip
         except ModelTuningInterrupted as interrupted:
             result = interrupted.result
-    if asked.as_json:
-        echo_json(**result.as_dict(), spec=spec, db=asked.db)
+    if as_json:
+        echo_json(**result.as_dict(), spec=spec, db=path)
     else:
-        _say(result, asked.db)
+        _say(Path(spec).name, result, path)
     if result.stopped == "interrupted":
-        again = command_line("tune", spec, args, **asked.words)
-        click.echo(f"stopped; what was measured is in {asked.db}. Go on with: {again}", err=True)
+        again = command_line("tune", spec, args, **words)
+        click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
         raise KeyboardInterrupt
     if result.kernels and not math.isfinite(min(k.seconds for k in result.kernels)):
         why = f"nothing could be measured: {result.kernels[0].why or result.why}"
-        raise CommandError(why, f"`tilewright db failures --db {asked.db}` shows why", code=4)
+        raise CommandError(why, f"`tilewright db failures --db {path}` shows why", code=4)
     return 0
 
 
-def _say(result: ModelTuneResult, path: str) -> None:
+def _say(name: str, result: ModelTuneResult, path: str) -> None:
     failed = sum(k.failures for k in result.kernels)
     trouble = f", {failed} failed" if failed else ""
-    click.echo(f"{result.model}: {result.trials} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+    click.echo(f"{name}: {result.trials} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
     rows = [vars(k) | {"whole": k.whole_seconds} for k in result.kernels[:_SHOWN]]
     columns = [
         column("kernel", lambda r: r["name"]),

@@ -5,14 +5,16 @@ brings their inputs into one form; :func:`build_graph` compiles a network; :mod:
 parameters; :mod:`.machine_report` says what this machine can do, measured by :mod:`.machine_probes`.
 """
 
-from .benching import BenchResult, BenchRow, bench
+from .benching import BenchResult, bench
 from .building import build
 from .models.model import Model
+from .models.model_benching import ModelBenchResult
 from .models.model_building import GraphOptions, build_graph
 from .models.model_profile import Profile
 from .models.model_tuning import ModelProgress, ModelTuneResult, ModelTuningInterrupted
-from .planning import BuildError, NoRecordError, Plan, plan
-from .tuning import TuneError, tune
+from .planning import BuildError, NoRecordError, Plan, TuneError, plan
+from .racing import BenchRow
+from .tuning import tune
 from .workloads import (
     Parameter,
     Workload,
@@ -30,6 +32,7 @@ __all__ = [
     "BuildError",
     "GraphOptions",
     "Model",
+    "ModelBenchResult",
     "ModelProgress",
     "ModelTuneResult",
     "ModelTuningInterrupted",

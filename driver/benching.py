@@ -5,38 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 
 from ..codegen import Target
+from ..graph.graph import Graph
 from ..tir.cost import count_bytes, count_flops
-from ..tuner.measure import estimate
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
 from .blas import numpy_threads
 from .machine_probes import PeakProbe
 from .machine_report import MachineReport, measure_machine, too_many_threads
+from .models.model_benching import ModelBenchOptions, ModelBenchResult, bench_graph
+from .models.model_files import READING, is_model, load_model
 from .planning import BuildError, Plan, plan_request
+from .racing import BenchRow, Run, race
 from .request import Request, in_order, not_measurable, request, require_known
 from .roofline import bandwidth_for, peak_dtype, peak_for
-
-
-@dataclass
-class BenchRow:
-    """A row is one contender. ``times`` are seconds per call, one per round; ``error`` says why there are none, or that
-    the result is wrong."""
-
-    name: str
-    origin: str
-    times: list[float] = field(default_factory=list)
-    error: str = ""
-
-    @property
-    def seconds(self) -> float | None:
-        """Returns the figure: the median of the faster half."""
-        return estimate(self.times) if self.times else None
 
 
 @dataclass
@@ -108,10 +95,6 @@ class BenchResult:
         }
 
 
-_BLAS_SPINS_SECONDS = 0.03
-"""OpenBLAS's threads keep their cores busy for 2**26 cycles after a product, which would slow down the next
-contender."""
-
 _FIGURES = ("gflops", "gbytes_per_second", "share_of_peak", "share_of_roofline", "speedup_over_numpy")
 
 
@@ -128,6 +111,18 @@ class BenchOptions:
     machine: MachineReport | bool = True
 
 
+@overload
+def bench(
+    inputs: Graph | os.PathLike[str],
+    target: str | Target = "native",
+    *,
+    db: Database | str | os.PathLike[str] | None = None,
+    require_tuned: bool = False,
+    **options: Any,
+) -> ModelBenchResult: ...
+
+
+@overload
 def bench(
     inputs: Any,
     target: str | Target = "native",
@@ -136,13 +131,39 @@ def bench(
     db: Database | str | os.PathLike[str] | None = None,
     require_tuned: bool = False,
     **options: Any,
-) -> BenchResult:
+) -> BenchResult: ...
+
+
+def bench(
+    inputs: Any,
+    target: str | Target = "native",
+    *,
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    db: Database | str | os.PathLike[str] | None = None,
+    require_tuned: bool = False,
+    **options: Any,
+) -> Any:
     """Time ``inputs`` (see :func:`.request.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
 
     The contenders run alternately; NumPy gets as many threads as the target, and the peak of multiply-adds is one of the
     contenders. Results are compared with NumPy's first; the row of a wrong one has an ``error``. ``options`` are those
     of :class:`BenchOptions` by name.
+
+    A graph, or a model that a front end reads, is timed with ONNX Runtime as the rival where that is installed, and the
+    result is a :class:`~.models.model_benching.ModelBenchResult`. ``options`` are then those of
+    :class:`~.models.model_benching.ModelBenchOptions`, and ``shapes`` and ``constants`` of :func:`build`.
     """
+    if is_model(inputs):
+        if args is not None:
+            raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
+        reading = {key: options.pop(key) for key in READING if key in options}
+        require_known(options, ModelBenchOptions, ("db", "require_tuned", *READING), "bench")
+        machine, _ = in_order([target], None, None)
+        asked_for = ModelBenchOptions(**options)
+        source = None if isinstance(inputs, Graph) else inputs
+        return bench_graph(
+            load_model(inputs, **reading), machine, db=db, require_tuned=require_tuned, source=source, options=asked_for
+        )
     require_known(options, BenchOptions, ("db", "require_tuned", "args"), "bench")
     chosen = BenchOptions(**options)
     compiled_for, args = in_order([target], None, args)
@@ -172,10 +193,6 @@ def bench(
     if peak.seconds is not None:  # in the same run as the others: the clock may have changed since the report
         result.peak_flops = probe.flops_per_call / peak.seconds
     return result
-
-
-Run = tuple[BenchRow, Callable[[int], float]]
-"""A contender, and the seconds per call over so many calls."""
 
 
 def _contenders(asked: Request, plans: Sequence[Plan], arguments: Arguments, result: BenchResult) -> list[Run]:
@@ -225,17 +242,3 @@ def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
         return float(module.time_evaluator(repeat=1, number=number, warmup=1)(*arguments.values).results[0])
 
     return run
-
-
-def race(runs: Sequence[Run], rounds: int, round_seconds: float) -> None:
-    """Run the contenders alternately, ``rounds`` times; a slow one runs once per round, a fast one many times."""
-    numbers = []
-    for _, run in runs:
-        time.sleep(_BLAS_SPINS_SECONDS)
-        run(1)
-        numbers.append(max(1, min(1_000_000, int(round_seconds / max(run(1), 1e-9)))))
-    for _ in range(rounds):
-        for (row, run), number in zip(runs, numbers, strict=True):
-            row.times.append(run(number))
-            if row.name == "numpy":
-                time.sleep(_BLAS_SPINS_SECONDS)

@@ -29,6 +29,10 @@ class BuildError(RuntimeError):
     """The request cannot be built."""
 
 
+class TuneError(RuntimeError):
+    """The request cannot be tuned, or nothing could be measured."""
+
+
 class NoRecordError(BuildError):
     """``require_tuned`` was asked for, and the database has no record of the workload on the target."""
 

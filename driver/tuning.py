@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, overload
 
 from .. import tuner
@@ -16,16 +14,12 @@ from ..graph.graph import Graph
 from ..tuner import TuneResult
 from ..tuning_db import Database
 from .machine_report import known_report, model_of
-from .models.model_files import READING, is_model, load_model
-from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_graph
-from .planning import open_database
+from .models.model_files import is_model
+from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
+from .planning import TuneError, open_database
 from .request import in_order, is_scheduled, not_measurable, request, require_known
 
 log = logging.getLogger("tilewright")
-
-
-class TuneError(RuntimeError):
-    """The request cannot be tuned, or nothing could be measured."""
 
 
 @overload
@@ -36,7 +30,6 @@ def tune(
     trials: int = 64,
     db: Database | str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
-    until: float | None = None,
     callbacks: Sequence[Callable[[Any], None]] = (),
     **options: Any,
 ) -> ModelTuneResult: ...
@@ -64,7 +57,6 @@ def tune(
     trials: int = 64,
     db: Database | str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
-    until: float | None = None,
     callbacks: Sequence[Callable[[Any], None]] = (),
     **options: Any,
 ) -> Any:
@@ -86,8 +78,9 @@ def tune(
     if is_model(inputs):
         if args is not None:
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
-        return _tune_model(inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options))
-    if until is not None:
+        until = options.pop("until", None)
+        return tune_model(inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options))
+    if "until" in options:
         raise TypeError("until= is for models")
     require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args"), "tune")
     asked = request(inputs, args)
@@ -107,21 +100,4 @@ def tune(
         if result.stopped == "exhausted" and not result.records:
             raise TuneError(f"{asked.func.name} on {machine}: {result.problem}")
         log.warning("%s on %s: %s", asked.func.name, machine, result.problem)
-    return result
-
-
-def _tune_model(
-    what: Any, machine: Target, db: Database | str | os.PathLike[str] | None, asked: ModelTuneOptions
-) -> ModelTuneResult:
-    reading = {key: value for key, value in asked.search.items() if key in READING}
-    search = {key: value for key, value in asked.search.items() if key not in READING}
-    known = ("trials", "db", "time_limit", "until", "callbacks", *READING)
-    require_known(search, tuner.TuneOptions, known, "tune")
-    missing = machine.missing_here()
-    if missing:
-        raise TuneError(f"tuning: this machine cannot run code for {machine}: no {', '.join(missing[:3])}")
-    graph = load_model(what, **reading)
-    result = tune_graph(graph, machine, db, replace(asked, search=search))
-    if result.kernels and all(k.record is None and k.seconds == math.inf for k in result.kernels):
-        log.warning("%s on %s: no kernel was measured; %s", graph.name, machine, result.kernels[0].why or result.why)
     return result

@@ -102,7 +102,7 @@ class KernelTask:
         """Measure a slice of trials. TuningInterrupted at Ctrl-C."""
         assert self._session is not None
         best, before = self.seconds, self.trials
-        trials = min(SLICE if math.isfinite(best) else FIRST, self.limit - before)
+        trials = min(SLICE if math.isfinite(best) else FIRST, max(self.limit - 1, 1) - before)
         try:
             result = self._session.run(trials, time_limit=seconds_left, callbacks=callbacks, final_race=False)
         except ReferenceFailed as error:
@@ -115,14 +115,17 @@ class KernelTask:
         self._idle = len(new) - 1 - new.index(min(new)) if gained else self._idle + len(new)
         if result.stopped == "exhausted" or result.stopped != "time" and math.isinf(self.seconds):
             self.done = result.problem or result.why
-        elif self.trials >= self.limit:
+        elif self.trials >= self.limit - 1:  # one is left for the comparison
             self.done = "all trials were used"
         self._settle()
 
-    def compare(self, seconds: float) -> None:
-        """Time the best few schedules once more, alternately, within ``seconds``."""
-        if self._session is not None and self.trials:
-            self._session.compare_best(seconds)
+    def compare(self, seconds: float | None) -> None:
+        """Time the best few schedules once more, in turns with one more candidate, within ``seconds``."""
+        if self._session is None or not self.trials:
+            return
+        ran = {r.trace for r in (*self._session.earlier, *self._session.records) if r.ok}
+        if len(ran) > 1 or self.trials < self.limit:
+            self._session.run(1, time_limit=seconds)
 
     def finish(self, until: float | None) -> None:
         """Note that the kernel is done when it reaches the share ``until`` of what the machine allows."""

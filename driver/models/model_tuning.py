@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ...codegen import Target
@@ -26,16 +27,18 @@ from ...graph.passes import prepare
 from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
-from ...tuner import LocalRunner
+from ...tuner import LocalRunner, Progress, TuneOptions
 from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped
 from ...tuning_db import Database
 from ..graph_services import graph_services
 from ..machine_report import known_report, model_of
-from ..planning import open_database
+from ..planning import TuneError, open_database
+from ..request import require_known
 from ..roofline import bound_for
 from .kernel_task import KernelTask
 from .model_building import representatives
+from .model_files import READING, load_model
 
 _COMPARED, _COMPARED_SECONDS = 0.1, 20.0
 """The part of a time limit that is kept for comparing the best schedules once more, and the most of it in seconds."""
@@ -148,6 +151,19 @@ class ModelTuneOptions:
     search: Mapping[str, Any] = field(default_factory=dict)
 
 
+def tune_model(
+    what: Any, target: Target, db: Database | str | os.PathLike[str] | None, asked: ModelTuneOptions
+) -> ModelTuneResult:
+    """Tune a graph, or a model that a front end reads; ``asked.search`` holds the options of the front end as well."""
+    reading = {key: value for key, value in asked.search.items() if key in READING}
+    search = {key: value for key, value in asked.search.items() if key not in READING}
+    require_known(search, TuneOptions, ("trials", "db", "time_limit", "until", "callbacks", *READING), "tune")
+    missing = target.missing_here()
+    if missing:
+        raise TuneError(f"tuning: this machine cannot run code for {target}: no {', '.join(missing[:3])}")
+    return tune_graph(load_model(what, **reading), target, db, replace(asked, search=search))
+
+
 def tune_graph(
     graph: Graph,
     target: Target,
@@ -218,9 +234,7 @@ class _Tuning:
             if not task.started:
                 task.start(self.db, self.options.search)
             elif not task.done:
-                task.search(
-                    left if math.isfinite(left) else None, [lambda event, task=task: self._say(task, event.stop)]
-                )
+                task.search(left if math.isfinite(left) else None, [partial(self._heard, task)])
             task.finish(self.options.until)
             self._say(task)
         return "trials" if any(t.done == ENDS["trials"] for t in self.tasks) else "converged"
@@ -241,7 +255,10 @@ class _Tuning:
             left = self.deadline - time.monotonic()
             if left <= 0:
                 return
-            task.compare(left)
+            task.compare(left if math.isfinite(left) else None)
+
+    def _heard(self, task: KernelTask, event: Progress) -> None:
+        self._say(task, event.stop)
 
     def _say(self, task: KernelTask, stop: Callable[[], None] | None = None) -> None:
         def stop_all() -> None:

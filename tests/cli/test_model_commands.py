@@ -70,8 +70,8 @@ def test_stages_of_models_and_of_workloads_differ(run, model):
 def test_tune_and_build_with_the_records(run, model):
     done = run("tune", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--trials", "2", "--db", "t.db", "--until", "1")
     assert done.code == 0, done.err
-    assert "g: 1 trials in" in done.out and "by default" in done.out and "relu" in done.out
-    assert "g: 1 trials, 1 kernels done" in done.err and "ended: " in done.err
+    assert "m.onnx: 1 trials in" in done.out and "by default" in done.out and "relu" in done.out
+    assert "m.onnx: 1 trials, 1 kernels done" in done.err and "ended: " in done.err
     done = run("tune", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--trials", "1", "--db", "t.db", "--json")
     told = json.loads(done.out)  # the kernel has one candidate only, which is on record
     assert told["trials"] == 0 and told["kernels"][0]["name"] == "relu" and told["seconds"] > 0
@@ -82,3 +82,13 @@ def test_tune_and_build_with_the_records(run, model):
 def test_until_is_for_models(run):
     done = run("tune", "relu:M=1,N=4", "--until", "0.9", "--db", "t.db")
     assert done.code == 2 and "--until is for models" in done.err
+
+
+def test_bench(run, model):
+    words = ["bench", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--rounds", "1"]
+    done = run(*words, "--profile")
+    assert done.code == 0 and "default" in done.out and "1 kernels (1 default)" in done.out
+    assert "GFLOP/s" in done.out and "not tuned yet: tilewright tune m.onnx" in done.err
+    assert run(*words, "--require-tuned", "--db", "absent.db").code == 2
+    done = run("bench", "relu:M=1,N=4", "--profile")
+    assert done.code == 2 and "--profile is for models" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import subprocess
@@ -18,7 +19,14 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.runtime.export import ExportError
 from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError
-from tilewright.driver.models import kernel_building, kernel_task, kernel_workers, model_files, model_tuning
+from tilewright.driver.models import (
+    kernel_building,
+    kernel_task,
+    kernel_workers,
+    model_benching,
+    model_files,
+    model_tuning,
+)
 from tilewright.driver.models.model_building import build_graph, kernel_jobs
 from tilewright.driver.planning import recorded
 from tilewright.graph import Builder, evaluate, fuse, prepare
@@ -422,3 +430,47 @@ def test_tuning_a_model_is_stopped(tmp_path, stop):
 def test_tuning_that_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# -- timing
+
+
+def test_bench_times_models_in_turns(tmp_path):
+    db = tmp_path / "t.db"
+    tw.tune(layers((16, 17)), ONE, db=db, trials=1)
+    result = tw.bench(layers((16, 17)), ONE, db=db, rounds=2, round_seconds=1e-4, profile=True)
+    assert [row.name for row in result.rows] == ["default", "tuned"] == list(result.profiles)
+    assert all(row.seconds > 0 and not row.error for row in result.rows)
+    assert result.profiles["tuned"].rows[0].kind == "tuned" and result.speedup(result.rows[0]) is None
+    assert json.loads(json.dumps(result.as_dict()))["profiles"]["tuned"][0]["calls"] == 1
+    again = tw.bench(layers((16, 17)), ONE, rounds=1, arrays={"x": np.ones((7, 16), np.float32)}, round_seconds=1e-4)
+    assert [row.name for row in again.rows] == ["default"]
+
+
+def test_inputs_are_made_for_models():
+    b = Builder()
+    graph = b.graph([b.op("add", b.op("cast", b.input("ids", (2, 3), "int64"), dtype="float32"), b.input("x", (3,)))])
+    made = model_benching.model_inputs(graph, {})
+    assert made["ids"].dtype == np.int64 and set(made["ids"].reshape(-1)) <= {0, 1} and made["x"].shape == (3,)
+    x = np.ones(3, np.float32)
+    assert model_benching.model_inputs(graph, {"x": x})["x"] is x
+    with pytest.raises(BuildError, match="has no input y; its inputs: ids, x"):
+        model_benching.model_inputs(graph, {"y": x})
+    with pytest.raises(BuildError, match=r"the input x: float32\[3\] does not take float64\[3\]"):
+        model_benching.model_inputs(graph, {"x": np.ones(3)})
+
+
+def test_a_wrong_result_is_told(monkeypatch, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper
+
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in ("x.1", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x.1"], ["y"])], "g", value[:1], value[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    result = tw.bench(tmp_path / "m.onnx", ONE, rounds=1, round_seconds=1e-4)
+    assert [row.name for row in result.rows] == ["default", "onnxruntime"] and not result.rows[0].error
+    assert result.speedup(result.rows[0]) > 0
+    monkeypatch.setattr(model_benching.Model, "__call__", lambda self, *a, **k: np.full((2, 3), 2, np.float32))
+    told = tw.bench(tmp_path / "m.onnx", ONE, rounds=1, round_seconds=1e-4).rows[0].error
+    assert told.startswith("output 0 differs from ONNX Runtime's by")

@@ -129,8 +129,7 @@ class TuningSession:
         """Measure up to ``trials`` candidates within ``time_limit`` seconds; the default schedule is the first.
 
         ``callbacks`` are called with each event, a :class:`Progress`. Ctrl-C raises :class:`TuningInterrupted`, a
-        KeyboardInterrupt, which has the result so far. ``final_race`` False leaves the comparison at the end to
-        :meth:`compare_best`.
+        KeyboardInterrupt, which has the result so far. ``final_race`` False: no comparison of the best at the end.
         """
         start = time.monotonic()
         limit = checked_limit(trials, time_limit)
@@ -160,20 +159,6 @@ class TuningSession:
             raise TuningInterrupted(result)
         self._say(SearchEnded)
         return result
-
-    def compare_best(self, time_limit: float) -> None:
-        """Time the best few candidates once more, alternately, within ``time_limit`` seconds, as a run does at its
-        end."""
-        deadline = time.monotonic() + time_limit
-        late = {"deadline": deadline} if _takes(self.runner.open, "deadline") else {}
-        try:
-            self.runner.open(self.func, self.target, seed=self.options.seed, verify=self.options.verify, **late)
-            self._final_race(deadline)
-        except TimeUp:
-            pass
-        finally:
-            if self.options.runner is None:
-                self.runner.close()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -107,11 +107,26 @@ def other_workloads(db: Database, space: Space, *, limit: int = 2000) -> list[Me
     for record in records:
         by_workload.setdefault(record.workload, []).append(record)
     found: list[Measured] = []
-    for group in by_workload.values():
-        other = program_of(db, group[0])
-        if other is not None:
-            found += training_data(own_records(Space(other, space.target, machine=space.machine), group))
+    for key, group in by_workload.items():
+        state = (
+            key,
+            space.target.key,
+            space.machine,
+            *[(r.sketch, r.decisions and str(r.decisions), r.run_seconds) for r in group],
+        )
+        if state not in _known:
+            other = program_of(db, group[0])
+            fresh = None if other is None else Space(other, space.target, machine=space.machine)
+            while len(_known) >= _KEPT:
+                del _known[next(iter(_known))]
+            _known[state] = [] if fresh is None else training_data(own_records(fresh, group))
+        found += _known[state]
     return found
+
+
+_KEPT = 256
+_known: dict[tuple[object, ...], list[Measured]] = {}
+"""Training data by the records that it was made of: whoever tunes many workloads in one process asks for it each time."""
 
 
 def training_data(candidates: Sequence[tuple[Candidate, float]]) -> list[Measured]:

@@ -1,0 +1,51 @@
+"""``tilewright bench model.onnx``: default schedules, those on record and ONNX Runtime side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .exit_codes import CommandError
+from .options import input_shapes
+from .output import column, echo_json, echo_table, seconds_text
+
+if TYPE_CHECKING:
+    from ..codegen import Target
+    from ..driver import ModelBenchResult
+
+
+def bench_model(
+    spec: str, args: tuple[str, ...], machine: Target, again: str, as_json: bool, **options: Any
+) -> int:  # fmt: skip
+    """Time the model in the file ``spec``, and print what each contender takes; ``again`` is the line that tunes it."""
+    from ..driver import bench
+    from ..driver.machine_report import measure_machine
+
+    if options.get("profile") and not machine.missing_here():
+        measure_machine(machine)  # for shares of the roofline
+    reading: dict[str, Any] = {"shapes": input_shapes(args)} if args else {}
+    result: ModelBenchResult = bench(Path(spec), machine, **{**reading, **options})
+    if as_json:
+        echo_json(spec=spec, **result.as_dict())
+    else:
+        _say(result, again)
+    wrong = [row for row in result.rows if row.error]
+    if wrong:
+        raise CommandError(f"{wrong[0].name}: {wrong[0].error}", "this may be a bug in Tilewright; please report it")
+    return 0
+
+
+def _say(result: ModelBenchResult, again: str) -> None:
+    rows = [vars(row) | {"seconds": row.seconds, "speedup": result.speedup(row)} for row in result.rows]
+    columns = [column("", lambda r: r["name"]), column("time", lambda r: seconds_text(r["seconds"]), True)]
+    if result.row("onnxruntime"):
+        columns.append(column("vs ONNX Runtime", lambda r: f"{r['speedup']:.2f}x", True))
+    columns.append(column("", lambda r: r["origin"]))
+    click.echo(f"{result.model} on {result.target}")
+    echo_table(rows, columns)
+    for name, profile in result.profiles.items():
+        click.echo(f"\n{name}:\n{profile}")
+    if result.row("tuned") is None:
+        click.echo("not tuned yet: " + again, err=True)

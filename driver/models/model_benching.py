@@ -1,0 +1,177 @@
+"""This module times a model with default schedules, with those on record, and in ONNX Runtime, in turns in one run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...codegen import Target
+from ...graph.graph import Graph, Value
+from ...tir.expr import to_numpy
+from ...tuning_db import Database
+from ..planning import BuildError
+from ..racing import BenchRow, Run, race
+from .model import Model
+from .model_building import build_graph
+from .model_profile import Profile
+from .onnx_runtime import rival
+
+_AGREES = 1e-3
+"""The largest difference from ONNX Runtime's results, relative to the largest element, that rounding may cause."""
+
+
+@dataclass(frozen=True)
+class ModelBenchOptions:
+    """How a model is timed: contenders alternately, ``rounds`` times, each for about ``round_seconds``. ``arrays``: inputs by
+    name (``seed`` makes those that are not given); ``profile``: how long each kernel takes, as well."""
+
+    rounds: int = 15
+    round_seconds: float = 0.02
+    seed: int = 0
+    arrays: Mapping[str, Any] | None = None
+    profile: bool = False
+
+
+@dataclass
+class ModelBenchResult:
+    """The result of timing a model: a row per contender (default, tuned, onnxruntime), and profiles by the rows' names.
+
+    A row whose outputs differ from ONNX Runtime's has an ``error``.
+    """
+
+    model: str
+    target: str
+    rows: list[BenchRow]
+    profiles: dict[str, Profile]
+
+    def row(self, name: str) -> BenchRow | None:
+        """Returns the contender of that name."""
+        return next((row for row in self.rows if row.name == name), None)
+
+    def speedup(self, row: BenchRow) -> float | None:
+        """Returns how many times faster than ONNX Runtime a contender is."""
+        other = self.row("onnxruntime")
+        return other.seconds / row.seconds if other is not None and other.seconds and row.seconds else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain values, for JSON."""
+        rows = [
+            {"name": row.name, "origin": row.origin, "seconds": row.seconds, "error": row.error,
+             "speedup_over_onnxruntime": self.speedup(row), "times": row.times}
+            for row in self.rows
+        ]  # fmt: skip
+        profiles = {name: [row.as_dict() for row in profile.rows] for name, profile in self.profiles.items()}
+        return {"model": self.model, "target": self.target, "rows": rows, "profiles": profiles}
+
+
+def bench_graph(
+    graph: Graph,
+    target: Target,
+    *,
+    db: Database | str | os.PathLike[str] | None = None,
+    require_tuned: bool = False,
+    source: Any = None,
+    options: ModelBenchOptions | None = None,
+) -> ModelBenchResult:
+    """Time a graph. ``source``: the ONNX model that it was read from, which ONNX Runtime runs where it is installed."""
+    chosen = options or ModelBenchOptions()
+    inputs = model_inputs(graph, chosen.arrays or {}, chosen.seed)
+    models = {"default": build_graph(graph, target)}
+    if db is not None or require_tuned:
+        tuned = build_graph(graph, target, db=db, require_tuned=require_tuned)
+        if any(step.built.kind == "tuned" for step in tuned.steps):
+            models["tuned"] = tuned
+    result = ModelBenchResult(graph.name, str(target), [], {})
+    runs: list[Run] = []
+    outputs: dict[str, Sequence[Any]] = {}
+    for name, model in models.items():
+        row = BenchRow(name, model.origin)
+        result.rows.append(row)
+        outputs[name] = _outputs(model, inputs)
+        runs.append((row, _timed(_call(model, inputs, outputs[name]))))
+    other = rival(source, target.num_cores) if source is not None else None
+    if other is not None:
+        version, run = other
+        arrays = list(inputs.values())
+        reference = run(arrays)
+        for row in result.rows:
+            row.error = _difference(outputs[row.name], reference)
+        row = BenchRow("onnxruntime", version)
+        result.rows.append(row)
+        runs.append((row, _timed(lambda: run(arrays))))
+    race(runs, chosen.rounds, chosen.round_seconds)
+    if chosen.profile:
+        result.profiles = {name: model.profile(*inputs.values()) for name, model in models.items()}
+    return result
+
+
+def model_inputs(graph: Graph, given: Mapping[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
+    """Returns an array for each input: the one that is given, else random numbers in [-1, 1), and 0 and 1 for integers.
+
+    :class:`BuildError` for symbolic shapes, for names that are no inputs, and for arrays that do not fit.
+    """
+    rng = np.random.default_rng(seed)
+    names = [v.name for v in graph.inputs]
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise BuildError(f"{graph.name} has no input {', '.join(unknown)}; its inputs: {', '.join(names)}")
+    return {v.name: _input(v, given.get(v.name), rng) for v in graph.inputs}
+
+
+def _input(value: Value, given: Any, rng: np.random.Generator) -> np.ndarray:
+    dtype = np.dtype(to_numpy(value.dtype))
+    if given is not None:
+        array = np.ascontiguousarray(given)
+        if array.dtype != dtype or array.ndim != value.ndim:
+            raise BuildError(f"the input {value!r} does not take {array.dtype}{list(array.shape)}")
+        return array
+    if not value.is_static:
+        raise BuildError(f"the input {value!r} has a symbolic size; give its shape, or an array")
+    if dtype.kind in "iub":
+        return rng.integers(0, 2, value.shape).astype(dtype)
+    return rng.uniform(-1, 1, value.shape).astype(dtype)
+
+
+def _outputs(model: Model, inputs: Mapping[str, Any]) -> Sequence[Any]:
+    made = model(**inputs)
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _call(model: Model, inputs: Mapping[str, Any], out: Sequence[Any]) -> Callable[[], Any]:
+    arrays = [inputs[v.name] for v in model.inputs]
+    return lambda: model(*arrays, out=out)
+
+
+def _timed(call: Callable[[], Any]) -> Callable[[int], float]:
+    def run(number: int) -> float:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        return (time.perf_counter() - start) / number
+
+    return run
+
+
+def _difference(got: Sequence[Any], expected: Sequence[Any]) -> str:
+    """Returns in words where results differ from ONNX Runtime's by more than rounding, or nothing."""
+    for n, (a, b) in enumerate(zip(got, expected, strict=True)):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.shape != b.shape:
+            return f"output {n} has the shape {a.shape}, not {b.shape} as in ONNX Runtime"
+        if b.size == 0:
+            continue
+        if b.dtype.kind in "iub":
+            wrong = int(np.count_nonzero(a != b))
+            if wrong:
+                return f"output {n} differs from ONNX Runtime's in {wrong} of {b.size} elements"
+            continue
+        scale = float(np.nanmax(np.abs(b.astype(np.float64)))) or 1.0
+        off = float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)))) / scale
+        if not off <= _AGREES:
+            return f"output {n} differs from ONNX Runtime's by {off:.1e} of its largest element"
+    return ""

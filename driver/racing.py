@@ -1,0 +1,47 @@
+"""This module times contenders alternately in one run, so that a machine whose speed drifts treats all alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..tuner.measure import estimate
+
+_BLAS_SPINS_SECONDS = 0.03
+"""OpenBLAS's threads keep their cores busy for 2**26 cycles after a product, which would slow down the next
+contender."""
+
+
+@dataclass
+class BenchRow:
+    """A row is one contender. ``times`` are seconds per call, one per round; ``error`` says why there are none, or that
+    the result is wrong."""
+
+    name: str
+    origin: str
+    times: list[float] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """Returns the figure: the median of the faster half."""
+        return estimate(self.times) if self.times else None
+
+
+Run = tuple[BenchRow, Callable[[int], float]]
+"""A contender, and the seconds per call over so many calls."""
+
+
+def race(runs: Sequence[Run], rounds: int, round_seconds: float) -> None:
+    """Run the contenders alternately, ``rounds`` times; a slow one runs once per round, a fast one many times."""
+    numbers = []
+    for _, run in runs:
+        time.sleep(_BLAS_SPINS_SECONDS)
+        run(1)
+        numbers.append(max(1, min(1_000_000, int(round_seconds / max(run(1), 1e-9)))))
+    for _ in range(rounds):
+        for (row, run), number in zip(runs, numbers, strict=True):
+            row.times.append(run(number))
+            if row.name == "numpy":
+                time.sleep(_BLAS_SPINS_SECONDS)
