@@ -169,7 +169,7 @@ def bench(
     compiled_for, args = in_order([target], None, args)
     asked = request(inputs, args)
     obstacle = not_measurable(asked, compiled_for) or too_many_threads(compiled_for)
-    if obstacle is not None:
+    if obstacle:
         raise BuildError(f"bench: {obstacle}")
     plans = [plan_request(asked, compiled_for)]
     if db is not None or require_tuned:

@@ -39,7 +39,7 @@ def test_version(run):
     ("words", "code", "message"),
     [
         (["tunne"], 2, "No such command 'tunne'. Did you mean 'tune'?"),
-        (["tune", "matmul", "--trial", "5"], 2, "'--trials'?"),
+        (["tune", "matmul", "--trial", "5"], 2, "'--trials'"),
         (["tune", "matmul", "--time-limit", "nan"], 2, "'nan' is not a number of seconds above zero"),
         (["tune", "matmul", "--time-limit", "inf"], 2, "'inf' is not a number of seconds above zero"),
         (["tune", "matmul", "--time-limit", "0"], 2, "'0' is not a number of seconds above zero"),
