@@ -20,8 +20,9 @@ def roi_align(
     data: Tensor, rois: Tensor, batch: Tensor, pooled_size: tuple[int, int], spatial_scale: float = 1.0,
     sample_ratio: int = 2, aligned: bool = True, mode: str = "avg", name: str = "T_roi_align",
 ) -> Tensor:  # fmt: skip
-    """Returns the regions (R, C, *pooled_size): the mean or maximum of ``sample_ratio``² samples per element.
+    """Returns the regions ``(R, C, *pooled_size)``. Each element is the mean or the maximum of samples.
 
+    There are ``sample_ratio`` by ``sample_ratio`` samples per element.
     data: (N, C, H, W); rois: (R, 4) as x1, y1, x2, y2; batch: (R), which image each region lies in. ``aligned`` moves
     regions by half an element; ``mode="max"`` takes the largest weighted neighbour, as ONNX does.
     """

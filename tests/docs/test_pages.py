@@ -1,13 +1,14 @@
 """The examples in README.md and docs/ run: blocks of Python, and ``>>>`` lines, whose output has to be as printed."""
 
 import doctest
+import re
 from pathlib import Path
 
 import pytest
 
 sybil = pytest.importorskip("sybil", reason="Sybil runs the examples of the pages: pip install '.[test]'")
 from sybil.document import Document  # noqa: E402
-from sybil.parsers.myst import PythonCodeBlockParser, SkipParser  # noqa: E402
+from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser, SkipParser  # noqa: E402
 
 from tilewright.codegen import Target  # noqa: E402
 
@@ -20,16 +21,23 @@ PAGES = [
 ]
 
 
+def write_c(example):
+    """A block of C that begins with ``/* NAME */`` is written to that file, for the examples after it."""
+    if named := re.match(r"/\* (\S+\.c) \*/", example.parsed):
+        Path(named[1]).write_text(example.parsed)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples(page, tmp_path, monkeypatch):
     if page.name == "compiled-code.md" and Target("native").arch != "x86_64":
         pytest.skip("it shows x86-64 assembly")
     monkeypatch.chdir(tmp_path)
-    document = Document.parse(str(page), PythonCodeBlockParser(doctest_optionflags=FLAGS), SkipParser())
+    parsers = [PythonCodeBlockParser(doctest_optionflags=FLAGS), CodeBlockParser("c", write_c), SkipParser()]
+    document = Document.parse(str(page), *parsers)
     document.namespace["__name__"] = "__main__"
     for example in document.examples():
         example.evaluate()
 
 
 def test_every_page_is_found():
-    assert len(PAGES) >= 10
+    assert len(PAGES) >= 12

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 import threading
@@ -12,6 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from .protocol import Message, read_message, write_message
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
 
 
 def serve(answer: Callable[[Message], tuple[dict[str, Any], list[Any]]]) -> None:
@@ -32,6 +36,8 @@ def serve(answer: Callable[[Message], tuple[dict[str, Any], list[Any]]]) -> None
 
 
 def _limit_memory(memory_bytes: int) -> None:
+    if resource is None:
+        return
     if memory_bytes > 0:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
