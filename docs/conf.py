@@ -9,7 +9,7 @@ author = "the Tilewright authors"
 project_copyright = "the Tilewright authors"
 release = version = tilewright.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_click"]
 html_theme = "furo"
 html_title = "Tilewright"
 html_static_path = ["_static"]
@@ -26,4 +26,5 @@ autodoc_member_order = "bysource"
 
 default_role = "code"
 pygments_style = "friendly"
+smartquotes = False
 suppress_warnings = ["ref.python"]  # several classes have a member called name

@@ -1,4 +1,4 @@
-"""Schedules: how to compute what a function says, one proven step at a time.
+"""A schedule changes how a function computes, one proven step at a time, and never what it computes.
 
 :class:`Schedule` applies primitives (split, fuse, reorder, compute_at, …; one function each in :mod:`.primitives`) to a
 function and keeps the :class:`Trace` of them. A step that cannot be proven legal raises :class:`ScheduleError`.

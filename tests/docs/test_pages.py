@@ -11,6 +11,9 @@ from sybil.document import Document  # noqa: E402
 from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser, SkipParser  # noqa: E402
 
 from tilewright.codegen import Target  # noqa: E402
+from tilewright.codegen.backend.registry import BACKENDS  # noqa: E402
+from tilewright.graph.graph_operators import OPERATORS  # noqa: E402
+from tilewright.schedule.tensor_intrin import _REGISTERED as INTRINSICS  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -21,6 +24,16 @@ PAGES = [
 ]
 
 
+@pytest.fixture
+def registries_as_before():
+    """What the examples register is taken out again."""
+    before = [(table, dict(table)) for table in (BACKENDS, OPERATORS, INTRINSICS)]
+    yield
+    for table, entries in before:
+        table.clear()
+        table.update(entries)
+
+
 def write_c(example):
     """A block of C that begins with ``/* NAME */`` is written to that file, for the examples after it."""
     if named := re.match(r"/\* (\S+\.c) \*/", example.parsed):
@@ -28,7 +41,7 @@ def write_c(example):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_examples(page, tmp_path, monkeypatch):
+def test_examples(page, tmp_path, monkeypatch, registries_as_before):
     if page.name == "compiled-code.md" and Target("native").arch != "x86_64":
         pytest.skip("it shows x86-64 assembly")
     monkeypatch.chdir(tmp_path)

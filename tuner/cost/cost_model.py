@@ -46,12 +46,9 @@ class PriorModel(CostModel):
 class XGBCostModel(CostModel):
     """This model is an ensemble of boosted trees that corrects the prior. It is deterministic for a seed.
 
-    Args:
-        seed: of the trees' subsampling.
-        members: boosters; their disagreement is the deviation.
-        rounds: trees per booster.
-        trust_after: records from which on the trees' correction counts fully; below, it is scaled down linearly from
-            the first one on, so that a handful of timings cannot overrule the prior.
+    ``seed`` is for the subsampling of the trees. ``members`` is the number of boosters; their disagreement is the deviation.
+    ``rounds`` is the number of trees of each. From ``trust_after`` records on the correction counts fully. With fewer it
+    is scaled down in proportion, so that a handful of timings cannot overrule the prior.
     """
 
     def __init__(self, seed: int = 0, *, members: int = 3, rounds: int = 60, trust_after: int = 32) -> None:
