@@ -115,6 +115,23 @@ class FunctionBuilder:
         """Return one lane of a vector."""
         return self.pure(f"extractelement {type_} {text}, i64 {n}")
 
+    def cut(self, one: str, text: str, have: int, at: int, lanes: int) -> str:
+        """Return ``lanes`` lanes of a vector of ``have``, from lane ``at`` on; ``one``: the type of a lane."""
+        return text if have == lanes else self.shuffled(f"<{have} x {one}>", text, "poison", range(at, at + lanes))
+
+    def resized(self, one: str, text: str, have: int, want: int) -> str:
+        """Return the first ``want`` lanes of a vector of ``have``; missing lanes hold arbitrary values."""
+        if have == 1:
+            return self.joined(f"<{want} x {one}>", one, [text])
+        if want == 1:
+            return self.lane(f"<{have} x {one}>", text, 0)
+        order = [*range(min(have, want)), *[-1] * max(0, want - have)]
+        return self.shuffled(f"<{have} x {one}>", text, "poison", order)
+
+    def appended(self, one: str, whole: str, part: str, have: int, lanes: int) -> str:
+        """Return the ``have`` lanes of ``whole`` and behind them the ``lanes``, at most as many, of ``part``."""
+        return self.shuffled(f"<{have} x {one}>", whole, self.resized(one, part, lanes, have), range(have + lanes))
+
     def joined(self, type_: str, base: str, lanes: Iterable[str]) -> str:
         """Return a vector of the given lanes."""
         out = "poison"

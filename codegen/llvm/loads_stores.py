@@ -7,10 +7,10 @@ from ...tir.expr import BufferLoad, DType, Expr, IntImm
 from ...tir.stmt import Buffer
 from ..backend.lane_offsets import LaneOffsets
 from ..lowered import ALIGNED
+from ..machine.target import Target
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, stored_suffix, vector_constant
-from .masked_loads import masked_load
 
 
 def load(em: LlvmScope, e: BufferLoad) -> str:
@@ -42,7 +42,7 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
             pointer, align = em.pointer(buffer, offset), em.alignment(buffer, offset, dtype)
             stored = em.cached_load(buffer, f"load {memory}, ptr {pointer}, align {align}")
         else:
-            stored = masked_load(em, buffer, offset, dtype, mask)
+            stored = _masked_load(em, buffer, offset, dtype, mask)
         value = em.from_memory(stored, dtype)
         return _reversed(em, value, dtype) if backwards else value
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
@@ -119,6 +119,44 @@ def _scalar_load(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
     dtype = buffer.dtype
     text = f"load {memory_type(dtype)}, ptr {em.pointer(buffer, offset)}, align {align_of(dtype)}"
     return em.from_memory(em.cached_load(buffer, text), dtype)
+
+
+def _masked_load(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, mask: str) -> str:
+    """Returns ``dtype.lanes`` elements from ``offset`` on, as they lie in memory, and 0 where the mask is false.
+
+    LLVM 22.1 splits a masked load that takes four registers or more in halves, again and again. Where a part of the
+    mask is known to be false, a register of that part is then loaded without a mask on AVX and AVX2, behind the end of
+    the array, or LLVM ends with a failed assertion ("Getting value from an unknown LocationSize"). A load per register
+    avoids both.
+    """
+    whole, done = "", 0
+    for count in _parts(em.target, dtype):
+        active = em.fn.cut("i1", mask, dtype.lanes, done, count)
+        part = _active_lanes(em, buffer, offset.plus(Linear(done)), dtype.element.with_lanes(count), active)
+        whole = em.fn.appended(memory_type(dtype.element), whole, part, done, count) if done else part
+        done += count
+    return whole
+
+
+def _parts(target: Target, dtype: DType) -> list[int]:
+    """Returns how many lanes each load takes: a register's at most; none takes a single lane, the first takes one more
+    instead."""
+    lanes, register = dtype.lanes, target.vector_lanes(dtype)
+    if lanes <= register or register < 2 or target.has("avx512f") or not target.has("avx"):
+        return [lanes]
+    first = register + 1 if lanes % register == 1 else register
+    rest, last = divmod(lanes - first, register)
+    return [first] + [register] * rest + [last] * (last > 0)
+
+
+def _active_lanes(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, mask: str) -> str:
+    lanes, memory = dtype.lanes, memory_type(dtype)
+    pointer, align = em.pointer(buffer, offset), em.alignment(buffer, offset, dtype)
+    text = em.fn.intrinsic(
+        f"llvm.masked.load.{stored_suffix(dtype)}.p0", memory, ["ptr", "i32", f"<{lanes} x i1>", memory],
+        [pointer, str(align), mask, "zeroinitializer"],
+    )  # fmt: skip
+    return em.cached_load(buffer, text)
 
 
 def _load_if_active(em: LlvmScope, e: BufferLoad, offset: Linear) -> str:
