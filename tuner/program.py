@@ -18,15 +18,15 @@ from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, 
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
 
-def affine(expr: Expr) -> Mapping[Var, int] | None:
-    """Returns the coefficients of an affine index, without its constant; None when it is not affine.
+def affine(expr: Expr) -> Linear | None:
+    """Returns an affine index as a sum; None when it is not affine.
 
     >>> i = Var("i")
-    >>> list(affine(i * 2 + 1).values())
-    [2]
+    >>> form = affine(i * 2 + 1)
+    >>> form.const, list(form.terms.values())
+    (1, [2])
     """
-    found = collect(expr, _axis)
-    return None if found is None else found.terms
+    return collect(expr, _axis)
 
 
 def _axis(e: Expr) -> Linear | None:
@@ -38,10 +38,11 @@ def _axis(e: Expr) -> Linear | None:
 @dataclass(frozen=True)
 class Use:
     """A load or a store: its buffer and, for each dimension, the coefficients of the block's axes (None: not
-    affine)."""
+    affine) and the constant in ``offsets``."""
 
     buffer: Buffer
     dims: tuple[Mapping[Var, int] | None, ...]
+    offsets: tuple[int, ...] = ()
 
     @property
     def affine(self) -> bool:
@@ -54,7 +55,7 @@ class Use:
 
     @property
     def plain(self) -> bool:
-        """Returns whether each index is one axis, and each axis one index."""
+        """Returns whether each index is one axis plus a constant, and each axis one index."""
         single = [
             next(iter(dim)) for dim in self.dims if dim is not None and len(dim) == 1 and set(dim.values()) == {1}
         ]
@@ -62,7 +63,8 @@ class Use:
 
     def is_at(self, axes: Sequence[Var]) -> bool:
         """Returns whether the indices are exactly ``axes``, in order."""
-        return [dim if dim is None else dict(dim) for dim in self.dims] == [{axis: 1} for axis in axes]
+        plain = [dim if dim is None else dict(dim) for dim in self.dims] == [{axis: 1} for axis in axes]
+        return plain and not any(self.offsets)
 
     def stride(self, axis: Var) -> int | None:
         """Returns how many elements one step of ``axis`` moves; None when that is not known."""
@@ -92,13 +94,20 @@ def _largest(extent: Expr, loops: Sequence[For]) -> int:
     return analyzer.const_int_bound(extent)[1] or 0
 
 
-class BlockInfo:
-    """A leaf block of the program with its ``loops``, outermost first. Where the extent of an axis depends on a loop,
-    ``extents`` has the largest one."""
+def _begins_later(value: Expr, loop: For, outer: Sequence[For]) -> bool:
+    """Returns whether ``value`` is the variable of ``loop`` plus a sum over those of outer loops."""
+    form = affine(value)
+    allowed = {other.loop_var for other in outer} | {loop.loop_var}
+    return form is not None and form.terms.get(loop.loop_var) == 1 and form.terms.keys() <= allowed
 
-    def __init__(self, realize: BlockRealize, loops: Sequence[For] = ()) -> None:
+
+class BlockInfo:
+    """A leaf block of the program with its ``loops``, outermost first, of which the first ``shared`` hold other statements
+    as well. Where the extent of an axis depends on a loop, ``extents`` has the largest one."""
+
+    def __init__(self, realize: BlockRealize, loops: Sequence[For] = (), shared: int = 0) -> None:
         self.realize = realize
-        self.loops = tuple(loops)
+        self.loops, self.shared = tuple(loops), shared
         self.block: Block = realize.block
         self.name = self.block.name_hint
         self.axes = tuple(iv.var for iv in self.block.iter_vars)
@@ -119,7 +128,8 @@ class BlockInfo:
         """Why no rule can schedule the block, or None."""
         values = self.realize.iter_values
         if len(values) != len(self.loops) or not all(
-            v is loop.loop_var for v, loop in zip(values, self.loops, strict=True)
+            v is loop.loop_var or (self.keeps_order and _begins_later(v, loop, self.loops[:n]))
+            for n, (v, loop) in enumerate(zip(values, self.loops, strict=True))
         ):
             return "its axes are not its loops, each one loop"
         for iv in self.block.iter_vars:
@@ -130,9 +140,11 @@ class BlockInfo:
     @cached_property
     def keeps_order(self) -> bool:
         """Returns whether the loops have to stay as they are nested: an axis is neither spatial nor reduced (a scan),
-        or the extent of a loop depends on another one (a triangle)."""
-        return len(self.spatial) + len(self.reduce) < len(self.axes) or not all(
-            isinstance(loop.extent, IntImm) for loop in self.loops
+        the extent of a loop depends on another one (a triangle), or loops hold other statements as well."""
+        return (
+            self.shared > 0
+            or len(self.spatial) + len(self.reduce) < len(self.axes)
+            or not all(isinstance(loop.extent, IntImm) for loop in self.loops)
         )
 
     @cached_property
@@ -199,7 +211,9 @@ class BlockInfo:
 
 
 def _use(access: Access) -> Use:
-    return Use(access.buffer, tuple([affine(i) for i in access.indices]))
+    found = [affine(i) for i in access.indices]
+    dims = tuple([None if f is None else f.terms for f in found])
+    return Use(access.buffer, dims, tuple([0 if f is None else f.const for f in found]))
 
 
 def _computed(value: Expr) -> Iterator[object]:
@@ -215,8 +229,37 @@ def _computed(value: Expr) -> Iterator[object]:
                 yield from _computed(chosen)
 
 
+def copies(block: BlockInfo) -> bool:
+    """Returns whether each element is a copy of another one (transpose, reshape, broadcast), under no condition."""
+    body = block.block.body
+    return isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
+
+
+def pads(block: BlockInfo) -> bool:
+    """Returns whether each element is chosen by a condition, as in a padded copy."""
+    body = block.block.body
+    return isinstance(body, BufferStore) and isinstance(body.value, Call) and body.value.op == "tir.if_then_else"
+
+
+def _leaves(stmt: Stmt, loops: tuple[For, ...] = (), shared: int = 0) -> list[BlockInfo] | None:
+    """Returns the blocks below ``stmt``; None when there is anything but loops and blocks that hold no others."""
+    if isinstance(stmt, For):
+        return _leaves(stmt.body, (*loops, stmt), shared)
+    if isinstance(stmt, BlockRealize):
+        return [BlockInfo(stmt, loops, shared)] if sum(1 for _ in blocks_of(stmt)) == 1 else None
+    if not isinstance(stmt, SeqStmt):
+        return None
+    out: list[BlockInfo] = []
+    for part in stmt.seq:
+        below = _leaves(part, loops, len(loops))
+        if below is None:
+            return None
+        out += below
+    return out
+
+
 class Program:
-    """The leaf blocks of ``func`` in program order, each with its own loop nest.
+    """The leaf blocks of ``func`` in program order, with their loops.
 
     ``blocks`` are those that rules may schedule; ``left`` has a line for everything else, with the reason.
     """
@@ -227,15 +270,11 @@ class Program:
         self._read_elsewhere: set[Buffer] = set()
         found: list[BlockInfo] = []
         for stmt in self._statements():
-            loops = []
-            inside = stmt
-            while isinstance(inside, For):
-                loops.append(inside)
-                inside = inside.body
-            if isinstance(inside, BlockRealize) and sum(1 for _ in blocks_of(inside)) == 1:
-                found.append(BlockInfo(inside, loops))
+            leaves = _leaves(stmt)
+            if leaves is None:
+                self._leave(stmt, "its loops hold more than loops and blocks")
             else:
-                self._leave(stmt, "it shares its loops with other statements")
+                found += leaves
         names = Counter(r.block.name_hint for r in blocks_of(func))
         for info in found:
             obstacle = "another block has the same name" if names[info.name] > 1 else info.obstacle

@@ -253,15 +253,19 @@ def test_what_no_rule_takes_is_said():
 def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16, 7), "float32")):
     for i in range(16):
         with T.block("B"):
-            vi = T.axis.spatial(16, i)
+            vi = T.axis.spatial(16, 15 - i)
             B[vi] = A[vi] * T.float32(2)
-        for j in range(7):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
+    for i, j in T.grid(16, 7):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            with T.block("inner"):
                 C[vi, vj] = B[vi]
 """)
-    assert plan(func).origin == "as written, not tuned: block B, C: it shares its loops with other statements"
-    with pytest.raises(TuneError, match="no schedule rule has a candidate; block B, C: it shares its loops"):
+    reasons = (
+        "block C, inner: its loops hold more than loops and blocks; block B: its axes are not its loops, each one loop"
+    )
+    assert plan(func).origin == f"as written, not tuned: {reasons}"
+    with pytest.raises(TuneError, match=f"no schedule rule has a candidate; {reasons}"):
         tw.tune(func, "native -num-cores=1")
 
 

@@ -8,7 +8,7 @@ LINES = {
     "codegen": 17920,
     "te": 6220,
     "tuning_db": 1530,
-    "tuner": 6470,
+    "tuner": 7400,
     "graph": 3950,
     "frontends": 4700,
     "driver": 4130,
@@ -36,5 +36,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28005
+RING_CODE_LINES = 28030
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""

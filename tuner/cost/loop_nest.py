@@ -43,6 +43,18 @@ class Loop:
     trips: np.ndarray
 
 
+def blended(levels: Sequence[np.ndarray], sizes: Sequence[np.ndarray], cache_bytes: float) -> np.ndarray:
+    """Returns the bytes that cross into a cache: of ``levels``, those of the deepest one whose working set (``sizes``)
+    fits. Between the last one that fits and the next the result is blended by a logistic in the logarithm of the working
+    set."""
+    total = levels[0]
+    for level, size in zip(levels[1:], sizes[1:], strict=True):
+        ratio = np.log2(np.maximum(size, 1.0) / (_FILL * cache_bytes))
+        fits = 1.0 / (1.0 + np.exp2(np.clip(6.0 * ratio, -60, 60)))
+        total = np.minimum(total, fits * level + (1.0 - fits) * total)
+    return total
+
+
 class Nest:
     """Loops (innermost first), accesses, and the full extents of the axes; ``rows`` candidates at once."""
 
@@ -82,13 +94,7 @@ class Nest:
         shares = weights if weights is not None else [1.0] * len(self.accesses)
         levels = [self._traffic_at(d, shares) for d in range(len(self.loops) + 1)]
         levels.append(np.zeros_like(levels[-1]))
-        sizes = [*self.working_set, self.working_set[-1]]
-        total = levels[0]
-        for d in range(1, len(levels)):
-            ratio = np.log2(np.maximum(sizes[d], 1.0) / (_FILL * cache_bytes))
-            fits = 1.0 / (1.0 + np.exp2(np.clip(6.0 * ratio, -60, 60)))
-            total = np.minimum(total, fits * levels[d] + (1.0 - fits) * total)
-        return total
+        return blended(levels, [*self.working_set, self.working_set[-1]], cache_bytes)
 
     def _traffic_at(self, depth: int, weights: Sequence[np.ndarray | float]) -> np.ndarray:
         """Bytes moved when the data of the innermost ``depth`` loops stay in the cache, and no others do."""

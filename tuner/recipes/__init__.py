@@ -3,12 +3,13 @@
 The tuner's rules call them with the decisions of a candidate, kernels scheduled by hand with numbers of their own.
 ``tiled_product``: reductions in register tiles. ``dot_product``: tiles by dot-product instructions. ``matrix_unit_product``:
 products by a matrix unit. ``row_sweep``: reductions along rows with what depends on them. ``element_sweep``: element-wise
-stages and transposes. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several
-recipes take.
+stages and transposes. ``fused_tiles``: several stages, tile by tile of the last one. ``panels``: operands packed into panels,
+and padded. ``loop_steps``: the steps that several recipes take.
 """
 
 from .dot_product import DotInstruction, dot_tile
 from .element_sweep import ElementSweep, sweep_elements
+from .fused_tiles import TileStage, fused_tiles
 from .loop_steps import arrange, finish_tile, loops_within
 from .matrix_unit_product import TILE, UnitTiles, matrix_unit_product, steps_of
 from .panels import Panels, inline_padding, pack, pad_product
@@ -22,11 +23,13 @@ __all__ = [
     "Panels",
     "RowSweep",
     "TileNest",
+    "TileStage",
     "UnitTiles",
     "arrange",
     "by_lanes",
     "dot_tile",
     "finish_tile",
+    "fused_tiles",
     "inline_padding",
     "loops_within",
     "matrix_unit_product",

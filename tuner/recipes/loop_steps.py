@@ -27,6 +27,17 @@ def arrange(
     return loops
 
 
+def accumulate(sch: Schedule, block: Any, vector: int) -> Any:
+    """Let ``block`` write sums of its own, in which those of a vector along the axis number ``vector`` are neighbours;
+    returns the block that takes them to memory."""
+    result = sch.cache_write(block, 0, "local")
+    rank = len(sch.get(result).iter_vars)
+    if vector != rank - 1:
+        order = [d for d in range(rank) if d != vector] + [vector]
+        sch.transform_layout(block, ("write", 0), lambda *index: [index[d] for d in order])
+    return result
+
+
 def finish_tile(sch: Schedule, block: Any, at: Any, axis: int, lanes: int = 0) -> None:
     """Unroll the loops of ``block`` inside the loop ``at`` and make those of its axis number ``axis`` vectors.
 

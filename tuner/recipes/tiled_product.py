@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...schedule import BlockRV, Schedule
-from .loop_steps import arrange, extent_of, finish_tile, fuse_all, unroll_factor
+from .loop_steps import accumulate, arrange, extent_of, finish_tile, fuse_all, unroll_factor
 from .panels import Panels, pack, pack_within
 
 
@@ -88,11 +88,7 @@ def tiled_product(
 
 def _result(sch: Schedule, block: Any, vector: int, epilogue: Sequence[str]) -> Any:
     """Returns the block that takes a tile of sums to memory; the accumulators of a vector are made neighbours."""
-    result = sch.cache_write(block, 0, "local")
-    rank = len(sch.get(result).iter_vars)
-    if vector != rank - 1:
-        order = [d for d in range(rank) if d != vector] + [vector]
-        sch.transform_layout(block, ("write", 0), lambda *index: [index[d] for d in order])
+    result = accumulate(sch, block, vector)
     if not epilogue:
         return result
     stages: list[BlockRV | str] = [result, *epilogue[:-1]]

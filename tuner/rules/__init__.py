@@ -4,12 +4,14 @@
 computed where they are used. ``vnni_products``: products of int8 by dot-product instructions. ``amx_products``: the same by
 a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling), with
 ``tiling_part`` and ``tiling_costs``. ``row_reductions``: reductions along rows (softmax, layer norm, sums).
+``fused_stages``: several stages of any kind, tile by tile of the last one.
 ``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. ``recipe_steps``: steps that several
 recipes take.
 """
 
 from .amx_products import TileRule
 from .elementwise_rule import ElementwiseRule
+from .fused_stages import FusedStagesRule
 from .in_order import InOrderRule
 from .multi_level_tiling import MultiLevelTilingRule
 from .row_reductions import RowReductionRule
@@ -20,6 +22,7 @@ from .vnni_products import DotRule
 __all__ = [
     "DotRule",
     "ElementwiseRule",
+    "FusedStagesRule",
     "Group",
     "InOrderRule",
     "MultiLevelTilingRule",

@@ -1,6 +1,8 @@
-"""This rule takes blocks whose loops keep their order: scans, which read earlier instances, and triangles of loops.
+"""This rule takes blocks whose loops keep their order: scans, which read earlier instances, triangles of loops, and
+blocks that share loops with other statements.
 
-Their outermost spatial loop is parallel and their innermost spatial loop is vectorized; loops are not reordered.
+Their outermost spatial loop is parallel and their innermost spatial loop is vectorized. Loops are not reordered, except
+that a reduction in the block's own loops goes around the spatial loop that becomes vectors.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schedule import Schedule
-from ...tir.expr import IntImm
+from ...tir.expr import IntImm, Var, is_const_int
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.step_sizes import ceil_div, up_to
@@ -34,6 +36,16 @@ class InOrderRule(ScheduleRule):
         return [InOrderPart(group.anchor, machine)]
 
 
+def _reduction_inside(block: BlockInfo, own: Sequence[Var]) -> int:
+    """Returns how many of the block's own innermost axes reduce, where their order may change: rows that are contiguous
+    in what it reads are left to the code generator."""
+    count = 0
+    while count < len(own) and own[-1 - count] in block.reduce:
+        count += 1
+    known = block.block.init is not None and all(isinstance(loop.extent, IntImm) for loop in block.loops)
+    return count if known and count < len(own) else 0
+
+
 class InOrderPart(Part):
     """This part has the decision ``vectors`` per iteration of the innermost loop; 0 leaves the loop as it is."""
 
@@ -43,23 +55,32 @@ class InOrderPart(Part):
         self.block, self.machine = block, machine
         self.name = f"in_order_{block.name}"
         self.lanes = machine.lanes(block.itemsize)
-        spatial = [axis in block.spatial for axis in block.axes]
-        self.parallel = len(spatial) > 1 and spatial[0] and worth_threads(machine, [block])
-        last = block.axes[-1] if spatial and spatial[-1] else None
-        self.inner = block.extents[last] if last is not None and block.extents[last] > 1 else 0
+        own = block.axes[block.shared :]
+        spatial = [axis in block.spatial for axis in own]
+        self.parallel = len(spatial) > 1 and spatial[0] and not block.shared and worth_threads(machine, [block])
+        self.around = _reduction_inside(block, own)
+        last = own[-1 - self.around] if len(own) > self.around and spatial[-1 - self.around] else None
+        begins = {axis: loop.min for axis, loop in zip(block.axes, block.loops, strict=True)}
+        usable = last is not None and block.extents[last] > 1 and is_const_int(begins[last], 0)
+        self.last = last if usable else None
+        self.inner = block.extents[self.last] if self.last is not None else 0
         vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4) if self.inner else ()
         self.decisions = (Decision("vectors", (0, *vectors)),)
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        loops = sch.get_loops(sch.get_block(self.block.name))
+        block = sch.get_block(self.block.name)
+        loops = list(sch.get_loops(block))
         if row["vectors"]:
-            width = row["vectors"] * self.lanes
-            extent = sch.get(loops[-1]).extent
+            width, vector = row["vectors"] * self.lanes, loops[len(loops) - 1 - self.around]
+            lanes, reduction = [vector], loops[len(loops) - self.around :]
+            extent = sch.get(vector).extent
             if not isinstance(extent, IntImm) or extent.value > width:
-                _, lanes = sch.split(loops[-1], [None, width])
-            else:
-                lanes = loops[-1]
-            sch.vectorize(lanes)
+                lanes = list(sch.split(vector, [None, width]))
+            if reduction:
+                sch.reorder(*lanes[:-1], *reduction, lanes[-1])
+                init = sch.decompose_reduction(block, reduction[0])
+                sch.vectorize(sch.get_loops(init)[-1])
+            sch.vectorize(lanes[-1])
         if self.parallel:
             sch.parallel(loops[0])
 
@@ -73,7 +94,8 @@ class InOrderPart(Part):
         vectors = around * steps * np.maximum(columns["vectors"], 1.0)
         latency = np.where(scalar, machine.fma_latency, 1.0 / machine.fma_pipes)
         moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
-        strided = sum(1 for u in (*block.loads, *block.stores) if self.inner and (u.stride(block.axes[-1]) or 2) > 1)
+        last = self.last
+        strided = sum(1 for u in (*block.loads, *block.stores) if last is not None and u.stride(last) not in (0, 1))
         return Costs(rows).put(
             core_cycles=vectors * block.operations * latency,
             load_cycles=vectors

@@ -17,6 +17,7 @@ from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.product_roles import TiledBlock, tile_axes
 from ..cost.step_sizes import up_to
 from ..cost.tiling_costs import TilingCosts
+from ..cost.vector_choice import loads_fit, packable, vector_axes
 from ..program import BlockInfo, Program, Use
 from ..recipes.panels import Panels
 from ..recipes.tiled_product import TileNest, tiled_product
@@ -46,61 +47,10 @@ class MultiLevelTilingRule(ScheduleRule):
         for vector in vector_axes(group.anchor):
             parts.extend(
                 TilingPart(group.anchor, epilogue, vector, operand, machine)
-                for operand in (None, *_packable(group.anchor, vector))
-                if operand is not None or _loads_fit(group.anchor, vector)
+                for operand in (None, *packable(group.anchor, vector))
+                if operand is not None or loads_fit(group.anchor, vector)
             )
         return parts
-
-
-def vector_axes(block: BlockInfo) -> list[Var]:
-    """Returns the spatial axes worth a vector: contiguous in the result, or contiguous after packing and not in the
-    result's innermost place; best first. None when every load would have to gather and cannot be packed."""
-    out = []
-    for axis in reversed(block.spatial):
-        if block.extents[axis] < 2:
-            continue
-        moving = [use for use in block.loads if axis in use.axes()]
-        contiguous = [use for use in moving if use.stride(axis) == 1]
-        packable = [use for use in moving if use.dim_of(axis) is not None]
-        last = axis is block.spatial[-1]
-        if (
-            last
-            and moving
-            and (
-                len(contiguous) == len(moving)
-                or (len(moving) == 1 and _packable(block, axis))
-                or not _reads_rows(block)
-            )
-        ):
-            out.append(axis)
-        elif not last and len(moving) == 1 and packable and _reuses(block, moving[0]):
-            out.append(axis)
-    return out[:2]
-
-
-def _reads_rows(block: BlockInfo) -> bool:
-    """Returns whether a reduction axis is contiguous in memory for at least the length of a vector."""
-    return any(use.stride(axis) == 1 and block.extents[axis] >= 16 for use in block.loads for axis in block.reduce)
-
-
-def _reuses(block: BlockInfo, use: Use) -> bool:
-    """Returns whether the same element is read for several outputs."""
-    return any(block.extents[v] > 1 for v in block.spatial if v not in use.axes())
-
-
-def _packable(block: BlockInfo, vector: Var) -> list[Use]:
-    """Returns the one load that depends on ``vector``, when each of its indices is a single axis."""
-    moving = [use for use in block.loads if vector in use.axes()]
-    if len(moving) != 1 or not _reuses(block, moving[0]):
-        return []
-    use = moving[0]
-    return [use] if use.plain and sum(1 for other in block.loads if other.buffer is use.buffer) == 1 else []
-
-
-def _loads_fit(block: BlockInfo, vector: Var) -> bool:
-    """Returns whether vectors can be loaded without packing."""
-    moving = [use for use in block.loads if vector in use.axes()]
-    return all(use.stride(vector) == 1 for use in moving) or not _packable(block, vector)
 
 
 def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
@@ -112,8 +62,11 @@ def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> 
     if consumer.is_reduction or consumer not in free or not consumer.writes_in_order:
         return None
     written = block.stores[0].buffer
+    after = program.blocks[program.blocks.index(block) + 1 :]
     for use in consumer.loads:
         if use.buffer is written and not use.is_at(consumer.spatial):
+            return None
+        if program.writer.get(use.buffer) in after:  # its other operands are not there yet
             return None
     return consumer
 

@@ -78,7 +78,7 @@ def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
     """Returns whether what one member reads of another lies in the same row."""
     written = {use.buffer for b in members for use in b.stores}
     return all(
-        [dict(d or {}) for d in use.dims[:rank]] == [{v: 1} for v in b.spatial[:rank]]
+        [dict(d or {}) for d in use.dims[:rank]] == [{v: 1} for v in b.spatial[:rank]] and not any(use.offsets[:rank])
         for b in members for use in b.loads if use.buffer in written
     )  # fmt: skip
 

@@ -34,6 +34,9 @@ class ScheduleRule(ABC):
     in_order: bool = False
     """Whether the rule also takes blocks that keep the order of their loops (``BlockInfo.keeps_order``): scans, triangles."""
 
+    fuses: bool = False
+    """Whether the rule joins stages that other rules take apart: the space has both."""
+
     @abstractmethod
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         """Returns the group that ``block`` anchors, made of blocks in ``free``; None when the rule does not take the

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...tir.expr import BufferLoad, Call
 from ...tir.expr_length import Length, inlined_length
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, Program, copies, pads
 
 _CHEAP = 8
 """The number of operations of an element up to which it may be computed more than once."""
@@ -27,20 +26,22 @@ _LONG = 1024
 """The number of nodes that an expression may have after inlining that more than doubles it."""
 
 
-def blocks_to_inline(program: Program) -> list[str]:
+def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
     """Returns the names of the stages to inline, producers first.
 
     An element-wise stage goes into its consumers when that repeats no costly work: always when a single element-wise
     stage consumes it; into several, or into a reduction that reads each element once, when it is cheap; into a
     reduction that reads elements many times only when it merely moves data without a condition. The stages that are
     inlined already count: each level of stages that are read at several places doubles the work, and the length of the
-    expression.
+    expression. Without ``repeated`` only stages of which each element is computed once, and copies.
     """
     out: list[str] = []
     work: dict[Buffer, int] = {}  # operations of an element of what is inlined
     text: dict[Buffer, Length] = {}  # and how long its expression is
     for block in program.blocks:
         mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
+        if not repeated and not copies(block) and _times_read(program, block) > 1:
+            continue
         if _inline(program, block) and isinstance(block.block.body, BufferStore):
             added = {use.buffer: inlined_length(block.block.body.value, block.axes, text) for use in block.stores}
             if _stays_small(program, block, mine, text, {**text, **added}):
@@ -85,14 +86,9 @@ def paddings_to_inline(program: Program) -> list[str]:
             continue
         consumer = consumers[0]
         reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
-        if consumer.is_reduction and _chooses(block) and reads <= _FEW * block.spatial_size:
+        if consumer.is_reduction and pads(block) and reads <= _FEW * block.spatial_size:
             out.append(block.name)
     return out
-
-
-def _chooses(block: BlockInfo) -> bool:
-    body = block.block.body
-    return isinstance(body, BufferStore) and isinstance(body.value, Call) and body.value.op == "tir.if_then_else"
 
 
 def _inline(program: Program, block: BlockInfo) -> bool:
@@ -103,7 +99,7 @@ def _inline(program: Program, block: BlockInfo) -> bool:
         u.buffer for u in block.stores
     }) > 1:  # fmt: skip
         return False
-    if _moves_data(block):
+    if copies(block):
         return all(_reads_plainly(c, block) for c in consumers)
     for consumer in consumers:
         reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
@@ -115,15 +111,14 @@ def _inline(program: Program, block: BlockInfo) -> bool:
     return len(consumers) == 1 or block.operations <= _CHEAP
 
 
+def _times_read(program: Program, block: BlockInfo) -> float:
+    reads = sum(c.spatial_size * c.reduce_size * _reads_of(c, block) for c in program.consumers(block))
+    return reads / block.spatial_size
+
+
 def _reads_of(consumer: BlockInfo, block: BlockInfo) -> int:
     written = {use.buffer for use in block.stores}
     return max(1, sum(1 for use in consumer.loads if use.buffer in written))
-
-
-def _moves_data(block: BlockInfo) -> bool:
-    """Returns whether each element is a copy of another one (transpose, reshape, broadcast), under no condition."""
-    body = block.block.body
-    return isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
 
 
 def _reads_plainly(consumer: BlockInfo, block: BlockInfo) -> bool:

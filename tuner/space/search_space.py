@@ -23,6 +23,9 @@ _MAX_SKETCHES = 24
 _MAX_PARTS = 64
 """The number of sketches of a space, and of the parts of all sketches together where more combinations exist."""
 
+_FUSED_PRIORITY = 9
+"""Rules of a smaller priority are asked before stages are fused: those of special instructions, and users' own."""
+
 
 @dataclass
 class Variant:
@@ -62,10 +65,12 @@ class Space:
         base = Schedule(func, seed=0)
         self.inlined = _inline(base, blocks_to_inline(Program(base.func)))
         self.program = Program(base.func)
-        self.variants = [self._group(Variant(base, ""), self.program, asked)]
+        apart = [rule for rule in asked if not rule.fuses]
+        self.variants = [self._group(Variant(base, ""), self.program, apart)]
         masked = base.copy()
         if _inline(masked, paddings_to_inline(self.program)):
-            self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), asked))
+            self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), apart))
+        self.variants += self._fused(asked)
         self.sketches = [sketch for variant in self.variants for sketch in self._combine(variant)]
 
     def __repr__(self) -> str:
@@ -112,6 +117,24 @@ class Space:
     def best_rows(self, sketch: Sketch, count: int) -> np.ndarray:
         """Returns the rows that the analytic prior thinks best, best first."""
         return sketch.best_rows(count)
+
+    def _fused(self, rules: Sequence[ScheduleRule]) -> list[Variant]:
+        """Returns the function with its stages fused first, as each rule that fuses does it, where that joins stages that
+        would be computed apart."""
+        base = Schedule(self.func, seed=0)
+        _inline(base, blocks_to_inline(Program(base.func), repeated=False))
+        program = Program(base.func)
+        apart = {b.name: n for n, (group, _) in enumerate(self.variants[0].groups) for b in group.blocks}
+        found: dict[tuple[tuple[str, ...], ...], Variant] = {}
+        for rule in [rule for rule in rules if rule.fuses and len(program.blocks) > 1]:
+            suffix = f"_fused{len(found) + 1}" if found else "_fused"
+            others = [r for r in rules if not r.fuses]
+            before = [r for r in others if r.priority < _FUSED_PRIORITY]
+            variant = self._group(Variant(base, suffix), program, [*before, rule, *others[len(before) :]])
+            joined = [group for group, tables in variant.groups if tables[0].rule == rule.name]
+            if any(len({apart.get(b.name) for b in g.blocks} - {None}) > 1 for g in joined):
+                found.setdefault(tuple([tuple([b.name for b in g.blocks]) for g in joined]), variant)
+        return list(found.values())
 
     def _group(self, variant: Variant, program: Program, rules: Sequence[ScheduleRule]) -> Variant:
         """Ask each rule about each block that is still free; the groups in program order."""

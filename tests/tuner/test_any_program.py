@@ -1,0 +1,75 @@
+"""Programs that no recipe names: each gets candidates, every candidate is right, and the default beats plain loops."""
+
+import importlib
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.codegen import compile
+from tilewright.codegen.lower import lower
+from tilewright.codegen.machine.target import Target
+from tilewright.tir import IntImm
+from tilewright.tir.analysis.access import accesses_below
+from tilewright.tuner import MachineModel, Space, choose_default
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+programs = importlib.import_module("affine_programs")
+
+WIDE = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
+PARALLEL = Target("llvm -mcpu=x86-64-v3 -num-cores=2")
+MACHINE = MachineModel(64, 32, 1, 48 << 10, 1 << 20, 32 << 20)
+
+
+def small(name):
+    return programs.PROGRAMS[name](*programs.SIZES[name][0])
+
+
+def space_of(name, number=0, target=WIDE, **options):
+    return Space(programs.PROGRAMS[name](*programs.SIZES[name][number]).func, target, **options)
+
+
+def check(program, func, target):
+    """Runs ``func`` and compares its results with NumPy's."""
+    expected = program.expected()
+    outputs = [np.full(e.shape, np.nan if e.dtype.kind == "f" else 7, _narrow(e)) for e in expected]
+    compile(func, target, "any")(*program.inputs, *outputs)
+    for result, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=2e-4, atol=2e-4)
+
+
+def _narrow(array):
+    return "float32" if array.dtype.kind == "f" else array.dtype
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_candidates_compute_what_numpy_does(name):
+    program, rng = small(name), np.random.default_rng(0)
+    space = Space(program.func, PARALLEL)
+    made = choose_default(space)
+    assert made.scheduled and not made.left
+    check(program, made.schedule.func, PARALLEL)
+    fused = [s for s in space.sketches if "_fused" in s.name]
+    for sketch in (*[s for s in space.sketches if s not in fused][:2], *fused[:2]):
+        (row, *_) = sketch.sample(1, rng)
+        check(program, space.schedule(sketch, row).func, PARALLEL)
+
+
+def memory_instructions(func):
+    """How many loads and stores run, those of a vector counted once."""
+    lowered = lower(func, WIDE, "any").func
+    return sum(math.prod(_trips(loop) for loop in a.around.loops) for a in accesses_below(lowered.body).elements)
+
+
+def _trips(loop):
+    return loop.extent.value if isinstance(loop.extent, IntImm) else 1
+
+
+@pytest.mark.parametrize("name", [n for n in programs.PROGRAMS if n not in ("lu_panel", "triangular_solve")])
+def test_the_default_takes_fewer_instructions_than_plain_loops(name):
+    """Loads and stores that run, those of a vector counted once."""
+    func = small(name).func
+    made = choose_default(Space(func, WIDE))
+    assert memory_instructions(made.schedule.func) < 0.5 * memory_instructions(func)

@@ -1,0 +1,297 @@
+"""This module computes what fused stages cost, from their accesses and the regions that a tile needs of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...tir.expr import Var
+from ...tir.stmt import Buffer
+from ..program import BlockInfo, Use
+from .cost_features import Costs
+from .loop_nest import Access, Loop, Nest, blended
+from .machine_model import MachineModel
+from .stage_roles import StageRole
+from .step_sizes import ceil_div
+from .tile_regions import Region, Span, spans_read
+
+
+@dataclass(frozen=True)
+class FusedStages:
+    """The stages that are computed together, in program order, with their roles and regions; ``tiled`` are the axes of
+    the last one that are cut into tiles, outermost first. ``parallel``: threads share the tiles."""
+
+    roles: tuple[StageRole, ...]
+    regions: Mapping[BlockInfo, Region]
+    tiled: tuple[Var, ...]
+    lanes: int
+    parallel: bool
+
+    @property
+    def root(self) -> BlockInfo:
+        """Returns the last stage."""
+        return self.roles[-1].block
+
+    @cached_property
+    def inside(self) -> tuple[Buffer, ...]:
+        """Returns the buffers that only these stages use."""
+        return tuple([role.block.stores[0].buffer for role in self.roles[:-1]])
+
+    @cached_property
+    def outside(self) -> tuple[Buffer, ...]:
+        """Returns the buffers that they read from outside."""
+        read = [use.buffer for role in self.roles for use in role.block.loads]
+        return tuple([b for b in dict.fromkeys(read) if b not in self.inside])
+
+
+class FusedCosts:
+    """The costs of ``rows`` candidates whose decisions are ``columns``: ``tile<n>`` of each tiled axis, ``vectors`` of
+    element-wise stages, and for the reduction of stage ``n`` ``vectors<n>``, ``rows<n>``."""
+
+    def __init__(
+        self, stages: FusedStages, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int
+    ) -> None:
+        self.stages, self.machine, self.columns, self.rows = stages, machine, columns, rows
+        root, ones = stages.root, np.ones(rows)
+        self.tile: dict[Var, np.ndarray] = {v: ones * root.extents[v] for v in root.spatial}
+        for n, axis in enumerate(stages.tiled):
+            self.tile[axis] = np.minimum(columns[f"tile{n}"], root.extents[axis])
+        self.trips = [ceil_div(root.extents[v], self.tile[v]) for v in stages.tiled]
+        self.tiles = np.prod([ones, *self.trips], axis=0)
+
+    def sizes(self, block: BlockInfo) -> dict[Var, np.ndarray]:
+        """Returns how many values each axis of ``block`` takes in a tile."""
+        region = self.stages.regions[block]
+        return {v: region[v].size(self.tile, self.rows) for v in block.axes}
+
+    @cached_property
+    def scratch(self) -> np.ndarray:
+        """Bytes of the intermediate results of a tile."""
+        total = np.zeros(self.rows)
+        for role in self.stages.roles[:-1]:
+            sizes = self.sizes(role.block)
+            total = total + role.block.itemsize * np.prod([sizes[v] for v in role.block.spatial], axis=0)
+        return total
+
+    def mask(self) -> np.ndarray:
+        """Register tiles that fit the registers and divide what they are tiles of, unless that is the whole axis."""
+        keep = np.ones(self.rows, dtype=bool)
+        for n, role in enumerate(self.stages.roles):
+            if role.kind != "tile":
+                continue
+            vectors, rows = self.columns[f"vectors{n}"], self.columns[f"rows{n}"]
+            keep &= vectors * rows + vectors + 2 <= self.machine.registers
+            sizes = self.sizes(role.block)
+            for axis, step in ((role.vector, vectors * self.stages.lanes), (role.row, rows)):
+                if axis is not None:
+                    size = sizes[axis]
+                    keep &= (size == role.block.extents[axis]) | (size % np.minimum(step, size) == 0)
+        return keep
+
+    def costs(self) -> Costs:
+        """Returns all of it."""
+        machine = self.machine
+        core, loads, stores, overhead = (np.zeros(self.rows) for _ in range(4))
+        for n, role in enumerate(self.stages.roles):
+            work = self._stage(n, role)
+            core, loads, stores, overhead = (
+                a + b for a, b in zip((core, loads, stores, overhead), work, strict=True)
+            )  # fmt: skip
+        near, far, memory = (self._traffic(size) for size in (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes))
+        packed = sum(
+            role.block.itemsize * math.prod(role.block.extents[v] for v in role.packed.axes())
+            for role in self.stages.roles if role.packed is not None
+        )  # fmt: skip
+        root = self.stages.root
+        return Costs(self.rows).put(
+            core_cycles=core * self.tiles,
+            load_cycles=loads * self.tiles,
+            store_cycles=stores * self.tiles,
+            loop_cycles=(overhead + 20.0) * self.tiles,
+            l2_bytes=near,
+            l3_bytes=far,
+            memory_bytes=memory,
+            pack_bytes=2.0 * packed,
+            flops=sum(role.block.flops for role in self.stages.roles),
+            regions=float(self.stages.parallel) + float(packed > 0),
+            lanes_used=float(self.stages.lanes),
+            columns=self.columns.get("vectors", np.ones(self.rows)),
+            waste=self._repeated,
+            tile_a=self.tile[self.stages.tiled[0]],
+            tile_b=self.tile[self.stages.tiled[-1]],
+            panel_bytes=self.scratch,
+            tasks=self.tiles if self.stages.parallel else 1.0,
+            tasks_per_core=self.tiles / machine.cores,
+            row_extent=float(root.spatial_size),
+            column_extent=float(root.extents[root.spatial[-1]]),
+            epilogue=float(len(self.stages.roles)),
+        )
+
+    @cached_property
+    def _repeated(self) -> np.ndarray:
+        """Returns how many times the work of all stages is done because tiles overlap."""
+        done = np.zeros(self.rows)
+        for role in self.stages.roles:
+            instances = np.prod([*self.sizes(role.block).values(), np.ones(self.rows)], axis=0)
+            done = done + instances * role.block.operations
+        return done * self.tiles / max(1.0, sum(role.block.flops for role in self.stages.roles))
+
+    # -- one stage in one tile -------------------------------------------------------------------------------------
+
+    def _stage(self, n: int, role: StageRole) -> tuple[np.ndarray, ...]:
+        """Cycles of arithmetic, loads, stores, and loops of a stage in one tile."""
+        sizes = self.sizes(role.block)
+        around = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.spatial)], axis=0)
+        steps = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.reduce)], axis=0)
+        if role.kind == "map":
+            return self._map(role, sizes, around)
+        if role.kind == "tile":
+            return self._register_tile(n, role, sizes, around, steps)
+        machine, block = self.machine, role.block
+        if role.kind == "lanes":
+            width = self.columns[f"vectors{n}"] * self.stages.lanes
+            vectors = ceil_div(steps, width) * self.columns[f"vectors{n}"]
+            work = np.maximum(
+                vectors * block.operations / 2 / machine.fma_pipes, ceil_div(steps, width) * machine.fma_latency
+            )
+            across = 4 * np.log2(np.maximum(width, 2.0)) + 6 * self.columns[f"vectors{n}"]
+            return (
+                around * work, around * vectors * self._loads(block, block.reduce[-1]) / machine.loads_per_cycle,
+                around, around * (10.0 + across),
+            )  # fmt: skip
+        alone = around * steps
+        return (
+            alone * block.operations * (machine.fma_latency if block.is_reduction else 1.0 / machine.fma_pipes),
+            alone * len(block.loads) / machine.loads_per_cycle, alone, 4.0 * alone,
+        )  # fmt: skip
+
+    def _map(self, role: StageRole, sizes: Mapping[Var, np.ndarray], around: np.ndarray) -> tuple[np.ndarray, ...]:
+        machine, block = self.machine, role.block
+        assert role.vector is not None
+        along = sizes[role.vector]
+        width = np.minimum(self.columns["vectors"] * self.stages.lanes, along)
+        steps = around / along * ceil_div(along, width)
+        vectors = steps * ceil_div(width, self.stages.lanes)
+        gathers = self._loads(block, role.vector)
+        return (
+            vectors * block.operations / machine.fma_pipes, vectors * gathers / machine.loads_per_cycle,
+            vectors / machine.stores_per_cycle, 2.0 * steps + 8.0 * around / along,
+        )  # fmt: skip
+
+    def _register_tile(
+        self, n: int, role: StageRole, sizes: Mapping[Var, np.ndarray], around: np.ndarray, steps: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        machine, block = self.machine, role.block
+        assert role.vector is not None
+        ones = np.ones(self.rows)
+        along = sizes[role.vector]
+        width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, along)
+        across = ones if role.row is None else sizes[role.row]
+        rows = np.minimum(self.columns[f"rows{n}"], across)
+        tiles = around / along / across * ceil_div(along, width) * ceil_div(across, rows)
+        vectors = ceil_div(width, self.stages.lanes)
+        sums = rows * vectors
+        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / sums)
+        operations = max(1.0, block.operations / 2)
+        loads = np.zeros(self.rows)
+        for use in block.loads:
+            moving = use.axes()
+            each = 1.0 if use is role.packed else self._lane_loads(use, role.vector)
+            loads = (
+                loads
+                + (vectors * each if role.vector in moving else 1.0) * np.where(role.row in moving, rows, 1.0)
+            )  # fmt: skip
+        issue = (sums * operations + loads + 1.0) / machine.issue_width
+        return (
+            tiles * steps * sums * operations / machine.fma_pipes * latency,
+            tiles * steps * np.maximum(loads / machine.loads_per_cycle, issue),
+            tiles * sums, tiles * (20.0 + 2.0 * sums) + tiles * steps * 0.3,
+        )  # fmt: skip
+
+    def _loads(self, block: BlockInfo, vector: Var) -> float:
+        """Loads of one vector of the stage; elements that are gathered count one by one."""
+        return sum(self._lane_loads(use, vector) for use in block.loads)
+
+    def _lane_loads(self, use: Use, vector: Var) -> float:
+        stride = use.stride(vector)
+        return 1.0 if stride in (0, 1) else float(self.stages.lanes)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def _traffic(self, cache: float) -> np.ndarray:
+        """Bytes that cross into a cache: what the tiles read and write of outside buffers, at least what the reductions in
+        a tile read again and again, and the intermediate results as far as those of a tile do not fit."""
+        outer = blended(*self._outer, cache)
+        within = np.sum([nest.traffic(cache) * self.tiles for nest in self._inner] or [np.zeros(self.rows)], axis=0)
+        spilled = 1.0 / (1.0 + np.exp2(np.clip(-6.0 * np.log2(np.maximum(self.scratch, 1.0) / (0.6 * cache)), -60, 60)))
+        return np.asarray(np.maximum(outer, within) + spilled * 3.0 * self.scratch * self.tiles)
+
+    @cached_property
+    def _outer(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Returns the bytes that the tiles move when the data of the inner loops over tiles stay in a cache, and the
+        working sets, for each number of such loops."""
+        stages, root = self.stages, self.stages.root
+        whole = {b: tuple([Span({}, 0, e - 1, e) for e in _shape(b)]) for b in stages.outside}
+        touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
+        touched.append((root.stores[0].buffer, tuple([stages.regions[root][v] for v in root.spatial]), 2.0))
+        loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
+        cover, levels, sizes = dict(self.tile), [], []
+        for depth in range(len(loops) + 1):
+            moved, held = np.zeros(self.rows), np.zeros(self.rows)
+            for buffer, spans, times in touched:
+                lines = self._lines(buffer, spans, cover)
+                held = held + lines
+                again = np.prod([np.ones(self.rows), *(trips for _, trips in loops[depth:])], axis=0)
+                for axis, trips in loops[depth:]:
+                    if any(axis in span.factors for span in spans):
+                        break
+                    again = again / trips
+                moved = moved + times * lines * again
+            levels.append(moved)
+            sizes.append(held + self.scratch)
+            if depth < len(loops):
+                axis, trips = loops[depth]
+                cover = {**cover, axis: np.minimum(cover[axis] * trips, root.extents[axis])}
+        return [*levels, np.zeros(self.rows)], [*sizes, sizes[-1]]
+
+    def _lines(self, buffer: Buffer, spans: Sequence[Span], cover: Mapping[Var, np.ndarray]) -> np.ndarray:
+        """Bytes of the cache lines under a part of ``buffer``."""
+        sizes = [span.size(cover, self.rows) for span in spans] or [np.ones(self.rows)]
+        around = np.prod([np.ones(self.rows), *sizes[:-1]], axis=0)
+        return np.asarray(around * 64.0 * ceil_div(sizes[-1] * buffer.dtype.bytes, 64))
+
+    @cached_property
+    def _inner(self) -> list[Nest]:
+        """Returns the nests of the reductions within a tile."""
+        return [self._nest(n, role) for n, role in enumerate(self.stages.roles) if role.kind == "tile"]
+
+    def _nest(self, n: int, role: StageRole) -> Nest:
+        block, sizes = role.block, self.sizes(role.block)
+        assert role.vector is not None
+        names = {v: f"a{k}" for k, v in enumerate(block.axes)}
+        width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, sizes[role.vector])
+        loops = [Loop(names[role.vector], width)]
+        rows = np.ones(self.rows)
+        if role.row is not None:
+            rows = np.minimum(self.columns[f"rows{n}"], sizes[role.row])
+            loops.append(Loop(names[role.row], rows))
+        loops += [Loop(names[v], sizes[v]) for v in reversed(block.reduce)]
+        loops.append(Loop(names[role.vector], ceil_div(sizes[role.vector], width)))
+        if role.row is not None:
+            loops.append(Loop(names[role.row], ceil_div(sizes[role.row], rows)))
+        loops += [Loop(names[v], sizes[v]) for v in reversed(block.spatial) if v not in (role.vector, role.row)]
+
+        def dims(use: Use) -> tuple[dict[str, int], ...]:
+            return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
+
+        accesses = [Access(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
+        accesses.append(Access(dims(block.stores[0]), block.itemsize, write=True))
+        return Nest(loops, accesses, {names[v]: block.extents[v] for v in block.axes}, self.rows)
+
+
+def _shape(buffer: Buffer) -> Sequence[int]:
+    return [getattr(e, "value", 1) for e in buffer.shape]

@@ -1,0 +1,202 @@
+"""This rule computes producers in tiles of their consumers: stencils, image pipelines, reductions that share an input,
+products in a row.
+
+It takes any stages with affine accesses, each of which writes one buffer at its spatial axes. From the last stage it
+grows upwards: a producer joins when only members read it, and when a tile of the last stage needs a small part of it.
+The recipe is :mod:`..recipes.fused_tiles`; :mod:`..cost.fused_costs` says what it costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ...schedule import Schedule, ScheduleError
+from ...tir.expr import Var
+from ..cost.cost_features import Costs
+from ..cost.fused_costs import FusedCosts, FusedStages
+from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.stage_roles import StageRole, stage_role
+from ..cost.step_sizes import up_to
+from ..cost.tile_regions import Region, needed_region, whole_region
+from ..program import BlockInfo, Program, copies, pads
+from ..recipes.fused_tiles import TileStage, fused_tiles
+from ..recipes.panels import Panels
+from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
+
+_TILED = 3
+"""The number of axes that are cut into tiles: the innermost ones of those that all stages share."""
+
+
+class FusedStagesRule(ScheduleRule):
+    """This rule takes two stages or more, the last of which anchors them; ``depth``: how many follow each other."""
+
+    priority = 80
+    fuses = True
+
+    def __init__(self, name: str, depth: int) -> None:
+        self.name, self.depth = name, depth
+
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        return _groups(program, tuple(free), self.depth).get(block)
+
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        part = FusedPart(program, group, machine)
+        try:
+            part.apply(Schedule(program.func), {d.name: d.candidates[0] for d in part.decisions})
+        except ScheduleError:
+            return []
+        return [part]
+
+
+@lru_cache(maxsize=4)
+def _groups(program: Program, free: tuple[BlockInfo, ...], depth: int) -> dict[BlockInfo, Group]:
+    """Returns the groups of two stages or more that compute something by their last stage. The last stages of the program
+    choose first."""
+    left, groups = set(free), {}
+    for root in reversed(program.blocks):
+        if root in left and _is_stage(root) and root.spatial:
+            members = fused_regions(program, root, left, depth)
+            left -= set(members)
+            if sum(1 for b in members if not (copies(b) or b.operations < 2 and pads(b))) > 1:
+                groups[root] = Group(root, tuple([b for b in program.blocks if b in members]))
+    return groups
+
+
+def _is_stage(block: BlockInfo) -> bool:
+    """Returns whether the block writes one buffer at its spatial axes, and reduces from a start value if it does."""
+    return (
+        block.writes_in_order
+        and len(block.stores) == 1
+        and block.axes == (*block.spatial, *block.reduce)
+        and not block.keeps_order
+        and (block.block.init is not None or not block.is_reduction)
+    )
+
+
+def fused_regions(
+    program: Program, root: BlockInfo, free: Collection[BlockInfo], depth: int
+) -> dict[BlockInfo, Region]:  # fmt: skip
+    """Returns ``root`` and the producers that are computed in its tiles, with the regions that a tile needs."""
+    regions: dict[BlockInfo, Region] = {root: whole_region(root)}
+    level = {root: 1}
+    for block in reversed(program.blocks[: program.blocks.index(root)]):
+        consumers = program.consumers(block)
+        if block not in free or not consumers or not set(consumers) <= set(regions):
+            continue
+        level[block] = 1 + max(level[c] for c in consumers)
+        if level[block] > depth or not _is_stage(block) or program.is_output(block):
+            continue
+        region = needed_region(block, {c: regions[c] for c in consumers})
+        if region is not None and _small(block, {**regions, block: region}):
+            regions[block] = region
+    return regions
+
+
+_SMALL = 1 << 18
+"""The bytes of a stage that the smallest tile may need."""
+
+
+def _small(block: BlockInfo, regions: Mapping[BlockInfo, Region]) -> bool:
+    """Returns whether the smallest tile of the last stage needs a small part of the block's results."""
+    root = next(iter(regions))
+    shared = shared_axes(root, regions)
+    if not shared:
+        return False
+    tile = {v: np.ones(1) * (1 if v in shared else root.extents[v]) for v in root.spatial}
+    count = math.prod(float(regions[block][v].size(tile, 1)[0]) for v in block.spatial)
+    return count * block.itemsize <= _SMALL and count < block.spatial_size
+
+
+def shared_axes(root: BlockInfo, regions: Mapping[BlockInfo, Region]) -> list[Var]:
+    """Returns the axes of the last stage that the place of every stage depends on, outermost first."""
+    used = [{v for span in region.values() for v in span.factors} for region in regions.values()]
+    return [v for v in root.spatial if root.extents[v] > 1 and all(v in axes for axes in used)]
+
+
+class FusedPart(Part):
+    """The decisions of this part are ``tile0``, …: the tiles of the last stage's axes, outermost first; ``vectors`` per
+    iteration of element-wise stages; for the reduction of stage n ``vectors<n>`` and ``rows<n>`` of its register tile."""
+
+    def __init__(self, program: Program, group: Group, machine: MachineModel) -> None:
+        self.group, self.machine = group, machine
+        root = group.anchor
+        regions = fused_regions(program, root, group.blocks, len(group.blocks))
+        lanes = machine.lanes(max(b.itemsize for b in group.blocks))
+        inside = [b.stores[0].buffer for b in group.blocks]
+        roles = tuple([stage_role(b, lanes, inside) for b in group.blocks])
+        shared = shared_axes(root, regions)[-_TILED:]
+        self.stages = FusedStages(roles, regions, tuple(shared), lanes, worth_threads(machine, group.blocks))
+        self.name = f"fused_{root.name}"
+        self.decisions = tuple([*self._tiles(), *self._steps()])
+        self.structure = tuple([d.name for d in self.decisions if d.name.startswith("tile")])
+
+    def _tiles(self) -> list[Decision]:
+        root, lanes, out = self.group.anchor, self.stages.lanes, []
+        for n, axis in enumerate(self.stages.tiled):
+            extent = root.extents[axis]
+            if axis is root.spatial[-1]:
+                sizes = up_to(extent, lanes, 4 * lanes, 8 * lanes, 16 * lanes, 32 * lanes, 64 * lanes, 1 << 30)
+            else:
+                sizes = up_to(extent, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+            out.append(Decision(f"tile{n}", sizes))
+        return out
+
+    def _steps(self) -> list[Decision]:
+        out = []
+        if any(role.kind == "map" for role in self.stages.roles):
+            out.append(Decision("vectors", (1, 2, 4)))
+        for n, role in enumerate(self.stages.roles):
+            block, lanes = role.block, self.stages.lanes
+            if role.kind == "lanes":
+                out.append(Decision(f"vectors{n}", up_to(-(-block.extents[block.axes[-1]] // lanes), 1, 2, 4)))
+            if role.kind == "tile" and role.vector is not None:
+                out.append(Decision(f"vectors{n}", up_to(-(-block.extents[role.vector] // lanes), 1, 2, 4)))
+                extent = 1 if role.row is None else block.extents[role.row]
+                out.append(Decision(f"rows{n}", up_to(extent, 1, 2, 4, 6, 8, 12)))
+        return out
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        root = self.group.anchor
+        stages = [self._stage(n, role, row) for n, role in enumerate(self.stages.roles)]
+        tiles = {root.spatial.index(axis): row[f"tile{n}"] for n, axis in enumerate(self.stages.tiled)}
+        fused_tiles(sch, stages, tiles, shared=self.stages.parallel)
+
+    def _stage(self, n: int, role: StageRole, row: Mapping[str, int]) -> TileStage:
+        block, lanes = role.block, self.stages.lanes
+        if role.kind == "plain":
+            return TileStage(block.name, "plain")
+        if role.kind == "lanes":
+            width = min(row[f"vectors{n}"] * lanes, block.extents[block.axes[-1]])
+            return TileStage(block.name, "lanes", width=width)
+        assert role.vector is not None
+        vector = block.axes.index(role.vector)
+        if role.kind == "map":
+            return TileStage(block.name, "map", vector, row["vectors"] * lanes)
+        width = min(row[f"vectors{n}"] * lanes, block.extents[role.vector])
+        place = None if role.row is None else block.axes.index(role.row)
+        panels = self._panels(role, width)
+        return TileStage(block.name, "tile", vector, width, place, row[f"rows{n}"], packed=panels)
+
+    def _panels(self, role: StageRole, width: int) -> Panels | None:
+        use, block = role.packed, role.block
+        if use is None or role.vector is None:
+            return None
+        dims = {axis: d for d, dim in enumerate(use.dims) for axis in dim or {}}
+        inner = [dims[v] for v in block.reduce if v in dims]
+        others = [d for d in range(len(use.dims)) if d != dims[role.vector] and d not in inner]
+        return Panels(use.buffer.name, dims[role.vector], width, inner, others, shared=self.stages.parallel)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        return FusedCosts(self.stages, self.machine, columns, rows).mask()
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        return FusedCosts(self.stages, self.machine, columns, rows).costs()
+
+
+register_rule(FusedStagesRule("fused_stages", 1 << 30))
+register_rule(FusedStagesRule("fused_pairs", 2))
