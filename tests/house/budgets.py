@@ -36,5 +36,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28030
+RING_CODE_LINES = 28120
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
