@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pages import seconds_text
 from .bench_model import bench_model
 from .exit_codes import CommandError
 from .options import (
@@ -19,7 +20,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, json_option, seconds_text
+from .output import column, echo_json, echo_table, json_option
 
 if TYPE_CHECKING:
     from ..driver import BenchResult

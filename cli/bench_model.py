@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pages import seconds_text
 from .exit_codes import CommandError
 from .options import input_shapes
-from .output import column, echo_json, echo_table, seconds_text
+from .output import column, echo_json, echo_table
 
 if TYPE_CHECKING:
     from ..codegen import Target

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pages import size_text
 from .exit_codes import CommandError
 from .options import cores_option, target_option, target_text
-from .output import column, echo_json, echo_table, json_option, size_text
+from .output import column, echo_json, echo_table, json_option
 from .settings import all_settings
 
 if TYPE_CHECKING:

@@ -61,24 +61,3 @@ def _width() -> int | None:
     if os.environ.get("COLUMNS", "").isdigit():
         return max(int(os.environ["COLUMNS"]), 20)
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
-
-
-def seconds_text(seconds: float | None) -> str:
-    """``1.23 ms``: three digits and a unit."""
-    if seconds is None:
-        return "–"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}" if seconds / scale < 999.5 else f"{seconds / scale:.0f} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
-def size_text(count: float | None) -> str:
-    """``1.5 MiB``"""
-    if count is None:
-        return "–"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} TiB"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import moves, seconds_text
+from ..pages import seconds_text
+from .output import moves
 
 if TYPE_CHECKING:
     from ..driver import ModelProgress

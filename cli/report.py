@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ..pages import size_text
 from .options import database_path, db_option, output_file
-from .output import size_text
 
 
 @click.command("report")

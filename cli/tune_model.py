@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pages import seconds_text
 from .exit_codes import CommandError
 from .options import command_line, input_shapes
-from .output import column, echo_json, echo_table, seconds_text
+from .output import column, echo_json, echo_table
 from .progress import ModelSearch
 
 if TYPE_CHECKING:

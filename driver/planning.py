@@ -57,7 +57,7 @@ class Plan:
     def compile(self) -> Module:
         """Returns the machine code; its ``origin`` is the plan's."""
         module = compile(self.scheduled, self.target, usable_symbol(self.request.func.name))
-        module.origin = self.origin
+        module.origin, module.plan = self.origin, self
         return module
 
 

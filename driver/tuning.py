@@ -16,6 +16,7 @@ from ..tuning_db import Database
 from .machine_report import known_report, model_of
 from .models.model_files import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
+from .notebook_progress import NotebookProgress, in_notebook
 from .planning import TuneError, open_database
 from .request import in_order, is_scheduled, not_measurable, request, require_known
 
@@ -64,7 +65,7 @@ def tune(
 
     ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.request.request`.
     Records go to ``db`` (nowhere when None), and the search uses the records that are there already. ``time_limit``:
-    seconds. ``callbacks`` are called with the progress. ``options`` (``seed`` and others) are those of
+    seconds. ``callbacks`` are called with the progress; a notebook shows it in the cell. ``options`` (``seed`` and others) are those of
     :class:`~tilewright.tuner.TuneOptions`. What was measured of the machine earlier reaches the analytic model. Ctrl-C ends
     the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
     all candidates fail, ``best`` is None and ``problem`` says why.
@@ -93,8 +94,9 @@ def tune(
     with open_database(db) if db is not None else contextlib.nullcontext() as opened:
         if opened is not None:
             opened.add_workload(asked.func, spec=asked.spec, name=asked.func.name)
+        shown = [NotebookProgress(asked.spec or asked.func.name)] if in_notebook() else []
         result = tuner.tune(
-            asked.func, machine, trials=trials, db=opened, callbacks=tuple(callbacks), time_limit=time_limit, **options
+            asked.func, machine, trials=trials, db=opened, callbacks=(*shown, *callbacks), time_limit=time_limit, **options
         )  # fmt: skip
     if result.best is None:
         if result.stopped == "exhausted" and not result.records:

@@ -12,17 +12,18 @@ import tilewright
 ROOT = Path(tilewright.__file__).parent
 
 MAY_IMPORT = {
-    "tir": set(),
-    "schedule": {"tir"},
-    "codegen": {"tir"},
-    "te": {"tir", "schedule"},
-    "tuning_db": {"tir"},
-    "tuner": {"tir", "schedule", "codegen", "tuning_db"},
-    "graph": {"tir", "te"},
-    "frontends": {"tir", "te", "graph"},
-    "driver": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends"},
-    "doors": {"tir", "codegen", "graph", "frontends", "driver"},
-    "cli": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
+    "pages": set(),
+    "tir": {"pages"},
+    "schedule": {"pages", "tir"},
+    "codegen": {"pages", "tir"},
+    "te": {"pages", "tir", "schedule"},
+    "tuning_db": {"pages", "tir"},
+    "tuner": {"pages", "tir", "schedule", "codegen", "tuning_db"},
+    "graph": {"pages", "tir", "te"},
+    "frontends": {"pages", "tir", "te", "graph"},
+    "driver": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends"},
+    "doors": {"pages", "tir", "codegen", "graph", "frontends", "driver"},
+    "cli": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
     "tvm_names": {"tir", "schedule", "codegen", "tuner", "tuning_db", "driver"},
 }
 """What each layer may import besides itself. ``tuner`` stores what it measures: it knows the database, not the reverse."""
@@ -35,10 +36,13 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
     "z3": {"tir/arith/smt.py"},
+    "pandas": {"tuning_db", "tuner/search"},
+    "plotly": {"tuner/search"},
+    "IPython": {"driver/notebook_progress.py"},
 }
 """Heavy packages, and the folders or files that may import them."""
 
-HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich", "z3"}
+HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich", "z3", "pandas", "plotly", "IPython"}
 """Load when first used: never at the top of a module."""
 
 

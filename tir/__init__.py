@@ -11,6 +11,7 @@ which order and under which conditions (:mod:`.analysis`), and count operations 
 
 # isort: skip_file
 from . import arith, walk
+from . import program_view as _program_view  # noqa: F401  (registers itself)
 from .annotations import register_annotation
 from .difference import assert_structural_equal
 from .expr import (

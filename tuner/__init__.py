@@ -15,6 +15,8 @@ from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleRule, default_rules, register_rule
 from .rules.sketch_part import Decision, Part
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
+from .search import result_plots as _result_plots  # noqa: F401  (registers its methods)
+from .search import result_view as _result_view  # noqa: F401  (registers itself)
 from .search.session import TuningSession, tune
 from .search.tune_options import TuneOptions
 from .search.tune_result import (

@@ -24,6 +24,7 @@ from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, 
 from .schema import structure_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     import sqlite_utils
 
 _CHECKPOINT_BYTES = 4 << 20
@@ -283,7 +284,7 @@ class Database:
             "ORDER BY codegen_version <> ifnull(:version, codegen_version), run_seconds, id LIMIT :limit",
             {
                 "workload": workload_key_of(workload),
-                "target": self._target(target),
+                "target": self.stored_target(target),
                 "version": codegen_version,
                 "limit": limit,
             },
@@ -310,7 +311,7 @@ class Database:
         params = {
             "workload": None if workload is None else workload_key_of(workload),
             "other": None if not_workload is None else workload_key_of(not_workload),
-            "target": None if target is None else self._target(target),
+            "target": None if target is None else self.stored_target(target),
             "status": status,
             "session": session,
             "limit": limit,
@@ -329,13 +330,18 @@ class Database:
             sql += " LIMIT :limit"
         return [_value(TuningRecord, row) for row in self.query(sql, params)]
 
+    if TYPE_CHECKING:
+
+        def records_dataframe(self, workload: Workload | None = None, target: Target | None = None) -> pd.DataFrame: ...
+
     def count(self, table: str = "records") -> int:
         """Returns the number of rows of a table."""
         if table not in ("workloads", "targets", "sessions", "records"):
             raise ValueError(f"no table {table!r}")
         return int(self.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])
 
-    def _target(self, target: Target) -> str:
+    def stored_target(self, target: Target) -> str:
+        """Returns the key of a target that the database has, which may be named by its text."""
         key = target_key(target)
         if not isinstance(target, str) or self.query("SELECT 1 FROM targets WHERE key = ?", [key]):
             return key

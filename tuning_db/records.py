@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
+from ..pages import seconds_text
+
 STATUSES: Mapping[str, str] = {
     "ok": "compiled, ran, and its result agreed with the reference",
     "schedule_error": "the trace does not apply to the workload",
@@ -47,7 +49,7 @@ class WorkloadRecord:
     """
 
     key: str
-    text: str
+    text: str = field(repr=False)
     name: str = ""
     spec: str = ""
     shapes: tuple[Mapping[str, Any], ...] = ()
@@ -91,7 +93,7 @@ class SessionRecord:
     heartbeat: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TuningRecord:
     """A tuning record is one candidate with its result.
 
@@ -128,6 +130,10 @@ class TuningRecord:
             raise ValueError("a record with status 'ok' has at least one time")
         if self.run_seconds is None and self.times:
             object.__setattr__(self, "run_seconds", median(self.times))
+
+    def __repr__(self) -> str:
+        number = "" if self.id is None else f"{self.id}: "
+        return f"TuningRecord({number}{self.status}, {seconds_text(self.run_seconds)}, {self.sketch or 'no sketch'})"
 
     @property
     def ok(self) -> bool:

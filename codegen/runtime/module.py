@@ -179,12 +179,13 @@ class Module:
         self.code = code
         self.target = code.target
         self.origin = ""  # the origin of the schedule as text, when it is known
+        self.plan: Any = None  # how it was scheduled, when the driver built it
         self._functions: dict[str, Function] = {}
         self._loaded: Loaded | None = None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"<Module {', '.join(self._lowered)} for {self.target}>"
+        return f"<Module {', '.join(self._lowered)} for {self.target}{f'; {self.origin}' if self.origin else ''}>"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._lowered)

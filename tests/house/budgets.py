@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 LINES = {
-    "tir": 18470,
-    "schedule": 12990,
-    "codegen": 17920,
+    "pages": 600,
+    "tir": 18490,
+    "schedule": 13020,
+    "codegen": 17960,
     "te": 6220,
-    "tuning_db": 1530,
-    "tuner": 7400,
+    "tuning_db": 1680,
+    "tuner": 7750,
     "graph": 3950,
     "frontends": 4700,
-    "driver": 4130,
+    "driver": 4230,
     "cli": 1760,
     "doors": 300,
 }
@@ -36,5 +37,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28120
+RING_CODE_LINES = 28180
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""

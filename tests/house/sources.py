@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-LAYERS = ("tir", "schedule", "codegen", "te", "tuning_db", "tuner", "graph", "frontends", "driver", "doors", "cli")
+LAYERS = (
+    "pages",
+    "tir",
+    "schedule",
+    "codegen",
+    "te",
+    "tuning_db",
+    "tuner",
+    "graph",
+    "frontends",
+    "driver",
+    "doors",
+    "cli",
+)
 """The folders of the library, from the bottom up."""
 
 _SILENT = {

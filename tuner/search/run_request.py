@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,3 +37,9 @@ def checked_limit(trials: int, time_limit: float | None) -> float:
     if not (isinstance(time_limit, (int, float)) and math.isfinite(time_limit) and time_limit >= 0):
         raise ValueError(f"time_limit is a number of seconds, not {time_limit!r}; None is no limit")
     return float(time_limit)
+
+
+def takes(method: Callable[..., Any], parameter: str) -> bool:
+    """Returns whether a runner's method takes the optional parameter."""
+    found = inspect.signature(method).parameters.values()
+    return any(p.name == parameter or p.kind is p.VAR_KEYWORD for p in found)

@@ -3,11 +3,10 @@ stops when the trials or the time are used up, or when the search expects no fur
 
 from __future__ import annotations
 
-import inspect
 import math
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from ...codegen import CODEGEN_VERSION
 from ...codegen.machine.target import Target
-from ...schedule import ScheduleError, Trace, TraceError
+from ...schedule import Schedule, ScheduleError, Trace, TraceError
 from ...tir.cost import count_flops
 from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
@@ -29,11 +28,11 @@ from ..space.search_space import Space
 from .final_race import decide, finalists
 from .ledger import Ledger
 from .model_guided import ModelGuidedSearch
-from .run_request import Callback, Run, checked_limit
+from .outcome import problem_of
+from .run_request import Callback, Run, checked_limit, takes
 from .strategy import Candidate
 from .tune_options import TuneOptions
 from .tune_result import (
-    ENDS,
     BatchStarted,
     CandidateMeasured,
     FinalComparison,
@@ -44,7 +43,7 @@ from .tune_result import (
     TuneResult,
     TuningInterrupted,
 )
-from .warm_start import in_own_names, other_workloads, own_records, replay, training_data
+from .warm_start import in_own_names, other_workloads, own_records, replay, trace_on, training_data
 
 _GAIN = 0.01
 """A gain smaller than this share of the time counts as none."""
@@ -54,6 +53,9 @@ _PATIENCE = 24
 
 _DEFAULT = "default"
 """The name of the default schedule where records name a sketch, as long as no sketch is known to make it."""
+
+_ENQUEUED = "enqueued"
+"""The name of schedules that a caller gave, where records name a sketch."""
 
 _AGAIN = 4
 """The number of records of other code generators that are measured again."""
@@ -106,6 +108,8 @@ class TuningSession:
             self._again.insert(
                 0, TuningRecord(self.workload, target.key, self._default_trace, status="skipped", sketch=_DEFAULT)
             )
+        for candidate in chosen.enqueue:
+            self.enqueue(candidate)
 
     @property
     def records(self) -> list[TuningRecord]:
@@ -115,6 +119,15 @@ class TuningSession:
     def stop(self) -> None:
         """End the search when the candidate that runs has finished. Callbacks and other threads may call it."""
         self._run.stop = True
+
+    def enqueue(self, candidate: Schedule | Trace | str) -> None:
+        """Measure a schedule made by hand, a trace, or the JSON text of one, before the candidates of the search.
+
+        ScheduleError or TraceError when its steps do not apply to the function.
+        """
+        trace = trace_on(self.func, candidate)
+        if trace not in self._known:
+            self._again.append(TuningRecord(self.workload, self.target.key, trace, status="skipped", sketch=_ENQUEUED))
 
     @property
     def best(self) -> TuningRecord | None:
@@ -180,7 +193,10 @@ class TuningSession:
         for record in self.records:
             if not record.ok:
                 failures[record.status] = failures.get(record.status, 0) + 1
-        problem = "" if self.best is not None else self._problem(failures, stopped, limit, late)
+        problem = ""
+        if self.best is None:
+            left = None if self._has_candidates() else self.space.left
+            problem = problem_of(self.records, left, stopped, limit, late)
         if elapsed <= _LATE * limit or stopped == "interrupted":
             late = ""
         elif not late:
@@ -191,7 +207,7 @@ class TuningSession:
         )  # fmt: skip
 
     def _loop(self, deadline: float) -> Stopped:
-        late = {"deadline": deadline} if _takes(self.runner.open, "deadline") else {}
+        late = {"deadline": deadline} if takes(self.runner.open, "deadline") else {}
         self.runner.open(self.func, self.target, seed=self.options.seed, verify=self.options.verify, **late)
         gained = 0  # trials up to the last gain
         best = float("inf")
@@ -230,18 +246,6 @@ class TuningSession:
 
     def _has_candidates(self) -> bool:
         return any(len(table.rows) for sketch in self.space.sketches for table in sketch.tables)
-
-    def _problem(self, failures: Mapping[str, int], stopped: Stopped, limit: float, late: str) -> str:
-        """Why there is no best record, in words."""
-        if not self._has_candidates():
-            return "no schedule rule has a candidate" + "".join(f"; {reason}" for reason in self.space.left[:3])
-        if not self.records:
-            if stopped == "time":
-                return f"no candidate was measured within {limit:g} s" + (f": {late}" if late else "")
-            return "every candidate failed in an earlier session" if stopped == "exhausted" else ENDS[stopped]
-        counts = ", ".join([f"{n} {status}" for status, n in sorted(failures.items())])
-        first = next((r for r in self.records if not r.ok), self.records[0])
-        return f"{counts}; the first: {first.error}".split("\n")[0]
 
     def _converged(self, idle: int) -> bool:
         """Returns whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""
@@ -322,7 +326,7 @@ class TuningSession:
                 places[number] = len(self.records)
                 self._store(record(number, result))
 
-        also = {"finished": finished} if _takes(self.runner.measure, "finished") else {}
+        also = {"finished": finished} if takes(self.runner.measure, "finished") else {}
         results = self.runner.measure(programs, best_seconds=best_seconds, deadline=deadline, **also)
         for number, result in enumerate(results):
             if number in places:
@@ -429,12 +433,6 @@ class TuningSession:
             found = other_workloads(self.db, self.space) + training_data(own_records(self.space, other))
             if found:
                 self.search.warm_start(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
-
-
-def _takes(method: Callable[..., Any], parameter: str) -> bool:
-    """Returns whether a runner's method takes the optional parameter."""
-    found = inspect.signature(method).parameters.values()
-    return any(p.name == parameter or p.kind is p.VAR_KEYWORD for p in found)
 
 
 def tune(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...schedule import Schedule, Trace
 from ..cost.cost_model import CostModel
 from ..cost.machine_model import MachineModel
 from ..measure import Runner
@@ -24,6 +25,7 @@ class TuneOptions:
     0 for none. ``stop_early``: stop when 24 trials brought no gain and the model expects a gain below 1 % from the
     remaining candidates. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
     ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
+    ``enqueue``: schedules made by hand, or traces, that are measured first.
     """
 
     seed: int = 0
@@ -36,3 +38,4 @@ class TuneOptions:
     strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None
     rules: Sequence[ScheduleRule] | None = None
     model: CostModel | None = None
+    enqueue: Sequence[Schedule | Trace | str] = ()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ...codegen.machine.target import Target
+from ...pages import seconds_text
 from ...schedule import Schedule, Trace
 from ...tir.stmt import PrimFunc
 from ...tuning_db import TuningRecord
 from .warm_start import replay
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
 
 Stopped = Literal["trials", "time", "exhausted", "converged", "stopped", "interrupted"]
 
@@ -69,7 +74,7 @@ class SearchEnded(Progress):
     """The search is over."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TuneResult:
     """The result of a session.
 
@@ -91,6 +96,10 @@ class TuneResult:
     failures: dict[str, int] = field(default_factory=dict)
     problem: str = ""
     late: str = ""
+
+    def __repr__(self) -> str:
+        took = f"best {seconds_text(self.best_seconds)}" if self.best is not None else "nothing measured"
+        return f"TuneResult({self.func.name} on {self.target}: {took}, {len(self.records)} trials; {self.why})"
 
     @property
     def why(self) -> str:
@@ -122,6 +131,24 @@ class TuneResult:
             best = min(best, record.run_seconds if record.ok and record.run_seconds else best)
             out.append((number, best))
         return out
+
+    if TYPE_CHECKING:  # the methods of result_plots, which needs the extra viz
+
+        def records_dataframe(self) -> pd.DataFrame: ...
+
+        def plot_optimization_history(self) -> go.Figure: ...
+
+        def plot_timeline(self) -> go.Figure: ...
+
+        def plot_edf(self) -> go.Figure: ...
+
+        def plot_slice(self, params: Sequence[str] | None = None) -> go.Figure: ...
+
+        def plot_parallel_coordinate(self, params: Sequence[str] | None = None) -> go.Figure: ...
+
+        def plot_param_importances(self) -> go.Figure: ...
+
+        def plot_predicted_against_measured(self) -> go.Figure: ...
 
 
 class TuningInterrupted(KeyboardInterrupt):

@@ -51,6 +51,14 @@ def trace_for(db: Database, record: TuningRecord, func: PrimFunc) -> Trace:
     return trace if recorded is None else retarget(trace, recorded, func)
 
 
+def trace_on(func: PrimFunc, candidate: Schedule | Trace | str) -> str:
+    """Returns the trace of a schedule, a trace or its JSON text, replayed on ``func``, as JSON; ScheduleError or
+    TraceError when it does not apply."""
+    if isinstance(candidate, Schedule):
+        candidate = candidate.trace
+    return replay(func, Trace.from_json(candidate) if isinstance(candidate, str) else candidate).trace.dumps()
+
+
 def replay(func: PrimFunc, trace: Trace) -> Schedule:
     """Returns ``func`` scheduled as ``trace`` says. A trace can do nothing but schedule; TraceError when it holds more."""
     schedule = Schedule(func)

@@ -1,0 +1,33 @@
+"""This package writes HTML and SVG: for the report of a database, for listings and for notebooks.
+
+It knows text and numbers only, and imports nothing of Tilewright. :class:`Plot` draws a chart, :func:`code_html` colours a
+program, :func:`table` and :func:`card` lay text out, :mod:`.figures` writes times and rates.
+"""
+
+from .coloured_code import code_html
+from .figures import rate_text, seconds_text, share_text, size_text
+from .html_text import card, folded, table
+from .notebook import shown_in_notebooks
+from .page_style import CHART_STYLE, COLOURS
+from .plot import Axis, Plot, thinned
+from .search_chart import improvements, search_chart, sparkline
+
+__all__ = [
+    "CHART_STYLE",
+    "COLOURS",
+    "Axis",
+    "Plot",
+    "card",
+    "code_html",
+    "folded",
+    "improvements",
+    "rate_text",
+    "search_chart",
+    "seconds_text",
+    "share_text",
+    "shown_in_notebooks",
+    "size_text",
+    "sparkline",
+    "table",
+    "thinned",
+]

@@ -1,0 +1,152 @@
+"""This module draws charts as SVG: axes, lines, dots with titles that appear under the pointer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 34
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from ``low`` to ``high``; ``text`` writes the numbers at its ticks."""
+
+    low: float
+    high: float
+    title: str = ""
+    log: bool = False
+    text: Callable[[float], str] = field(default="{:.4g}".format)
+
+    @classmethod
+    def around(
+        cls,
+        values: Iterable[float],
+        title: str = "",
+        *,
+        log: bool = False,
+        zero: bool = False,
+        text: Callable[[float], str] = "{:.4g}".format,
+    ) -> Axis:
+        """Returns an axis that has room for all ``values``; with ``zero`` it begins at 0."""
+        known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+        low, high = (min(known), max(known)) if known else (1.0, 1.0) if log else (0.0, 1.0)
+        if log:
+            low, high = low / 1.15, high * 1.15
+        else:
+            room = 0.06 * (high - low) or 0.5 * abs(high) or 1.0
+            low, high = (0.0 if zero and low >= 0 else low - room), high + room
+        return cls(low, high, title, log, text)
+
+    def place(self, value: float) -> float:
+        """Returns where ``value`` lies, from 0 to 1; values outside go to the end."""
+        if self.log:
+            value, low, high = (math.log(max(v, 1e-300)) for v in (value, self.low, self.high))
+        else:
+            low, high = self.low, self.high
+        return min(max((value - low) / ((high - low) or 1.0), 0.0), 1.0)
+
+    def ticks(self) -> list[float]:
+        """Returns round numbers inside the axis, some three to seven."""
+        if not self.log:
+            step = _round_step((self.high - self.low) / 4)
+            first = math.ceil(self.low / step)
+            return [n * step for n in range(first, math.floor(self.high / step) + 1)]
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        for parts in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)):
+            found = [p * 10.0**d for d in decades for p in parts if self.low <= p * 10.0**d <= self.high]
+            if len(found) >= 3:
+                break
+        return found[:: -(-len(found) // 7) or 1] or [self.low, self.high]
+
+
+def _round_step(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step)) if step > 0 else 1.0
+    return next(p * power for p in (1, 2, 2.5, 5, 10) if p * power >= step * 0.999)
+
+
+class Plot:
+    """A chart with two axes, drawn step by step; ``svg()`` returns it. ``label`` says what it shows to those who hear it."""
+
+    def __init__(self, x: Axis, y: Axis, label: str, width: int = 640, height: int = 240) -> None:
+        self.x_axis, self.y_axis, self.label, self.width, self.height = x, y, label, width, height
+        self.parts: list[str] = []
+        right, bottom = width - _RIGHT, height - _BOTTOM
+        for value in y.ticks():
+            at = self.y(value)
+            self.parts.append(f'<path class="grid" d="M{_LEFT} {at}H{right}"/>')
+            self.parts.append(
+                f'<text x="{_LEFT - 6}" y="{at + 4:.4g}" text-anchor="end">{escape(y.text(value))}</text>'
+            )
+        for value in x.ticks():
+            self.parts.append(
+                f'<text x="{self.x(value)}" y="{bottom + 15}" text-anchor="middle">{escape(x.text(value))}</text>'
+            )
+        self.parts.append(f'<path class="grid" d="M{_LEFT} {bottom}H{right}"/>')
+        self.parts.append(f'<text x="{right}" y="{height - 4}" text-anchor="end">{escape(x.title)}</text>')
+        self.parts.append(f'<text x="{_LEFT}" y="{height - 4}">↑ {escape(y.title)}</text>')
+
+    def x(self, value: float) -> float:
+        """Returns where ``value`` lies across the picture."""
+        return round(_LEFT + self.x_axis.place(value) * (self.width - _LEFT - _RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        """Returns where ``value`` lies down the picture."""
+        return round(_TOP + (1 - self.y_axis.place(value)) * (self.height - _TOP - _BOTTOM), 1)
+
+    def line(self, points: Sequence[tuple[float, float]], kind: str = "line", steps: bool = False) -> Plot:
+        """Draw a line through points, or the steps of a value that holds until the next one."""
+        path, last = "", ""
+        for number, (a, b) in enumerate(points):
+            x, y = f"{self.x(a):g}", f"{self.y(b):g}"
+            if number == 0:
+                path = f"M{x} {y}"
+            elif not steps:
+                path += f"L{x} {y}"
+            elif y != last or number == len(points) - 1:
+                path += f"H{x}V{y}" if y != last else f"H{x}"
+            last = y
+        self.parts.append(f'<path class="{kind}" d="{path}"/>')
+        return self
+
+    def dots(self, points: Iterable[tuple[float, float, str]], kind: str = "dot", size: float = 2.5) -> Plot:
+        """Draw points ``(x, y, title)``; those of the kind ``failed`` are crosses."""
+        for a, b, title in points:
+            x, y = self.x(a), self.y(b)
+            said = f"<title>{escape(title)}</title>" if title else ""
+            if kind == "failed":
+                self.parts.append(f'<path class="failed" d="M{x - 2.5:g} {y - 2.5:g}l5 5m0-5l-5 5">{said}</path>')
+            else:
+                self.parts.append(f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{size:g}">{said}</circle>')
+        return self
+
+    def across(self, value: float, title: str, kind: str = "mark") -> Plot:
+        """Draw a level line with a word at its end."""
+        at = self.y(value)
+        self.parts.append(f'<path class="{kind}" d="M{_LEFT} {at}H{self.width - _RIGHT}"/>')
+        self.parts.append(f'<text x="{self.width - _RIGHT}" y="{at - 4:g}" text-anchor="end">{escape(title)}</text>')
+        return self
+
+    def down(self, value: float, title: str) -> Plot:
+        """Draw an upright mark; its title appears under the pointer."""
+        self.parts.append(
+            f'<path class="mark" d="M{self.x(value)} {_TOP}V{self.height - _BOTTOM}"><title>{escape(title)}</title></path>'
+        )
+        return self
+
+    def svg(self) -> str:
+        """Returns the picture."""
+        size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}"'
+        return f'<svg {size} role="img" aria-label="{escape(self.label)}">{"".join(self.parts)}</svg>'
+
+
+def thinned(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
+    """Returns at most about ``most`` of the numbers below ``count``, evenly spaced, and those of ``keep``.
+
+    >>> thinned(10, 3, keep=[7])
+    [0, 4, 7, 8]
+    """
+    step = max(1, -(-count // most))
+    return sorted({*range(0, count, step), *keep})

@@ -1,0 +1,89 @@
+"""This module draws a search: what each trial took, and the best so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from .figures import seconds_text
+from .plot import Axis, Plot, thinned
+
+
+def improvements(seconds: Sequence[float | None]) -> list[tuple[int, float]]:
+    """Returns ``(number, seconds)`` of each trial that is faster than all before it; None is a failed trial.
+
+    >>> improvements([None, 3.0, 4.0, 2.0])
+    [(1, 3.0), (3, 2.0)]
+    """
+    out: list[tuple[int, float]] = []
+    for number, value in enumerate(seconds):
+        if value is not None and (not out or value < out[-1][1]):
+            out.append((number, value))
+    return out
+
+
+def search_chart(
+    seconds: Sequence[float | None],
+    titles: Sequence[str] = (),
+    *,
+    places: Sequence[float] = (),
+    place_title: str = "trial",
+    levels: Mapping[str, float | None] | None = None,
+    sessions: Sequence[float] = (),
+    most: int = 240,
+) -> str:
+    """Returns a chart of the seconds of each trial, None for a failed one, and of the best so far; empty text when no
+    trial succeeded.
+
+    ``titles`` appear under the pointer; ``places`` is where each trial stands (its number otherwise), ``levels`` are
+    times to draw across by name, ``sessions`` the places where sessions began. At most about ``most`` dots are drawn.
+    """
+    at = list(places) or [float(n) for n in range(1, len(seconds) + 1)]
+    good = [s for s in seconds if s is not None]
+    if not good:
+        return ""
+    marks = {name: value for name, value in (levels or {}).items() if value}
+    center = sorted(good)[len(good) // 2]
+    shown = [s for s in good if s <= 30 * center]
+    y = Axis.around([*shown, *marks.values()], "time, less is better", log=True, text=seconds_text)
+    text = seconds_text if place_title != "trial" else "{:.4g}".format
+    x = Axis(min(at[0], 0.0 if place_title != "trial" else 1.0), max(at[-1], at[0] + 1e-9), place_title, text=text)
+    best = improvements(seconds)
+    plot = Plot(x, y, f"{len(seconds)} trials, the best took {seconds_text(min(good))}")
+    for place in sessions[1:]:
+        plot.down(place, "another session begins here")
+    for name, value in marks.items():
+        plot.across(value, f"{name} {seconds_text(value)}")
+    chosen = thinned(len(seconds), most, [n for n, _ in best])
+    words = list(titles) or ["" for _ in seconds]
+    plot.dots([(at[n], s, words[n]) for n in chosen if (s := seconds[n]) is not None])
+    plot.dots([(at[n], math.inf if y.log else y.high, words[n]) for n in chosen if seconds[n] is None], "failed")
+    plot.line([*[(at[n], s) for n, s in best], (at[-1], best[-1][1])], steps=True)
+    plot.dots([(at[n], s, words[n] or seconds_text(s)) for n, s in best], "best", 3)
+    return plot.svg()
+
+
+def sparkline(seconds: Sequence[float | None], width: int = 120, height: int = 24) -> str:
+    """Returns a small picture of the best so far over the trials; failed trials are red ticks below."""
+    best = improvements(seconds)
+    count = max(len(seconds), 1)
+    parts = []
+    low, high = (math.log(best[-1][1]), math.log(best[0][1])) if best else (0.0, 0.0)
+    if best:
+        path, last = "", 0.0
+        for number, value in best:
+            x = number / count * width
+            y = 2 + (high - math.log(value)) / ((high - low) or 1.0) * (height - 8)
+            path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}"
+            last = y
+        parts.append(
+            f'<path class="line" d="{path}H{width}"/><circle class="best" cx="{width - 2}" cy="{last:.1f}" r="2"/>'
+        )
+    failed = sorted({round(n / count * width) for n, s in enumerate(seconds) if s is None})
+    if failed:
+        parts.append(f'<path class="failed" d="{"".join([f"M{x} {height - 3}v3" for x in failed])}"/>')
+    said = f"{len(seconds)} trials, {sum(s is None for s in seconds)} failed"
+    return (
+        f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-label="{said}"><title>{said}</title>{"".join(parts)}</svg>'
+    )
