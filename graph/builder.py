@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class Builder:
         self.nodes: list[Node] = []
         self.constants: dict[Value, np.ndarray[Any, Any]] = {}
         self._taken: set[str] = set()
+        self._uses: Counter[str] = Counter()
 
     def input(self, name: str, shape: Sequence[Any], dtype: str = "float32") -> Value:
         """Add an input; GraphError when the name is taken."""
@@ -73,13 +75,18 @@ class Builder:
 
     def fresh(self, name: str) -> str:
         """Returns an identifier like ``name`` that nothing has yet, and takes it."""
+        out = self.unused(name)
+        self._taken.add(out)
+        return out
+
+    def unused(self, name: str) -> str:
+        """Returns an identifier like ``name`` that nothing has yet."""
         base = _NOT_IN_NAMES.sub("_", name) or "v"
         base = base if base.isidentifier() and base.isascii() else f"v_{base}" if base.isascii() else "v"
-        out, n = base, 0
+        out = base
         while out in self._taken:
-            n += 1
-            out = f"{base}_{n}"
-        self._taken.add(out)
+            self._uses[base] += 1
+            out = f"{base}_{self._uses[base]}"
         return out
 
     def graph(self, outputs: Sequence[Value], attrs: Mapping[str, Any] | None = None) -> Graph:

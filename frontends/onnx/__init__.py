@@ -6,7 +6,7 @@ user's own.
 
 from .call import Call, OnnxError
 from .importer import from_onnx
-from .missing_operators import UnsupportedOperators
+from .missing_operators import UnsupportedOnnxOperators
 from .table import register_onnx_operator
 
-__all__ = ["Call", "OnnxError", "UnsupportedOperators", "from_onnx", "register_onnx_operator"]
+__all__ = ["Call", "OnnxError", "UnsupportedOnnxOperators", "from_onnx", "register_onnx_operator"]

@@ -39,7 +39,7 @@ from . import (
 )
 from .call import LARGEST, Call, NeedsConstant, OnnxError, shown
 from .known_values import computed_dims, evaluate, interpreted
-from .missing_operators import UnsupportedOperators, label_of, missing_operators
+from .missing_operators import UnsupportedOnnxOperators, label_of, missing_operators
 from .model_file import read_model, tensor_data
 from .node_attributes import attributes, bind
 from .package import load_onnx
@@ -71,7 +71,7 @@ def from_onnx(
 
     ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions that the
     model only names are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that cannot
-    be read; :class:`UnsupportedOperators` lists all operators that are missing.
+    be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
     """
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)
@@ -121,7 +121,7 @@ class _Reader:
             raise OnnxError("sparse initializers are not supported")
         missing = missing_operators(body.node, self.functions, self.is_known)
         if missing:
-            raise UnsupportedOperators(missing)
+            raise UnsupportedOnnxOperators(missing)
         names = Counter(
             [*[t.name for t in body.initializer], *[name for node in body.node for name in node.output if name]]
         )
@@ -176,18 +176,8 @@ class _Reader:
         if math.prod([d for d in shape if isinstance(d, int)]) > LARGEST:
             raise OnnxError(f"{label} is too large")
         return self.builder.input(
-            self.builder_name(item.name[:_LONGEST_NAME]), shape, dtype_of(tensor.elem_type, label)
+            self.builder.unused(item.name[:_LONGEST_NAME]), shape, dtype_of(tensor.elem_type, label)
         )
-
-    def builder_name(self, name: str) -> str:
-        """Returns a name that the builder accepts for an input, and has not given away."""
-        probe = Builder().fresh(name)
-        taken = {v.name for v in (*self.builder.inputs, *self.builder.constants)}
-        out, n = probe, 0
-        while out in taken:
-            n += 1
-            out = f"{probe}_{n}"
-        return out
 
     def size(self, name: str) -> Any:
         """Returns the symbolic size of that name, one per model."""
@@ -397,7 +387,7 @@ class _Reader:
         schema = self.schema(node)
         if schema is None or not (schema.has_function or schema.has_context_dependent_function):
             name = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
-            raise UnsupportedOperators({name: [label]})
+            raise UnsupportedOnnxOperators({name: [label]})
         if schema.has_context_dependent_function:
             types = [self.type_of(v).SerializeToString() for v in inputs]
             body = self.onnx.FunctionProto()

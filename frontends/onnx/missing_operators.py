@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..unsupported_operators import UnsupportedOperators
 from .call import OnnxError, shown
 
-_SHOWN = 20
 
+class UnsupportedOnnxOperators(UnsupportedOperators, OnnxError):
+    """Raised when operators of a model have no converter; ``operators`` has their nodes by domain and operator."""
 
-class UnsupportedOperators(OnnxError):
-    """Raised when operators have no converter; ``operators`` has the names of their nodes by domain and operator."""
-
-    def __init__(self, operators: Mapping[str, Sequence[str]]) -> None:
-        self.operators = {name: list(nodes) for name, nodes in operators.items()}
-        lines = [f"{name}: {len(nodes)} (first: {nodes[0]})" for name, nodes in self.operators.items()]
-        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-        super().__init__(
-            "the model uses operators that are not supported: " + "; ".join([*lines[:_SHOWN], *more]) + ". "
-            "tilewright.frontends.onnx.register_onnx_operator adds one"
-        )
+    what, adder = "model", "tilewright.frontends.onnx.register_onnx_operator"
 
 
 def missing_operators(

@@ -13,6 +13,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
+from ..unsupported_operators import UnsupportedOperators
 from . import aten_elements, aten_indexing, aten_products, aten_reductions, aten_shapes
 from .aten_call import AtenCall
 from .aten_table import CONVERTERS
@@ -30,16 +31,10 @@ _OF_SIZES = {
 _LINE = re.compile(r'File "([^"]*)", line (\d+)')
 
 
-class UnsupportedTorchOperators(TorchError):
+class UnsupportedTorchOperators(UnsupportedOperators, TorchError):
     """Raised when operators have no converter; ``operators`` has the places of their calls by operator."""
 
-    def __init__(self, operators: Mapping[str, Sequence[str]]) -> None:
-        self.operators = {name: list(places) for name, places in operators.items()}
-        lines = [f"{name}: {len(places)} (first: {places[0]})" for name, places in self.operators.items()]
-        super().__init__(
-            "the program uses operators that are not supported: " + "; ".join(lines) + ". "
-            "tilewright.frontends.torch.op adds one"
-        )
+    adder = "tilewright.frontends.torch.op"
 
 
 def from_torch(program: Any, name: str = "") -> Graph:
@@ -135,7 +130,7 @@ class Reader:
             self.scope[node] = self.dim(val)
             return
         shape = [self.dim(d) for d in val.shape]
-        self.scope[node] = self.builder.input(self._free(name or node.name), shape, dtype_name(val.dtype))
+        self.scope[node] = self.builder.input(self.builder.unused(name or node.name), shape, dtype_name(val.dtype))
 
     def actual_input(self, node: Any, tensor: Any) -> None:
         """Add an input of the shape that a tensor has, and note what it says about symbolic sizes."""
@@ -143,7 +138,7 @@ class Reader:
         for d, extent in zip(getattr(val, "shape", ()), tensor.shape, strict=False):
             self._note(d, int(extent))
         self.scope[node] = self.builder.input(
-            self._free(node.name), [int(d) for d in tensor.shape], dtype_name(tensor.dtype)
+            self.builder.unused(node.name), [int(d) for d in tensor.shape], dtype_name(tensor.dtype)
         )
 
     def actual_number(self, node: Any, number: Any) -> None:
@@ -159,13 +154,6 @@ class Reader:
     def result(self, node: Any) -> Any:
         """Returns what a node or a plain argument stands for: a value of the graph, a number, None."""
         return self.scope[node] if hasattr(node, "meta") else node
-
-    def _free(self, name: str) -> str:
-        free = Builder().fresh(name)
-        taken = {v.name for v in (*self.builder.inputs, *self.builder.constants)}
-        while free in taken:
-            free += "_"
-        return free
 
     def constant(self, node: Any, tensor: Any) -> None:
         """Add a parameter or a buffer as a constant."""

@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
 
-from tilewright.frontends.onnx import OnnxError, UnsupportedOperators, from_onnx, importer  # noqa: E402
+from tilewright.frontends.onnx import OnnxError, UnsupportedOnnxOperators, from_onnx, importer  # noqa: E402
 
 from . import onnx_fuzz  # noqa: E402
 
@@ -95,7 +95,7 @@ def test_missing_operators_in_branches_and_functions_are_listed_with_the_others(
     proto = onnx_fuzz.seeds()[2]
     proto.graph.node[0].attribute[0].g.node[0].op_type = "Foo"
     proto.functions[0].node[1].op_type = "Bar"
-    with pytest.raises(UnsupportedOperators) as error:
+    with pytest.raises(UnsupportedOnnxOperators) as error:
         from_onnx(proto)
     assert error.value.operators == {"Foo": ["Foo 'e' in If 'b'"], "Bar": ["Bar 'q' in the function 'Twice'"]}
 

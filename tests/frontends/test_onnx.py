@@ -8,7 +8,7 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import OnnxError, UnsupportedOperators, from_onnx, register_onnx_operator  # noqa: E402
+from tilewright.frontends.onnx import OnnxError, UnsupportedOnnxOperators, from_onnx, register_onnx_operator  # noqa: E402
 from tilewright.frontends.onnx.table import CONVERTERS  # noqa: E402
 
 from .onnx_backend import cases, outcome  # noqa: E402
@@ -100,7 +100,7 @@ def test_all_missing_operators_are_listed_at_once():
         helper.make_node("Bar", ["b"], ["y"], domain="mine"),
     ]
     proto = model(nodes, {"x": [3]}, ["y"], opsets=[helper.make_opsetid("mine", 1)])
-    with pytest.raises(UnsupportedOperators, match=r"mine.Foo: 2 \(first: Foo 'first'\); mine.Bar: 1") as error:
+    with pytest.raises(UnsupportedOnnxOperators, match=r"mine.Foo: 2 \(first: Foo 'first'\); mine.Bar: 1") as error:
         from_onnx(proto)
     assert list(error.value.operators) == ["mine.Foo", "mine.Bar"]
     register_onnx_operator("Foo", lambda c: c.op("add", c.input(0), c.input(0)), domain="mine")

@@ -1,37 +1,34 @@
 """``python -m tests.frontends.torch_operators``: PyTorch's own samples of its operators, run through Tilewright.
 
-Each sample of ``op_db`` is traced into core ATen operators, read into a graph, and compared with what PyTorch computes.
-``--markdown FILE`` writes the table of operators that docs/guides/pytorch.md includes.
+Each sample of ``op_db`` is traced into core ATen operators. Each of its calls is then read into a graph of its own,
+compiled, and compared with what PyTorch computed. Calls that draw random numbers or hold complex numbers are left out.
+
+The run goes in pieces: ``--part 2/4`` takes each fourth operator, ``--state FILE`` adds to what earlier pieces found,
+``--markdown FILE`` writes the table of docs/torch-operators.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch._decomp import core_aten_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from tilewright.driver.models.model_building import build_graph
-from tilewright.frontends.torch import Reader, TorchError, UnsupportedTorchOperators
+from tilewright.frontends.torch import Reader, TorchError, UnsupportedTorchOperators, to_array
 from tilewright.graph import GraphError, evaluate
 
-_SAMPLES = 4
-"""How many samples of an operator and data type are run."""
-
-
-@dataclass
-class Tally:
-    """Counts per overload: samples that agree, and the problems of the others."""
-
-    passed: Counter[str] = field(default_factory=Counter)
-    problems: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+Tally = dict[str, Counter[str]]
+"""Counts per overload: ``""`` are calls that agree, other texts are the problems."""
 
 
 def core_overloads() -> list[str]:
@@ -46,14 +43,15 @@ def core_overloads() -> list[str]:
     return sorted(found)
 
 
-def samples(only: str, dtypes: tuple[Any, ...]) -> Iterator[tuple[str, Any, Any, Any]]:
+def samples(options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yields the name, the function, the arguments and the named arguments of samples."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    for info in op_db:
-        if only and only not in info.name:
+    number, parts = map(int, options.part.split("/"))
+    for place, info in enumerate(op_db):
+        if place % parts != number - 1 or options.only not in info.name:
             continue
-        for dtype in dtypes:
+        for dtype in [getattr(torch, d) for d in options.dtypes.split(",")]:
             if not info.supports_dtype(dtype, "cpu"):
                 continue
             torch.manual_seed(0)
@@ -62,78 +60,111 @@ def samples(only: str, dtypes: tuple[Any, ...]) -> Iterator[tuple[str, Any, Any,
             except Exception:  # some samples need libraries that are not installed
                 continue
             given.sort(key=_elements)
-            for sample in given[:: max(1, len(given) // _SAMPLES)][:_SAMPLES]:
+            for sample in given[:: max(1, len(given) // options.samples)][: options.samples]:
                 yield f"{info.name} {dtype}", info.op, (sample.input, *sample.args), sample.kwargs
 
 
 def _elements(sample: Any) -> int:
-    flat, _ = torch.utils._pytree.tree_flatten((sample.input, sample.args))
+    flat, _ = tree_flatten((sample.input, sample.args))
     return sum(t.numel() for t in flat if isinstance(t, torch.Tensor))
 
 
-def traced(function: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
-    """Returns the graph of core operators, and its inputs."""
-    flat, spec = torch.utils._pytree.tree_flatten((args, kwargs))
+class Calls(torch.fx.Interpreter):
+    """Runs a graph, and collects its calls: the operator, its arguments and what it returns."""
+
+    def __init__(self, gm: Any) -> None:
+        super().__init__(gm)
+        self.seen: list[tuple[Any, Any, Any, Any]] = []
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        kept = tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) and t.numel() < 1e6 else t, args)
+        out = super().call_function(target, args, kwargs)
+        if str(target).startswith("aten."):
+            self.seen.append((target, kept, kwargs, out))
+        return out
+
+
+def calls_of(function: Any, args: Any, kwargs: Any) -> list[tuple[Any, Any, Any, Any]]:
+    """Returns the calls of core operators that a sample makes; none when PyTorch cannot trace it."""
+    flat, spec = tree_flatten((args, kwargs))
     tensors = [t.detach() for t in flat if isinstance(t, torch.Tensor)]
 
     def call(*given: Any) -> Any:
         it = iter(given)
         again = [next(it) if isinstance(t, torch.Tensor) else t for t in flat]
-        new_args, new_kwargs = torch.utils._pytree.tree_unflatten(again, spec)
+        new_args, new_kwargs = tree_unflatten(again, spec)
         return function(*new_args, **new_kwargs)
 
-    functional = torch.func.functionalize(call, remove="mutations_and_views")
-    return make_fx(functional, decomposition_table=core_aten_decompositions())(*tensors), tensors
+    try:
+        functional = torch.func.functionalize(call, remove="mutations")
+        calls = Calls(make_fx(functional, decomposition_table=core_aten_decompositions())(*tensors))
+        with torch.no_grad():
+            calls.run(*tensors)
+    except Exception:  # sizes that depend on values, checks of arguments
+        return []
+    return calls.seen
 
 
-def run(gm: Any, tensors: list[Any], compiled: bool) -> list[np.ndarray]:
+def single(target: Any, args: Any, kwargs: Any, out: Any) -> tuple[Any, list[Any]]:
+    """Returns a graph of one call, of which all results are read, and its inputs."""
+    graph, tensors = torch.fx.Graph(), []
+
+    def held(t: Any) -> Any:
+        if not isinstance(t, torch.Tensor):
+            return t
+        tensors.append(t)
+        node = graph.placeholder(f"x{len(tensors)}")
+        node.meta["val"] = t
+        return node
+
+    node = graph.call_function(target, tree_map(held, args), tree_map(held, kwargs))
+    node.meta["val"] = out
+    results = [node]
+    if isinstance(out, (list, tuple)):
+        results = [graph.call_function(__import__("operator").getitem, (node, n)) for n, _ in enumerate(out)]
+        for part, val in zip(results, out, strict=True):
+            part.meta["val"] = val
+    graph.output(tuple(results))
+    return graph, tensors
+
+
+def run(graph: Any, tensors: list[Any], compiled: bool) -> list[np.ndarray]:
     """Returns the results of the graph by Tilewright."""
     reader = Reader("main")
-    for node, t in zip([n for n in gm.graph.nodes if n.op == "placeholder"], tensors, strict=True):
+    for node, t in zip([n for n in graph.nodes if n.op == "placeholder"], tensors, strict=True):
         reader.actual_input(node, t)
-    reader.read(gm.graph.nodes)
-    (results,) = gm.graph.output_node().args
-    graph = reader.graph([r for r in (results if isinstance(results, (list, tuple)) else [results]) if r is not None])
-    arrays = [t.contiguous().numpy() for t in tensors]
+    reader.read(graph.nodes)
+    (results,) = graph.output_node().args
+    ours = reader.graph([reader.result(r) for r in results if reader.result(r) is not None])
+    arrays = [to_array(t) for t in tensors]
     if compiled:
-        out = build_graph(graph, "native -num-cores=1")(*arrays)
+        out = build_graph(ours, "native -num-cores=1", processes=0)(*arrays)
         return list(out) if isinstance(out, tuple) else [out]
-    return list(evaluate(graph, *arrays))
+    return list(evaluate(ours, *arrays))
 
 
-def check(function: Any, args: Any, kwargs: Any, tally: Tally, compiled: bool) -> str:
-    """Runs one sample, and returns the problem, or an empty text."""
+def check(call: tuple[Any, Any, Any, Any], compiled: bool) -> str:
+    """Returns the problem of one call, or an empty text."""
+    graph, tensors = single(*call)
     try:
-        gm, tensors = traced(function, args, kwargs)
-    except Exception:  # what PyTorch itself cannot trace (sizes that depend on values, checks of arguments)
-        return ""
-    names = {str(n.target) for n in gm.graph.nodes if n.op == "call_function" and str(n.target).startswith("aten.")}
-    with torch.no_grad():
-        expected = gm(*tensors)
-    flat = [e for e in torch.utils._pytree.tree_flatten(expected)[0] if isinstance(e, torch.Tensor)]
-    problem = ""
-    try:
-        got = run(gm, tensors, compiled)
-        for g, e in zip(got, flat, strict=True):
-            problem = problem or _difference(g, e)
-    except UnsupportedTorchOperators as error:
-        for name, places in error.operators.items():
-            tally.problems[name]["no converter"] += len(places)
-        return str(error)
+        got = run(graph, tensors, compiled)
+    except UnsupportedTorchOperators:
+        return "no converter"
     except (TorchError, GraphError) as error:
-        problem = f"refused: {error}"
+        text = str(error)
+        return f"refused: {text.partition('): ')[2] or text}"
     except Exception as error:  # a defect: named in the table
-        problem = f"{type(error).__name__}: {error}"
-    for name in names:
-        if not problem:
-            tally.passed[name] += 1
-        elif len(names) == 1 or name in problem:
-            tally.problems[name][problem[:160]] += 1
-    return problem
+        return f"{type(error).__name__}: {error}"
+    out = call[3] if isinstance(call[3], (list, tuple)) else [call[3]]
+    for g, e in zip(got, [e for e in out if e is not None], strict=True):
+        problem = _difference(g, e)
+        if problem:
+            return problem
+    return ""
 
 
 def _difference(got: np.ndarray, expected: Any) -> str:
-    want = expected.detach().numpy()
+    want = expected.detach().resolve_conj().resolve_neg().numpy()
     if got.shape != want.shape:
         return f"shape {got.shape}, not {want.shape}"
     if got.dtype != want.dtype:
@@ -145,37 +176,84 @@ def _difference(got: np.ndarray, expected: Any) -> str:
     return "" if same else "wrong numbers"
 
 
+def signature(call: tuple[Any, Any, Any, Any]) -> str:
+    """Returns what tells apart two calls of one operator, in text: types of tensors, and other arguments."""
+    return str(tree_map(lambda t: (t.dtype, t.shape) if isinstance(t, torch.Tensor) else t, call[:3]))
+
+
+def is_left_out(call: tuple[Any, Any, Any, Any]) -> bool:
+    """Returns whether a call draws random numbers, or holds complex numbers or results that are not tensors."""
+    flat, _ = tree_flatten(call[1:])
+    tensors = [t for t in flat if isinstance(t, torch.Tensor)]
+    results = [r for r in tree_flatten(call[3])[0] if r is not None]
+    drawn = torch.Tag.nondeterministic_seeded in call[0].tags and "dropout" not in str(call[0])
+    return drawn or any(t.is_complex() for t in tensors) or not all(isinstance(r, torch.Tensor) for r in results)
+
+
 def main() -> None:
     """Runs the samples that the command line asks for."""
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="operators whose name has this text")
+    parser.add_argument("--overload", default="", help="calls of overloads whose name has this text")
+    parser.add_argument("--part", default="1/1", help="which part of the operators")
+    parser.add_argument("--samples", type=int, default=4, help="how many samples of an operator and data type")
+    parser.add_argument("--enough", type=int, default=6, help="how many calls of an overload and data type")
     parser.add_argument("--reference", action="store_true", help="the reference evaluation in place of compiled code")
     parser.add_argument("--dtypes", default="float32,int64,bool")
-    parser.add_argument("--markdown", help="a file for the table")
+    parser.add_argument("--state", type=Path, help="a file to which the counts are added")
+    parser.add_argument("--markdown", type=Path, help="a file for the table")
     options = parser.parse_args()
-    tally = Tally()
-    dtypes = tuple(getattr(torch, d) for d in options.dtypes.split(","))
-    ran = failed = 0
-    for name, function, args, kwargs in samples(options.only, dtypes):
-        problem = check(function, args, kwargs, tally, not options.reference)
-        ran += 1
-        if problem:
-            failed += 1
-            print(f"{name}: {problem[:300]}", flush=True)
+    tally: Tally = defaultdict(Counter)
+    if options.state and options.state.exists():
+        tally.update({k: Counter(v) for k, v in json.loads(options.state.read_text()).items()})
+    seen: set[str] = set()
+    ran: Counter[tuple[str, Any]] = Counter()
     core = core_overloads()
-    good = [n for n in core if tally.passed[n] and not tally.problems.get(n)]
-    partly = [n for n in core if tally.passed[n] and tally.problems.get(n)]
+    for name, function, args, kwargs in samples(options):
+        for call in calls_of(function, args, kwargs):
+            overload, known = str(call[0]), signature(call)
+            kind = (overload, name.split()[1])
+            if overload not in core or options.overload not in overload or known in seen or is_left_out(call):
+                continue
+            seen.add(known)
+            if ran[kind] >= options.enough:
+                continue
+            ran[kind] += 1
+            problem = check(call, not options.reference)
+            tally[overload][problem[:160]] += 1
+            if problem:
+                print(f"{name}: {known[:400]}: {problem[:300]}", flush=True)
+        if options.state:
+            options.state.write_text(json.dumps(tally))
+    told(tally, core, options.markdown)
+
+
+def told(tally: Tally, core: list[str], markdown: Path | None) -> None:
+    """Print how many overloads pass, and write the table of them."""
+    good = [n for n in core if set(tally.get(n, ())) == {""}]
+    partly = [n for n in core if "" in tally.get(n, ()) and n not in good]
+    absent = [n for n in core if not tally.get(n)]
     print(
-        f"{ran} samples, {failed} with problems; of {len(core)} core overloads {len(good)} pass all, {len(partly)} some"
+        f"of {len(core)} core overloads {len(good)} pass all calls, {len(partly)} some, {len(absent)} were not called"
     )
-    if options.markdown:
-        lines = ["| operator | samples passed | not supported or wrong |", "|---|---|---|"]
-        for n in core:
-            text = "; ".join(f"{problem} ({count})" for problem, count in tally.problems.get(n, {}).items())
-            lines.append(f"| `{n}` | {tally.passed[n]} | {text.replace('|', '/')[:200]} |")
-        with open(options.markdown, "w") as file:
-            file.write("\n".join(lines) + "\n")
+    if markdown is None:
+        return
+    lines = [
+        "# Operators of PyTorch",
+        "",
+        "`python -m tests.frontends.torch_operators` runs PyTorch's own samples (`op_db`; float32, int64, bool) through",
+        "compiled code, call by call, and compares with eager PyTorch. Random and complex numbers are left out.",
+        f"Of {len(core)} core overloads {len(good)} pass all calls, {len(partly)} some.",
+        "",
+        "| operator | calls equal | refused or wrong |",
+        "|---|---|---|",
+    ]
+    for n in core:
+        found = tally.get(n, Counter())
+        text = "; ".join(f"{problem} ({count})" for problem, count in found.items() if problem)
+        lines.append(f"| `{n}` | {found.get('', 0)} | {' '.join(text.replace('|', '/').split())[:200]} |")
+    markdown.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
