@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilewright import codegen, driver, graph, schedule, te, tir, tuner, tuning_db
     from tilewright.codegen import Target
+    from tilewright.doors import jax_door as jax
     from tilewright.doors import torch_door as torch
     from tilewright.driver import bench, build, tune, workload
     from tilewright.frontends.onnx import from_onnx
+    from tilewright.frontends.stablehlo import from_stablehlo
     from tilewright.frontends.torch import from_torch
     from tilewright.graph import Graph
     from tilewright.schedule import Schedule, ScheduleError
@@ -48,8 +50,10 @@ __all__ = [
     "device",
     "driver",
     "from_onnx",
+    "from_stablehlo",
     "from_torch",
     "graph",
+    "jax",
     "lower",
     "meta_schedule",
     "nd",
@@ -77,12 +81,13 @@ _HOMES = {
     "bench": "driver",
     "build": "driver",
     "from_onnx": "frontends.onnx",
+    "from_stablehlo": "frontends.stablehlo",
     "from_torch": "frontends.torch",
     "tune": "driver",
     "workload": "driver",
 }
 _LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db", "tvm_names")
-_DOORS = {"torch": "doors.torch_door"}
+_DOORS = {"jax": "doors.jax_door", "torch": "doors.torch_door"}
 _TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
 _TVM_MODULES = ("meta_schedule", "nd", "target", "testing", "tir_integration")
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..codegen.lowered import Param
-from ..codegen.runtime.arguments import evaluate
-from ..driver.building import build
 from ..frontends.torch import TorchError, load_torch
-from ..tir.expr import Var
+from .kernel_signature import Signature, SignatureError
 
 
 def custom_op(
@@ -28,27 +25,23 @@ def custom_op(
     ``torch.library.register_autograd``. TorchError for a workload with arguments that are no tensors.
     """
     torch = load_torch()
-    kernel = build(workload, target, db=db)
-    function = kernel if hasattr(kernel, "params") else kernel[next(iter(kernel))]
-    params = function.params
-    if any(p.buffer is None for p in params):
-        raise TorchError(f"{name}: the workload has arguments that are not tensors")
-    inputs = [p for p in params if not p.writes]
-    outputs = [p for p in params if p.writes]
-    given = ", ".join(f"Tensor {p.name}" for p in inputs)
-    results = "Tensor" if len(outputs) == 1 else f"({', '.join('Tensor' for _ in outputs)})"
+    try:
+        kernel = Signature.of(name, workload, target, db)
+    except SignatureError as error:
+        raise TorchError(str(error)) from error
+    given = ", ".join(f"Tensor {p.name}" for p in kernel.inputs)
+    results = "Tensor" if len(kernel.outputs) == 1 else f"({', '.join('Tensor' for _ in kernel.outputs)})"
 
     def empty(tensors: tuple[Any, ...]) -> list[Any]:
-        return _empty(torch, inputs, outputs, tensors)
+        try:
+            made = kernel.results([(t.shape, str(t.dtype).removeprefix("torch.")) for t in tensors])
+        except SignatureError as error:
+            raise TorchError(f"{name}: {error}") from error
+        return [tensors[0].new_empty(shape, dtype=getattr(torch, dtype)) for shape, dtype in made]
 
     def run(*tensors: Any) -> Any:
         made = empty(tensors)
-        fed, fresh = iter(tensors), iter(made)
-        plain = [
-            t.detach().contiguous() if not p.writes else t
-            for p, t in ((p, next(fresh if p.writes else fed)) for p in params)
-        ]
-        function(*plain)
+        kernel.run([t.detach().contiguous() for t in tensors], made)
         return made[0] if len(made) == 1 else tuple(made)
 
     def described(*tensors: Any) -> Any:
@@ -60,21 +53,3 @@ def custom_op(
     if backward is not None:
         operator.register_autograd(backward, setup_context=setup_context)
     return operator
-
-
-def _empty(torch: Any, inputs: list[Param], outputs: list[Param], tensors: tuple[Any, ...]) -> list[Any]:
-    """Returns new tensors for the outputs; their sizes follow from those of the inputs."""
-    known: dict[Var, Any] = {}
-    for p, tensor in zip(inputs, tensors, strict=True):
-        assert p.buffer is not None
-        if tensor.dim() != len(p.buffer.shape) or tensor.dtype != getattr(torch, str(p.buffer.dtype)):
-            raise TorchError(
-                f"{p.name} is {tuple(tensor.shape)} {tensor.dtype}; {p.buffer.dtype}{p.buffer.shape} is expected"
-            )
-        known.update({e: d for e, d in zip(p.buffer.shape, tensor.shape, strict=True) if isinstance(e, Var)})
-    made = []
-    for p in outputs:
-        assert p.buffer is not None
-        shape = [evaluate(e, known) for e in p.buffer.shape]
-        made.append(tensors[0].new_empty(shape, dtype=getattr(torch, str(p.buffer.dtype))))
-    return made

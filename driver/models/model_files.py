@@ -17,13 +17,24 @@ from typing import Any
 
 from ...graph.graph import Graph
 
-FRONTENDS: dict[str, str] = {".onnx": "frontends.onnx:from_onnx", ".pt2": "frontends.torch:from_torch"}
+FRONTENDS: dict[str, str] = {
+    ".onnx": "frontends.onnx:from_onnx",
+    ".pt2": "frontends.torch:from_torch",
+    ".jax": "frontends.stablehlo:from_stablehlo",
+    ".mlir": "frontends.stablehlo:from_stablehlo",
+    ".mlirbc": "frontends.stablehlo:from_stablehlo",
+}
 """The front ends of this package: module and function, by the suffix of files."""
 
 READING = ("shapes", "constants")
 """The options of building and tuning that front ends take."""
 
-_OBJECTS = {("onnx", "ModelProto"): ".onnx", ("torch", "ExportedProgram"): ".pt2"}
+_OBJECTS = {
+    ("onnx", "ModelProto"): ".onnx",
+    ("torch", "ExportedProgram"): ".pt2",
+    ("jax", "Exported"): ".jax",
+    ("jaxlib", "Module"): ".mlir",
+}
 """The classes whose objects are models, by package and name, and the suffix of their front end."""
 
 

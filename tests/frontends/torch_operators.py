@@ -4,7 +4,7 @@ Each sample of ``op_db`` is traced into core ATen operators. Each of its calls i
 compiled, and compared with what PyTorch computed. Calls that draw random numbers or hold complex numbers are left out.
 
 The run goes in pieces: ``--part 2/4`` takes each fourth operator, ``--state FILE`` adds to what earlier pieces found,
-``--markdown FILE`` writes the table of docs/torch-operators.md.
+``--markdown FILE`` writes the table of docs/reference/torch-operators.md.
 """
 
 from __future__ import annotations
@@ -77,11 +77,16 @@ class Calls(torch.fx.Interpreter):
         self.seen: list[tuple[Any, Any, Any, Any]] = []
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        kept = tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) and t.numel() < 1e6 else t, args)
+        kept = tree_map(_copied, args)
         out = super().call_function(target, args, kwargs)
         if str(target).startswith("aten."):
-            self.seen.append((target, kept, kwargs, out))
+            self.seen.append((target, kept, kwargs, tree_map(_copied, out)))
         return out
+
+
+def _copied(t: Any) -> Any:
+    """Returns a copy of a tensor: later calls may change it in place."""
+    return t.clone() if isinstance(t, torch.Tensor) else t
 
 
 def calls_of(function: Any, args: Any, kwargs: Any) -> list[tuple[Any, Any, Any, Any]]:

@@ -1,0 +1,60 @@
+"""This module makes one kernel a function of JAX, which works under ``jax.jit``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..frontends.stablehlo import StableHloError
+from ..tir.expr import to_numpy
+from .kernel_signature import Signature, SignatureError
+
+
+def call(
+    workload: Any, *, target: Any = "native", db: Any = None, backward: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Returns a function of JAX arrays that runs a kernel: what :func:`tilewright.build` takes, or what it made.
+
+    The function takes the inputs in their order and returns the outputs, one or a tuple. Under ``jax.jit`` it is a
+    ``jax.pure_callback``; ``jax.vmap`` calls it once for each element. ``backward(inputs, gradients)`` returns the
+    gradients of the inputs, and makes the function differentiable. StableHloError for arguments that do not fit.
+    """
+    try:
+        jax = importlib.import_module("jax")
+    except ImportError as error:
+        raise StableHloError("kernels in JAX need the package jax: pip install 'tilewright[jax]'") from error
+    kernel = Signature.of("tilewright.jax.call", workload, target, db)
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        given = [np.ascontiguousarray(a) for a in arrays]
+        made = [np.empty(shape, to_numpy(dtype)) for shape, dtype in _results(kernel, given)]
+        kernel.run(given, made)
+        return tuple(made)
+
+    def function(*arrays: Any) -> Any:
+        plain = [jax.numpy.asarray(a) for a in arrays]
+        kinds = [jax.ShapeDtypeStruct(shape, to_numpy(dtype)) for shape, dtype in _results(kernel, plain)]
+        out = jax.pure_callback(run, tuple(kinds), *plain, vmap_method="sequential")
+        return out[0] if len(out) == 1 else tuple(out)
+
+    if backward is None:
+        return function
+    return _differentiable(jax, function, backward)
+
+
+def _results(kernel: Signature, arrays: list[Any]) -> list[tuple[tuple[int, ...], str]]:
+    try:
+        return kernel.results([(a.shape, str(a.dtype)) for a in arrays])
+    except SignatureError as error:
+        raise StableHloError(str(error)) from error
+
+
+def _differentiable(jax: Any, function: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    wrapped: Callable[..., Any] = jax.custom_vjp(function)
+    wrapped.defvjp(  # type: ignore[attr-defined]
+        lambda *arrays: (function(*arrays), arrays), lambda arrays, gradients: tuple(backward(arrays, gradients))
+    )
+    return wrapped

@@ -1,0 +1,172 @@
+"""This module defines what a converter gets: one operation of a StableHLO program, with its operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.builder import Builder
+from ...graph.graph import Value, same_shape
+from ...tir.expr import DType
+from .jaxlib_package import StableHloError, dtype_of, elements, plain
+from .known_arrays import LARGEST_KNOWN, Known, known
+
+Given = Value | Known
+"""What an operand is: a value of the graph, or an array that is known."""
+
+
+class HloCall:
+    """One operation. ``args`` are its operands; ``run(region, *args)`` adds a region's operations and returns its
+    results; ``narrow`` has values as they were before they were broadcast."""
+
+    def __init__(
+        self,
+        operation: Any,
+        label: str,
+        args: Sequence[Given],
+        builder: Builder,
+        run: Callable[..., list[Given]],
+        narrow: dict[Value, Value],
+    ) -> None:
+        self.operation, self.label, self.args = operation, label, list(args)
+        self.builder, self.run, self.narrow = builder, run, narrow
+
+    @property
+    def name(self) -> str:
+        """Returns the operation's name without its dialect, ``add``."""
+        return str(self.operation.name).rpartition(".")[2]
+
+    def error(self, problem: str) -> StableHloError:
+        """Returns an error that names the operation."""
+        return StableHloError(f"{self.label}: {problem}")
+
+    # types and attributes
+
+    def dtype_of(self, n: int) -> str:
+        """Returns the data type of result ``n``."""
+        return dtype_of(self.operation.results[n].type.element_type)
+
+    def shape_of(self, n: int) -> tuple[int | None, ...]:
+        """Returns the shape of result ``n``, None for sizes that the program leaves open."""
+        kind = self.operation.results[n].type
+        return tuple(None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank))
+
+    @property
+    def dtype(self) -> str:
+        """Returns the data type of the first result."""
+        return self.dtype_of(0)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Returns the shape of the first result."""
+        return self.shape_of(0)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Returns an attribute as a plain number, text or list."""
+        attributes = self.operation.attributes
+        return plain(attributes[name]) if name in attributes else default
+
+    @property
+    def regions(self) -> list[Any]:
+        """Returns the regions."""
+        return list(self.operation.regions)
+
+    # operands
+
+    def value(self, n: int | Given) -> Value:
+        """Returns an operand as a value of the graph."""
+        given = self.args[n] if isinstance(n, int) else n
+        if isinstance(given, Value):
+            return given
+        if given.is_symbolic:
+            raise self.error("numbers that depend on symbolic sizes are not supported as data")
+        first = given.data.reshape(-1)[:1]
+        if given.data.size > 1 and given.data.tobytes() == first.tobytes() * given.data.size:
+            return self.full(given.shape, first[0], given.dtype)
+        return self.builder.constant(given.data, "c", given.dtype)
+
+    @property
+    def values(self) -> list[Value]:
+        """Returns all operands as values."""
+        return [self.value(n) for n in range(len(self.args))]
+
+    @property
+    def x(self) -> Value:
+        """Returns the first operand."""
+        return self.value(0)
+
+    def numbers(self, n: int, what: str) -> list[Any]:
+        """Returns the elements of an operand that has to be known."""
+        given = self.args[n]
+        if isinstance(given, Known):
+            return list(given.data.reshape(-1))
+        if given in self.builder.constants:
+            return list(self.builder.constants[given].reshape(-1))
+        raise self.error(f"{what} has to be known while the program is read")
+
+    def literal(self) -> Given:
+        """Returns what the attribute ``value`` holds; few elements are known, and equal ones are one, broadcast."""
+        attribute = self.operation.attributes["value"]
+        data = elements(attribute)
+        shape = tuple(attribute.type.shape)
+        if math.prod(shape) <= LARGEST_KNOWN and self.dtype != "bfloat16":
+            return known(np.broadcast_to(data, shape), self.dtype)
+        if data.shape == shape:
+            return self.constant(data, self.dtype)
+        return self.full(shape, data, self.dtype)
+
+    # operators
+
+    def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        """Add an operator of one result."""
+        return self.builder.op(op, *inputs, **attrs)
+
+    def constant(self, data: Any, dtype: str) -> Value:
+        """Add a constant."""
+        return self.builder.constant(np.asarray(data), "c", dtype)
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """Returns ``x`` converted; ``x`` itself when it has the data type."""
+        if x.dtype == dtype:
+            return x
+        if dtype == "bool":
+            return self.op("not_equal", x, self.constant(0, x.dtype))
+        if DType(x.dtype).is_float and not DType(dtype).is_float:
+            return self.op("cast", self.op("trunc", x), dtype=dtype)
+        return self.op("cast", x, dtype=dtype)
+
+    def broadcast(self, x: Value, shape: Sequence[Any]) -> Value:
+        """Returns ``x`` of that shape; operators that broadcast by themselves may take it as it was before."""
+        if same_shape(x.shape, tuple(shape)):
+            return x
+        out = self.op("broadcast_to", x, shape=tuple(shape))
+        self.narrow[out] = self.narrow.get(x, x)
+        return out
+
+    def full(self, shape: Sequence[Any], number: Any, dtype: str) -> Value:
+        """Returns an array of one number."""
+        return self.broadcast(self.constant(number, dtype), shape)
+
+    def together(self, op: str, *inputs: Value) -> Value:
+        """Add an element-wise operator of operands of one shape; those that were broadcast are taken as before, as long
+        as one has the whole shape."""
+        shape = max((v.shape for v in inputs), key=len)
+        before = [self.narrow.get(v, v) for v in inputs]
+        if not any(same_shape(v.shape, shape) for v in before):
+            before[0] = inputs[0]
+        return self.op(op, *before)
+
+    def where(self, condition: Value, x: Value, y: Value) -> Value:
+        """Returns ``x`` where the condition holds, else ``y``."""
+        shape = max((v.shape for v in (condition, x, y)), key=len)
+        return self.op("where", *[self.broadcast(v, shape) for v in (condition, x, y)])
+
+    def cut(self, x: Value, begin: Sequence[int], end: Sequence[Any], strides: Sequence[int] | None = None) -> Value:
+        """Returns a part of ``x``; ``x`` itself where that is all."""
+        steps = tuple(strides or [1] * x.ndim)
+        if not any(begin) and same_shape(tuple(end), x.shape) and all(s == 1 for s in steps):
+            return x
+        return self.op("strided_slice", x, begin=tuple(begin), end=tuple(end), strides=steps)

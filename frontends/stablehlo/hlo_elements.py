@@ -1,0 +1,320 @@
+"""Converters of operations on single elements: arithmetic, comparisons, functions, conversions, bits."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Value
+from ...tir.expr import DType
+from .hlo_call import HloCall
+from .hlo_table import CONVERTERS, hlo, op
+from .known_arrays import known
+
+_FUNCTIONS = {
+    "cosine": "cos", "exponential": "exp", "exponential_minus_one": "expm1", "log": "log", "log_plus_one": "log1p",
+    "logistic": "sigmoid", "rsqrt": "rsqrt", "sine": "sin", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "ceil": "ceil", "floor": "floor", "round_nearest_even": "round", "negate": "negative",
+}  # fmt: skip
+_CHLO = "acos acosh asin asinh atan atanh cosh erf sinh".split()
+_ARITHMETIC = {"add": ("add", "or"), "multiply": ("multiply", "and"), "subtract": ("subtract", "xor")}
+_ORDER = {"EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal"}
+_WORD = re.compile(r"(\w+)>$")
+
+
+def _enter_functions() -> None:
+    for name, row in _FUNCTIONS.items():
+        CONVERTERS[f"stablehlo.{name}"] = lambda c, row=row: c.op(row, c.x)
+    for name in _CHLO:
+        for key in (f"chlo.{name}", f"composite chlo.{name}"):
+            CONVERTERS[key] = lambda c, row=name: c.op(row, c.x)
+    for name, (row, of_truth) in _ARITHMETIC.items():
+        CONVERTERS[f"stablehlo.{name}"] = lambda c, row=row, of_truth=of_truth: c.together(
+            f"logical_{of_truth}" if c.dtype == "bool" else row, *c.values
+        )
+    for name in ("and", "or", "xor"):
+        CONVERTERS[f"stablehlo.{name}"] = lambda c, row=name: c.together(
+            f"{'logical' if c.dtype == 'bool' else 'bitwise'}_{row}", *c.values
+        )
+
+
+_enter_functions()
+
+
+def direction(c: HloCall) -> str:
+    """Returns which comparison an operation makes, ``LT``."""
+    found = _WORD.search(str(c.operation.attributes["comparison_direction"]))
+    return found[1].rpartition(" ")[2] if found else "EQ"
+
+
+@hlo("compare")
+def compare(c: HloCall) -> Value:
+    a, b = c.values
+    row = _ORDER[direction(c)]
+    total = "compare_type" in c.operation.attributes and "TOTALORDER" in str(c.operation.attributes["compare_type"])
+    if total and DType(a.dtype).is_float:
+        a, b = _ordered(c, a), _ordered(c, b)
+    elif a.dtype == "bool":
+        a, b = c.op("cast", a, dtype="uint8"), c.op("cast", b, dtype="uint8")
+    return c.together(row, a, b)
+
+
+def _ordered(c: HloCall, x: Value) -> Value:
+    """Returns integers that are ordered as floats are in the total order of IEEE 754."""
+    kind = f"int{DType(x.dtype).bits}"
+    bits = c.op("reinterpret", x, dtype=kind)
+    most = c.constant(np.iinfo(kind).max, kind)
+    return c.where(c.op("less", bits, c.constant(0, kind)), c.op("bitwise_xor", bits, most), bits)
+
+
+@hlo("maximum", "minimum")
+def extreme(c: HloCall) -> Value:
+    if c.dtype == "bool":
+        return c.together("logical_or" if c.name == "maximum" else "logical_and", *c.values)
+    return c.together(c.name, *c.values)
+
+
+@hlo("abs")
+def absolute(c: HloCall) -> Value:
+    return c.op("identity" if DType(c.x.dtype).kind == "uint" else "abs", c.x)
+
+
+@hlo("sign")
+def sign(c: HloCall) -> Value:
+    x = c.x
+    return c.where(c.op("is_nan", x), x, c.op("sign", x)) if DType(x.dtype).is_float else c.op("sign", x)
+
+
+@hlo("not")
+def inverted(c: HloCall) -> Value:
+    return c.op("logical_not" if c.dtype == "bool" else "bitwise_not", c.x)
+
+
+@hlo("divide")
+def divide(c: HloCall) -> Value:
+    if DType(c.dtype).is_float:
+        return c.together("divide", *c.values)
+    a, b = c.values
+    zero = c.constant(0, c.dtype)
+    none = c.op("equal", b, zero)
+    out = c.together("truncate_divide", a, c.where(none, c.full(b.shape, 1, c.dtype), b))
+    ones = np.array(-1).astype(c.dtype) if not c.dtype.startswith("u") else np.iinfo(c.dtype).max
+    return c.where(none, c.full(out.shape, ones, c.dtype), out)
+
+
+@hlo("remainder")
+def remainder(c: HloCall) -> Value:
+    if DType(c.dtype).is_float:
+        return c.together("remainder", *c.values)
+    a, b = c.values
+    none = c.op("equal", b, c.constant(0, c.dtype))
+    return c.where(none, a, c.together("remainder", a, c.where(none, c.full(b.shape, 1, c.dtype), b)))
+
+
+@hlo("power")
+def power(c: HloCall) -> Value:
+    a, b = c.values
+    if DType(c.dtype).is_float:
+        return c.together("power", a, b)
+    one, zero = c.constant(1, c.dtype), c.constant(0, c.dtype)
+    out, square = c.full(a.shape, 1, c.dtype), a
+    bits = DType(c.dtype).bits
+    for n in range(bits):  # by the binary digits of the exponent
+        digit = c.op("bitwise_and", c.op("right_shift", b, c.constant(n, c.dtype)), one)
+        out = c.where(c.op("equal", digit, zero), out, c.op("multiply", out, square))
+        square = c.op("multiply", square, square)
+    if c.dtype.startswith("u"):
+        return out
+    odd = c.op("bitwise_and", b, one)
+    minus = c.where(c.op("equal", odd, zero), c.full(a.shape, 1, c.dtype), c.full(a.shape, -1, c.dtype))
+    small = c.where(c.op("equal", a, c.constant(-1, c.dtype)), minus, c.full(a.shape, 0, c.dtype))
+    small = c.where(c.op("equal", a, one), c.full(a.shape, 1, c.dtype), small)
+    return c.where(c.op("less", b, zero), small, out)
+
+
+@hlo("atan2")
+def atan2(c: HloCall) -> Value:
+    y, x = c.values
+    kind = c.dtype
+    zero = c.constant(0, kind)
+    bits = f"int{DType(kind).bits}"
+    left = c.op("less", c.op("reinterpret", x, dtype=bits), c.constant(0, bits))  # negative, -0 among them
+    below = c.op("less", c.op("reinterpret", y, dtype=bits), c.constant(0, bits))
+    a, b = c.op("abs", y), c.op("abs", x)
+    steep = c.op("greater", a, b)
+    small, large = c.where(steep, b, a), c.where(steep, a, b)
+    both = c.op("logical_and", c.op("is_inf", a), c.op("is_inf", b))
+    ratio = c.op("divide", small, c.where(c.op("equal", large, zero), c.full(a.shape, 1, kind), large))
+    angle = c.op("atan", c.where(both, c.full(a.shape, 1, kind), ratio))
+    angle = c.where(steep, c.op("subtract", c.constant(math.pi / 2, kind), angle), angle)
+    angle = c.where(left, c.op("subtract", c.constant(math.pi, kind), angle), angle)
+    return c.where(below, c.op("negative", angle), angle)
+
+
+@hlo("cbrt")
+def cube_root(c: HloCall) -> Value:
+    x = c.x
+    wide = x if x.dtype in ("float32", "float64") else c.op("cast", x, dtype="float32")
+    size = c.op("abs", wide)
+    third = c.constant(1 / 3, wide.dtype)
+    near = c.op("power", size, third)
+    square = c.op("multiply", near, near)
+    left = c.op("subtract", c.op("multiply", square, near), size)  # one step of Newton's method
+    step = c.op("divide", c.op("multiply", left, third), square)
+    good = c.op(
+        "logical_and", c.op("greater", size, c.constant(0, wide.dtype)), c.op("logical_not", c.op("is_inf", size))
+    )
+    root = c.where(good, c.op("subtract", near, step), size)
+    out = c.where(c.op("less", wide, c.constant(0, wide.dtype)), c.op("negative", root), root)
+    return c.cast(c.where(c.op("is_nan", wide), wide, out), c.dtype)
+
+
+@hlo("round_nearest_afz")
+def rounded_away(c: HloCall) -> Value:
+    x = c.x
+    whole = c.op("trunc", x)
+    far = c.op("greater_equal", c.op("abs", c.op("subtract", x, whole)), c.constant(0.5, x.dtype))
+    return c.where(far, c.op("add", whole, c.op("sign", x)), whole)
+
+
+@hlo("is_finite")
+def is_finite(c: HloCall) -> Value:
+    return c.op("logical_not", c.op("logical_or", c.op("is_nan", c.x), c.op("is_inf", c.x)))
+
+
+@hlo("clamp")
+def clamp(c: HloCall) -> Value:
+    low, x, high = c.values
+    return c.together("minimum", c.together("maximum", x, low), high)
+
+
+@hlo("select")
+def select(c: HloCall) -> Value:
+    return c.where(*c.values)
+
+
+@hlo("convert")
+def convert(c: HloCall) -> Value:
+    return c.cast(c.x, c.dtype) if c.x.dtype != c.dtype else c.op("identity", c.x)
+
+
+@hlo("real")
+def real(c: HloCall) -> Value:
+    return c.op("identity", c.x)
+
+
+@hlo("imag")
+def imaginary(c: HloCall) -> Value:
+    return c.full(c.x.shape, 0, c.dtype)
+
+
+@hlo("reduce_precision")
+def reduced_precision(c: HloCall) -> Value:
+    bits = (c.attribute("exponent_bits"), c.attribute("mantissa_bits"))
+    narrow = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32", (11, 52): "float64"}.get(bits)
+    if narrow is None:
+        raise c.error(f"a precision of {bits[0]} and {bits[1]} bits is not supported")
+    if DType(narrow).bits >= DType(c.dtype).bits:
+        return c.op("identity", c.x)
+    return c.op("cast", c.op("cast", c.x, dtype=narrow), dtype=c.dtype)
+
+
+# bits
+
+
+@hlo("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def shift(c: HloCall) -> Value:
+    x, by = c.values
+    kind = DType(c.dtype)
+    unsigned = f"uint{kind.bits}"
+    far = c.op("greater_equal", c.op("reinterpret", by, dtype=unsigned), c.constant(kind.bits, unsigned))
+    most = c.full(by.shape, kind.bits - 1, c.dtype)
+    if c.name == "shift_right_arithmetic":
+        signed = [c.op("reinterpret", v, dtype=f"int{kind.bits}") for v in (x, c.where(far, most, by))]
+        return c.op("reinterpret", c.op("right_shift", *signed), dtype=c.dtype)
+    plain = [c.op("reinterpret", v, dtype=unsigned) for v in (x, c.where(far, most, by))]
+    out = c.op("left_shift" if c.name == "shift_left" else "right_shift", *plain)
+    return c.op("reinterpret", c.where(far, c.full(out.shape, 0, unsigned), out), dtype=c.dtype)
+
+
+@hlo("popcnt")
+def count_of_ones(c: HloCall) -> Value:
+    unsigned = f"uint{DType(c.dtype).bits}"
+    return c.op("reinterpret", _ones(c, c.op("reinterpret", c.x, dtype=unsigned)), dtype=c.dtype)
+
+
+def _ones(c: HloCall, x: Value) -> Value:
+    """Returns how many bits of an unsigned integer are set: sums of pairs, of fours, of eights and so on."""
+    bits = DType(x.dtype).bits
+    width = 1
+    while width < bits:
+        mask = sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width))
+        low = c.op("bitwise_and", x, c.constant(np.array(mask, x.dtype), x.dtype))
+        high = c.op("right_shift", x, c.constant(width, x.dtype))
+        x = c.op("add", low, c.op("bitwise_and", high, c.constant(np.array(mask, x.dtype), x.dtype)))
+        width *= 2
+    return x
+
+
+@hlo("count_leading_zeros")
+def leading_zeros(c: HloCall) -> Value:
+    bits = DType(c.dtype).bits
+    x = c.op("reinterpret", c.x, dtype=f"uint{bits}")
+    width = 1
+    while width < bits:  # all bits below the highest one are set, too
+        x = c.op("bitwise_or", x, c.op("right_shift", x, c.constant(width, x.dtype)))
+        width *= 2
+    zeros = c.op("subtract", c.constant(bits, x.dtype), _ones(c, x))
+    return c.op("reinterpret", zeros, dtype=c.dtype)
+
+
+@hlo("bitcast_convert")
+def bits_as(c: HloCall) -> Value:
+    x = c.x
+    have, want = DType(x.dtype).bits, DType(c.dtype).bits
+    if have == want:
+        return c.op("reinterpret", x, dtype=c.dtype)
+    x = c.op("reinterpret", x, dtype=f"uint{have}")
+    if have > want:
+        parts = [c.op("right_shift", x, c.constant(n * want, x.dtype)) for n in range(have // want)]
+        out = c.op("stack", *[c.op("cast", p, dtype=f"uint{want}") for p in parts], axis=x.ndim)
+        return c.op("reinterpret", out, dtype=c.dtype)
+    wide = c.op("cast", x, dtype=f"uint{want}")
+    total: Any = None
+    for n in range(want // have):
+        begin = [0] * (x.ndim - 1) + [n]
+        part = c.op("squeeze", c.cut(wide, begin, [*x.shape[:-1], n + 1]), axis=x.ndim - 1)
+        part = c.op("left_shift", part, c.constant(n * have, part.dtype))
+        total = part if total is None else c.op("bitwise_or", total, part)
+    return c.op("reinterpret", total, dtype=c.dtype)
+
+
+@op("chlo.square")
+def square(c: HloCall) -> Value:
+    return c.op("square", c.x)
+
+
+@hlo("rng", "rng_bit_generator")
+def random(c: HloCall) -> Any:
+    raise c.error("random numbers are left to the caller: give them as an argument")
+
+
+@hlo("set_dimension_size")
+def bounded(c: HloCall) -> Any:
+    if c.numbers(1, "the size") != [c.x.shape[c.attribute("dimension")]]:
+        raise c.error("sizes that change are not supported")
+    return c.x
+
+
+@hlo("iota")
+def iota(c: HloCall) -> Any:
+    along = c.attribute("iota_dimension")
+    shape = c.shape
+    if any(d is None for d in shape):
+        raise c.error("an iota of an open shape is not supported")
+    numbers = np.arange(shape[along]).reshape([-1 if d == along else 1 for d in range(len(shape))])
+    small = known(numbers, c.dtype) if c.dtype != "bfloat16" else None
+    return c.broadcast(c.value(small) if small is not None else c.constant(numbers, c.dtype), shape)

@@ -1,0 +1,244 @@
+"""This module reads StableHLO programs: their functions, calls and regions become one graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...graph.builder import Builder
+from ...graph.graph import Graph, GraphError, Value
+from ...graph.rewrite import without_unread
+from ...graph.verify_graph import verify
+from ..unsupported_operators import UnsupportedOperators
+from . import hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_sort, hlo_windows
+from .hlo_call import Given, HloCall
+from .hlo_module import Sizes, exported_of, is_exported, module_of
+from .hlo_table import CONVERTERS
+from .jaxlib_package import StableHloError, dtype_of, plain
+from .known_arrays import Known, computed, known
+
+TABLES = (
+    hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_sort, hlo_windows
+)  # fmt: skip
+"""The modules whose converters are in the table."""
+
+_CALLS = ("func.call", "stablehlo.composite")
+_ENDS = ("func.return", "stablehlo.return")
+_PLACE = re.compile(r'"([^"]*\.py)":(\d+)')
+_NAME = re.compile(r'^loc\("([^"]*)"')
+_DEEPEST = 200
+_MOST_NODES = 100_000
+
+
+class UnsupportedStableHloOperators(UnsupportedOperators, StableHloError):
+    """Raised when operations have no converter; ``operators`` has their places by operation."""
+
+    adder = "tilewright.frontends.stablehlo.op"
+
+
+def from_stablehlo(program: Any, name: str = "") -> Graph:
+    """Returns the graph of a StableHLO program: an exported function of JAX, a portable artifact, text, or a file.
+
+    The inputs are the function's flat arguments, with their names where JAX notes them; the outputs are its flat
+    results. Dimensions that are left open are symbolic. StableHloError for a program that cannot be read;
+    :class:`UnsupportedStableHloOperators` lists all operations that are missing.
+    """
+    program = exported_of(program)
+    module = module_of(program)
+    with module.context:
+        reader = Reader(module, name)
+        return reader.graph(program if is_exported(program) else None)
+
+
+class Reader:
+    """A reader adds the operations of a program to a builder."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self.functions = {_name_of(f): f for f in module.body.operations if f.operation.name == "func.func"}
+        if not self.functions:
+            raise StableHloError("the program has no functions")
+        self.main = self.functions.get("main") or next(iter(self.functions.values()))
+        title = str(plain(module.operation.attributes["sym_name"])) if "sym_name" in module.operation.attributes else ""
+        self.builder = Builder(Builder().fresh(name or title.removeprefix("jit_") or "main"))
+        self.sizes = Sizes()
+        self.narrow: dict[Value, Value] = {}
+        self.depth = 0
+
+    def graph(self, exported: Any = None) -> Graph:
+        """Returns the graph of the main function. ``exported``: what JAX knows of its arguments."""
+        missing = self.missing()
+        if missing:
+            raise UnsupportedStableHloOperators(missing)
+        results = self.block(self.main.regions[0].blocks[0], self.inputs(exported), {})
+        values = [r if isinstance(r, Value) else self._constant(r) for r in results]
+        made = without_unread(self.builder.graph(values))
+        verify(made)
+        return made
+
+    def _constant(self, given: Known) -> Value:
+        if given.is_symbolic:
+            raise StableHloError("a result that is a symbolic size is not supported")
+        return self.builder.constant(given.data, "c", given.dtype)
+
+    def inputs(self, exported: Any) -> list[Given]:
+        """Add the inputs. Arguments that the function does not read are inputs, too."""
+        arguments = list(self.main.regions[0].blocks[0].arguments)
+        avals: Sequence[Any] = [None] * len(arguments)
+        kept = range(len(arguments))
+        if exported is not None and len(exported.module_kept_var_idx) == len(arguments):
+            avals, kept = exported.in_avals, exported.module_kept_var_idx
+        by_place = dict(zip(kept, arguments, strict=True))
+        out = []
+        for n, aval in enumerate(avals):
+            argument = by_place.get(n)
+            name = _named(argument, n)
+            if argument is None:
+                shape, dtype = [self.sizes.of(d) for d in aval.shape], str(aval.dtype)
+                self.builder.input(self.builder.unused(name), shape, dtype)
+                continue
+            kind = argument.type
+            dims = aval.shape if aval is not None else [None] * kind.rank
+            shape = [
+                self.sizes.of(given) if given is not None and kind.is_dynamic_dim(d)
+                else self.sizes.named(f"{name}_{d}".replace(".", "_")) if kind.is_dynamic_dim(d) else kind.shape[d]
+                for d, given in enumerate(dims)
+            ]  # fmt: skip
+            out.append(self.builder.input(self.builder.unused(name), shape, dtype_of(kind.element_type)))
+        return [*out]
+
+    # operations
+
+    def missing(self) -> dict[str, list[str]]:
+        """Returns the operations without a converter, with their places."""
+        out: dict[str, list[str]] = {}
+        for function in self._reachable():
+            for operation in _inside(function):
+                name = _key(operation)
+                if name not in CONVERTERS and operation.name not in (*_CALLS, *_ENDS):
+                    out.setdefault(name, []).append(_place(operation))
+        return out
+
+    def _reachable(self) -> list[Any]:
+        """Returns the functions that the main function calls, itself among them."""
+        found, waiting = [self.main], [self.main]
+        while waiting:
+            for operation in _inside(waiting.pop()):
+                callee = self._callee(operation)
+                if callee is not None and callee not in found:
+                    found.append(callee)
+                    waiting.append(callee)
+        return found
+
+    def _callee(self, operation: Any) -> Any:
+        if operation.name not in _CALLS or (operation.name == "stablehlo.composite" and _key(operation) in CONVERTERS):
+            return None
+        name = plain(operation.attributes["callee" if operation.name == "func.call" else "decomposition"])
+        if name not in self.functions:
+            raise StableHloError(f"{_label(operation)}: there is no function {name}")
+        return self.functions[name]
+
+    def block(self, block: Any, args: Sequence[Given], outer: dict[Any, Given]) -> list[Given]:
+        """Add the operations of a block with these arguments, and return its results."""
+        if len(block.arguments) != len(args):
+            raise StableHloError(f"{len(args)} arguments for {len(block.arguments)}")
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise StableHloError("functions and regions nest too deeply; does a function call itself?")
+        scope = {**outer, **dict(zip(block.arguments, args, strict=True))}
+        results: list[Given] = []
+        for item in block.operations:
+            operation = item.operation
+            if operation.name in _ENDS:
+                results = [scope[v] for v in operation.operands]
+                break
+            if len(self.builder.nodes) > _MOST_NODES:
+                raise StableHloError(f"{_label(operation)}: with loops written out, there are too many operators")
+            made = self.operation(operation, [scope[v] for v in operation.operands], scope)
+            scope.update(zip(operation.results, made, strict=False))
+        self.depth -= 1
+        return results
+
+    def operation(self, operation: Any, args: Sequence[Given], scope: dict[Any, Given]) -> Sequence[Given]:
+        """Returns the results of one operation."""
+        callee = self._callee(operation)
+        if callee is not None:
+            return self.block(callee.regions[0].blocks[0], args, {})
+
+        def run(region: Any, *given: Given) -> list[Given]:
+            return self.block(region.blocks[0], given, scope)
+
+        call = HloCall(operation, _label(operation), args, self.builder, run, self.narrow)
+        done = self._known(call)
+        if done is not None:
+            return [done]
+        try:
+            made = CONVERTERS[_key(operation)](call)
+        except (GraphError, ZeroDivisionError) as error:
+            raise StableHloError(f"{call.label}: {error}") from error
+        return made if isinstance(made, tuple) else (made,)
+
+    def _known(self, call: HloCall) -> Known | None:
+        """Returns the result where it is known: constants of few elements, sizes, and what is computed from them."""
+        if call.name == "get_dimension_size":
+            extent = call.args[0].shape[call.attribute("dimension")]
+            return known(extent, call.dtype)
+        if len(call.operation.results) != 1 or not all(isinstance(a, Known) for a in call.args):
+            return None
+        if call.operation.name.partition(".")[0] != "stablehlo" or call.regions:
+            return None
+        attributes = {name: call.attribute(name) for name in _READ.get(call.name, ())}
+        if call.name == "compare":
+            attributes["direction"] = hlo_elements.direction(call)
+        if not hasattr(call.operation.results[0].type, "element_type"):
+            return None
+        given = [a for a in call.args if isinstance(a, Known)]
+        return computed(call.name, given, attributes, call.dtype, call.shape)
+
+
+_READ = {
+    "slice": ("start_indices", "limit_indices", "strides"),
+    "concatenate": ("dimension",),
+    "broadcast_in_dim": ("broadcast_dimensions",),
+    "iota": ("iota_dimension",),
+}
+"""The attributes that matter where operands are known."""
+
+
+def _inside(operation: Any) -> Iterator[Any]:
+    """Yields the operations in the regions of one, those in their regions included."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for item in block.operations:
+                yield item.operation
+                yield from _inside(item)
+
+
+def _key(operation: Any) -> str:
+    """Returns the name under which an operation stands in the table."""
+    if operation.name == "stablehlo.custom_call":
+        return f"custom_call @{plain(operation.attributes['call_target_name'])}"
+    if operation.name == "stablehlo.composite":
+        return f"composite {plain(operation.attributes['name'])}"
+    return str(operation.name)
+
+
+def _place(operation: Any) -> str:
+    """Returns the line that made an operation, else the name that JAX gives it."""
+    place = str(operation.location)
+    found, name = _PLACE.search(place), _NAME.match(place)
+    return f"{found[1]}:{found[2]}" if found else name[1] if name else "?"
+
+
+def _label(operation: Any) -> str:
+    return f"{_key(operation)} ({_place(operation)})"
+
+
+def _name_of(function: Any) -> str:
+    return str(plain(function.operation.attributes["sym_name"]))
+
+
+def _named(argument: Any, n: int) -> str:
+    """Returns the name of an argument as JAX notes it, without brackets, or ``arg0``."""
+    found = _NAME.match(str(argument.location)) if argument is not None else None
+    return re.sub(r"\W+", "_", found[1]).strip("_") or f"arg{n}" if found else f"arg{n}"

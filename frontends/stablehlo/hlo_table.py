@@ -1,0 +1,36 @@
+"""This module holds the table of converters by the names of StableHLO's operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Converter = Callable[..., Any]
+"""Takes an :class:`.hlo_call.HloCall`; returns what the operation gives: a value or a known array, or a tuple of them."""
+
+CONVERTERS: dict[str, Converter] = {}
+"""All converters by the operation's full name, such as ``stablehlo.add``; custom calls as ``custom_call @target``."""
+
+C = TypeVar("C", bound=Converter)
+
+
+def op(*names: str) -> Callable[[C], C]:
+    """Returns a decorator that enters a converter under the full names of operations.
+
+    >>> @op("custom_call @twice")
+    ... def twice(c):
+    ...     return c.op("add", c.x, c.x)
+    >>> del CONVERTERS["custom_call @twice"]
+    """
+
+    def enter(function: C) -> C:
+        for name in names:
+            CONVERTERS[name] = function
+        return function
+
+    return enter
+
+
+def hlo(*names: str) -> Callable[[C], C]:
+    """Returns :func:`op` for names of ``stablehlo``."""
+    return op(*[f"stablehlo.{name}" for name in names])

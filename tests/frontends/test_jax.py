@@ -1,0 +1,230 @@
+"""Programs of JAX: exported functions, portable artifacts, one kernel in JAX; the oracle is JAX itself."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="needs the extra jax")
+
+import jax.numpy as jnp  # noqa: E402
+from jax import export, lax  # noqa: E402
+
+import tilewright as tw  # noqa: E402
+from tilewright import te  # noqa: E402
+from tilewright.driver.models.model_building import build_graph  # noqa: E402
+from tilewright.frontends.stablehlo import (  # noqa: E402
+    StableHloError,
+    UnsupportedStableHloOperators,
+    from_stablehlo,
+    hlo_table,
+    op,
+)
+from tilewright.graph import evaluate  # noqa: E402
+
+
+def exported(f, *args):
+    return export.export(jax.jit(f))(*jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), args))
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def check(f, *args, compiled=False):
+    graph = from_stablehlo(exported(f, *args))
+    flat = [np.asarray(a) for a in jax.tree.leaves(args)]
+    if compiled:
+        got = build_graph(graph)(*flat)
+        got = got if isinstance(got, tuple) else (got,)
+    else:
+        got = evaluate(graph, *flat)
+    wanted = jax.tree.leaves(jax.jit(f)(*args))
+    assert len(got) == len(wanted)
+    for g, w in zip(got, wanted, strict=True):
+        assert g.dtype == w.dtype
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
+    return graph
+
+
+def mlp(params, x):
+    for w, b in params[:-1]:
+        x = jax.nn.gelu(x @ w + b)
+    w, b = params[-1]
+    return jax.nn.log_softmax(x @ w + b)
+
+
+def convolutions(params, x):
+    dims = ("NHWC", "HWIO", "NHWC")
+    x = jax.nn.relu(lax.conv_general_dilated(x, params["stem"], (2, 2), "SAME", dimension_numbers=dims))
+    x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    x = jax.nn.relu(
+        lax.conv_general_dilated(x, params["depth"], (1, 1), "SAME", dimension_numbers=dims, feature_group_count=8)
+    )
+    return jnp.mean(x, (1, 2)) @ params["head"]
+
+
+def block(params, x):
+    def norm(x):
+        mean = x.mean(-1, keepdims=True)
+        return (x - mean) / jnp.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+
+    batch, length, width = x.shape
+    q, k, v = jnp.split((norm(x) @ params["qkv"]).reshape(batch, length, 2, 3 * width // 2), 3, -1)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(width // 2)
+    scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9)
+    mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v).reshape(x.shape)
+    x = x + mixed @ params["out"]
+    return x + jax.nn.silu(norm(x) @ params["up"]) @ params["down"]
+
+
+MODELS = {
+    "mlp": (mlp, [(numbers(7, 13), numbers(13)), (numbers(13, 5), numbers(5))], numbers(3, 7)),
+    "convolutions": (
+        convolutions,
+        {"stem": numbers(3, 3, 3, 8), "depth": numbers(3, 3, 1, 8), "head": numbers(8, 5)},
+        numbers(2, 17, 13, 3),
+    ),
+    "transformer block": (
+        block,
+        {"qkv": numbers(16, 48), "out": numbers(16, 16), "up": numbers(16, 32), "down": numbers(32, 16)},
+        numbers(2, 7, 16),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_equal_jax(name):
+    f, params, x = MODELS[name]
+    check(f, params, x, compiled=True)
+
+
+def test_a_model_of_flax_equals_jax():
+    linen = pytest.importorskip("flax.linen", reason="needs flax")
+    model = linen.Sequential(
+        [linen.Conv(4, (3, 3)), linen.relu, linen.LayerNorm(), lambda x: x.mean((1, 2)), linen.Dense(3)]
+    )
+    x = jnp.asarray(numbers(2, 7, 5, 3))
+    check(model.apply, model.init(jax.random.key(0), x), x, compiled=True)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (jnp.argmax(x, 1), jnp.argmin(x, 0), jnp.max(x), jnp.any(x > 1, 0)),
+        lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 0), lax.cummax(x, axis=1, reverse=True)),
+        lambda x: (x[jnp.array([1, -1, 3])], x[:, ::-2], x[1:3, jnp.array([0, 4])], x[jnp.array([1, 0]), jnp.array([5, 7])]),
+        lambda x: (x.at[jnp.array([1, 1, 9])].add(1.0), x.at[2, 1:3].set(5.0), x.at[jnp.array([0, 3]), 2].max(0.3)),
+        lambda x: (jnp.sort(x, axis=0), jnp.argsort(x, axis=1), -jnp.sort(-x), lax.top_k(x, 3)),
+        lambda x: (jnp.cbrt(x), jnp.round(x), jnp.arctan2(x, x[::-1]), jnp.arcsin(x / 9), jnp.logaddexp(x, 1.0)),
+        lambda x: (lax.bitcast_convert_type(x, np.uint8), lax.reduce_precision(x, 8, 7), jnp.clip(x, -1, 1), x.astype(int)),
+        jax.grad(lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (2, 3), (1, 2), "SAME") ** 2).sum()),
+        lambda x: jax.random.uniform(jax.random.wrap_key_data(jnp.array([1, 2], np.uint32)), (5,)) + x[0, 0],
+    ],
+    ids=["reductions", "scans", "lookups", "writes", "sorts", "functions", "conversions", "pooling", "random"],
+)  # fmt: skip
+def test_functions_equal_jax(f):
+    check(f, numbers(4, 8))
+
+
+def test_loops_of_known_length_are_written_out():
+    check(lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, x), numbers(4))
+    check(lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x), numbers(5, 3))
+    with pytest.raises(StableHloError, match=r"while \(.*test_jax\.py:\d+\): the condition of a loop has to be known"):
+        from_stablehlo(exported(lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x), numbers(4)))
+
+
+def test_branches_that_depend_on_data_are_selected():
+    def f(x, n):
+        return lax.cond(n > 0, jnp.sin, jnp.cos, x), lax.switch(n, [lambda y: y * 2, lambda y: y - 1, jnp.tanh], x)
+
+    for n in (-1, 0, 1, 7):
+        check(f, numbers(4), np.int32(n))
+
+
+def test_dynamic_slices_stay_inside():
+    for n in (-3, 0, 2, 9):
+        check(lambda x, n: (lax.dynamic_slice(x, (n, 0), (2, 8)), lax.dynamic_update_slice(x, x[:2, :3] * 2, (n, n))),
+              numbers(4, 8), np.int32(n))  # fmt: skip
+
+
+def test_symbolic_sizes_stay():
+    def f(x, w):
+        return jax.nn.softmax(jax.nn.relu(x @ w) + 1)
+
+    shape = export.symbolic_shape("rows, 8")
+    program = export.export(jax.jit(f))(
+        jax.ShapeDtypeStruct(shape, np.float32), jax.ShapeDtypeStruct((8, 3), np.float32)
+    )
+    graph = from_stablehlo(program)
+    assert str(graph.inputs[0].shape[0]) == "rows"
+    x, w = numbers(5, 8), numbers(8, 3, seed=1)
+    (got,) = evaluate(graph, x, w)
+    np.testing.assert_allclose(got, f(x, w), rtol=1e-5, atol=1e-6)
+
+
+def test_files_text_and_artifacts_are_read(tmp_path):
+    program, x = exported(lambda x: jnp.tanh(x) + 1, numbers(3)), numbers(3)
+    (tmp_path / "f.mlir").write_text(program.mlir_module())
+    (tmp_path / "f.mlirbc").write_bytes(program.mlir_module_serialized)
+    for what in (program, program.mlir_module(), program.mlir_module_serialized):
+        np.testing.assert_allclose(evaluate(from_stablehlo(what), x)[0], np.tanh(x) + 1, rtol=1e-5)
+    for what in (program, tmp_path / "f.mlir", str(tmp_path / "f.mlirbc")):
+        np.testing.assert_allclose(tw.build(what)(x), np.tanh(x) + 1, rtol=1e-5)
+
+
+def test_arguments_that_are_not_read_stay_inputs():
+    graph = from_stablehlo(exported(lambda x, unused, y: x + y, numbers(3), numbers(2), numbers(3)))
+    assert [v.shape for v in graph.inputs] == [(3,), (2,), (3,)]
+
+
+def test_what_is_no_program_is_refused(tmp_path):
+    with pytest.raises(StableHloError, match=r"there is no file .*missing\.mlir"):
+        from_stablehlo(tmp_path / "missing.mlir")
+    with pytest.raises(StableHloError, match="the text is not a StableHLO program: Unable to parse"):
+        from_stablehlo("func.func @main(\n")
+    with pytest.raises(StableHloError, match=r"function is not a StableHLO program; jax\.export\.export"):
+        from_stablehlo(lambda x: x)
+
+
+def test_all_missing_operations_are_listed_at_once():
+    def f(x):
+        return jnp.fft.rfft(x).real + jnp.linalg.cholesky(x)[:, :3]
+
+    with pytest.raises(UnsupportedStableHloOperators, match=r"stablehlo\.fft: 1 \(first: .*fft.*\)") as raised:
+        from_stablehlo(exported(f, numbers(4, 4)))
+    assert len(raised.value.operators) > 1
+
+
+def test_a_converter_of_ones_own():
+    text = "func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> {\n%r = stablehlo.custom_call @twice(%a) : (tensor<3xf32>) -> tensor<3xf32>\nreturn %r : tensor<3xf32>\n}"  # fmt: skip
+
+    @op("custom_call @twice")
+    def twice(c):
+        return c.op("add", c.x, c.x)
+
+    try:
+        np.testing.assert_array_equal(evaluate(from_stablehlo(text), numbers(3))[0], 2 * numbers(3))
+    finally:
+        del hlo_table.CONVERTERS["custom_call @twice"]
+
+
+def test_a_kernel_is_a_function_of_jax():
+    a, b = te.placeholder((5, 7), name="a"), te.placeholder((5, 7), name="b")
+    c = te.compute((5, 7), lambda i, j: a[i, j] * b[i, j] + 1.0, name="c")
+    f = tw.jax.call([a, b, c], backward=lambda inputs, g: (g * inputs[1], g * inputs[0]))
+    x, y = numbers(5, 7), numbers(5, 7, seed=1)
+    np.testing.assert_allclose(f(x, y), x * y + 1, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(lambda x, y: f(x * 2, y) - 1)(x, y), 2 * x * y, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(jax.vmap(f)(np.stack([x, y]), np.stack([y, y])), [x * y + 1, y * y + 1], rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(lambda x: f(x, y).sum())(x), y)
+    with pytest.raises(StableHloError, match=r"a is float32\[5, 6\]|expected"):
+        f(x[:, :6], y)
+    with pytest.raises(StableHloError, match=r"a is int32\[5, 7\]; float32"):
+        f(x.astype(np.int32), y)
+
+
+@pytest.mark.parametrize("name", ["ConvolutionOp", "GatherOp", "ScatterOp", "SelectAndScatterOp", "SortOp", "ReduceOp"])
+def test_operations_equal_the_interpreter_of_stablehlo(name):
+    from .stablehlo_operators import CASES, problem_of
+
+    for text in CASES[name]:
+        assert problem_of(name, text, compiled=False) == ""
