@@ -154,6 +154,9 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
     unknown = unknown_sizes(asked.func)
     if unknown is not None:
         return Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
+    if machine.is_gpu:
+        made = tuner.default_gpu_schedule(asked.func)
+        return Plan(asked, machine, "default", before + made.origin, made.schedule.func, None, made.schedule.trace)
     default = tuner.choose_default(tuner.Space(asked.func, machine))
     origin = before + default.origin.replace("not tuned", f"not tuned{elsewhere}", 1)
     return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)

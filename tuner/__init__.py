@@ -30,7 +30,7 @@ from .search.tune_result import (
     TuningInterrupted,
 )
 from .search.warm_start import replay, trace_for
-from .space import DefaultSchedule, choose_default, default_schedule
+from .space import DefaultSchedule, GpuSchedule, choose_default, default_gpu_schedule, default_schedule
 from .space.search_space import Space
 from .space.sketch import Sketch
 
@@ -44,6 +44,7 @@ __all__ = [
     "Decision",
     "DefaultSchedule",
     "FinalComparison",
+    "GpuSchedule",
     "Group",
     "LocalRunner",
     "MachineModel",
@@ -67,6 +68,7 @@ __all__ = [
     "TuningSession",
     "XGBCostModel",
     "choose_default",
+    "default_gpu_schedule",
     "default_rules",
     "default_schedule",
     "register_rule",

@@ -9,7 +9,7 @@ LINES = {
     "codegen": 17960,
     "te": 6220,
     "tuning_db": 1680,
-    "tuner": 7750,
+    "tuner": 8090,
     "graph": 3950,
     "frontends": 7200,
     "driver": 4230,

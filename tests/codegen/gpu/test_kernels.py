@@ -1,0 +1,20 @@
+"""Ten kinds of kernels, scheduled by the recipes for GPUs: equal to NumPy, and taken by ptxas."""
+
+import pytest
+
+from tilewright.codegen.gpu.ptx import find_ptxas
+
+from .kernel_table import ARCHITECTURES, CASES, assembled, error_on_simulated_gpu
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_simulated(name):
+    assert error_on_simulated_gpu(CASES[name]) <= CASES[name].tolerance
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", CASES)
+def test_assembled(name, arch):
+    reports = assembled(CASES[name], arch)
+    assert reports and all(r.registers <= 255 and r.spill_bytes == 0 and r.shared_bytes <= 48 << 10 for r in reports)
