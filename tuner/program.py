@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..codegen.packing import layout_free_params
 from ..tir.analysis.access import Access, accesses
 from ..tir.arith import Analyzer
 from ..tir.arith.normal_form.linear import Linear, collect, expression_key
@@ -103,7 +104,10 @@ def _begins_later(value: Expr, loop: For, outer: Sequence[For]) -> bool:
 
 class BlockInfo:
     """A leaf block of the program with its ``loops``, outermost first, of which the first ``shared`` hold other statements
-    as well. Where the extent of an axis depends on a loop, ``extents`` has the largest one."""
+    as well. Where the extent of an axis depends on a loop, ``extents`` has the largest one. ``packed_ahead``: what may be
+    packed before the function is called."""
+
+    packed_ahead: frozenset[Buffer] = frozenset()
 
     def __init__(self, realize: BlockRealize, loops: Sequence[For] = (), shared: int = 0) -> None:
         self.realize = realize
@@ -269,6 +273,7 @@ class Program:
         self.left: list[str] = []
         self._read_elsewhere: set[Buffer] = set()
         found: list[BlockInfo] = []
+        packed_ahead = frozenset([func.buffer_map[func.params[n]] for n in layout_free_params(func)])
         for stmt in self._statements():
             leaves = _leaves(stmt)
             if leaves is None:
@@ -277,6 +282,7 @@ class Program:
                 found += leaves
         names = Counter(r.block.name_hint for r in blocks_of(func))
         for info in found:
+            info.packed_ahead = frozenset() if info.shared else packed_ahead
             obstacle = "another block has the same name" if names[info.name] > 1 else info.obstacle
             if obstacle is not None:
                 self._leave(info.realize, obstacle)

@@ -1,11 +1,13 @@
 """What the analytic prior prefers where it is easy to be wrong. The machine is fixed: nothing depends on where this runs."""
 
 import numpy as np
+import pytest
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
+from tilewright.codegen.packing import split_packing
 from tilewright.te import ops
-from tilewright.tuner import MachineModel, Space
+from tilewright.tuner import MachineModel, Space, choose_default
 from tilewright.tuner.program import Program
 
 TARGET = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
@@ -122,3 +124,15 @@ def test_functions_count_what_they_are_lowered_to_and_conditions_nothing():
     assert operations(ops.relu) <= 2
     assert operations(ops.gelu) > operations(ops.exp) > 12
     assert operations(lambda x: ops.pad(x, (1, 1))) <= 2
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("op", [ops.dense, ops.matmul])
+def test_weights_that_may_be_packed_ahead_are(op, rows):
+    """Packing them takes no time of the call, so even a single row gets panels, as wide as its tiles."""
+    a = te.placeholder((rows, 512), "float32", "A")
+    w = te.placeholder((512, 512), "float32", "W")
+    func = te.create_prim_func([a, w, op(a, w)])
+    free = func.with_attr("layout_free_buffers", [1])
+    packs = [split_packing(choose_default(Space(f, TARGET)).schedule.func).packs for f in (func, free)]
+    assert list(packs[0]) == [] and list(packs[1]) == [1]

@@ -240,14 +240,16 @@ class TilingCosts:
 
     def _pack_bytes(self) -> np.ndarray:
         """Bytes moved to pack the operand; a transposing copy, which gathers, counts two and a half times. What is packed
-        in slices that the second-level cache holds is read from beyond it, but not written there."""
+        in slices that the second-level cache holds is read from beyond it, but not written there. What is packed ahead
+        as a whole costs nothing."""
         use = self.part.packed
         if use is None:
             return np.zeros(self.rows)
         size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
         slices = np.maximum(self.trips[self.axes.vector] / np.maximum(self.slice, 1.0), 1.0)
         near = (self.slice > 0) & (size / slices < 0.5 * self.machine.l2_bytes)
-        return np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
+        moved = np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
+        return np.where((self.slice == 0) & (use.buffer in self.block.packed_ahead), 0.0, moved)
 
     def costs(self) -> Costs:
         """Returns all of it."""

@@ -43,7 +43,7 @@ def _reuses(block: BlockInfo, use: Use) -> bool:
 def packable(block: BlockInfo, vector: Var) -> list[Use]:
     """Returns the one load that depends on ``vector``, when each of its indices is a single axis."""
     moving = [use for use in block.loads if vector in use.axes()]
-    if len(moving) != 1 or not _reuses(block, moving[0]):
+    if len(moving) != 1 or not (_reuses(block, moving[0]) or moving[0].buffer in block.packed_ahead):
         return []
     use = moving[0]
     return [use] if use.plain and sum(1 for other in block.loads if other.buffer is use.buffer) == 1 else []

@@ -141,7 +141,7 @@ class DotPart(Part):
             loop_cycles=tiles * (40.0 + self.steps * 0.5 / columns["unroll"]),
             l2_bytes=tiles * panel_bytes * again + tiles * height * self.depth,
             l3_bytes=np.where(outermost, packed, bands * packed) * float(packed > machine.l2_bytes),
-            pack_bytes=2.5 * packed,
+            pack_bytes=2.5 * packed * float(self.block.loads[roles.right].buffer not in self.block.packed_ahead),
             flops=self.block.flops,
             regions=(2.0 + roles.shifted) * self.parallel,
             lanes_used=float(DOT_LANES), rows=height, columns=columns["vectors"], accumulators=tile,
