@@ -262,13 +262,14 @@ def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, inde
 
 
 def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
-    """Return, for each store of the block, the box that consumers read in one iteration of the loop."""
+    """Return, for each store of the block, the box that consumers read in one iteration of the loop. What nobody reads,
+    such as the index of an argmax of which only the value is used, asks for nothing where something else is read."""
+    readers = {r.buffer: [c for c in scope.readers.get(r.buffer, ()) if c is not realize] for r in realize.block.writes}
     out: Required = []
-    for buffer in {r.buffer: None for r in realize.block.writes}:
-        needed = _boxes(
-            tree, analyzer, [c for c in scope.readers.get(buffer, ()) if c is not realize], buffer, target, False
-        )
-        out.extend([(store, needed) for store in _distinct(realize.block.body, buffer, stores=True)])
+    for buffer, users in readers.items():
+        if users or not any(readers.values()):
+            needed = _boxes(tree, analyzer, users, buffer, target, False)
+            out.extend([(store, needed) for store in _distinct(realize.block.body, buffer, stores=True)])
     return out
 
 

@@ -543,3 +543,22 @@ def main(A: T.Buffer((16,)), S: T.Buffer((1,))):
     sch = Schedule(func)
     with pytest.raises(ScheduleError, match="exactly once per point"):
         sch.reverse_compute_at("S", sch.get_loops("B")[0])
+
+
+@pytest.mark.parametrize("used", [0, 1])
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_nobody_reads_asks_for_nothing(agree, used, fused):
+    """One value of a pair is read, so one pair is made at a time, not all of them."""
+    a, k = te.placeholder((5, 7, 6), "int32", name="A"), te.reduce_axis((0, 6), name="k")
+    argmax = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda i, v: (te.max_value(i), te.min_value(v)),
+    )
+    pair = te.compute((5, 7), lambda i, j: argmax((k.var, a[i, j, k]), axis=k), name="P")
+    out = te.compute((5, 7), lambda i, j: pair[used][i, j] + 1, name="C")
+    func = te.create_prim_func([a, out])
+    sch = Schedule(func)
+    loops = sch.get_loops("C")
+    sch.compute_at("P", sch.fuse(*loops) if fused else loops[1])
+    assert [sch.get(loop).extent.value for loop in sch.get_loops("P")] == ([35, 6] if fused else [5, 7, 6])
+    agree(func, sch.func)

@@ -123,11 +123,11 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
         return _vectorize_lanes(sch, block, rows, inside, sweep)
     if rows and inside:
         sch.reorder(*rows, *inside)
-    for row in rows:
-        if is_last and kind == "finish":  # nothing else runs meanwhile
+    if is_last and kind == "finish":  # nothing else runs meanwhile
+        for row in rows:
             sch.vectorize(row)
-        else:
-            sch.unroll(row)
+    else:
+        _unroll_rows(sch, rows, sweep)
     if kind == "finish":
         sch.annotate(inside[-1], "tir.horizontal_reduce", 1)
     elif rows and not is_last:  # a row no longer than a vector
@@ -141,8 +141,7 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
 def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
     """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays."""
     if not inside:
-        for loop in rows:
-            sch.unroll(loop)
+        _unroll_rows(sch, rows, sweep)
         return None
     columns = fuse_all(sch, inside)
     size = extent_of(sch, columns)
@@ -151,10 +150,16 @@ def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep:
     step, lanes = sch.split(columns, [None, min(sweep.vectors * sweep.lanes, size)])
     if rows and sweep.rows_inside:
         sch.reorder(step, *rows, lanes)
-        for row in rows:
-            sch.unroll(row)
+        _unroll_rows(sch, rows, sweep)
     sch.vectorize(lanes)
     return step
+
+
+def _unroll_rows(sch: Schedule, rows: Sequence[Any], sweep: RowSweep) -> None:
+    """Unroll the rows that are computed at a time; a stage keeps the loop over rows that its consumers read besides."""
+    for row in rows:
+        if extent_of(sch, row) <= sweep.rows:
+            sch.unroll(row)
 
 
 def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
@@ -165,8 +170,7 @@ def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[An
         sch.reorder(*over, *rows, lanes)
         init = sch.decompose_reduction(block, over[0])
         *around, start = sch.get_loops(init)
-        for row in (*rows, *around[len(around) - len(rows) :]):
-            sch.unroll(row)
+        _unroll_rows(sch, [*rows, *around[len(around) - len(rows) :]], sweep)
         unroll_factor(sch, over[-1], sweep.unroll)
         sch.vectorize(start)
     sch.vectorize(lanes)
