@@ -18,7 +18,7 @@ from .options import (
 )
 from .output import echo_json, json_option
 
-STAGES = ("te", "tir", "scheduled", "trace", "lowered", "ll", "asm", "c")
+STAGES = ("te", "tir", "scheduled", "space", "trace", "lowered", "ll", "asm", "c")
 MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled")
 
 
@@ -42,7 +42,8 @@ def command(
     num_cores: int | None,
 ) -> int:
     """Print SPEC at a stage: te (its tensors), tir (loops as written), scheduled (the best in the database, else the
-    default), trace (the schedule's steps as Python), lowered, ll (LLVM IR), asm, c.
+    default), space (what the tuner searches: sketches, decisions, sizes), trace (the schedule's steps as Python), lowered,
+    ll (LLVM IR), asm, c.
 
     A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, tir and scheduled (the
     functions of its kernels).
@@ -52,6 +53,7 @@ def command(
     from ..driver.models.model_files import is_model, load_model
     from ..driver.models.model_stages import model_text
     from ..schedule import Trace
+    from ..tuner import Space
 
     known = MODEL_STAGES if is_model(spec) else STAGES
     if stage not in known:
@@ -68,6 +70,8 @@ def command(
         text = "\n".join([f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]{_body(t)}" for t in case.tensors])
     elif stage == "tir":
         text = case.func.script()
+    elif stage == "space":
+        text = Space(case.func, Target(target_text(target, num_cores))).describe()
     else:
         made = plan(case, target=Target(target_text(target, num_cores)), db=database_path(db_path, needed=False))
         origin = made.origin

@@ -12,7 +12,7 @@ from .cost.cost_features import FEATURE_NAMES, Costs
 from .cost.cost_model import CostModel, PriorModel, XGBCostModel
 from .cost.machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
-from .rules import Group, ScheduleRule, default_rules, register_rule
+from .rules import Group, ScheduleFunction, ScheduleRule, default_rules, register_rule
 from .rules.sketch_part import Decision, Part
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
 from .search import result_plots as _result_plots  # noqa: F401  (registers its methods)
@@ -56,6 +56,7 @@ __all__ = [
     "RandomSearch",
     "ReferenceFailed",
     "Runner",
+    "ScheduleFunction",
     "ScheduleRule",
     "SearchEnded",
     "SearchStarted",

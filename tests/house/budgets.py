@@ -37,5 +37,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28180
+RING_CODE_LINES = 28290
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""

@@ -15,6 +15,7 @@ from .fused_stages import FusedStagesRule
 from .in_order import InOrderRule
 from .multi_level_tiling import MultiLevelTilingRule
 from .row_reductions import RowReductionRule
+from .schedule_function import ScheduleFunction
 from .schedule_rule import Group, ScheduleRule, default_rules, register_rule
 from .stages_to_inline import blocks_to_inline, paddings_to_inline
 from .vnni_products import DotRule
@@ -27,6 +28,7 @@ __all__ = [
     "InOrderRule",
     "MultiLevelTilingRule",
     "RowReductionRule",
+    "ScheduleFunction",
     "ScheduleRule",
     "TileRule",
     "blocks_to_inline",

@@ -36,6 +36,8 @@ class ScheduleRule(ABC):
 
     fuses: bool = False
     """Whether the rule joins stages that other rules take apart: the space has both."""
+    whole: bool = False
+    """Whether the rule schedules the whole program, into which nothing is inlined before."""
 
     @abstractmethod
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:

@@ -88,7 +88,9 @@ class TuningSession:
         self.func, self.target, self.db = func, target, db
         self.options = chosen = replace(options or TuneOptions(), **named)
         rng = np.random.default_rng(chosen.seed)
-        self.default = choose_default(Space(func, target, rules=chosen.rules, machine=chosen.machine))
+        self.default = choose_default(
+            Space(func, target, rules=chosen.rules, machine=chosen.machine, where=chosen.where)
+        )
         self.space = self.default.space  # of rules whose candidates apply
         self.workload = program_key(func)
         self.flops = float(count_flops(func) or 0.0)

@@ -12,6 +12,7 @@ from ..cost.cost_model import CostModel
 from ..cost.machine_model import MachineModel
 from ..measure import Runner
 from ..rules import ScheduleRule
+from ..space.restriction import Where
 from ..space.search_space import Space
 from .strategy import SearchStrategy
 
@@ -26,6 +27,7 @@ class TuneOptions:
     remaining candidates. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
     ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
     ``enqueue``: schedules made by hand, or traces, that are measured first.
+    ``where``: the values that decisions may take, by name: ``{"vectors": 2, "tile_matmul_v1.rows": (4, 6)}``.
     """
 
     seed: int = 0
@@ -39,3 +41,4 @@ class TuneOptions:
     rules: Sequence[ScheduleRule] | None = None
     model: CostModel | None = None
     enqueue: Sequence[Schedule | Trace | str] = ()
+    where: Where | None = None

@@ -15,6 +15,7 @@ from ...tir.stmt import PrimFunc
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
+from .restriction import Where, check_names, restricted
 from .row_table import RowTable, cheapest_sums
 from .rule_guard import RuleGuard
 from .sketch import Sketch
@@ -49,28 +50,33 @@ class Space:
     Args:
         func: the unscheduled function. Blocks whose extents are not constant stay as they are. rules: which schedule
         rules to ask; the registered ones by default. An exception in one becomes a RuntimeWarning. avoid: pairs of the
-        name of a rule and of a block about which the rule is not asked.
+        name of a rule and of a block about which the rule is not asked. where: the values that decisions may take
+        (:data:`.Where`); ValueError for a decision that no part has.
     """
 
     def __init__(
         self, func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None,
-        machine: MachineModel | None = None, avoid: frozenset[tuple[str, str]] = frozenset(),
+        machine: MachineModel | None = None, avoid: frozenset[tuple[str, str]] = frozenset(), where: Where | None = None,
     ) -> None:  # fmt: skip
         self.func = func
         self.target = target
         self.machine = machine or MachineModel.of(target)
         self.avoid = avoid
+        self.where: Where = where or {}
+        self._names: set[str] = set()
         self._guard = RuleGuard()
         asked = self.rules = sorted(tuple(rules) if rules is not None else default_rules(), key=lambda r: r.priority)
         base = Schedule(func, seed=0)
-        self.inlined = _inline(base, blocks_to_inline(Program(base.func)))
+        whole = any(rule.whole for rule in asked)
+        self.inlined = [] if whole else _inline(base, blocks_to_inline(Program(base.func)))
         self.program = Program(base.func)
         apart = [rule for rule in asked if not rule.fuses]
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         masked = base.copy()
-        if _inline(masked, paddings_to_inline(self.program)):
+        if not whole and _inline(masked, paddings_to_inline(self.program)):
             self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), apart))
-        self.variants += self._fused(asked)
+        self.variants += [] if whole else self._fused(asked)
+        check_names(self.where, self._names)
         self.sketches = [sketch for variant in self.variants for sketch in self._combine(variant)]
 
     def __repr__(self) -> str:
@@ -80,6 +86,20 @@ class Space:
     def size(self) -> int:
         """Returns how many rows all sketches have together, sensible or not."""
         return sum(sketch.size for sketch in self.sketches)
+
+    def describe(self) -> str:
+        """Returns the sketches as text: each with its decisions, how many candidates it has, and the analytic model's
+        best."""
+        lines = []
+        for sketch in self.sketches:
+            count = f"{sketch.sensible:,} of {sketch.size:,} rows are sensible"
+            lines.append(f"{sketch.name}: {count}")
+            best = sketch.best_rows(1)
+            seconds = float(sketch.score(best)[1][0])
+            for name, decision, value in zip(sketch.column_names, sketch.decisions, best[0], strict=True):
+                lines.append(f"  {name}: {', '.join(map(str, decision.candidates))}; best: {value}")
+            lines.append(f"  predicted: {seconds:.3g} s")
+        return "\n".join([*lines, *[f"left as written: {reason}" for reason in self.left]])
 
     @property
     def groups(self) -> list[tuple[Group, list[RowTable]]]:
@@ -106,7 +126,10 @@ class Space:
 
     def avoiding(self, pairs: Collection[tuple[str, str]]) -> Space:
         """Returns the space in which these rules are not asked about these blocks."""
-        space = Space(self.func, self.target, rules=self.rules, machine=self.machine, avoid=self.avoid | set(pairs))
+        avoid = self.avoid | set(pairs)
+        space = Space(
+            self.func, self.target, rules=self.rules, machine=self.machine, avoid=avoid, where=self.where
+        )  # fmt: skip
         space._guard = self._guard
         return space
 
@@ -162,6 +185,9 @@ class Space:
         """Returns the rule's parts that have a sensible row."""
         tables = []
         for part in self._guard.ask(rule.name, rule.parts, program, group, self.machine) or ():
+            self._names |= {name for d in part.decisions for name in (d.name, f"{part.name}.{d.name}")}
+            if not restricted(part, self.where):
+                continue
             table = RowTable(part, self.machine, rule.name)
             if self._guard.ask(rule.name, table.usable):
                 tables.append(table)

@@ -55,10 +55,11 @@ class Sketch:
     @cached_property
     def listable(self) -> bool:
         """Returns whether the sensible rows are few enough for :meth:`all_rows` to list them."""
-        return all(table.complete for table in self.tables) and self._sensible <= ALL_ROWS
+        return all(table.complete for table in self.tables) and self.sensible <= ALL_ROWS
 
     @property
-    def _sensible(self) -> int:
+    def sensible(self) -> int:
+        """Returns the number of sensible rows; of parts with more rows than are listed, those in the sample."""
         return math.prod(len(table.rows) for table in self.tables)
 
     def steps(self, row: Sequence[int]) -> list[tuple[RowTable, dict[str, int]]]:
@@ -86,18 +87,18 @@ class Sketch:
         if not self.listable:
             raise ValueError(f"{self.name} has {self.size} rows, too many to list; draw a sample")
         grids = np.indices([len(table.rows) for table in self.tables]).reshape(len(self.tables), -1)
-        return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, grids, strict=True)], self._sensible)
+        return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, grids, strict=True)], self.sensible)
 
     def sample(self, count: int, rng: np.random.Generator, *, near_best: bool = False) -> np.ndarray:
         """Returns up to ``count`` distinct sensible rows, drawn evenly; or mostly from each part's best rows."""
-        if self._sensible == 0:
+        if self.sensible == 0:
             return np.zeros((0, len(self.decisions)), np.int64)
         return distinct_rows(self._joined([t.draw(count, rng, near_best) for t in self.tables], count))
 
     def best_rows(self, count: int) -> np.ndarray:
         """Returns the ``count`` sensible rows that the analytic prior thinks best, best first. The time to find them
         grows with the number of parts, not with the number of rows."""
-        if self._sensible == 0:
+        if self.sensible == 0:
             return np.zeros((0, len(self.decisions)), np.int64)
         chosen = cheapest_sums([table.seconds for table in self.tables], count)
         return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, chosen.T, strict=True)], len(chosen))

@@ -1,0 +1,33 @@
+"""A restriction leaves out candidates: it pins decisions, or limits them to some values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ..rules.sketch_part import Decision, Part
+
+Where = Mapping[str, int | Collection[int]]
+"""Allowed values by the name of a decision (``vectors``), or by those of a part and its decision (``tile_C_v1.vectors``)."""
+
+
+def restricted(part: Part, where: Where) -> bool:
+    """Limit the decisions of ``part`` to what ``where`` allows; False when a decision has no value left."""
+    kept = []
+    for decision in part.decisions:
+        allowed = where.get(f"{part.name}.{decision.name}", where.get(decision.name))
+        values = decision.candidates
+        if allowed is not None:
+            wanted = {allowed} if isinstance(allowed, int) else set(allowed)
+            values = tuple([v for v in values if v in wanted])
+            if not values:
+                return False
+        kept.append(Decision(decision.name, values))
+    part.decisions = tuple(kept)
+    return True
+
+
+def check_names(where: Where, known: Collection[str]) -> None:
+    """ValueError for a name that no part has."""
+    for name in where:
+        if name not in known:
+            raise ValueError(f"where: no decision {name!r}; there are {', '.join(sorted(known))}")
