@@ -9,7 +9,7 @@ LINES = {
     "codegen": 17960,
     "te": 6220,
     "tuning_db": 1680,
-    "tuner": 8090,
+    "tuner": 8260,
     "graph": 3950,
     "frontends": 7200,
     "driver": 4230,
@@ -37,5 +37,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28290
+RING_CODE_LINES = 28340
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
