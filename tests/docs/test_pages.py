@@ -13,6 +13,7 @@ from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser, SkipParse
 from tilewright.codegen import Target  # noqa: E402
 from tilewright.codegen.backend.registry import BACKENDS  # noqa: E402
 from tilewright.graph.graph_operators import OPERATORS  # noqa: E402
+from tilewright.schedule.primitive import REGISTRY as PRIMITIVES  # noqa: E402
 from tilewright.schedule.tensor_intrin import _REGISTERED as INTRINSICS  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ PAGES = [
 @pytest.fixture
 def registries_as_before():
     """What the examples register is taken out again."""
-    before = [(table, dict(table)) for table in (BACKENDS, OPERATORS, INTRINSICS)]
+    before = [(table, dict(table)) for table in (BACKENDS, INTRINSICS, OPERATORS, PRIMITIVES)]
     yield
     for table, entries in before:
         table.clear()
