@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 
-from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, DType, Expr, FloatImm, IntImm, StringImm
+from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, Div, DType, Expr, FloatImm, IntImm, StringImm
 from ...tir.expr.intrinsics import OPERATIONS
 from ..backend.expand_dots import expand_dot
 from ..backend.expressions import constant_of
@@ -122,7 +122,7 @@ def _float_like(value: float, dtype: DType) -> Expr:
 
 
 def _rsqrt(em: CScope, e: Call) -> str:
-    return f"({em.value(_float_like(1.0, e.dtype))} / {em.value(Call('tir.sqrt', e.args, e.dtype))})"
+    return em.value(Div(_float_like(1.0, e.dtype), Call("tir.sqrt", e.args, e.dtype)))
 
 
 def _sigmoid(em: CScope, e: Call) -> str:

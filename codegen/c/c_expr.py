@@ -8,7 +8,7 @@ from ...tir.expr import DType, index_like
 from ...tir.expr.base.rounding import float_bits, round_float
 from ...tir.expr.nodes import expr as E
 from ..backend.expressions import constant_of
-from .c_scope import CScope
+from .c_scope import CScope, element
 from .inline_functions import c_type
 
 
@@ -109,7 +109,7 @@ def splat(em: CScope, text: str, dtype: DType, lanes: int) -> str:
 
 def conversion(em: CScope, e: E.Expr, to: DType) -> str:
     """Returns ``e`` as another type."""
-    return converted(em, em.value(e), e.dtype, to)
+    return em.converted(em.value(e), e.dtype, to)
 
 
 def converted(em: CScope, text: str, source: DType, to: DType) -> str:
@@ -201,11 +201,3 @@ def load(em: CScope, e: E.BufferLoad) -> str:
     else:
         text = f"{em.helpers.memory('maskgather' if mask else 'gather', dtype)}({pointer}, {at}{mask})"
     return f"({text} != 0)" if dtype.is_bool else text
-
-
-def element(pointer: str) -> str:
-    """Returns the element at a pointer that :meth:`CScope.place` gave: ``A[i]`` for ``(A + i)``."""
-    if not pointer.startswith("("):
-        return f"{pointer}[0]"
-    name, offset = pointer[1:-1].split(" + ", 1)
-    return f"{name}[{offset}]"

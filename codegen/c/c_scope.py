@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import reduce
 
-from ...tir.expr import Broadcast, DType, Expr, IntImm, Ramp, index_like
+from ...tir.expr import Add, BinaryOp, Broadcast, DType, Expr, IntImm, Mul, Ramp, Var, index_like
 from ...tir.stmt import Buffer, Stmt
+from ...tir.walk import pre_order
 from ..backend.emitter import Emitter, Tables, Unit
 from ..lowered import LoweredFunc
 from .inline_functions import CEmitError, Helpers
@@ -39,6 +41,8 @@ class CScope(Emitter):
         """The number of parallel loops so far."""
         self.outside = 0
         """The number of blocks of scratch memory that were allocated outside the parallel loop."""
+        self.wraps = False
+        """Whether index arithmetic is on data at present."""
         self.scopes: list[Scope] = []
         """Where values can be named: in front of this statement, then in guarded operands, from outside to inside."""
 
@@ -62,8 +66,7 @@ class CScope(Emitter):
     def stmt(self, s: Stmt) -> None:
         """Write a statement; values that it uses several times are named in front of it."""
         outer, roots = self.scopes, evaluated_once(s)
-        shared = shared_values(roots, self.registers) if roots else ()
-        self.scopes = [Scope(shared, self.put)] if shared else []
+        self.scopes = [Scope(shared_values(roots, self.registers) if roots else (), self.put)]
         super().stmt(s)
         self.scopes = outer
 
@@ -78,8 +81,16 @@ class CScope(Emitter):
         """Return a scalar integer in 64 bits, or the name of one that is used several times."""
         for scope in self.scopes:
             if e in scope.shared and index_like(e):
-                return self._once(scope, e, "int64_t", super().index)
-        return super().index(e)
+                return self._once(scope, e, "int64_t", self._index)
+        return self._index(e)
+
+    def _index(self, e: Expr) -> str:
+        """Return an index. Arithmetic on 64-bit data, which is among the operands, wraps."""
+        outer, self.wraps = self.wraps, self.wraps or (isinstance(e, BinaryOp) and any(
+            [isinstance(n, Var) and n.dtype == "int64" and n not in self.indices for n in pre_order(e)]))  # fmt: skip
+        text = super().index(e)
+        self.wraps = outer
+        return text
 
     def guarded(self, e: Expr) -> str:
         """Return a value that is evaluated under a condition, or in the scope of a variable: what it names stays
@@ -111,6 +122,8 @@ class CScope(Emitter):
             return f"{self.helpers.plain('floordiv' if operation == '//' else 'floormod')}({a}, {b})"
         if operation in ("min", "max"):
             return f"{self.helpers.extreme(operation == 'max', DType('int64'))}({a}, {b})"
+        if self.wraps and operation in ("+", "-", "*"):
+            return f"((int64_t)((uint64_t){a} {operation} (uint64_t){b}))"
         return f"({a} {operation} {b})"
 
     # -- places ----------------------------------------------------------------------------------------------------
@@ -133,18 +146,29 @@ class CScope(Emitter):
                 else:
                     wide = DType("int64").with_lanes(lanes)
                     text = self.converted(self.value(index), index.dtype, wide)
-                    vectors.append(text if one else f"{text} * {self.splat(self.index(step), DType('int64'), lanes)}")
+                    apart = "" if one else self.splat(self.index(step), DType("int64"), lanes)
+                    vectors.append(text if one else self.arithmetic(Mul, text, apart, wide))
         offset = [index * step if where.unit == 1 else index * step * where.unit for index, step in start]
         total = " + ".join(self.index(o) for o in offset if not (isinstance(o, IntImm) and o.value == 0))
         pointer = self.base(buffer)
         pointer = f"({pointer} + {total})" if total else pointer
         if contiguous:
             return pointer, None
-        kind = self.helpers.vector(DType("int64").with_lanes(lanes))
-        if even:
-            vectors.append(" + ".join([f"({kind}){{{', '.join(map(str, range(lanes)))}}}"] * even))
-        return pointer, " + ".join(vectors) if vectors else f"({kind}){{0}}"
+        wide = DType("int64").with_lanes(lanes)
+        kind = self.helpers.vector(wide)
+        vectors += [self.helpers.literal(kind, range(lanes))] * even
+        if not vectors:
+            return pointer, self.helpers.literal(kind, [0])
+        return pointer, reduce(lambda a, b: self.arithmetic(Add, a, b, wide), vectors)
 
     @abstractmethod
     def converted(self, text: str, source: DType, to: DType) -> str:
         """Return a value of type ``source`` as ``to``."""
+
+
+def element(pointer: str) -> str:
+    """Returns the element at a pointer that :meth:`CScope.place` gave: ``A[i]`` for ``(A + i)``."""
+    if not pointer.startswith("("):
+        return f"{pointer}[0]"
+    name, offset = pointer[1:-1].split(" + ", 1)
+    return f"{name}[{offset}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ...tir.expr.base.deep_recursion import with_room
@@ -9,12 +10,14 @@ from ..backend.emitter import Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS
 from ..lowered import LoweredFunc
-from . import c_expr, c_stmt
+from . import c_expr, c_stmt, portable_words
 from .c_calls import PLAIN_CALLS, library_call
 from .c_header import c_names, c_prototype
 from .c_scope import CScope, CUnit
 from .c_tiles import TILE_CALLS
 from .inline_functions import Helpers
+from .portable_words import PORTABLE_CALLS, PortableScope
+from .struct_vectors import StructHelpers
 
 _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loops, -fopenmp (they run serially without).
    Compile with -O3 and -march=…; link with -lm. float16 and bfloat16 are uint16_t bits. Multiply-adds of vectors are
@@ -30,7 +33,16 @@ _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loo
 """
 
 
+_PORTABLE_HEAD = """/* Made by Tilewright. Strict ISO C99; link with -lm. With -fopenmp, parallel loops are distributed where the target
+   has -openmp. float16 and bfloat16 are uint16_t bits. Optimize with -O3 and, for vectors, -march=…. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+"""
+
 TABLES = Tables(STATEMENTS, EXPRESSIONS, {**PLAIN_CALLS, **TILE_CALLS})
+PORTABLE = Tables(STATEMENTS, EXPRESSIONS, {**TABLES.calls, **PORTABLE_CALLS})
 
 
 class CEmitter(CScope):
@@ -68,20 +80,49 @@ class CEmitter(CScope):
     while_loop = c_stmt.while_loop
 
 
+class PortableEmitter(CEmitter, PortableScope):
+    """A writer of strict ISO C99."""
+
+    arithmetic = portable_words.arithmetic
+    comparison = portable_words.comparison
+    converted = portable_words.converted
+    floating = portable_words.floating
+    let = portable_words.let
+    load = portable_words.load
+    logical = portable_words.logical
+    named = portable_words.named
+    negation = portable_words.negation
+    new_register = portable_words.new_register
+    quotient = portable_words.quotient
+    ramp = portable_words.ramp
+    scratch_memory = portable_words.scratch_memory
+    shuffle = portable_words.shuffle
+    splat = portable_words.splat
+    stack_memory = portable_words.stack_memory
+    store = portable_words.store
+    while_loop = portable_words.while_loop
+
+
 @with_room
 def emit_c(functions: Sequence[LoweredFunc]) -> str:
     """Return the source of ``functions``, each with the C signature that its header declares.
 
-    Raises :class:`CEmitError` for constructs without a form in C: vectors whose number of lanes is not a power of two.
+    Raises :class:`CEmitError` for constructs without a form in C: GCC's vectors have 2, 4, 8 … lanes.
     """
-    helpers = Helpers()
+    portable = all([func.target.is_portable_c for func in functions])
+    helpers = StructHelpers() if portable else Helpers()
     bodies = []
     for func in functions:
-        em = CEmitter(CUnit(func, TABLES, helpers))
+        em = (PortableEmitter if portable else CEmitter)(CUnit(func, PORTABLE if portable else TABLES, helpers))
         names = c_names(func.params)
         em.unit.taken.update(names)
         em.bind_parameters(func.params, names)
         em.stmt(func.func.body)
         text = "".join(f"{line}\n" for line in em.lines)
+        unused = [name for name in names if portable and not re.search(rf"\b{name}\b", text)]
+        text = "".join(f"  (void){name};\n" for name in unused) + text
         bodies.append(f"{c_prototype(func, restrict=True)} {{\n{text}  return 0;\n}}\n")
-    return "\n".join([_HEAD, helpers.text(), "", *bodies])
+    if not portable:
+        return "\n".join([_HEAD, helpers.text(), "", *bodies])
+    prototypes = [f"{c_prototype(func, restrict=True)};" for func in functions]
+    return "\n".join([_PORTABLE_HEAD, helpers.text(), "", *prototypes, "", *bodies])

@@ -7,14 +7,16 @@ from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import pre_order
 from ..backend.captures import asserts
 from ..backend.storage import elements_of
-from .c_expr import element
-from .c_scope import CScope
+from .c_scope import CScope, element
 from .inline_functions import scalar_type
 
 
-def _block(em: CScope, head: str, body: Stmt) -> None:
+def block(em: CScope, head: str, body: Stmt, first: str = "") -> None:
+    """Write a statement in braces, after the line ``first`` if there is one."""
     em.put(f"{head} {{")
     em.depth += 1
+    if first:
+        em.put(first)
     em.stmt(body)
     em.depth -= 1
     em.put("}")
@@ -22,14 +24,14 @@ def _block(em: CScope, head: str, body: Stmt) -> None:
 
 def branch(em: CScope, s: IfThenElse) -> None:
     """Write an if."""
-    _block(em, f"if ({em.value(s.condition)})", s.then_case)
+    block(em, f"if ({em.value(s.condition)})", s.then_case)
     if s.else_case is not None:
-        _block(em, "else", s.else_case)
+        block(em, "else", s.else_case)
 
 
 def while_loop(em: CScope, s: While) -> None:
     """Write a loop that tests its condition before each iteration."""
-    _block(em, f"while ({em.guarded(s.condition)})", s.body)
+    block(em, f"while ({em.guarded(s.condition)})", s.body)
 
 
 def _head(em: CScope, s: For) -> str:
@@ -54,7 +56,7 @@ def _fixed(em: CScope, hint: str, text: str) -> str:
 
 def serial_loop(em: CScope, s: For) -> None:
     """Write a loop whose iterations run in order."""
-    _block(em, _head(em, s), s.body)
+    block(em, _head(em, s), s.body)
 
 
 def parallel_loop(em: CScope, s: For) -> None:
@@ -65,13 +67,20 @@ def parallel_loop(em: CScope, s: For) -> None:
     failed = f"tw_failed{em.regions}"
     if can_fail:
         em.put(f"int32_t {failed} = 0;")
-    em.put(f"#pragma omp parallel for schedule(static) num_threads({em.target.num_cores})")
-    _block(em, head, s.body)
+    pragma(em, f"parallel for schedule(static) num_threads({em.target.num_cores})")
+    block(em, head, s.body)
     em.in_parallel = False
     if can_fail:
         em.lines.insert(len(em.lines) - 1, f"{'  ' * em.depth}tw_next{em.regions}:;")
         frees = "".join(f"free({pointer}); " for pointer in reversed(em.scratch))
         em.put(f"if ({failed}) {{ {frees}return {failed}; }}")
+
+
+def pragma(em: CScope, text: str) -> None:
+    """Write a pragma of OpenMP; strict C shows it to compilers with OpenMP only, since others may warn."""
+    lines = [f"#pragma omp {text}"]
+    for line in ["#ifdef _OPENMP", *lines, "#endif"] if em.target.is_portable_c else lines:
+        em.put(line)
 
 
 def assertion(em: CScope, holds: str, s: AssertStmt, number: int) -> None:
@@ -83,7 +92,7 @@ def assertion(em: CScope, holds: str, s: AssertStmt, number: int) -> None:
         free(em, pointer)
     if em.in_parallel:
         failed = f"tw_failed{em.regions}"
-        em.put("#pragma omp critical (tw_failed)")
+        pragma(em, "critical (tw_failed)")
         em.put(f"if ({failed} < {number}) {failed} = {number};")
         em.put(f"goto tw_next{em.regions};")
     else:

@@ -14,7 +14,7 @@ def _tile_load(em: CScope, e: Call) -> str:
     kind, base, columns = em.helpers.vector(e.dtype), scalar_type(e.dtype.element), _columns(e.dtype)
     name = em.helpers.define(
         f"tw_tile_load_{kind}", kind, f"const {base} *p, int64_t step",
-        f"{kind} r; for (int i = 0; i < {e.dtype.lanes}; ++i) r[i] = p[i / {columns} * step + i % {columns}]; return r;",
+        f"{kind} r; for (int i = 0; i < {e.dtype.lanes}; ++i) {em.helpers.at('r', 'i')} = p[i / {columns} * step + i % {columns}]; return r;",
     )  # fmt: skip
     return f"{name}({_rows(em, e)})"
 
@@ -25,7 +25,7 @@ def _tile_store(em: CScope, e: Call) -> str:
     kind, base, columns = em.helpers.vector(dtype), scalar_type(dtype.element), _columns(dtype)
     name = em.helpers.define(
         f"tw_tile_store_{kind}", "void", f"{base} *p, int64_t step, {kind} v",
-        f"for (int i = 0; i < {dtype.lanes}; ++i) p[i / {columns} * step + i % {columns}] = v[i];",
+        f"for (int i = 0; i < {dtype.lanes}; ++i) p[i / {columns} * step + i % {columns}] = {em.helpers.at('v', 'i')};",
     )  # fmt: skip
     return f"{name}({_rows(em, e)}, {em.value(e.args[2])})"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...tir.expr import DType
 from ..backend.emitter import EmitError
 
@@ -123,6 +125,18 @@ class Helpers:
         """Return all definitions."""
         return "\n".join(self.lines.values())
 
+    def at(self, vector: str, index: object) -> str:
+        """Return a lane of a vector with a name."""
+        return f"{vector}[{index}]"
+
+    def literal(self, kind: str, lanes: Iterable[object]) -> str:
+        """Return a vector of the given lanes."""
+        return f"({kind}){{{', '.join(map(str, lanes))}}}"
+
+    def mask(self, lanes: int) -> str:
+        """Return the name of a vector of bools."""
+        return self.vector(DType("bool").with_lanes(lanes))
+
     def vector(self, dtype: DType) -> str:
         """Return the name of a vector type, which is defined."""
         name = c_type(dtype)
@@ -199,17 +213,17 @@ class Helpers:
         types = [self.vector(DType(a)) for a in arguments]
         name = f"tw_each_{function.removeprefix('tw_')}_{result}_{'_'.join(types)}"
         params = ", ".join(f"{t} {n}" for t, n in zip(types, "abc", strict=False))
-        passed = ", ".join(f"{n}[i]" for n, _ in zip("abc", types, strict=False))
-        body = f"{result} r; for (int i = 0; i < {lanes}; ++i) r[i] = {function}({passed}); return r;"
+        passed = ", ".join(self.at(n, "i") for n, _ in zip("abc", types, strict=False))
+        to_lane = self.at("r", "i")
+        body = f"{result} r; for (int i = 0; i < {lanes}; ++i) {to_lane} = {function}({passed}); return r;"
         return self.define(name, result, params, body)
 
     def splat(self, dtype: DType) -> str:
         """Return a function that repeats a scalar in every lane."""
         kind, base = self.vector(dtype), c_type(dtype.element)
         base = "int8_t" if dtype.kind == "bool" else base
-        lanes = ", ".join(["x"] * dtype.lanes)
-        value = f"{base} x"
-        return self.define(f"tw_splat_{kind}", kind, value, f"return ({kind}){{{lanes}}};")
+        value = self.literal(kind, ["x"] * dtype.lanes)
+        return self.define(f"tw_splat_{kind}", kind, f"{base} x", f"return {value};")
 
     def select(self, dtype: DType) -> str:
         """Return a function for ``m ? a : b`` lane by lane, on the bits; ``m`` is a vector of bools."""
@@ -222,45 +236,50 @@ class Helpers:
     def memory(self, what: str, dtype: DType) -> str:
         """Return ``maskload``, ``maskstore``, ``gather``, ``maskgather``, ``scatter`` or ``maskscatter``, which work
         lane by lane."""
-        lanes, base = dtype.lanes, scalar_type(dtype.element)
-        kind = self.vector_named(f"u8x{lanes}") if dtype.kind == "bool" else self.vector(dtype)
-        mask = self.vector_named(f"i8x{lanes}")
+        lanes, base, kind = dtype.lanes, scalar_type(dtype.element), self.stored(dtype)
         at, index = "i", ""
         if what.endswith(("gather", "scatter")):
-            self.vector_named(f"i64x{lanes}")
-            at, index = "at[i]", f", i64x{lanes} at"
-        masked = ", " + mask + " m" if what.startswith("mask") else ""
-        test = "m[i] ? " if masked else ""
-        name = f"tw_{what}_{kind}"
+            at, index = self.at("at", "i"), f", {self.vector(DType('int64').with_lanes(lanes))} at"
+        masked = f", {self.mask(lanes)} m" if what.startswith("mask") else ""
+        name, lane, test = f"tw_{what}_{kind}", "i", self.at("m", "i")
+        each = f"for (int {lane} = 0; {lane} < {lanes}; ++{lane})"
         if what.endswith(("load", "gather")):
-            body = (
-                f"{kind} r; for (int i = 0; i < {lanes}; ++i) r[i] = {test}p[{at}]{' : 0' if masked else ''}; return r;"
-            )
+            value = f"{test} ? p[{at}] : 0" if masked else f"p[{at}]"
+            body = f"{kind} r; {each} {self.at('r', 'i')} = {value}; return r;"
             return self.define(name, kind, f"const {base} *p{index}{masked}", body)
-        guard = "if (m[i]) " if masked else ""
-        body = f"for (int i = 0; i < {lanes}; ++i) {guard}p[{at}] = v[i];"
-        return self.define(name, "void", f"{base} *p{index}, {kind} v{masked}", body)
+        guard = f"if ({test}) " if masked else ""
+        return self.define(
+            name, "void", f"{base} *p{index}, {kind} v{masked}", f"{each} {guard}p[{at}] = {self.at('v', 'i')};"
+        )
+
+    def stored(self, dtype: DType) -> str:
+        """Return the type of a vector as memory holds it."""
+        return self.vector_named(f"u8x{dtype.lanes}") if dtype.is_bool else self.vector(dtype)
 
     def reduce(self, how: str, dtype: DType, rows: int = 1) -> str:
         """Return a function that combines the lanes, upper half with lower half, in the order of the machine code.
         ``rows`` is the number of parts that are reduced separately."""
         lanes, kind, base = dtype.lanes, self.vector(dtype), c_type(dtype.element)
-        if how in ("max", "min"):
-            step = f"{self.extreme(how == 'max', dtype.element)}(v[i], v[i + h])"
-        elif how in ("fmax", "fmin"):
-            step = f"v[i] {'>' if how == 'fmax' else '<'} v[i + h] ? v[i] : v[i + h]"
-        else:
-            step = f"v[i] {'+' if how == 'add' else '*'} v[i + h]"
         each = lanes // rows
-        halving = f"for (int h = {each // 2}; h; h /= 2) for (int i = 0; i < h; ++i) "
+        if each & (each - 1):
+            raise CEmitError(f"reductions are of 2, 4, 8 … lanes, not {each}")
+        first = "" if rows == 1 else f"j * {each} + "
+        low, high = self.at("v", f"{first}i"), self.at("v", f"{first}i + h")
+        if how in ("max", "min"):
+            step = f"{self.extreme(how == 'max', dtype.element)}({low}, {high})"
+        elif how in ("fmax", "fmin"):
+            step = f"{low} {'>' if how == 'fmax' else '<'} {high} ? {low} : {high}"
+        else:
+            step = f"{low} {'+' if how == 'add' else '*'} {high}"
+            if dtype.is_int:
+                word = f"uint{max(32, dtype.bits)}_t"
+                step = f"({base})(({word}){low} {'+' if how == 'add' else '*'} ({word}){high})"
+        halving = f"for (int h = {each // 2}; h; h /= 2) for (int i = 0; i < h; ++i) {low} = {step};"
         if rows == 1:
-            return self.define(f"tw_reduce_{how}_{kind}", base, f"{kind} v", f"{halving}v[i] = {step}; return v[0];")
+            return self.define(f"tw_reduce_{how}_{kind}", base, f"{kind} v", f"{halving} return {self.at('v', 0)};")
         out = self.vector(dtype.element.with_lanes(rows))
-        step = step.replace("v[i", f"v[j * {each} + i")
-        body = f"{out} r; for (int j = 0; j < {rows}; ++j) {{ {halving}v[j * {each} + i] = {step}; "
-        return self.define(
-            f"tw_reduce_{how}_{kind}_{rows}", out, f"{kind} v", f"{body}r[j] = v[j * {each}]; }} return r;"
-        )
+        body = f"{out} r; for (int j = 0; j < {rows}; ++j) {{ {halving} {self.at('r', 'j')} = {self.at('v', f'j * {each}')}; }} return r;"
+        return self.define(f"tw_reduce_{how}_{kind}_{rows}", out, f"{kind} v", body)
 
 
 def _suffix(dtype: DType) -> str:

@@ -17,6 +17,7 @@ from ..jit.elf_symbols import undefined_symbols
 from ..jit.object_cache import find_object, keep_object, object_key
 from ..machine.cpu_features import TargetError
 from ..machine.target import Target
+from ..machine.triples import full_triple
 from ..version import CODEGEN_VERSION
 from .loop_invariants import NO_LOOP_INVARIANTS
 from .single_lane_stores import split_single_lane_stores
@@ -174,7 +175,7 @@ class _Build:
         for text in texts[1:]:
             self.module.link_in(_parse(llvm, text, self.context))
         self.machine = _machine(target, options.opt_level)
-        self.module.triple = target.triple
+        self.module.triple = full_triple(target.triple)
         self.module.data_layout = str(self.machine.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=options.opt_level)
         tuning.loop_vectorization = options.loop_vectorize
@@ -271,11 +272,16 @@ def llvm_version() -> str:
 def _machine(target: Target, opt_level: int) -> Any:
     llvm = _llvm()
     try:
-        found = llvm.Target.from_triple(target.triple)
+        found = llvm.Target.from_triple(full_triple(target.triple))
     except RuntimeError as e:
         raise TargetError(f"LLVM has no back end for {target.triple}: {str(e).strip()}") from None
     return found.create_target_machine(
-        cpu=target.llvm_cpu, features=target.llvm_features, opt=opt_level, reloc="pic", codemodel="small"
+        cpu=target.llvm_cpu,
+        features=target.llvm_features,
+        opt=opt_level,
+        reloc="pic",
+        codemodel="small",
+        abiname=target.llvm_abi,
     )
 
 

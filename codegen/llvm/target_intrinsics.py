@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from ...tir.expr import Call, DType, IntImm, StringImm
 from ..backend.expand_dots import expand_dot
+from ..machine.cpu_features import TargetError
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type
+
+_OWNERS: dict[str, tuple[str, ...]] = {
+    "aarch64": ("aarch64",),
+    "amdgcn": ("amdgcn",),
+    "arm": ("arm", "thumb"),
+    "nvvm": ("nvptx",),
+    "riscv": ("riscv",),
+    "wasm": ("wasm",),
+    "x86": ("x86", "i"),
+}
+"""The processors of LLVM's intrinsics that begin like this; on another one LLVM ends the process."""
 
 
 def _llvm_intrinsic(em: LlvmScope, e: Call) -> str:
@@ -14,6 +26,11 @@ def _llvm_intrinsic(em: LlvmScope, e: Call) -> str:
     name, args = e.args[0], e.args[1:]
     if not isinstance(name, StringImm) or not name.value.startswith("llvm."):
         raise ValueError(f"{e.op} takes the full name of an intrinsic, llvm.…, not {name}")
+    owner = _OWNERS.get(name.value.split(".")[1])
+    if owner is not None and not em.target.arch.startswith(owner):
+        raise TargetError(
+            f"{em.unit.name} calls {name.value}, an instruction of another processor than {em.target.triple}"
+        )
     if args and isinstance(args[0], IntImm) and args[0].dtype == "uint32":
         args = args[1:]
     if e.op == "tir.call_llvm_pure_intrin":

@@ -47,6 +47,7 @@ from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_store
 from .place_init import place_init
 from .program_contents import HALF, INIT, MASK, UNROLLED, VECTORIZED, Content, contents
 from .promote_registers import promote_registers
+from .serialize_vector_loops import serialize_vector_loops
 from .transpose_in_registers import transpose_in_registers
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
@@ -85,6 +86,7 @@ _GUARDS = (IfThenElse, Select, "tir.if_then_else")
 PASSES: tuple[Pass, ...] = (
     _step(unified, name="unify_indices"),
     _step(drop_assumptions, ["tir.assume"]),
+    _step(serialize_vector_loops, [VECTORIZED, HORIZONTAL, NONTEMPORAL, PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
     _step(place_init, [INIT], [IfThenElse]),
     _step(flatten_blocks),
     _step(mark_nontemporal_stores, [NONTEMPORAL], [NONTEMPORAL_ATTR]),

@@ -21,12 +21,28 @@ from ...tir.expr import DType
 from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
 from .target_kinds import TARGET_KINDS
-from .triples import address_bits, arch_of, default_triple, has_runtime, system_of
+from .triples import (
+    address_bits,
+    arch_of,
+    default_triple,
+    has_runtime,
+    is_freestanding,
+    microcontroller,
+    system_of,
+    usual_features,
+)
 
 KINDS = ("native", "llvm", "c")
 OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
+FLAGS = ("openmp", "vector-extensions")
+"""The options without a value, which the kind ``c`` takes."""
 
-_WIDTHS = {"x86_64": (128, 256, 512), "aarch64": (128,)}
+_WIDTHS = {"x86_64": (128, 256, 512), "aarch64": (128, 256, 512, 1024, 2048), "riscv64": (128, 256, 512, 1024)}
+
+SCALABLE = ("sve", "v")
+"""The features with vector registers of a width that the processor chooses."""
+
+_MULTIPLY_ADD = {"riscv64": ("f",), "armv7": ("vfp4",), "arm": ("vfp4",), "thumbv7em": ("vfp4",)}
 
 
 class Target:
@@ -37,14 +53,19 @@ class Target:
     a mapping or keywords do as well: ``Target(kind="llvm", mcpu="skylake", num_cores=2)``. Options: ``-mtriple``,
     ``-mcpu``, ``-mattr=+a,-b``, ``-num-cores=N``, ``-vector-width=BITS`` (narrower vectors than the machine's widest).
 
+    ``Target("c")`` is any machine with a C99 compiler: its text is strict ISO C, without vector types and threads.
+    ``-vector-extensions`` writes the vector types of GCC and Clang, ``-openmp`` distributes parallel loops.
+    ``Target("c -mcpu=cortex-m7")`` is a microcontroller: its text needs neither a heap nor a mathematical library.
+
     The thread count is ``-num-cores``, else the environment's ``TILEWRIGHT_NUM_THREADS``, else what this process may
     use; 1 for another machine: a processor or a system that is not this one, or ``-mcpu`` of one particular other CPU.
     Raises :class:`TargetError` for anything else, naming the nearest option, and for processors without code.
     """
 
-    __slots__ = ("_attrs", "_enabled", "caches", "features", "kind", "mcpu", "model", "num_cores", "triple",
+    __slots__ = ("_attrs", "_enabled", "caches", "features", "flags", "kind", "mcpu", "model", "num_cores", "triple",
                  "vector_bits")  # fmt: skip
     kind: str
+    flags: tuple[str, ...]
     triple: str
     mcpu: str
     features: tuple[str, ...]
@@ -57,9 +78,11 @@ class Target:
 
     def __init__(self, target: str | Mapping[str, Any] | Target | None = None, /, **options: Any) -> None:
         kind, given = _options_of(target, options)
-        unknown = [name for name in given if name not in OPTIONS]
+        known = (*OPTIONS, *FLAGS) if kind == "c" else OPTIONS
+        unknown = [name for name in given if name not in known]
         if unknown:
-            raise TargetError(f"target {target!r}: no option -{unknown[0]}{nearest(unknown[0], OPTIONS, '-')}")
+            raise TargetError(f"target {target!r}: no option -{unknown[0]}{nearest(unknown[0], known, '-')}")
+        flags = tuple([name for name in FLAGS if given.get(name)])
         attrs = parse_attrs(given.get("mattr", ()))
         if kind == "native":
             wrong = [name for name in ("mtriple", "mcpu") if given.get(name)]
@@ -72,26 +95,33 @@ class Target:
             features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in names])
         else:
             own = TARGET_KINDS.get(kind)
-            triple = str(given.get("mtriple") or (own and own.triple) or default_triple())
+            usual_triple = own.triple if own else microcontroller(str(given.get("mcpu")))
+            triple = str(given.get("mtriple") or usual_triple or default_triple())
             mcpu = str(given.get("mcpu") or (own.cpu if own else "generic"))
             if kind == "llvm" and address_bits(triple) is None:
                 raise TargetError(
                     f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "
                     "riscv64, ppc64le, loongarch64 and, without threads and scratch memory, i686, arm, thumb, riscv32, wasm32"
                 )
-            enabled = enabled_features(arch_of(triple), mcpu, attrs)
-            features, model = attrs, mcpu
+            usual = usual_features(triple)
+            enabled = enabled_features(arch_of(triple), mcpu, (*usual, *attrs))
+            features, model = (*usual, *attrs), mcpu
             caches = generic_caches(arch_of(triple), "avx512f" in enabled)
         widest = 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128
         width = _positive(given["vector-width"], "vector-width") if "vector-width" in given else widest
-        allowed = [w for w in _WIDTHS.get(arch_of(triple), (128,)) if w <= widest]
+        scalable = not enabled.isdisjoint(SCALABLE)  # the register's width is the processor's choice, and given here
+        allowed = [w for w in _WIDTHS.get(arch_of(triple), (128,)) if w <= widest or scalable]
         if width not in allowed:
             raise TargetError(f"-vector-width={width}: this target has {', '.join(map(str, allowed))}")
         if "num-cores" in given:
             cores = _positive(given["num-cores"], "num-cores")
+            if cores > 1 and kind == "c" and "openmp" not in flags:
+                raise TargetError(f"target {target!r}: parallel loops in C need OpenMP; add -openmp, or -num-cores=1")
+        elif kind == "c" and "openmp" not in flags:
+            cores = 1
         else:
             cores = _default_cores(foreign=kind != "native" and _is_foreign(triple, mcpu))
-        values = (attrs, enabled, caches, features, kind, mcpu, model, cores, triple, width)
+        values = (attrs, enabled, caches, features, flags, kind, mcpu, model, cores, triple, width)
         for name, value in zip(Target.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -118,6 +148,7 @@ class Target:
         if self.vector_bits != self._widest():
             parts.append(f"-vector-width={self.vector_bits}")
         parts.append(f"-num-cores={self.num_cores}")
+        parts += [f"-{name}" for name in self.flags]
         return " ".join(parts)
 
     def __repr__(self) -> str:
@@ -134,6 +165,16 @@ class Target:
         """Return ``x86_64``, ``aarch64``, or the triple's own word for another architecture."""
         return arch_of(self.triple)
 
+    @property
+    def is_portable_c(self) -> bool:
+        """Return whether the text is strict ISO C99, without vector types."""
+        return self.kind == "c" and "vector-extensions" not in self.flags
+
+    @property
+    def is_freestanding(self) -> bool:
+        """Return whether the machine has no operating system, hence no heap and no C library."""
+        return is_freestanding(self.triple)
+
     def has(self, feature: str) -> bool:
         """Return whether the machine has an LLVM feature, by its name without sign: ``target.has("avx512vnni")``."""
         return feature in self._enabled
@@ -145,19 +186,29 @@ class Target:
 
     @property
     def num_vector_registers(self) -> int:
-        """Return the number of vector registers: 32 with AVX-512 (VL for narrower vectors) and on AArch64, else 16."""
-        if self.arch == "aarch64" or self.has("avx512vl"):
+        """Return the number of vector registers: 32 with AVX-512 (VL for narrower vectors), on AArch64 and RISC-V, else
+        16."""
+        if self.arch in ("aarch64", "riscv64") or self.has("avx512vl"):
             return 32
         return 32 if self.has("avx512f") and self.vector_bits == 512 else 16
 
     @property
+    def is_scalable(self) -> bool:
+        """Return whether vector registers are SVE's or RVV's, whose width the target's text gives."""
+        return any(self.has(name) for name in SCALABLE)
+
+    @property
     def has_fma(self) -> bool:
         """Return whether a * b + c is one instruction."""
-        return self.has("fma") or self.arch == "aarch64" or self.is_gpu
+        if self.arch == "aarch64" or self.is_gpu:
+            return True
+        return any(self.has(name) for name in _MULTIPLY_ADD.get(self.arch, ("fma",)))
 
     def masked_memory(self, dtype: str) -> bool:
-        """Return whether masked loads and stores of vectors of ``dtype`` run at (nearly) full speed: AVX-512 for every
-        width, AVX2 for 32 and 64 bits."""
+        """Return whether masked loads and stores of vectors of ``dtype`` run at (nearly) full speed: AVX-512, SVE and
+        RVV for every width, AVX2 for 32 and 64 bits."""
+        if self.is_scalable:
+            return True
         bits = max(8, DType(dtype).bits)
         if self.has("avx512f") and (self.vector_bits == 512 or self.has("avx512vl")):
             return bits >= 32 or self.has("avx512bw")
@@ -237,19 +288,28 @@ class Target:
         return "" if self.mcpu == "generic" and self.arch not in ("x86_64", "aarch64") else self.mcpu
 
     @property
+    def llvm_abi(self) -> str:
+        """Return the name of the calling convention where LLVM has several for the processor, else an empty text."""
+        return "lp64d" if self.arch == "riscv64" and self.has("d") else ""
+
+    @property
     def llvm_features(self) -> str:
         """Return the ``target-features`` text. For native it is the full list with signs, since the CPU's name may
-        imply more than a virtual machine provides."""
-        return ",".join(self.features)
+        imply more than a virtual machine provides. RVV's width is a feature."""
+        wide = [f"+zvl{self.vector_bits}b"] if self.arch == "riscv64" and self.has("v") else []
+        return ",".join([*self.features, *wide])
 
     @property
     def llvm_attributes(self) -> str:
         """Return function attributes in LLVM IR text: CPU, features, and the preferred vector width."""
         out = [f'"target-cpu"="{self.llvm_cpu}"'] if self.llvm_cpu else []
-        if self.features:
+        if self.llvm_features:
             out.append(f'"target-features"="{self.llvm_features}"')
         if self.arch == "x86_64":
             out.append(f'"prefer-vector-width"="{self.vector_bits}"')
+        if self.is_scalable and self.vector_bits > 128:
+            units = self.vector_bits // (64 if self.arch == "riscv64" else 128)
+            out.append(f"vscale_range({units},{units})")
         return " ".join(out)
 
     def missing_here(self) -> list[str]:
@@ -333,6 +393,9 @@ def _split(text: str) -> dict[str, Any]:
         if match is None:
             raise TargetError(f"target {text!r}: {word!r} is not an option; options look like -mcpu=skylake")
         name, value = match[1].replace("_", "-"), match[2]
+        if name in FLAGS and value is None:
+            out[name] = True
+            continue
         if value is None and words and not words[0].startswith("-"):
             value = words.pop(0)
         if not value:

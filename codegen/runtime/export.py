@@ -21,7 +21,7 @@ from ..backend.registry import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
 from ..machine.target import Target
-from ..machine.triples import arch_of, default_triple, system_of
+from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from ..version import CODEGEN_VERSION
 from .runtime_ir import runtime_ir
 from .written_files import write_file
@@ -146,7 +146,7 @@ def _linker(target: Target) -> list[str]:
             f"a shared library for {target.triple} is linked on a {system_of(target.triple)} system; export a .o and link it there"
         )
     native = target.arch == arch_of(default_triple())
-    prefix = f"{target.arch}-linux-gnu-"
+    prefix = f"{gnu_name(target.triple)}-"
     names = ["cc", "gcc", "clang", "ld.lld", "ld"] if native else [f"{prefix}gcc", f"{prefix}ld", "ld.lld"]
     chosen = os.environ.get("CC", "").split() if native else []
     if chosen and shutil.which(chosen[0]):
@@ -156,7 +156,7 @@ def _linker(target: Target) -> list[str]:
         if found:
             return [found]
     if importlib.util.find_spec("ziglang") is not None:
-        cross = [] if native else ["-target", f"{target.arch}-linux-gnu"]
+        cross = [] if native else ["-target", gnu_name(target.triple)]
         return [sys.executable, "-m", "ziglang", "cc", *cross]
     raise ExportError(
         f"a shared library needs a linker, and none of {', '.join(names)} is on the PATH; "

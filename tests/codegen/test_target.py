@@ -101,7 +101,7 @@ def test_thread_count(monkeypatch):
     "text, foreign",
     [
         ("native", False),
-        ("c", False),
+        ("c -openmp", False),
         ("llvm", False),
         ("llvm -mcpu=x86-64-v3", False),  # a level that many machines have
         ("llvm -mcpu={host}", False),

@@ -6,7 +6,7 @@ LINES = {
     "pages": 600,
     "tir": 18490,
     "schedule": 13020,
-    "codegen": 17960,
+    "codegen": 18560,
     "te": 6220,
     "tuning_db": 1680,
     "tuner": 8260,
@@ -37,5 +37,5 @@ MANY_PARAMETERS = 24
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28340
+RING_CODE_LINES = 28420
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
