@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from ..lowered import LoweredFunc
 from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
 from ..runtime.arguments import Arguments
+from ..runtime.array_views import CPU_DEVICES
+from ..runtime.timing import TimingResult
 from .launch.gpu_passes import LAUNCH_PASSES
 from .launch.thread_axes import GpuError
 from .simulation.simulator import simulate
@@ -32,6 +34,9 @@ def launch_functions(functions: Mapping[str, Any], target: Target) -> dict[str, 
 
 class GpuModule:
     """Functions for a GPU by name. Calling a module calls its only function, or the one named ``main``."""
+
+    devices: tuple[int, ...] = CPU_DEVICES
+    """Where arrays that are arguments may lie, DLPack's numbers."""
 
     def __init__(self, functions: Mapping[str, LoweredFunc], target: Target) -> None:
         self._lowered = dict(functions)
@@ -94,7 +99,18 @@ class GpuModule:
 
     def run(self, lowered: LoweredFunc, args: list[Any], values: list[Any]) -> None:
         """Run a function on complete arguments; ``values`` are their C values, with those of sizes."""
-        raise GpuError(f"this machine has no device for {self.target}; gpu-sim runs the same kernels on the CPU")
+        raise GpuError(f"nothing here runs code for {self.target}")
+
+    def timed(self, lowered: LoweredFunc, args: list[Any], values: list[Any], repeat: int, number: int) -> list[float]:
+        """Return the seconds of calls on complete arguments, as :meth:`GpuFunction.time_evaluator` says."""
+        raise GpuError(f"times on {self.target} say nothing")
+
+    def time_evaluator(
+        self, func_name: str | None = None, dev: object = None, **how: Any
+    ) -> Callable[..., TimingResult]:
+        """Return :meth:`GpuFunction.time_evaluator` of the function named, or of the only one."""
+        function = self.entry if func_name is None else self[func_name]
+        return function.time_evaluator(**how)
 
 
 class GpuFunction:
@@ -103,7 +119,7 @@ class GpuFunction:
     def __init__(self, module: GpuModule, lowered: LoweredFunc) -> None:
         self.name, self.params = lowered.name, lowered.params
         self._module, self._lowered = module, lowered
-        self._arguments = Arguments(self.name, self.params)
+        self._arguments = Arguments(self.name, self.params, module.devices)
 
     def __repr__(self) -> str:
         return f"<{self._module.target.kind} {self.signature}>"
@@ -119,6 +135,18 @@ class GpuFunction:
         self._module.run(self._lowered, complete, list(values))
         del alive
         return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
+
+    def time_evaluator(self, repeat: int = 10, number: int = 1, **_: Any) -> Callable[..., TimingResult]:
+        """Return a function of the arguments that times calls on the device: ``repeat`` results, each the mean of
+        ``number`` calls after one that does not count."""
+
+        def evaluate(*args: Any) -> TimingResult:
+            values, alive = self._arguments.prepare(args)
+            found = self._module.timed(self._lowered, list(args), list(values), repeat, number)
+            del alive
+            return TimingResult(tuple(found), number)
+
+        return evaluate
 
 
 class SimulatedModule(GpuModule):

@@ -31,7 +31,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.rounding import float_bits
 from ..lowered import Param
-from .array_views import ArrayView, view_of
+from .array_views import CPU_DEVICES, ArrayView, view_of
 
 
 class ArgumentError(TypeError, ValueError):
@@ -57,8 +57,9 @@ _C_TYPES: dict[str, Any] = {
 class Arguments:
     """A checker of arguments against the parameters of one function, which converts them into C values."""
 
-    def __init__(self, name: str, params: Sequence[Param]) -> None:
-        self.name = name
+    def __init__(self, name: str, params: Sequence[Param], devices: tuple[int, ...] = CPU_DEVICES) -> None:
+        """``devices``: where arrays may lie, DLPack's numbers."""
+        self.name, self.devices = name, devices
         self.given = [p for p in params if p.kind != "size"]
         self.sizes = [p.var for p in params if p.kind == "size"]
 
@@ -146,7 +147,7 @@ class Arguments:
 
     def _view(self, index: int, param: Param, arg: Any) -> ArrayView:
         try:
-            view = view_of(arg)
+            view = view_of(arg, self.devices)
         except (ValueError, BufferError, RuntimeError) as e:
             raise self._fail(index, str(e)) from None
         want = _declared(param)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_CPU_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that this processor reads
+CPU_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that this processor reads
 _DEVICES = {1: "cpu", 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda managed", 14: "oneapi"}
-_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 
 
 class ArrayView(NamedTuple):
@@ -46,7 +46,7 @@ class ArrayView(NamedTuple):
         return True
 
 
-class _Tensor(ctypes.Structure):
+class Tensor(ctypes.Structure):
     """The struct DLTensor of dlpack.h."""
 
     _fields_ = [
@@ -72,7 +72,7 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", Tensor),
     ]
 
 
@@ -83,13 +83,15 @@ _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _capsule_pointer.restype = ctypes.c_void_p
 
 
-def view_of(value: Any) -> ArrayView | None:
+def view_of(value: Any, devices: tuple[int, ...] = CPU_DEVICES) -> ArrayView | None:
     """Return ``value`` as an :class:`ArrayView`, or None when it is not an array. ValueError when its memory cannot be
-    used here."""
+    used here: it is on none of ``devices``, DLPack's numbers."""
     if isinstance(value, np.ndarray):
         return _numpy_view(value)
+    if hasattr(value, "array_view") and int(value.__dlpack_device__()[0]) in devices:
+        return value.array_view()  # type: ignore[no-any-return]
     if hasattr(value, "__dlpack__"):
-        return _dlpack_view(value)
+        return _dlpack_view(value, devices)
     return None
 
 
@@ -107,9 +109,9 @@ def _numpy_view(array: np.ndarray[Any, Any]) -> ArrayView:
     )  # fmt: skip
 
 
-def _dlpack_view(value: Any) -> ArrayView:
+def _dlpack_view(value: Any, devices: tuple[int, ...]) -> ArrayView:
     where = value.__dlpack_device__() if hasattr(value, "__dlpack_device__") else (1, 0)
-    if int(where[0]) not in _CPU_DEVICES:
+    if int(where[0]) not in devices:
         device = _DEVICES.get(int(where[0]), f"device type {int(where[0])}")
         raise ValueError(f"its memory is on {device}, not in main memory; move it to the CPU first")
     if getattr(value, "requires_grad", False):
@@ -126,7 +128,7 @@ def _dlpack_view(value: Any) -> ArrayView:
         tensor = managed.tensor
         writable = writable and not managed.flags & 1
     elif _is_capsule(capsule, b"dltensor"):
-        tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+        tensor = Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     else:
         raise ValueError(f"its __dlpack__ returned {type(capsule).__name__}, not a fresh DLPack capsule")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
@@ -134,7 +136,7 @@ def _dlpack_view(value: Any) -> ArrayView:
         strides = tuple(tensor.strides[i] for i in range(tensor.ndim))
     else:
         strides = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(tensor.ndim))
-    kind, itemsize = _KINDS.get(tensor.code), (tensor.bits + 7) // 8
+    kind, itemsize = KINDS.get(tensor.code), (tensor.bits + 7) // 8
     dtype = "bool" if kind == "bool" else f"{kind or f'DLPack type {tensor.code} of '}{tensor.bits}"
     if tensor.lanes != 1:
         dtype = f"{dtype}x{tensor.lanes}"
