@@ -1,6 +1,8 @@
 """The examples in README.md and docs/ run: blocks of Python, and ``>>>`` lines, whose output has to be as printed."""
 
+import ast
 import doctest
+import json
 import re
 from pathlib import Path
 
@@ -55,3 +57,20 @@ def test_examples(page, tmp_path, monkeypatch, registries_as_before):
 
 def test_every_page_is_found():
     assert len(PAGES) >= 12
+
+
+def test_notebook(tmp_path, monkeypatch):
+    """Its cells run in order, and show what they show in the notebook: HTML."""
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((ROOT / "docs" / "start" / "notebook.ipynb").read_text(encoding="utf-8"))
+    namespace, shown = {}, []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        tree = ast.parse("".join(cell["source"]))
+        last = tree.body.pop()
+        assert isinstance(last, ast.Expr) and cell["outputs"], "each cell ends with what it shows, and was executed"
+        exec(compile(tree, "a cell", "exec"), namespace)
+        value = eval(compile(ast.Expression(last.value), "a cell", "eval"), namespace)
+        shown.append(value._repr_html_())
+    assert len(shown) == 4 and all("<" in text for text in shown)
