@@ -6,7 +6,6 @@ Inputs and outputs touch an unreadable page where a lane that takes no part coul
 from __future__ import annotations
 
 import ctypes
-import mmap
 
 import numpy as np
 import pytest
@@ -25,20 +24,9 @@ from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.walk import pre_order
 
+from ..guarded_arrays import at_the_end
+
 NATIVE = "native -num-cores=1"
-LIBC = ctypes.CDLL(None)
-LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-
-def at_the_end(array):
-    """A copy that ends just before a page that cannot be read."""
-    size = -(-max(array.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert LIBC.mprotect(address + size, mmap.PAGESIZE, 0) == 0
-    copy = np.frombuffer(memory, array.dtype, array.size, size - array.nbytes).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def agrees(func, *arrays, targets=(NATIVE, "llvm -mcpu=x86-64-v3 -num-cores=1")):

@@ -72,6 +72,20 @@ def rfactored_tail(rng: Rng, sch: Schedule) -> None:
     sch.rfactor(one(rng, parts), int(rng.integers(-1, 2)))
 
 
+@step(1, "rfactor", "vectorize", "annotate")
+def lanes_added_up(rng: Rng, sch: Schedule) -> None:
+    """Partial results in the lanes of a vector, which one operation adds up."""
+    block = a_block_where(rng, sch, reduces)
+    loop = a_loop(rng, sch, block)
+    if coin(rng):
+        _, loop = sch.split(loop, [None, one(rng, [2, 4, 8, 16])])
+    partial = sch.rfactor(loop, 0)
+    if coin(rng, 0.7):
+        sch.reverse_compute_at(block, sch.get_loops(partial)[0])
+    sch.vectorize(sch.get_loops(partial)[-1])
+    sch.annotate(sch.get_loops(block)[-1], "tir.horizontal_reduce", 1)
+
+
 @step(1, "sample_compute_location", "compute_at")
 def sampled_compute_at(rng: Rng, sch: Schedule) -> None:
     block = a_block(rng, sch)

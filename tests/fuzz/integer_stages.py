@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.expr import DType, max_value, min_value
+from tilewright.tir.expr import NE, DType, max_value, min_value
 
 from .elementwise_stages import LIMITS, Maker, Stage, full_bound, one_of
 
@@ -122,7 +122,40 @@ def _wrapped_sum(rng: np.random.Generator, name: str, s: Stage, stages: list[Sta
     return s.made(dims, lambda *i: reduce(s.tensor[(*i[:d], r, *i[d:])], axis=r), name, full_bound(s.dtype))
 
 
+def _beside_index(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
+    """A choice by how the place of an element, moved by a constant, compares with data, which may be at an end of its
+    type."""
+    if not s.dims or not s.dtype.is_int:
+        return None
+    d, a, b = int(rng.integers(len(s.dims))), int(rng.integers(1, 4)), int(rng.integers(-9, 10))
+    kind, wide, other = int(rng.integers(6)), one_of(rng, (s.dtype, "int32", "int64")), _number(rng, s.dtype)
+
+    def at(*i: Any) -> Any:
+        x, place = te.cast(wide, s.tensor[i]), te.cast(wide, i[d] * a + b)
+        holds = (place < x, place <= x, place > x, place >= x, place.equal(x), NE(place, x))[kind]
+        return te.if_then_else(holds, s.tensor[i], other)
+
+    return s.made(s.dims, at, name, full_bound(s.dtype))
+
+
+def _mixed(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
+    """Two stages of different types in a third one: a product, sum, extreme or choice."""
+    fitting = [o for o in stages if o.dtype.is_int and o.dtype != s.dtype and o.dims == s.dims]
+    if not s.dtype.is_int or not fitting:
+        return None
+    o, to, kind = one_of(rng, fitting), one_of(rng, _TYPES), int(rng.integers(5))
+
+    def at(*i: Any) -> Any:
+        x, y = te.cast(to, s.tensor[i]), te.cast(to, o.tensor[i])
+        if kind == 4:
+            return te.if_then_else(te.cast("int64", s.tensor[i]) < te.cast("int64", o.tensor[i]), x, y)
+        return (x * y, x + y, te.max(x, y), x - y)[kind]
+
+    return s.made(s.dims, at, name, full_bound(to))
+
+
 INTEGERS: tuple[Maker, ...] = (
     _wrap, _wrap, _divide, _divide, _bits, _narrow, _narrow, _of_index, _of_index, _by_data, _wrapped_sum,
+    _beside_index, _mixed,
 )  # fmt: skip
 """For programs of integers of any width."""

@@ -90,7 +90,7 @@ def vectorize(rng: Rng, sch: Schedule) -> None:
     sch.vectorize(loops[-1] if loops and coin(rng, 0.7) else one(rng, loops))
 
 
-@step(1, "vectorize")
+@step(2, "vectorize")
 def vectorized_twice(rng: Rng, sch: Schedule) -> None:
     """A vector loop in a vector loop."""
     loops = loops_of(sch, a_block(rng, sch))
