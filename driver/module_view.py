@@ -12,18 +12,23 @@ from .roofline import bound_for
 @shown_in_notebooks(Plan)
 def plan_html(plan: Plan) -> str:
     """Returns where a schedule comes from, its time beside the roofline's, and the schedule, as HTML."""
+    return _plan_card(plan)
+
+
+def _plan_card(plan: Plan, *before: str) -> str:
     rows = [("schedule", plan.origin), ("target", str(plan.target)), *_share(plan)]
     steps = code_html(plan.trace.as_python(), fold=False) if plan.trace is not None else ""
     program = folded("the scheduled program", code_html(plan.scheduled.script()))
-    return card(plan.request.func.name, table(("", ""), rows), program, folded("its steps", steps), note=plan.kind)
+    parts = [*before, table(("", ""), rows), program, folded("its steps", steps)]
+    return card(plan.request.func.name, *parts, note=plan.kind)
 
 
 @shown_in_notebooks(Module)
 def module_html(module: Module) -> str:
     """Returns the functions of a module and its plan, where that is known, as HTML."""
-    calls = table(("call", ""), [(module[name].signature, "") for name in module])
+    calls = table(("call",), [(module[name].signature,) for name in module])
     if isinstance(module.plan, Plan):
-        return calls + plan_html(module.plan)
+        return _plan_card(module.plan, calls)
     return card(", ".join(module), calls, note=f"for {module.target}. {module.origin}")
 
 
