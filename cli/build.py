@@ -10,12 +10,14 @@ from .exit_codes import CommandError
 from .options import (
     apply,
     arg_option,
+    bounds_option,
     command_line,
     cores_option,
     database_path,
     db_option,
     input_shapes,
     output_file,
+    size_bounds,
     spec_argument,
     target_option,
     target_text,
@@ -28,6 +30,7 @@ from .output import echo_json, json_option
 @click.option("-o", "--output", "output", required=True, metavar="FILE", help="FILE.so, .o, .c, .ll or .s.")
 @click.option("--name", help="The symbol of the function (the workload's name otherwise).")
 @cores_option
+@bounds_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
 def command(
     spec: str,
@@ -38,12 +41,14 @@ def command(
     output: str,
     name: str | None,
     num_cores: int | None,
+    bounds: str | None,
     require_tuned: bool,
 ) -> int:
     """Compile SPEC to a file that needs no Python: a library, an object file, C, LLVM IR or assembly.
 
     A C header is written beside code. The schedule is the best one in the database, else the default. A model, such as
-    model.onnx, becomes a library, .so; --arg x=1,3,224,224 gives the shape of its input x.
+    model.onnx, becomes a library, .so; --arg x=1,3,224,224 gives the shape of its input x, and --bounds n=32 the largest
+    value of a size n that the model leaves open.
     """
     from ..codegen import Module, Target
     from ..codegen.symbol_names import symbol_problem
@@ -58,6 +63,8 @@ def command(
         raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)
     output_file(output)
     model = is_model(spec)
+    if bounds is not None and not model:
+        raise CommandError("--bounds is for models", code=2)
     if model and path.suffix != ".so":
         raise CommandError(f"{output}: a model becomes a shared library, .so", code=2)
     try:
@@ -68,6 +75,7 @@ def command(
             require_tuned=require_tuned,
             name=name,
             **({"shapes": input_shapes(args)} if model and args else {}),
+            **({"bounds": size_bounds(bounds)} if model else {}),
         )
     except NoRecordError as error:
         again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)

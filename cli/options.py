@@ -42,6 +42,11 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
+bounds_option = click.option(
+    "--bounds", metavar="NAME=SIZE,…", help="The largest values of a model's symbolic sizes, as n=32,m=512."
+)
+
+
 class Seconds(click.ParamType[float]):
     """A number of seconds above zero; nan and infinity are refused."""
 
@@ -115,6 +120,17 @@ def input_shapes(args: Sequence[str]) -> dict[str, tuple[int, ...]]:
         if not name or not equals or not all(size.strip().isdigit() for size in sizes.split(",")):
             raise CommandError(f"--arg {text}: a shape is written NAME=1,3,224,224", code=2)
         out[name] = tuple([int(size) for size in sizes.split(",")])
+    return out
+
+
+def size_bounds(text: str | None) -> dict[str, int]:
+    """Returns the largest values of symbolic sizes that ``--bounds n=32,m=512`` gives."""
+    out: dict[str, int] = {}
+    for part in (text or "").split(",") if text else ():
+        name, equals, size = (word.strip() for word in part.partition("="))
+        if not name or not equals or not size.isdigit() or int(size) < 1:
+            raise CommandError(f"--bounds {text}: bounds are written n=32,m=512", code=2)
+        out[name] = int(size)
     return out
 
 

@@ -8,10 +8,12 @@ from .exit_codes import CommandError
 from .options import (
     apply,
     arg_option,
+    bounds_option,
     cores_option,
     database_path,
     db_option,
     input_shapes,
+    size_bounds,
     spec_argument,
     target_option,
     target_text,
@@ -19,7 +21,7 @@ from .options import (
 from .output import echo_json, json_option
 
 STAGES = ("te", "tir", "scheduled", "space", "trace", "lowered", "ll", "asm", "c")
-MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled")
+MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled", "lowered", "ll", "asm", "c")
 
 
 @click.command("show")
@@ -32,6 +34,7 @@ MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled")
     help="What to show.",
 )
 @cores_option
+@bounds_option
 def command(
     spec: str,
     args: tuple[str, ...],
@@ -40,13 +43,14 @@ def command(
     as_json: bool,
     stage: str,
     num_cores: int | None,
+    bounds: str | None,
 ) -> int:
     """Print SPEC at a stage: te (its tensors), tir (loops as written), scheduled (the best in the database, else the
     default), space (what the tuner searches: sketches, decisions, sizes), trace (the schedule's steps as Python), lowered,
     ll (LLVM IR), asm, c.
 
-    A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, tir and scheduled (the
-    functions of its kernels).
+    A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, and of each distinct kernel
+    tir, scheduled, lowered, ll, asm and c.
     """
     from ..codegen import Target
     from ..driver import parse_spec, plan
@@ -61,9 +65,11 @@ def command(
     if is_model(spec):
         graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
         path = database_path(db_path, needed=False)
-        text = model_text(graph, stage, Target(target_text(target, num_cores)), path)
+        text = model_text(graph, stage, Target(target_text(target, num_cores)), path, size_bounds(bounds))
         _say(spec, stage, "", text, as_json)
         return 0
+    if bounds is not None:
+        raise CommandError("--bounds is for models", code=2)
     case = parse_spec(spec, args)
     origin = ""
     if stage == "te":

@@ -57,15 +57,15 @@ def build_graph(
     chosen = GraphOptions(**options)
     machine = target if isinstance(target, Target) else Target(target)
     division = order_kernels(fuse(prepare(graph, services=graph_services(machine))))
-    bounds = _bounds(graph, chosen.bounds)
+    bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
         jobs = kernel_jobs(division, machine, opened, chosen.require_tuned)
     built = build_kernels(list(jobs.values()), processes=chosen.processes, note=chosen.note)
     return _assembled(division, machine, {k: built[job.key] for k, job in jobs.items()}, bounds)
 
 
-def _bounds(graph: Graph, given: Mapping[str, int]) -> dict[Var, int]:
-    """Returns the bounds of the symbolic sizes of the inputs."""
+def bounds_of(graph: Graph, given: Mapping[str, int]) -> dict[Var, int]:
+    """Returns the bounds of the symbolic sizes of the inputs; BuildError for names that are none of them."""
     symbols = {d.name: d for v in graph.inputs for d in v.shape if isinstance(d, Var)}
     unknown = sorted(set(given) - set(symbols))
     if unknown:

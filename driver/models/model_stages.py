@@ -3,40 +3,63 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
-from ...codegen import Target
+from ...codegen import Target, compile
 from ...graph.fuse import fuse
 from ...graph.graph import Graph
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division
 from ...graph.memory_plan import plan_memory
 from ...graph.passes import prepare
+from ...tir.parser import parse
+from ...tir.stmt import PrimFunc
 from ...tuning_db import Database
 from ..graph_services import graph_services
-from .model_building import build_graph, representatives
+from .model import Step
+from .model_building import bounds_of, build_graph, representatives
 
-STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled")
-"""The stages: the graph as read, and after the passes; the kernels in order; the memory plan; the functions of the distinct
-kernels before and after scheduling."""
+_CODE = ("scheduled", "lowered", "ll", "asm", "c")
+STAGES = ("graph", "fused", "kernels", "memory", "tir", *_CODE)
+"""The stages: the graph as read, and after the passes; the kernels in order; the memory plan; the distinct kernels before
+and after scheduling, lowered, and as code."""
 
 
-def model_text(graph: Graph, stage: str, target: Target, db: Database | str | os.PathLike[str] | None = None) -> str:
-    """Returns the text of a model at one of :data:`STAGES`."""
+def model_text(
+    graph: Graph,
+    stage: str,
+    target: Target,
+    db: Database | str | os.PathLike[str] | None = None,
+    bounds: Mapping[str, int] | None = None,
+) -> str:
+    """Returns the text of a model at one of :data:`STAGES`. ``bounds``: the largest values of symbolic sizes."""
     if stage == "graph":
         return str(graph)
-    if stage == "scheduled":
-        built = {step.built.symbol: step for step in reversed(build_graph(graph, target, db=db).steps)}
-        texts = [f"# {step.name}: {step.built.origin}\n{step.built.scheduled}" for step in reversed(built.values())]
-        return "\n".join(texts)
+    if stage in _CODE:
+        built = {
+            step.built.symbol: step for step in reversed(build_graph(graph, target, db=db, bounds=bounds or {}).steps)
+        }
+        return "\n".join([_code(step, stage, target) for step in reversed(built.values())])
     prepared = prepare(graph, services=graph_services(target))
     if stage == "fused":
         return str(prepared)
     division = order_kernels(fuse(prepared))
     if stage == "memory":
-        return plan_memory(division).describe()
+        return plan_memory(division, bounds_of(graph, bounds or {})).describe()
     if stage == "tir":
         return "\n".join([k.func.script() for k in dict.fromkeys(representatives(division).values())])
     return _kernels(division)
+
+
+def _code(step: Step, stage: str, target: Target) -> str:
+    """Returns a kernel at a stage after scheduling, under a line that says where its schedule comes from."""
+    text = step.built.scheduled
+    if stage != "scheduled":
+        func = parse(text)
+        assert isinstance(func, PrimFunc)
+        text = compile(func, target, step.built.symbol).get_source(stage)
+    comment = {"ll": ";", "c": "//"}.get(stage, "#")
+    return f"{comment} {step.name}: {step.built.origin}\n{text}"
 
 
 def _kernels(division: Division) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from ... import te
 from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
-from ...graph.rewrite import without_unread
+from ...graph.rewrite import with_output_names, without_unread
 from ...graph.verify_graph import verify
 from . import (
     control_flow,
@@ -143,6 +143,7 @@ class _Reader:
         if absent:
             raise OnnxError(f"the output {shown(absent[0])} is not computed by the model")
         made = without_unread(self.builder.graph([scope[o.name] for o in body.output]))
+        made = with_output_names(made, [self.builder.fresh(o.name[:_LONGEST_NAME]) for o in body.output])
         verify(made)
         return made
 

@@ -25,7 +25,17 @@ def test_build_makes_a_library(run, tmp_path, model):
     told = json.loads(done.out)
     assert told["files"] == ["m.so", "m.h", "m.pc"] and told["symbols"] == ["step"]
     assert told["origin"] == "1 kernels (1 default)"
-    assert "int32_t step(const float* x, float* " in (tmp_path / "m.h").read_text()
+    assert "int32_t step(const float* x, float* y, void* workspace)" in (tmp_path / "m.h").read_text()
+
+
+@pytest.mark.skipif(not (shutil.which("cc") or shutil.which("ld")), reason="needs a linker")
+def test_a_size_may_stay_open(run, tmp_path, model):
+    done = run("build", "m.onnx", "--num-cores", "1", "--name", "step", "-o", "m.so", "--bounds", "n=32")
+    assert done.code == 0, done.err
+    assert "int32_t step(const float* x, float* y, int64_t n, void* workspace)" in (tmp_path / "m.h").read_text()
+    assert "--bounds is for models" in run("build", "relu:M=1,N=4", "-o", "r.so", "--bounds", "n=3").err
+    shown = run("show", "m.onnx", "--stage", "memory", "--bounds", "n=32", "--num-cores", "1")
+    assert shown.code == 0 and "0 bytes in all" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -33,6 +43,8 @@ def test_build_makes_a_library(run, tmp_path, model):
     [
         (["-o", "m.c"], 2, "a model becomes a shared library"),
         (["-o", "m.so", "--arg", "x=wide"], 2, "a shape is written NAME=1,3,224,224"),
+        (["-o", "m.so", "--bounds", "n"], 2, "bounds are written n=32,m=512"),
+        (["-o", "m.so", "--bounds", "m=3"], 1, "has no symbolic size m; its symbolic sizes: n"),
     ],
 )
 def test_what_cannot_be_built_is_explained(run, model, words, code, message):
@@ -55,6 +67,10 @@ def test_a_damaged_file(run, tmp_path):
         ("memory", "0 bytes in all"),
         ("tir", "def relu("),
         ("scheduled", "# relu: the analytic model's best schedule"),
+        ("lowered", "T.Ramp(0, 1, 4)"),
+        ("ll", "; relu: the analytic model's best schedule"),
+        ("asm", "ret"),
+        ("c", "int32_t tw_"),
     ],
 )
 def test_show(run, model, stage, shown):
@@ -63,7 +79,7 @@ def test_show(run, model, stage, shown):
 
 
 def test_stages_of_models_and_of_workloads_differ(run, model):
-    assert "m.onnx has the stages graph, fused" in run("show", "m.onnx", "--stage", "asm").err
+    assert "m.onnx has the stages graph, fused" in run("show", "m.onnx", "--stage", "te").err
     assert run("show", "relu:M=1,N=4", "--stage", "memory").code == 2
 
 
