@@ -8,7 +8,7 @@ from typing import Any
 from ..codegen import Target, compile
 from ..graph.services import Services
 from ..tir.stmt import PrimFunc
-from ..tuner import Space
+from ..tuner import Space, default_rules
 
 
 def graph_services(machine: Target) -> Services:
@@ -18,6 +18,9 @@ def graph_services(machine: Target) -> Services:
         compile(func)(*arrays)
 
     def seconds(func: PrimFunc) -> float:
-        return min((variant.seconds for variant in Space(func, machine).variants), default=math.inf)
+        apart = [
+            rule for rule in default_rules() if not rule.fuses
+        ]  # what is fused is for the kernels, not for layouts
+        return min((variant.seconds for variant in Space(func, machine, rules=apart).variants), default=math.inf)
 
     return Services(run, seconds)

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...schedule import Schedule, ScheduleError
+from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
 from ..cost.fused_costs import FusedCosts, FusedStages
@@ -45,12 +45,7 @@ class FusedStagesRule(ScheduleRule):
         return _groups(program, tuple(free), self.depth).get(block)
 
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
-        part = FusedPart(program, group, machine)
-        try:
-            part.apply(Schedule(program.func), {d.name: d.candidates[0] for d in part.decisions})
-        except ScheduleError:
-            return []
-        return [part]
+        return [FusedPart(program, group, machine)]
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -77,10 +78,17 @@ class Space:
             self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), apart))
         self.variants += [] if whole else self._fused(asked)
         check_names(self.where, self._names)
-        self.sketches = [sketch for variant in self.variants for sketch in self._combine(variant)]
 
     def __repr__(self) -> str:
         return f"Space({', '.join(map(repr, self.sketches))})"
+
+    @cached_property
+    def sketches(self) -> list[Sketch]:
+        """Returns the sketches; a group of fused stages that cannot be scheduled is left to other rules."""
+        failed = {pair for variant in self.variants for pair in self._never_applies(variant)}
+        if failed:
+            return self.avoiding(failed).sketches
+        return [sketch for variant in self.variants for sketch in self._combine(variant)]
 
     @property
     def size(self) -> int:
@@ -192,6 +200,18 @@ class Space:
             if self._guard.ask(rule.name, table.usable):
                 tables.append(table)
         return tables
+
+    def _never_applies(self, variant: Variant) -> list[tuple[str, str]]:
+        """Returns the rules that fuse, each with the block of a group for which their first candidate does not apply."""
+        fusing = {rule.name for rule in self.rules if rule.fuses}
+        failed = []
+        for group, tables in variant.groups:
+            if tables[0].rule in fusing:
+                try:
+                    self.apply(variant.base.copy(), tables[0], tables[0].decisions(tables[0].rows[0]))
+                except ScheduleError:
+                    failed.append((tables[0].rule, group.anchor.name))
+        return failed
 
     def _combine(self, variant: Variant) -> list[Sketch]:
         """Returns every combination of the groups' parts; where there are many, those that the prior thinks best."""
