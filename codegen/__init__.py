@@ -1,4 +1,4 @@
-"""Code generation: from a scheduled function to machine code.
+"""This package generates machine code from scheduled functions.
 
 :func:`lower` runs the passes of :mod:`.lower`. :func:`compile` also generates code through :mod:`.llvm` and returns a
 :class:`Module`, which is callable on NumPy arrays and on objects with DLPack, holds its sources, and has

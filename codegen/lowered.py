@@ -30,7 +30,7 @@ ALIGNED = 2
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One argument of the emitted C function.
+    """A ``Param`` is one argument of the emitted C function.
 
     ``kind``: ``buffer`` (a pointer to the first element), ``scalar`` (a value of ``dtype``) or ``size`` (a symbol of
     some buffer's shape, stride or offset that is not a parameter: passed as int64, computed from the arrays by the
@@ -62,7 +62,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredFunc:
-    """A lowered function, ready for the emitter. ``scheduled`` is the function before lowering, for display."""
+    """A ``LoweredFunc`` is ready for the emitter. ``scheduled`` is the function before lowering, for display."""
 
     func: PrimFunc
     name: str

@@ -56,7 +56,7 @@ class BenchResult:
         return max(parts, default=None)
 
     def figures(self, row: BenchRow) -> dict[str, float | None]:
-        """gflops, gbytes_per_second, share_of_peak, share_of_roofline, speedup_over_numpy of one contender."""
+        """Returns gflops, gbytes_per_second, share_of_peak, share_of_roofline, speedup_over_numpy of one contender."""
         seconds = row.seconds
         rival = self.row("numpy")
         if seconds is None:
@@ -71,7 +71,7 @@ class BenchResult:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values, for JSON."""
+        """Returns everything as plain values, for JSON."""
         return {
             "spec": self.spec,
             "target": self.target,

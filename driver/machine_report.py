@@ -57,7 +57,7 @@ class MachineReport:
     format: int = field(default=FORMAT)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values, for JSON."""
+        """Returns everything as plain values, for JSON."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Networks of operators: what frontends make of other people's models, and what is divided into kernels.
+"""This package has networks of operators, which front ends make of models and which are divided into kernels.
 
 >>> from tilewright.graph import Builder
 >>> b = Builder("net")

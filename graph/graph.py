@@ -42,7 +42,7 @@ def same_shape(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """An array that an input, a constant or an operator provides. Values are compared by identity.
+    """A value is an array that an input, a constant or an operator provides. Values are compared by identity.
 
     ``shape`` holds numbers, and expressions of symbolic sizes; ``dtype`` is a data type of TIR, as ``float32``.
     """
@@ -72,7 +72,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One application of an operator. An optional input that is left out is None."""
+    """A node is one application of an operator. An optional input that is left out is None."""
 
     op: str
     inputs: tuple[Value | None, ...]
@@ -96,7 +96,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A network: inputs, operators in an order in which each follows what it reads, outputs, and constants.
+    """A graph is a network: inputs, operators in an order in which each follows what it reads, outputs, and constants.
 
     A graph is not changed; passes make new ones. ``str(graph)`` is its text, which :func:`.text.parse` reads.
     """

@@ -23,7 +23,7 @@ VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Operators that are computed by one function: ``inputs`` come from outside, ``outputs`` are used outside."""
+    """A kernel has the operators that one function computes: ``inputs`` come from outside, ``outputs`` are used outside."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -77,7 +77,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Division:
-    """The kernels of a graph in the order in which they run, and the values that are views of others."""
+    """A division has the kernels of a graph in the order in which they run, and the values that are views of others."""
 
     graph: Graph
     kernels: tuple[Kernel, ...]

@@ -11,7 +11,7 @@ from ..tir.stmt import PrimFunc
 
 @dataclass(frozen=True)
 class Services:
-    """What the caller of the passes provides; each may be missing.
+    """Services are what the caller of the passes provides; each may be missing.
 
     ``run(func, *arrays)`` computes a function, outputs in place; without it only small constants are folded.
     ``seconds(func)`` predicts the time of a function when it is scheduled as well as possible; without it choices follow

@@ -144,7 +144,7 @@ class Trace:
         raise ValueError(f"the instruction {inst.name} is not part of this trace")
 
     def with_decision(self, inst: Instruction | int, decision: Any, remove_postproc: bool = False) -> Trace:
-        """This trace with another decision for ``inst`` (an instruction of it, or its number)."""
+        """Returns this trace with another decision for ``inst`` (an instruction of it, or its number)."""
         insts = list(self._before_postproc() if remove_postproc else self.insts)
         index = self._index(inst, insts)
         if insts[index].primitive.kind != "sample":

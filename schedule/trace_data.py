@@ -25,7 +25,7 @@ _MAX_DEPTH = 16
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read or replayed: unknown format, unknown primitive, or arguments that make no sense."""
+    """Raised for a trace that cannot be read or replayed: unknown format, unknown primitive, or arguments that make no sense."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def extern(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Tensors made by a statement of your own over buffers, e.g. a loop nest or a ``tir.call_extern``.
+    """Returns tensors made by a statement of your own over buffers, e.g. a loop nest or a ``tir.call_extern``.
 
     ``fcompute(ins, outs)`` gets a buffer per input and per output and returns a statement (or an expression that is
     evaluated for its effect). ``shape`` is one shape, or a list of shapes for several outputs; ``dtype`` likewise, by
@@ -68,7 +68,7 @@ def extern(
 def extern_primfunc(
     inputs: Sequence[Tensor], primfunc: PrimFunc, name: str = "extern_primfunc", tag: str = "", attrs: Any = None
 ) -> Any:
-    """Tensors made by ``primfunc``: ``inputs`` stand for the buffers that it only reads, in the order of its parameters.
+    """Returns tensors made by ``primfunc``: ``inputs`` stand for the buffers that it only reads, in the order of its parameters.
 
     The buffers that it writes are the outputs; when it reads all of them too, the last is taken as output alone.
     ValueError when the number of inputs or a shape does not fit.

@@ -48,7 +48,7 @@ class Operation:
 
 
 class PlaceholderOp(Operation):
-    """An input of the program."""
+    """This operation is an input of the program."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class PlaceholderOp(Operation):
 
 
 class ComputeOp(Operation):
-    """Elements given by expressions over ``axis``; ``body`` has one expression per output.
+    """This operation gives elements by expressions over ``axis``; ``body`` has one expression per output.
 
     When the body is a reduction, every output has the same :class:`Reduce` but for its ``value_index``.
     """
@@ -92,7 +92,7 @@ class ComputeOp(Operation):
 
 
 class ExternOp(Operation):
-    """Tensors made by a hand-written statement over buffers."""
+    """This operation makes tensors by a hand-written statement over buffers."""
 
     __slots__ = ("body", "input_placeholders", "inputs", "output_placeholders")
 

@@ -104,7 +104,9 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., A
         return out if many else out[0]
 
     reducer.__name__ = name
-    reducer.__doc__ = f"The reduction ``{name}(expr, axis, where=None, init=None)``; see :func:`comm_reducer`."
+    reducer.__doc__ = (
+        f"Reduces an expression over axes: ``{name}(expr, axis, where=None, init=None)``; see :func:`comm_reducer`."
+    )
     return cast(Reduction, reducer)
 
 

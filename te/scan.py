@@ -13,7 +13,7 @@ from .tensor import ProducerLoad, Tensor
 
 
 class ScanOp(Operation):
-    """A recurrence over ``scan_axis``; ``body`` are the computations of one step, producers first.
+    """This operation is a recurrence over ``scan_axis``; ``body`` are the computations of one step, producers first.
 
     ``init``, ``update`` and ``state_placeholder`` have one tensor per output; ``inputs`` are the tensors that the body
     reads from outside.
@@ -57,7 +57,7 @@ def scan(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Tensors given step by step along their first dimension: a running sum, a recurrent network.
+    """Returns tensors that are given step by step along their first dimension: a running sum, a recurrent network.
 
     ``state_placeholder`` stands for the result inside ``update``, the computation of step ``t``, which may read it at
     ``t - 1`` and so on; both have the result's shape. ``init`` has the first steps, as many as its first dimension

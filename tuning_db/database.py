@@ -34,7 +34,7 @@ _PROGRAMS = "(SELECT key FROM workloads WHERE key = :workload OR structure = :wo
 
 
 class Database:
-    """Tuning records in a SQLite file, safe for several processes at once and for a kill at any moment.
+    """A database has tuning records in a SQLite file, safe for several processes at once and for a kill at any moment.
 
     ``path`` is created when it is not there, unless ``readonly``; ``":memory:"`` keeps everything in this process.
     Raises :class:`DatabaseError` when the file is damaged, is something else, or comes from a newer version; the
@@ -109,7 +109,7 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite_utils.Database]:
-        """One write transaction: all of it or nothing. Holds the lock; blocks of the same thread nest."""
+        """Makes one write transaction: all of it is stored, or nothing. Holds the lock; blocks of the same thread nest."""
         if self.readonly:
             raise DatabaseError(f"{self.path} was opened for reading only")
         conn = self.connection
@@ -302,7 +302,7 @@ class Database:
         order: str = "id",
         limit: int | None = None,
     ) -> list[TuningRecord]:
-        """Records that match everything given, in the order of ``order`` (``id`` or ``run_seconds``).
+        """Returns the records that match everything given, in the order of ``order`` (``id`` or ``run_seconds``).
 
         ``not_workload`` leaves one workload out (a cost model warm-starts from the others).
         """
@@ -358,15 +358,15 @@ class Database:
         return exchange.export_jsonl(self, path, best_only=best_only)
 
     def import_jsonl(self, path: str | os.PathLike[str]) -> int:
-        """Add what a file of JSON lines holds, all or nothing; the number of records that were new."""
+        """Add what a file of JSON lines holds, all or nothing, and return the number of records that were new."""
         return exchange.import_jsonl(self, path)
 
     def merge(self, other: Database | str | os.PathLike[str]) -> int:
-        """Add what another database holds; the number of records that were new."""
+        """Add what another database holds, and return the number of records that were new."""
         return exchange.merge(self, other)
 
     def prune(self, *, keep: int = 10, failures: bool = True, before: str | None = None, dry_run: bool = False) -> int:
-        """Drop all but the ``keep`` fastest records of each workload and target; how many went. See :mod:`.upkeep`."""
+        """Drop all but the ``keep`` fastest records of each workload and target, and return how many went. See :mod:`.upkeep`."""
         return upkeep.prune(self, keep=keep, failures=failures, before=before, dry_run=dry_run)
 
     def prunable(self, *, keep: int = 10, failures: bool = True, before: str | None = None) -> list[dict[str, Any]]:
@@ -374,7 +374,7 @@ class Database:
         return upkeep.prunable(self, keep=keep, failures=failures, before=before)
 
     def check(self) -> list[str]:
-        """Problems found in the file and in what it holds, a line each; empty when there are none."""
+        """Returns the problems found in the file and in what it holds, a line each; empty when there are none."""
         return upkeep.check(self)
 
 

@@ -61,7 +61,7 @@ class WorkloadRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """A machine as code generation sees it. ``key`` identifies it, ``text`` is what ``Target(text)`` accepts."""
+    """A target record is a machine as code generation sees it. ``key`` identifies it, ``text`` is what ``Target(text)`` accepts."""
 
     key: str
     text: str
@@ -75,7 +75,7 @@ class TargetRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """One run of a tuner. ``status``: running, done, interrupted, failed or killed; ``trials``: how many were asked for.
+    """A session record is one run of a tuner. ``status``: running, done, interrupted, failed or killed; ``trials``: how many were asked for.
     ``pid`` is its process on ``host``, ``heartbeat`` the moment of its last record."""
 
     id: str

@@ -14,7 +14,7 @@ from ..lowered import LoweredFunc
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A way of writing functions as text.
+    """A back end writes functions as text.
 
     ``emit`` returns the text of several functions. ``header``, if there is one, returns what is written beside an
     exported file, with the suffix ``.h``, from the functions and its own name.

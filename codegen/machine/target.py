@@ -46,7 +46,7 @@ _MULTIPLY_ADD = {"riscv64": ("f",), "armv7": ("vfp4",), "arm": ("vfp4",), "thumb
 
 
 class Target:
-    """A machine to generate code for. Targets are immutable, and equal when their canonical texts are equal.
+    """A target is a machine to generate code for. Targets are immutable, and equal when their canonical texts are equal.
 
     ``Target("native")`` is this machine; ``Target("llvm -mcpu=skylake -mattr=+avx2,+fma -num-cores=2")`` any other;
     ``Target("native -mattr=-amx-tile")`` is this machine without a feature;

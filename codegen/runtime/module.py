@@ -30,7 +30,7 @@ SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
 
 
 class Function:
-    """One compiled function. Calling it takes the arguments of the PrimFunc in order, outputs included (NumPy arrays
+    """A ``Function`` is one compiled function. Calling it takes the arguments of the PrimFunc in order, outputs included (NumPy arrays
     or anything with ``__dlpack__``; nothing is copied), and writes the outputs in place. Arguments may be given by name.
     Written arrays that are left out are made, filled with zeros before the call, and returned: one as it is, several
     as a tuple.
@@ -140,7 +140,7 @@ class Function:
 
 
 class BoundCall:
-    """A function with its arguments: calling it costs one foreign call. It keeps function and arrays alive."""
+    """A ``BoundCall`` is a function with its arguments: calling it costs one foreign call. It keeps function and arrays alive."""
 
     __slots__ = ("_alive", "_call", "_function", "_where", "slots")
 
@@ -160,7 +160,7 @@ class BoundCall:
 
 
 class Module:
-    """The result of :func:`tilewright.codegen.compile`: functions by name, their sources, and export.
+    """A ``Module`` is the result of :func:`tilewright.codegen.compile`: functions by name, their sources, and export.
 
     Calling a module of one function calls that function; of several, the one named ``main``. The machine code is loaded
     at the first call, so that a module for another machine can be inspected and exported.
@@ -217,13 +217,13 @@ class Module:
 
     @property
     def entry(self) -> Function:
-        """The only function, without those that pack its parameters, or of several functions ``main``. ValueError when
+        """Returns the only function, without those that pack its parameters, or of several functions ``main``. ValueError when
         there is none of that name."""
         return self[self._main()]
 
     @property
     def entry_name(self) -> str:
-        """The name of :attr:`entry`."""
+        """Returns the name of :attr:`entry`."""
         return self._main()
 
     def _main(self) -> str:

@@ -19,7 +19,7 @@ from .loader import runtime_symbols
 
 @dataclass(frozen=True, slots=True)
 class TimingResult:
-    """Seconds per call. Each of ``results`` is the mean over ``number`` consecutive calls."""
+    """A timing result has the seconds per call. Each of ``results`` is the mean over ``number`` consecutive calls."""
 
     results: tuple[float, ...]
     number: int
@@ -27,27 +27,27 @@ class TimingResult:
 
     @property
     def mean(self) -> float:
-        """The mean in seconds."""
+        """Returns the mean in seconds."""
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
-        """The median in seconds."""
+        """Returns the median in seconds."""
         return statistics.median(self.results)
 
     @property
     def min(self) -> float:
-        """The least time in seconds."""
+        """Returns the least time in seconds."""
         return min(self.results)
 
     @property
     def max(self) -> float:
-        """The greatest time in seconds."""
+        """Returns the greatest time in seconds."""
         return max(self.results)
 
     @property
     def std(self) -> float:
-        """The standard deviation in seconds; 0 for a single result."""
+        """Returns the standard deviation in seconds; 0 for a single result."""
         return statistics.pstdev(self.results)
 
     def __str__(self) -> str:

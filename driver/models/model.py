@@ -55,7 +55,7 @@ class Parts:
 
 
 class Model:
-    """A compiled graph. Calling it takes the inputs, in order or by name, and returns the outputs: an array, or a tuple
+    """A ``Model`` is a compiled graph. Calling it takes the inputs, in order or by name, and returns the outputs: an array, or a tuple
     where there are several.
 
     ``out=``: the arrays to write instead of new ones. Several threads may call it at the same time.

@@ -33,7 +33,7 @@ from .model import CLOCK, Model, Parts, Step, aligned_bytes
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """How a graph is built. ``bounds``: the largest values of symbolic sizes, by name. ``require_tuned``: no kernel may
+    """These options say how a graph is built. ``bounds``: the largest values of symbolic sizes, by name. ``require_tuned``: no kernel may
     be without a record. ``processes``: how many build besides this one (by default, one for each further core).
     ``note(done, total)`` is called after each kernel."""
 

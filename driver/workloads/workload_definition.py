@@ -50,7 +50,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
 
     def read(self, value: Any) -> Any:
-        """``value``, as text or as it is, checked; ValueError says why not."""
+        """Returns ``value``, given as text or as it is, after a check; ValueError says why it does not fit."""
         if self.kind in ("size", "count", "int"):
             number = _whole(value)
             least = {"size": 1, "count": 0}.get(self.kind)
@@ -180,12 +180,12 @@ class WorkloadCase:
 
     @property
     def flops(self) -> float | None:
-        """Operations of one run; None when a shape is symbolic."""
+        """Returns the operations of one run; None when a shape is symbolic."""
         return count_flops(self.func)
 
     @property
     def bytes(self) -> float | None:
-        """Bytes of all arguments; None when a shape is symbolic."""
+        """Returns the bytes of all arguments; None when a shape is symbolic."""
         return count_bytes(self.func)
 
     def run_reference(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:

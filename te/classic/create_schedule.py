@@ -181,7 +181,7 @@ class Schedule:
         return Applier(self._roots, self.stages, self._added, args, name).run()
 
     def normalize(self) -> Schedule:
-        """This schedule; loops start at 0 anyway."""
+        """Returns this schedule; loops start at 0 anyway."""
         return self
 
 

@@ -44,7 +44,7 @@ def caller() -> str:
 
 
 class Stage:
-    """One operation of a schedule. ``op`` is what it computes now (``cache_write`` and ``rfactor`` change it)."""
+    """A stage is one operation of a schedule. ``op`` is what it computes now (``cache_write`` and ``rfactor`` change it)."""
 
     def __init__(self, schedule: Schedule, op: Operation) -> None:
         self.schedule = schedule
@@ -64,7 +64,7 @@ class Stage:
 
     @property
     def origin_op(self) -> Operation:
-        """TVM's name for the operation."""
+        """Returns the operation, under TVM's name."""
         return self.op
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ def attention(
     causal: bool = False,
     name: str = "attention",
 ) -> Tensor:
-    """softmax(query · keyᵀ · scale + mask) · value (Vaswani et al., 2017).
+    """Returns softmax(query · keyᵀ · scale + mask) · value (Vaswani et al., 2017).
 
     query: (…, S, D), key: (…, T, D), value: (…, T, E); leading dimensions (batch, heads) are equal. Result (…, S, E).
     ``scale`` is 1/√D unless given. ``mask`` broadcasts to (…, S, T): added when it is a float, false means "not

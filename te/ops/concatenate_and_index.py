@@ -61,7 +61,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_stack") -> Te
 
 
 def split(x: Tensor, sections: int | Sequence[int], axis: int = 0, name: str = "T_split") -> tuple[Tensor, ...]:
-    """``x`` cut along ``axis`` into so many equal parts, or (a sequence) at these positions."""
+    """Returns ``x`` cut along ``axis`` into so many equal parts, or (a sequence) at these positions."""
     check_tensor("split", x)
     axis = normalize_axis("split", axis, x.ndim)
     extent = constant("split", "the extent", x.shape[axis])
@@ -89,7 +89,7 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0, name: str = "
 def strided_slice(
     x: Tensor, begin: Sequence[int], end: Sequence[int], strides: Any = 1, name: str = "T_strided_slice"
 ) -> Tensor:
-    """``x[begin:end:strides]`` per dimension, as NumPy reads it, for constant sizes."""
+    """Returns ``x[begin:end:strides]`` per dimension, as NumPy reads it, for constant sizes."""
     op = "strided_slice"
     check_tensor(op, x)
     steps = list(strides) if isinstance(strides, (tuple, list)) else [strides] * x.ndim
@@ -147,7 +147,7 @@ def full(shape: Any, value: float, dtype: str = "float32", name: str = "T_full")
 
 
 def one_hot(indices: Tensor, depth: int, dtype: str = "float32", name: str = "T_one_hot") -> Tensor:
-    """1 at ``indices`` along a new last dimension of extent ``depth``, 0 elsewhere."""
+    """Returns 1 at ``indices`` along a new last dimension of extent ``depth``, 0 elsewhere."""
     check_tensor("one_hot", indices)
     if not indices.dtype.is_int:
         raise TypeError(f"one_hot: the indices are {indices.dtype}, not integers")

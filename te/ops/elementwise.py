@@ -105,7 +105,7 @@ def negative(x: Tensor, name: str = "T_negative") -> Tensor:
 
 
 def sign(x: Tensor, name: str = "T_sign") -> Tensor:
-    """-1, 0 or 1; NaN stays NaN."""
+    """Returns -1, 0 or 1; NaN stays NaN."""
 
     def f(e: Expr) -> Expr:
         one, zero = const(1, e.dtype), const(0, e.dtype)
@@ -127,22 +127,22 @@ def clip(x: Tensor, low: float, high: float, name: str = "T_clip") -> Tensor:
 
 
 def relu(x: Tensor, name: str = "T_relu") -> Tensor:
-    """max(x, 0)"""
+    """Returns max(x, 0)."""
     return elementwise(x, lambda e: max_(e, const(0, e.dtype)), name)
 
 
 def relu6(x: Tensor, name: str = "T_relu6") -> Tensor:
-    """min(max(x, 0), 6)"""
+    """Returns min(max(x, 0), 6)."""
     return clip(x, 0, 6, name)
 
 
 def leaky_relu(x: Tensor, alpha: float = 0.01, name: str = "T_leaky_relu") -> Tensor:
-    """``x`` where positive, else ``alpha * x``."""
+    """Returns ``x`` where positive, else ``alpha * x``."""
     return elementwise(x, lambda e: select(e > const(0, e.dtype), e, e * const(alpha, e.dtype)), name)
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1, name: str = "T_prelu") -> Tensor:
-    """``x`` where positive, else ``slope * x`` with one slope per index along ``axis``."""
+    """Returns ``x`` where positive, else ``slope * x`` with one slope per index along ``axis``."""
     check_tensor("prelu", x)
     check_tensor("prelu", slope, 1, "the slope")
     axis = normalize_axis("prelu", axis, x.ndim)
@@ -157,7 +157,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1, name: str = "T_prelu") -> Ten
 
 
 def elu(x: Tensor, alpha: float = 1.0, name: str = "T_elu") -> Tensor:
-    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
+    """Returns ``x`` where positive, else ``alpha * (exp(x) - 1)``."""
 
     def f(e: Expr) -> Expr:
         return select(e > 0.0, e, (operations.exp(min_(e, const(0.0, e.dtype))) - 1.0) * const(alpha, e.dtype))
@@ -166,7 +166,7 @@ def elu(x: Tensor, alpha: float = 1.0, name: str = "T_elu") -> Tensor:
 
 
 def gelu(x: Tensor, approximate: str = "none", name: str = "T_gelu") -> Tensor:
-    """x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
+    """Returns x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
 
     ``approximate="none"``: x/2 (1 + erf(x/√2)); ``"tanh"``: x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))).
     """
@@ -184,12 +184,12 @@ def gelu(x: Tensor, approximate: str = "none", name: str = "T_gelu") -> Tensor:
 
 
 def silu(x: Tensor, name: str = "T_silu") -> Tensor:
-    """x · sigmoid(x), also called swish."""
+    """Returns x · sigmoid(x), also called swish."""
     return elementwise(x, lambda e: in_float32(e, lambda v: v * operations.sigmoid(v)), name)
 
 
 def softplus(x: Tensor, name: str = "T_softplus") -> Tensor:
-    """log(1 + exp(x)), without overflow."""
+    """Returns log(1 + exp(x)), without overflow."""
 
     def f(e: Expr) -> Expr:
         return max_(e, const(0.0, e.dtype)) + operations.log1p(operations.exp(-abs_(e)))
@@ -198,7 +198,7 @@ def softplus(x: Tensor, name: str = "T_softplus") -> Tensor:
 
 
 def mish(x: Tensor, name: str = "T_mish") -> Tensor:
-    """x · tanh(softplus(x))"""
+    """Returns x · tanh(softplus(x))."""
 
     def f(e: Expr) -> Expr:
         return e * operations.tanh(max_(e, const(0.0, e.dtype)) + operations.log1p(operations.exp(-abs_(e))))
@@ -207,12 +207,12 @@ def mish(x: Tensor, name: str = "T_mish") -> Tensor:
 
 
 def hardsigmoid(x: Tensor, name: str = "T_hardsigmoid") -> Tensor:
-    """x/6 + 1/2 between 0 and 1."""
+    """Returns x/6 + 1/2 between 0 and 1."""
     return elementwise(x, lambda e: in_float32(e, _hard), name)
 
 
 def hardswish(x: Tensor, name: str = "T_hardswish") -> Tensor:
-    """x · hardsigmoid(x)"""
+    """Returns x · hardsigmoid(x)."""
     return elementwise(x, lambda e: in_float32(e, lambda v: v * _hard(v)), name)
 
 
@@ -221,7 +221,7 @@ def _hard(e: Expr) -> Expr:
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "T_where") -> Tensor:
-    """``x`` where ``condition`` (bool, or not zero), else ``y``; one shape for all three."""
+    """Returns ``x`` where ``condition`` (bool, or not zero), else ``y``; one shape for all three."""
     for t in (condition, x, y):
         check_tensor("where", t, condition.ndim)
         for a, b in zip(condition.shape, t.shape, strict=True):
@@ -236,7 +236,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "T_where") -> Ten
 
 
 def swiglu(gate: Tensor, up: Tensor, name: str = "T_swiglu") -> Tensor:
-    """silu(gate) · up, element by element (Shazeer, 2020); both have one shape and data type."""
+    """Returns silu(gate) · up, element by element (Shazeer, 2020); both have one shape and data type."""
     op = "swiglu"
     check_tensor(op, gate)
     check_tensor(op, up, gate.ndim)

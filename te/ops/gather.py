@@ -26,7 +26,7 @@ def _wrapped(at: Expr, extent: Expr) -> Expr:
 
 
 def gather_elements(x: Tensor, indices: Tensor, axis: int = 0, name: str = "T_gather_elements") -> Tensor:
-    """``x[i, …, indices[i, …, k], …]`` along ``axis``, as ``numpy.take_along_axis``; negative indices count from the
+    """Returns ``x[i, …, indices[i, …, k], …]`` along ``axis``, as ``numpy.take_along_axis``; negative indices count from the
     end."""
     _checked("gather_elements", x, indices)
     axis = normalize_axis("gather_elements", axis, x.ndim)

@@ -70,7 +70,7 @@ def _test(op: str, f: Callable[[Expr], Expr], meaning: str) -> Callable[..., Ten
         return out
 
     function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"{meaning}, element by element."
+    function.__doc__ = f"Returns {meaning[0].lower()}{meaning[1:]}, element by element."
     return function
 
 

@@ -74,7 +74,7 @@ def layer_norm(
     epsilon: float = 1e-5,
     name: str = "T_layer_norm",
 ) -> Tensor:
-    """(x - mean) / √(variance + ε) · gamma + beta (Ba et al., 2016), over ``axis`` (one, or several).
+    """Returns (x - mean) / √(variance + ε) · gamma + beta (Ba et al., 2016), over ``axis`` (one, or several).
 
     The variance is that of the differences from the mean, in a second pass: exact where the sum of squares cancels.
     Stages ``…_sum``, ``…_mean``, ``…_sqsum``, ``…_rstd`` and the result; narrow floats are computed in float32.
@@ -113,7 +113,7 @@ def layer_norm(
 def rms_norm(
     x: Tensor, weight: Tensor | None = None, axis: Any = -1, epsilon: float = 1e-5, name: str = "T_rms_norm"
 ) -> Tensor:
-    """x / √(mean of x² + ε) · weight (Zhang and Sennrich, 2019), over ``axis``."""
+    """Returns x / √(mean of x² + ε) · weight (Zhang and Sennrich, 2019), over ``axis``."""
     op = "rms_norm"
     over = _Over(op, x, axis)
     over.check(op, "the weight", weight)
@@ -145,7 +145,7 @@ def batch_norm(
     epsilon: float = 1e-5,
     name: str = "T_batch_norm",
 ) -> Tensor:
-    """(x - mean) / √(var + ε) · gamma + beta with the statistics given, one of each per index along ``axis``.
+    """Returns (x - mean) / √(var + ε) · gamma + beta with the statistics given, one of each per index along ``axis``.
 
     This is the form used after training. ``…_scale`` holds gamma / √(var + ε).
     """
@@ -181,7 +181,7 @@ def group_norm(
     epsilon: float = 1e-5,
     name: str = "T_group_norm",
 ) -> Tensor:
-    """Layer norm over each of ``groups`` groups of channels (Wu and He, 2018). x: (N, C, …), gamma and beta: (C,)."""
+    """Returns the layer norm over each of ``groups`` groups of channels (Wu and He, 2018). x: (N, C, …), gamma and beta: (C,)."""
     op = "group_norm"
     check_tensor(op, x)
     if x.ndim < 2:

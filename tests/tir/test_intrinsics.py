@@ -105,7 +105,7 @@ def test_named_arguments():
 
 def test_the_rows_are_complete():
     for op, row in OPERATIONS.items():
-        assert op == row.op and row.meaning and row.__doc__ == row.meaning
+        assert op == row.op and row.meaning and row.__doc__ == f"Returns {row.meaning}."
     assert ops.log1p.__doc__.startswith("Computes the natural logarithm of 1 + x")
 
 

@@ -27,7 +27,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def predict(self, features: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(mean, deviation)`` of log2 seconds for each row; the deviation is the model's uncertainty."""
+        """Returns ``(mean, deviation)`` of log2 seconds for each row; the deviation is the model's uncertainty."""
 
 
 class PriorModel(CostModel):

@@ -11,7 +11,7 @@ from ..program import BlockInfo
 
 @dataclass(frozen=True)
 class MachineModel:
-    """Constants of the roofline model. Widths in bytes, rates per core and cycle.
+    """A machine model holds the constants of the roofline model. Widths in bytes, rates per core and cycle.
 
     The rates are typical of server cores since 2019 (two FMA pipes of four cycles' latency, two loads and one store a
     cycle); the model only ranks candidates, so ratios matter and errors of a few percent do not.
@@ -56,7 +56,7 @@ class MachineModel:
         )
 
     def lanes(self, itemsize: int) -> int:
-        """Elements of ``itemsize`` bytes in one vector register."""
+        """Returns how many elements of ``itemsize`` bytes fit in one vector register."""
         return max(1, self.vector_bytes // itemsize)
 
 

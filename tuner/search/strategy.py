@@ -42,7 +42,7 @@ class SearchStrategy(ABC):
 
     @abstractmethod
     def tell(self, candidates: Sequence[Candidate], seconds: Sequence[float]) -> None:
-        """What the candidates took, in seconds; infinity for a failure."""
+        """Learn how many seconds the candidates took; infinity stands for a failure."""
 
     def promise(self) -> float | None:
         """Returns the least seconds expected of any candidate not asked for yet; None when the strategy cannot say."""

@@ -19,7 +19,7 @@ from .strategy import SearchStrategy
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """How a session searches. ``seed`` fixes the order of everything but the measured times.
+    """These options say how a session searches. ``seed`` fixes the order of everything but the measured times.
 
     ``verify``: compare each candidate's outputs with the unscheduled function's. ``batch``: candidates measured between
     two decisions. ``final_race``: how many of the best are timed once more, alternately, at the end, to find the winner;

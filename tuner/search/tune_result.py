@@ -76,7 +76,7 @@ class SearchEnded(Progress):
 
 @dataclass(frozen=True, repr=False)
 class TuneResult:
-    """The result of a session.
+    """A ``TuneResult`` is the result of a session.
 
     ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target); None
     when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget used),
@@ -114,7 +114,7 @@ class TuneResult:
 
     @property
     def best_gflops(self) -> float:
-        """Billions of operations per second at the best time; 0 without one."""
+        """Returns billions of operations per second at the best time; 0 without one."""
         return self.flops / self.best_seconds / 1e9
 
     @property
@@ -125,7 +125,7 @@ class TuneResult:
         return replay(self.func, Trace.from_json(self.best.trace))
 
     def history(self) -> list[tuple[int, float]]:
-        """``(trial, best seconds so far)`` after each trial of the session."""
+        """Returns ``(trial, best seconds so far)`` after each trial of the session."""
         out, best = [], float("inf")
         for number, record in enumerate(self.records, start=1):
             best = min(best, record.run_seconds if record.ok and record.run_seconds else best)

@@ -46,7 +46,7 @@ class Variant:
 
 
 class Space:
-    """All candidates for ``func`` on ``target``: ``sketches``, each with rows of decisions.
+    """A space has all candidates for ``func`` on ``target``: ``sketches``, each with rows of decisions.
 
     Args:
         func: the unscheduled function. Blocks whose extents are not constant stay as they are. rules: which schedule

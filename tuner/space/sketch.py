@@ -67,7 +67,7 @@ class Sketch:
         return [(table, table.decisions(row[place])) for table, place in self._placed()]
 
     def score(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(features, prior seconds)`` of the rows."""
+        """Returns ``(features, prior seconds)`` of the rows."""
         costs = [t.part.costs(t.columns(rows[:, place]), len(rows)) for t, place in self._placed()]
         if not costs:
             costs = [Costs(len(rows))]
@@ -104,7 +104,7 @@ class Sketch:
         return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, chosen.T, strict=True)], len(chosen))
 
     def mended(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """``rows`` in which each part that violates its constraints is replaced by that part of the sensible row in
+        """Returns ``rows`` in which each part that violates its constraints is replaced by that part of the sensible row in
         ``others``."""
         out = rows.copy()
         for table, place in self._placed():

@@ -90,7 +90,7 @@ def broadcasting(op: str, f: Callable[[Expr, Expr], Any], meaning: str) -> Calla
         return combine(op, f, a, b, name)
 
     function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"{meaning}; tensors or numbers, shapes broadcast as in NumPy."
+    function.__doc__ = f"Returns {meaning[0].lower()}{meaning[1:]}; tensors or numbers, shapes broadcast as in NumPy."
     return function
 
 
@@ -139,7 +139,7 @@ greater_equal = broadcasting("greater_equal", lambda x, y: x >= y, "Whether a >=
 
 
 def broadcast_to(x: Tensor, shape: Any, name: str = "T_broadcast_to") -> Tensor:
-    """``x`` repeated along new dimensions and along those of extent 1."""
+    """Returns ``x`` repeated along new dimensions and along those of extent 1."""
     check_tensor("broadcast_to", x)
     dims = as_shape(shape, "broadcast_to")
     common = broadcast_shape("broadcast_to", x.shape, dims)

@@ -20,7 +20,7 @@ def pad(
     mode: str = "constant",
     name: str = "pad_temp",
 ) -> Tensor:
-    """``x`` with elements added at both ends of each dimension (``pad_after`` defaults to ``pad_before``).
+    """Returns ``x`` with elements added at both ends of each dimension (``pad_after`` defaults to ``pad_before``).
 
     ``mode``: ``constant`` (they are ``value``), ``edge`` (the nearest element), ``reflect`` (mirrored, the edge not
     repeated).

@@ -21,7 +21,7 @@ from .operator_arguments import (
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None, name: str = "T_transpose") -> Tensor:
-    """Dimension ``d`` of the result is dimension ``axes[d]`` of ``x``; by default all in reverse."""
+    """Returns ``x`` with other order of dimensions: ``d`` of the result is ``axes[d]`` of ``x``; by default all in reverse."""
     check_tensor("transpose", x)
     order = tuple(reversed(range(x.ndim))) if axes is None else tuple(axes)
     order = tuple([normalize_axis("transpose", a, x.ndim) for a in order])
@@ -115,7 +115,7 @@ def flatten(x: Tensor, start: int = 1, name: str = "T_flatten") -> Tensor:
 
 
 def squeeze(x: Tensor, axis: Any = None, name: str = "T_squeeze") -> Tensor:
-    """Without the dimensions ``axis``, whose extent is 1; by default all such."""
+    """Returns ``x`` without the dimensions ``axis``, whose extent is 1; by default all such."""
     check_tensor("squeeze", x)
     ones = [d for d, e in enumerate(x.shape) if isinstance(e, IntImm) and e.value == 1]
     axes = ones if axis is None else list(normalize_axes("squeeze", axis, x.ndim))
@@ -133,7 +133,7 @@ def squeeze(x: Tensor, axis: Any = None, name: str = "T_squeeze") -> Tensor:
 
 
 def expand_dims(x: Tensor, axis: Any, name: str = "T_expand_dims") -> Tensor:
-    """With new dimensions of extent 1 at ``axis`` (one, or several) of the result."""
+    """Returns ``x`` with new dimensions of extent 1 at ``axis`` (one, or several) of the result."""
     check_tensor("expand_dims", x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     axes = normalize_axes("expand_dims", axis, x.ndim + count)
@@ -144,7 +144,7 @@ def expand_dims(x: Tensor, axis: Any, name: str = "T_expand_dims") -> Tensor:
 
 
 def tile(x: Tensor, reps: Any, name: str = "T_tile") -> Tensor:
-    """``x`` repeated as a whole, ``reps`` times per dimension, as ``numpy.tile``."""
+    """Returns ``x`` repeated as a whole, ``reps`` times per dimension, as ``numpy.tile``."""
     check_tensor("tile", x)
     counts = list(reps) if isinstance(reps, (tuple, list)) else [reps]
     rank = max(len(counts), x.ndim)
@@ -162,7 +162,7 @@ def tile(x: Tensor, reps: Any, name: str = "T_tile") -> Tensor:
 
 
 def repeat(x: Tensor, repeats: int, axis: int = 0, name: str = "T_repeat") -> Tensor:
-    """Each element ``repeats`` times along ``axis``."""
+    """Returns each element ``repeats`` times along ``axis``."""
     check_tensor("repeat", x)
     axis = normalize_axis("repeat", axis, x.ndim)
     if repeats < 1:

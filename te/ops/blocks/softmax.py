@@ -43,7 +43,7 @@ class _Rows:
 
 
 def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
-    """exp(x - max x) / Σ exp(x - max x) along ``axis``.
+    """Returns exp(x - max x) / Σ exp(x - max x) along ``axis``.
 
     Stages ``T_softmax_maxelem``, ``T_softmax_exp``, ``T_softmax_expsum``, ``T_softmax_scale`` (one division per row in
     place of one per element; the sum is at least 1, so this costs one rounding), ``T_softmax_norm``. Narrow floats are
@@ -66,7 +66,7 @@ def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
 
 
 def log_softmax(x: Tensor, axis: int = -1, name: str = "T_log_softmax") -> Tensor:
-    """x - max x - log Σ exp(x - max x) along ``axis``."""
+    """Returns x - max x - log Σ exp(x - max x) along ``axis``."""
     rows = _Rows("log_softmax", x, axis)
     k, m = rows.axis_of(), rows.axis_of()
     highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")

@@ -86,7 +86,7 @@ class Operation:
         for key, value in (
             ("op", f"tir.{self.name}"),
             ("count", None if "*" in "".join(self.parameters) else len(self.parameters)),
-            ("__doc__", self.meaning),
+            ("__doc__", f"Returns {self.meaning}."),
             ("__name__", self.name),
             ("__signature__", inspect.Signature(signature)),
         ):
