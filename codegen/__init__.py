@@ -45,8 +45,12 @@ __all__ = [
     "compile",
     "lower",
     "register_backend",
+    "register_target",
     "register_target_kind",
 ]
+
+register_target = register_target_kind
+"""The name by which packages of the entry point ``tilewright.targets`` add a kind of target."""
 
 register_backend(Backend("c", ".c", emit_c, c_header))
 register_target_kind(CUDA)

@@ -140,7 +140,8 @@ def _check_library(lowered: LoweredFunc, unit: LlvmUnit) -> None:
     """Raise an error when the target has no runtime for what the code calls, or when it calls a function of its own
     name."""
     target = lowered.target
-    if not target.has_runtime and any(name.startswith("tw_") for name in unit.declarations):
+    own = ("tw_alloc", "tw_free") if target.is_wasm else ()
+    if not target.has_runtime and any(name.startswith("tw_") and name not in own for name in unit.declarations):
         what = "threads" if "tw_parallel_for" in unit.declarations else "scratch memory that does not fit the stack"
         raise TargetError(
             f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "

@@ -279,7 +279,9 @@ def _machine(target: Target, opt_level: int) -> Any:
         cpu=target.llvm_cpu,
         features=target.llvm_features,
         opt=opt_level,
-        reloc="pic",
+        reloc="static"
+        if target.is_wasm or target.is_freestanding
+        else "pic",  # these are linked once, at fixed addresses
         codemodel="small",
         abiname=target.llvm_abi,
     )

@@ -20,7 +20,7 @@ from typing import Any
 from ...tir.expr import DType
 from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
-from .target_kinds import TARGET_KINDS
+from .target_kinds import TARGET_KINDS, load_installed
 from .triples import (
     address_bits,
     arch_of,
@@ -169,6 +169,11 @@ class Target:
     def is_portable_c(self) -> bool:
         """Return whether the text is strict ISO C99, without vector types."""
         return self.kind == "c" and "vector-extensions" not in self.flags
+
+    @property
+    def is_wasm(self) -> bool:
+        """Return whether the code is WebAssembly."""
+        return self.arch.startswith("wasm")
 
     @property
     def is_freestanding(self) -> bool:
@@ -366,6 +371,8 @@ def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str
         raise TargetError(f"a target is text such as 'native' or 'llvm -mcpu=skylake', not {target!r}")
     options |= _spelled(keywords)
     kind = str(options.pop("kind", "native"))
+    if kind not in KINDS and kind not in TARGET_KINDS:
+        load_installed()
     kinds = (*KINDS, *TARGET_KINDS)
     if kind not in kinds:
         raise TargetError(f"target {kind!r}: no such kind{nearest(kind, kinds)}")

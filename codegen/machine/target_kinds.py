@@ -5,9 +5,15 @@ Processors are the kinds ``native``, ``llvm`` and ``c``, which :class:`~.target.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
+
+GROUP = "tilewright.targets"
+"""The group of entry points by which installed packages add targets."""
 
 
 @dataclass(frozen=True)
@@ -37,3 +43,20 @@ def register_target_kind(kind: TargetKind) -> TargetKind:
         raise ValueError(f"there is a kind of target named {kind.name} already")
     TARGET_KINDS[kind.name] = kind
     return kind
+
+
+@cache
+def load_installed() -> tuple[str, ...]:
+    """Call the entry points of the group ``tilewright.targets``, once, and return their names.
+
+    Each is a function without parameters of an installed package, which registers kinds of targets and back ends. It is
+    called when a target or a file names what is not known yet. One that fails is a warning, and the others go on.
+    """
+    found = []
+    for point in entry_points(group=GROUP):
+        try:
+            point.load()()
+            found.append(point.name)
+        except Exception as error:  # a stranger's code may raise anything
+            warnings.warn(f"the entry point {point.name} = {point.value} of {GROUP} failed: {error}", stacklevel=2)
+    return tuple(found)

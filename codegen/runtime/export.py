@@ -21,12 +21,14 @@ from ..backend.registry import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
 from ..machine.target import Target
+from ..machine.target_kinds import load_installed
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from ..version import CODEGEN_VERSION
 from .runtime_ir import runtime_ir
+from .wasm_module import MEMORY_OF_WASM, link_wasm
 from .written_files import write_file
 
-SUFFIXES = (".o", ".so", ".s", ".ll")
+SUFFIXES = (".o", ".so", ".s", ".ll", ".wasm")
 """The files that LLVM's code can become; the table of back ends has more."""
 
 
@@ -37,7 +39,10 @@ class ExportError(RuntimeError):
 def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> list[Path]:
     """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` is written beside it, for
     ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist."""
-    suffix, header, backend = path.suffix, path.with_suffix(".h"), backend_of_suffix(path.suffix)
+    suffix, header = path.suffix, path.with_suffix(".h")
+    if suffix not in SUFFIXES and backend_of_suffix(suffix) is None:
+        load_installed()
+    backend = backend_of_suffix(suffix)
     if backend is not None:
         write_file(path, backend.emit(functions))
         if backend.header is None:
@@ -47,7 +52,14 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
     if suffix not in SUFFIXES:
         known = (*SUFFIXES, *[backend.suffix for backend in BACKENDS.values()])
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(known)}")
+    if (suffix == ".wasm") is not code.target.is_wasm and suffix in (".wasm", ".so"):
+        raise ExportError(
+            f"cannot export to {path.name!r}: {code.target.triple} makes {'.wasm' if code.target.is_wasm else '.so'}"
+        )
     whole = self_contained(code)
+    if suffix == ".wasm":
+        write_file(path, link_wasm(whole.object, [f.name for f in functions]))
+        return [path]
     if suffix == ".ll":
         write_file(path, whole.optimized_ll())
         return [path]
@@ -102,7 +114,7 @@ def self_contained(code: CompiledCode) -> CompiledCode:
         code.ir,
         code.target,
         o.opt_level,
-        link=(*code.link, runtime_ir(code.target, exported=True)),
+        link=(*code.link, MEMORY_OF_WASM if code.target.is_wasm else runtime_ir(code.target, exported=True)),
         loop_vectorize=o.loop_vectorize,
         slp_vectorize=o.slp_vectorize,
         loop_unroll=o.loop_unroll,

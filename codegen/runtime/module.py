@@ -20,6 +20,7 @@ from ..llvm.emit import NO_TILES
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
+from ..machine.target_kinds import load_installed
 from .arguments import Arguments, c_types
 from .export import export_module
 from .loader import runtime_symbols
@@ -311,6 +312,8 @@ class Module:
             return self.code.optimized_ll()
         if fmt in ("asm", "s"):
             return self.code.asm()
+        if fmt not in BACKENDS:
+            load_installed()
         if fmt in BACKENDS:
             return BACKENDS[fmt].emit(list(self._lowered.values()))
         raise ValueError(f"no source {fmt!r}; there are {', '.join((*SOURCES, *BACKENDS))}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from importlib.util import find_spec
+
+from tilewright.codegen.runtime.wasm_module import wasm_linker
 
 _SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1")
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -26,6 +29,8 @@ class Machine:
     @property
     def missing(self) -> str:
         """The first tool that is not installed, or an empty text."""
+        if self.suffix == ".wasm":
+            return "" if wasm_linker() and find_spec("wasmtime") else "wasmtime or wasm-ld"
         tools = [self.compiler[0], *self.runner[:1]]
         return next((tool for tool in tools if shutil.which(tool) is None), "")
 
@@ -47,5 +52,6 @@ MACHINES: dict[str, Machine] = {
     "riscv64": _cross("riscv64-linux-gnu", "riscv64-linux-gnu", "qemu-riscv64"),
     "riscv64-rvv": _cross("riscv64-linux-gnu -mattr=+v,+zvl256b -vector-width=256", "riscv64-linux-gnu", "qemu-riscv64", "-cpu",
                           "rv64,v=true,vlen=256,vext_spec=v1.0"),
+    "wasm": Machine("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory", (), ("wasmtime",), ".wasm"),
 }  # fmt: skip
 """The machines by name; ``qemu-user`` and Debian's cross compilers run and link the foreign ones."""

@@ -15,6 +15,7 @@ from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.runtime.arguments import Arguments, c_types
 
 from .machines import Machine
+from .webassembly import WasmModule
 
 _MAIN = r"""
 #include <stdint.h>
@@ -51,6 +52,9 @@ def run_module(module: Any, machine: Machine, arrays: Mapping[str, Sequence[Any]
     with tempfile.TemporaryDirectory(prefix="tilewright-cross-") as name:
         folder = Path(name)
         module.export(folder / f"kernels{machine.suffix}")
+        if machine.suffix == ".wasm":
+            _run_in_wasmtime(folder / "kernels.wasm", module, arrays)
+            return
         calls, buffers, alive = [_MAIN], [], []
         for function, given in arrays.items():
             lowered = next(one for one in module._lowered.values() if one.name == function)
@@ -66,6 +70,17 @@ def run_module(module: Any, machine: Machine, arrays: Mapping[str, Sequence[Any]
         (folder / "in").write_bytes(b"".join(np.ascontiguousarray(a).tobytes() for a in buffers))
         _checked([*machine.runner, "./program", "in", "out"], folder)
         _read_back((folder / "out").read_bytes(), buffers)
+
+
+def _run_in_wasmtime(path: Path, module: Any, arrays: Mapping[str, Sequence[Any]]) -> None:
+    instance = WasmModule(path)
+    for function, given in arrays.items():
+        lowered = next(one for one in module._lowered.values() if one.name == function)
+        arguments = Arguments(lowered.name, lowered.params)
+        complete, _ = arguments.completed(tuple(given), {})
+        values, keep = arguments.prepare(complete)
+        instance.run(lowered, values, complete)
+        del keep
 
 
 def _call(lowered: Any, complete: Sequence[Any], values: Sequence[int | float]) -> str:

@@ -1,0 +1,98 @@
+"""Links a kernel's object into a WebAssembly module, which a browser or wasmtime instantiates without imports.
+
+The module exports its functions, its ``memory``, and ``tw_alloc`` and ``tw_free``: memory for the host's arrays and for
+scratch buffers, taken from one end and given back in the opposite order.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+STACK_BYTES = 1 << 20
+"""The stack of a module: buffers of up to 256 KiB together, and what the compiler spills."""
+
+MEMORY_OF_WASM = r"""
+@__heap_base = external global i8
+@tw_top = weak hidden global ptr @__heap_base
+
+declare i32 @llvm.wasm.memory.size.i32(i32)
+declare i32 @llvm.wasm.memory.grow.i32(i32, i32)
+
+define weak ptr @tw_alloc(i64 %bytes) noinline nounwind {
+entry:
+  %top = load ptr, ptr @tw_top
+  %at = ptrtoint ptr %top to i32
+  %padded = add i32 %at, 63
+  %start = and i32 %padded, -64
+  %need = trunc i64 %bytes to i32
+  %end = add i32 %start, %need
+  %pages = call i32 @llvm.wasm.memory.size.i32(i32 0)
+  %have = shl i32 %pages, 16
+  %enough = icmp ule i32 %end, %have
+  br i1 %enough, label %made, label %grow
+grow:
+  %short = sub i32 %end, %have
+  %up = add i32 %short, 65535
+  %more = lshr i32 %up, 16
+  %old = call i32 @llvm.wasm.memory.grow.i32(i32 0, i32 %more)
+  %none = icmp eq i32 %old, -1
+  br i1 %none, label %fail, label %made
+made:
+  %next = inttoptr i32 %end to ptr
+  store ptr %next, ptr @tw_top
+  %out = inttoptr i32 %start to ptr
+  ret ptr %out
+fail:
+  ret ptr null
+}
+
+define weak void @tw_free(ptr %block) noinline nounwind {
+  %null = icmp eq ptr %block, null
+  br i1 %null, label %done, label %back
+back:
+  store ptr %block, ptr @tw_top
+  br label %done
+done:
+  ret void
+}
+"""
+"""The allocator: blocks are given back in the opposite order, so that the end of what is in use says everything."""
+
+
+class WasmLinkError(RuntimeError):
+    """Raised when there is no linker, or when the code calls a function that no module has."""
+
+
+def wasm_linker() -> list[str] | None:
+    """Returns the command of a linker for WebAssembly: LLVM's, or the one of the Python package ``ziglang``."""
+    found = shutil.which("wasm-ld")
+    if found:
+        return [found]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "wasm-ld"]
+    return None
+
+
+def link_wasm(code: bytes, exported: Sequence[str]) -> bytes:
+    """Returns the module of an object file. :class:`WasmLinkError` names the functions that it misses."""
+    command = wasm_linker()
+    if command is None:
+        raise WasmLinkError(
+            "a WebAssembly module needs a linker, wasm-ld; install one (pip install ziglang, or apt-get install lld)"
+        )
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as name:
+        folder = Path(name)
+        (folder / "module.o").write_bytes(code)
+        shown = [f"--export={symbol}" for symbol in (*exported, "tw_alloc", "tw_free")]
+        flags = ["--no-entry", "--export-memory", "-z", f"stack-size={STACK_BYTES}", "--strip-debug", *shown]
+        inout = [str(folder / "module.o"), "-o", str(folder / "module.wasm")]
+        done = subprocess.run([*command, *flags, *inout], capture_output=True, text=True)
+        if done.returncode:
+            raise WasmLinkError(f"the module cannot be linked:\n{done.stderr.strip()}")
+        return (folder / "module.wasm").read_bytes()

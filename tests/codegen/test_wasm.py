@@ -1,0 +1,65 @@
+"""WebAssembly modules: what they export, scratch memory, and what is refused."""
+
+import numpy as np
+import pytest
+
+from tilewright.codegen import ExportError, Target, TargetError, compile
+from tilewright.codegen.runtime.wasm_module import WasmLinkError, wasm_linker
+from tilewright.tir.parser import parse
+
+TARGET = "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory"
+SCRATCH = """
+@T.prim_func
+def twice(A: T.Buffer((40000,), "float32"), B: T.Buffer((40000,), "float32")):
+    P = T.alloc_buffer((40000,), "float32")
+    for i in range(40000):
+        P[i] = A[i] + T.float32(1)
+    for i in range(40000):
+        B[i] = P[39999 - i]
+"""
+needs_linker = pytest.mark.skipif(wasm_linker() is None, reason="needs wasm-ld or the package ziglang")
+
+
+@needs_linker
+def test_scratch_memory_grows_the_module(tmp_path):
+    wasmtime = pytest.importorskip("wasmtime")
+    (path,) = compile(parse(SCRATCH), TARGET).export(tmp_path / "k.wasm")
+    engine = wasmtime.Engine()
+    store = wasmtime.Store(engine)
+    exports = wasmtime.Instance(store, wasmtime.Module.from_file(engine, str(path)), []).exports(store)
+    a, memory = np.arange(40000, dtype="float32"), exports["memory"]
+    at, out = exports["tw_alloc"](store, a.nbytes), exports["tw_alloc"](store, a.nbytes)
+    memory.write(store, a.tobytes(), at)
+    top = exports["tw_alloc"](store, 0)
+    assert at % 64 == out % 64 == 0 and out >= at + a.nbytes
+    assert exports["twice"](store, at, out) == 0
+    got = np.frombuffer(bytes(memory.read(store, out, out + a.nbytes)), "float32")
+    np.testing.assert_array_equal(got, a[::-1] + 1)
+    assert exports["tw_alloc"](store, 0) == top  # the scratch memory was given back
+
+
+@needs_linker
+def test_a_function_that_no_module_has_is_named(tmp_path):
+    text = SCRATCH.replace("P[39999 - i]", 'T.call_extern("float32", "elsewhere", P[39999 - i])')
+    with pytest.raises(WasmLinkError, match="undefined symbol: elsewhere"):
+        compile(parse(text), TARGET).export(tmp_path / "k.wasm")
+
+
+def test_files_of_other_machines_are_refused(tmp_path):
+    with pytest.raises(ExportError, match="'k.so': wasm32-unknown-unknown makes .wasm"):
+        compile(parse(SCRATCH), TARGET).export(tmp_path / "k.so")
+    with pytest.raises(ExportError, match=r"'k.wasm': .* makes .so"):
+        compile(parse(SCRATCH)).export(tmp_path / "k.wasm")
+
+
+def test_threads_are_refused():
+    text = SCRATCH.replace("in range(40000)", "in T.parallel(40000)")
+    with pytest.raises(TargetError, match="twice uses threads, which the runtime offers on POSIX systems"):
+        compile(parse(text), f"{TARGET} -num-cores=2")
+
+
+def test_there_is_a_linker(tmp_path, monkeypatch):
+    monkeypatch.setattr("tilewright.codegen.runtime.wasm_module.wasm_linker", lambda: None)
+    with pytest.raises(WasmLinkError, match="needs a linker, wasm-ld; install one"):
+        compile(parse(SCRATCH), TARGET).export(tmp_path / "k.wasm")
+    assert Target(TARGET).is_wasm and not Target("native").is_wasm
