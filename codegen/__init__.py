@@ -19,9 +19,10 @@ from .machine.cpu_features import TargetError
 from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
 from .runtime.arguments import ArgumentError
-from .runtime.export import ExportError
+from .runtime.export import WRITERS, ExportError
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
+from .runtime.wasm_module import wasm_module
 from .version import CODEGEN_VERSION
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
 register_target = register_target_kind
 """The name by which packages of the entry point ``tilewright.targets`` add a kind of target."""
 
+WRITERS[".wasm"] = wasm_module
 register_backend(Backend("c", ".c", emit_c, c_header))
 register_target_kind(CUDA)
 register_target_kind(GPU_SIM)

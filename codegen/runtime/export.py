@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..backend.registry import BACKENDS, backend_of_suffix
@@ -25,11 +25,14 @@ from ..machine.target_kinds import load_installed
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from ..version import CODEGEN_VERSION
 from .runtime_ir import runtime_ir
-from .wasm_module import MEMORY_OF_WASM, link_wasm
 from .written_files import write_file
 
-SUFFIXES = (".o", ".so", ".s", ".ll", ".wasm")
+SUFFIXES = (".o", ".so", ".s", ".ll")
 """The files that LLVM's code can become; the table of back ends has more."""
+
+
+WRITERS: dict[str, Callable[[CompiledCode, Sequence[str]], bytes]] = {}
+"""The modules of WebAssembly by suffix: what makes one from code and the names of its functions."""
 
 
 class ExportError(RuntimeError):
@@ -40,7 +43,7 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
     """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` is written beside it, for
     ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist."""
     suffix, header = path.suffix, path.with_suffix(".h")
-    if suffix not in SUFFIXES and backend_of_suffix(suffix) is None:
+    if suffix not in (*SUFFIXES, *WRITERS) and backend_of_suffix(suffix) is None:
         load_installed()
     backend = backend_of_suffix(suffix)
     if backend is not None:
@@ -49,17 +52,16 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
             return [path]
         write_file(header, backend.header(functions, header.name))
         return [path, header]
-    if suffix not in SUFFIXES:
-        known = (*SUFFIXES, *[backend.suffix for backend in BACKENDS.values()])
+    if suffix not in (*SUFFIXES, *WRITERS):
+        known = (*SUFFIXES, *WRITERS, *[backend.suffix for backend in BACKENDS.values()])
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(known)}")
-    if (suffix == ".wasm") is not code.target.is_wasm and suffix in (".wasm", ".so"):
-        raise ExportError(
-            f"cannot export to {path.name!r}: {code.target.triple} makes {'.wasm' if code.target.is_wasm else '.so'}"
-        )
-    whole = self_contained(code)
-    if suffix == ".wasm":
-        write_file(path, link_wasm(whole.object, [f.name for f in functions]))
+    if (suffix in WRITERS) is not code.target.is_wasm and suffix in (*WRITERS, ".so"):
+        kinds = ", ".join(WRITERS) if code.target.is_wasm else ".so"
+        raise ExportError(f"cannot export to {path.name!r}: {code.target.triple} makes {kinds}")
+    if suffix in WRITERS:
+        write_file(path, WRITERS[suffix](code, [f.name for f in functions]))
         return [path]
+    whole = self_contained(code)
     if suffix == ".ll":
         write_file(path, whole.optimized_ll())
         return [path]
@@ -108,13 +110,15 @@ def pkg_config(library: Path, functions: Sequence[str]) -> str:
 
 
 def self_contained(code: CompiledCode) -> CompiledCode:
-    """Returns the same code with the runtime linked in (unused functions are removed)."""
+    """Returns the same code with the runtime linked in (unused functions are removed). WebAssembly has none: an object
+    leaves ``tw_alloc`` and ``tw_free`` to its program."""
     o = code.options
+    runtime = () if code.target.is_wasm else (runtime_ir(code.target, exported=True),)
     return optimize_and_compile(
         code.ir,
         code.target,
         o.opt_level,
-        link=(*code.link, MEMORY_OF_WASM if code.target.is_wasm else runtime_ir(code.target, exported=True)),
+        link=(*code.link, *runtime),
         loop_vectorize=o.loop_vectorize,
         slp_vectorize=o.slp_vectorize,
         loop_unroll=o.loop_unroll,

@@ -14,17 +14,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..llvm.jit import CompiledCode, optimize_and_compile
+
 STACK_BYTES = 1 << 20
 """The stack of a module: buffers of up to 256 KiB together, and what the compiler spills."""
 
 MEMORY_OF_WASM = r"""
 @__heap_base = external global i8
-@tw_top = weak hidden global ptr @__heap_base
+@tw_top = internal global ptr @__heap_base
 
 declare i32 @llvm.wasm.memory.size.i32(i32)
 declare i32 @llvm.wasm.memory.grow.i32(i32, i32)
 
-define weak ptr @tw_alloc(i64 %bytes) noinline nounwind {
+define ptr @tw_alloc(i64 %bytes) noinline nounwind {
 entry:
   %top = load ptr, ptr @tw_top
   %at = ptrtoint ptr %top to i32
@@ -52,7 +54,7 @@ fail:
   ret ptr null
 }
 
-define weak void @tw_free(ptr %block) noinline nounwind {
+define void @tw_free(ptr %block) noinline nounwind {
   %null = icmp eq ptr %block, null
   br i1 %null, label %done, label %back
 back:
@@ -79,8 +81,9 @@ def wasm_linker() -> list[str] | None:
     return None
 
 
-def link_wasm(code: bytes, exported: Sequence[str]) -> bytes:
-    """Returns the module of an object file. :class:`WasmLinkError` names the functions that it misses."""
+def wasm_module(code: CompiledCode, exported: Sequence[str]) -> bytes:
+    """Returns the module that exports functions of ``code``. :class:`WasmLinkError` names the functions that it
+    misses."""
     command = wasm_linker()
     if command is None:
         raise WasmLinkError(
@@ -88,7 +91,8 @@ def link_wasm(code: bytes, exported: Sequence[str]) -> bytes:
         )
     with tempfile.TemporaryDirectory(prefix="tilewright-") as name:
         folder = Path(name)
-        (folder / "module.o").write_bytes(code)
+        whole = optimize_and_compile(code.ir, code.target, code.options.opt_level, link=(*code.link, MEMORY_OF_WASM))
+        (folder / "module.o").write_bytes(whole.object)
         shown = [f"--export={symbol}" for symbol in (*exported, "tw_alloc", "tw_free")]
         flags = ["--no-entry", "--export-memory", "-z", f"stack-size={STACK_BYTES}", "--strip-debug", *shown]
         inout = [str(folder / "module.o"), "-o", str(folder / "module.wasm")]

@@ -6,7 +6,7 @@ LINES = {
     "pages": 600,
     "tir": 18490,
     "schedule": 13020,
-    "codegen": 19066,
+    "codegen": 19200,
     "te": 6220,
     "tuning_db": 1680,
     "tuner": 8260,
