@@ -53,7 +53,7 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
         write_file(header, backend.header(functions, header.name))
         return [path, header]
     if suffix not in (*SUFFIXES, *WRITERS):
-        known = (*SUFFIXES, *WRITERS, *[backend.suffix for backend in BACKENDS.values()])
+        known = (*SUFFIXES, *[backend.suffix for backend in BACKENDS.values()], *WRITERS)
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(known)}")
     if (suffix in WRITERS) is not code.target.is_wasm and suffix in (*WRITERS, ".so"):
         kinds = ", ".join(WRITERS) if code.target.is_wasm else ".so"
