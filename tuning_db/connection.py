@@ -23,6 +23,8 @@ def say_what(path: str) -> Iterator[None]:
     """Turn SQLite's errors into :class:`DatabaseError` with the file's name and what to try."""
     try:
         yield
+    except UnicodeDecodeError as error:  # SQLite's own message quotes the bytes that it could not read
+        raise DatabaseError(_damaged(path, "its tables cannot be read")) from error
     except sqlite3.Error as error:
         text = str(error)
         if "malformed" in text or "not a database" in text or "disk image" in text or "corrupt" in text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import os
 import sqlite3
 import uuid
@@ -20,7 +20,16 @@ from .errors import DatabaseError
 from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
 from .lock import FileLock
 from .lost_sessions import host_name, is_lost
-from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json, utc_now
+from .records import (
+    SessionRecord,
+    TargetRecord,
+    TuningRecord,
+    WorkloadRecord,
+    check_fields,
+    from_json,
+    to_json,
+    utc_now,
+)
 from .schema import structure_of
 
 if TYPE_CHECKING:
@@ -397,6 +406,8 @@ def record_row(record: TuningRecord) -> dict[str, Any]:
         max_seconds=max(record.times, default=None),
         num_times=len(record.times),
     )
+    if record.predicted_seconds is not None and not math.isfinite(record.predicted_seconds):
+        row["predicted_seconds"] = None
     return row
 
 
@@ -404,7 +415,8 @@ def _value(cls: Any, row: Mapping[str, Any]) -> Any:
     values = {f.name: row[f.name] for f in fields(cls)}
     try:
         for name in _JSON & values.keys():
-            values[name] = json.loads(values[name])
+            values[name] = from_json(values[name])
+        check_fields(values)
         if cls is WorkloadRecord:
             values["shapes"] = tuple(values["shapes"])
         return cls(**values)

@@ -14,7 +14,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from .errors import DatabaseError
-from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json
+from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, check_fields, to_json
 
 if TYPE_CHECKING:
     from .database import Database
@@ -141,31 +141,7 @@ def _item(content: dict[str, Any]) -> tuple[str, Any]:
     unknown = sorted(content.keys() - allowed.keys())
     if unknown:
         raise ValueError(f"{kind} has no field {unknown[0]!r}")
-    for name, value in content.items():
-        _check_kind(name, value)
+    check_fields(content)
     if "shapes" in content:
         content["shapes"] = tuple(content["shapes"])
     return str(kind), cls(**content)
-
-
-_LISTS = {"times", "shapes"}
-_OBJECTS = {"decisions", "config", "versions"}
-_NUMBERS = {
-    "flops", "bytes", "run_seconds", "compile_seconds", "predicted_seconds", "trial", "seed", "trials", "vector_bits",
-    "num_cores", "codegen_version", "pid",
-}  # fmt: skip
-
-
-def _check_kind(name: str, value: Any) -> None:
-    if name in _LISTS:
-        good = isinstance(value, list)
-    elif name in _OBJECTS:
-        good = isinstance(value, dict)
-    elif name in _NUMBERS:
-        good = value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-    else:
-        good = isinstance(value, str) or (
-            value is None and name in ("session", "workload", "target", "finished", "heartbeat")
-        )
-    if not good:
-        raise ValueError(f"{name} cannot be {str(value)[:40]!r}")

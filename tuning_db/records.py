@@ -159,6 +159,42 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} does not go into a record: text and numbers only")
 
 
+def from_json(text: str) -> Any:
+    """The value of JSON text; ValueError also for the words NaN and Infinity, which are no JSON."""
+    return json.loads(text, parse_constant=_no_number)
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
 def to_json(value: Any) -> str:
     """``value`` as JSON text, one line; TypeError when it holds more than text and numbers."""
     return json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False)
+
+
+_NOTHING = type(None)
+_NUMBERS = (
+    "flops", "bytes", "run_seconds", "compile_seconds", "predicted_seconds", "trial", "seed", "trials",
+    "vector_bits", "num_cores", "codegen_version", "pid",
+)  # fmt: skip
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("times", "shapes"), (list,)),
+    **dict.fromkeys(("decisions", "config", "versions"), (dict,)),
+    **dict.fromkeys(_NUMBERS, (int, float, _NOTHING)),
+    "id": (int, str),
+    **dict.fromkeys(("session", "workload", "target", "finished", "heartbeat"), (str, _NOTHING)),
+}
+"""The types that fields of records have as they are read; a field that is not named is text."""
+
+
+def check_fields(values: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the values that were read from a file are of the kinds that fields of these names
+    have."""
+    wrong = [
+        name
+        for name, value in values.items()
+        if type(value) not in _KINDS.get(name, (str,)) or (type(value) is float and not math.isfinite(value))
+    ]
+    if wrong:
+        raise ValueError(f"{wrong[0]} cannot be {str(values[wrong[0]])[:40]!r}")

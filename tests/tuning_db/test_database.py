@@ -239,6 +239,40 @@ def test_check_finds_what_was_changed_behind_our_back(db, path):
     assert any("trace: no JSON" in p for p in problems) and any("that is not there" in p for p in problems)
 
 
+@pytest.mark.parametrize("table, column, value", [
+    ("workloads", "text", b"def"), ("workloads", "created", b"7"), ("records", "trace", b"[]"), ("records", "trial", "x"),
+])  # fmt: skip
+def test_values_of_another_type_are_damage(db, path, table, column, value):
+    db.add_records([record(1e-3)])
+    with sqlite3.connect(path) as conn:
+        conn.execute(f"UPDATE {table} SET {column} = ?", [value])
+    read = db.workloads if table == "workloads" else db.records
+    with pytest.raises(DatabaseError, match=f"damaged: {column} cannot be"):
+        read()
+
+
+@pytest.mark.parametrize("change", ["compile_seconds = 9e999", "times = '[Infinity]'", "decisions = '{\"x\": NaN}'"])
+def test_numbers_that_are_not_finite_are_damage(db, path, tmp_path, change):
+    db.add_records([record(1e-3)])
+    with sqlite3.connect(path) as conn:
+        conn.execute(f"UPDATE records SET {change}")
+    for use in (lambda: db.export_jsonl(tmp_path / "out.jsonl"), lambda: Database(tmp_path / "new.db").merge(path)):
+        with pytest.raises(DatabaseError, match="a row of TuningRecord is damaged"):
+            use()
+
+
+def test_a_damaged_name_that_is_no_text(db, path):
+    """SQLite's message quotes the bytes of the name, which are no UTF-8."""
+    db.close()
+    with contextlib.closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA writable_schema = ON")
+        conn.execute(r"UPDATE sqlite_master SET name = CAST(X'C42E' AS TEXT), sql = 'CREATE' WHERE name = 'sessions'")
+        conn.commit()
+    for readonly in (True, False):
+        with pytest.raises(DatabaseError, match="is damaged"):
+            Database(path, readonly=readonly)
+
+
 def old_file(path):
     """A database as version 1 of the schema had it: one matmul, whose blocks are called C and D, and one record."""
     with contextlib.closing(sqlite3.connect(path)) as conn:
