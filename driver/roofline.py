@@ -4,6 +4,7 @@ Waterman and Patterson, "Roofline", CACM 52(4), 2009)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..codegen import Target
 from ..tir.cost import count_bytes, count_flops
@@ -28,6 +29,16 @@ def bound_for(report: MachineReport, func: PrimFunc, target: Target) -> Bound:
     compute = flops / peak if flops and peak else 0.0
     move = size / bandwidth if size and bandwidth else 0.0
     return Bound(max(compute, move) or None, "peak" if compute >= move else source)
+
+
+def limits_of(report: MachineReport, func: PrimFunc, target: Target) -> dict[str, Any]:
+    """Returns what a database keeps of the machine's limits for ``func``; see
+    :class:`~tilewright.tuning_db.SessionRecord`."""
+    bound = bound_for(report, func, target)
+    return {
+        "peak_flops": peak_for(report, func, target), "bandwidth": bandwidth_for(report, func, target)[0],
+        "roofline_seconds": bound.seconds, "limited_by": bound.limit,
+    }  # fmt: skip
 
 
 def peak_for(report: MachineReport, func: PrimFunc, target: Target) -> float | None:

@@ -13,12 +13,14 @@ from ..codegen import Target
 from ..graph.graph import Graph
 from ..tuner import TuneResult
 from ..tuning_db import Database
+from .library_versions import library_versions
 from .machine_report import known_report, model_of
 from .models.model_files import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
 from .notebook_progress import NotebookProgress, in_notebook
 from .planning import TuneError, open_database
 from .request import in_order, is_scheduled, not_measurable, request, require_known
+from .roofline import limits_of
 
 log = logging.getLogger("tilewright")
 
@@ -90,7 +92,11 @@ def tune(
         raise TuneError(f"tuning: {obstacle}")
     if asked.scheduled and is_scheduled(asked.func):
         raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
-    options.setdefault("machine", model_of(known_report(machine), machine))
+    report = known_report(machine)
+    options.setdefault("machine", model_of(report, machine))
+    options.setdefault("versions", library_versions())
+    if report is not None:
+        options.setdefault("limits", limits_of(report, asked.func, machine))
     with open_database(db) if db is not None else contextlib.nullcontext() as opened:
         if opened is not None:
             opened.add_workload(asked.func, spec=asked.spec, name=asked.func.name)

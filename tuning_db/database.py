@@ -187,9 +187,10 @@ class Database:
         trials: int | None = None,
         versions: Mapping[str, str] | None = None,
         host: str | None = None,
+        limits: Mapping[str, Any] | None = None,
     ) -> str:
         """Note the start of a tuning session and return its id. Sessions whose process is gone are called killed from
-        now on."""
+        now on. ``limits``: peak_flops, bandwidth, roofline_seconds and limited_by, as far as they are known."""
         session = SessionRecord(
             uuid.uuid4().hex,
             None if workload is None else self.add_workload(workload),
@@ -200,19 +201,30 @@ class Database:
             dict(versions or {}),
             host_name() if host is None else host,
             pid=os.getpid() if host is None else None,
+            **(limits or {}),
         )
         with self.writing() as tables:
             for row in self.query("SELECT id, host, pid, heartbeat, started FROM sessions WHERE status = 'running'"):
                 if is_lost(row, session.started):
-                    ended = {"status": "killed", "finished": row["heartbeat"] or row["started"]}
-                    tables.table("sessions").update(row["id"], ended)
+                    ended = "its process was killed"
+                    last = {"status": "killed", "finished": row["heartbeat"] or row["started"], "ended": ended}
+                    tables.table("sessions").update(row["id"], last)
             tables.table("sessions").insert(_row(session), pk="id")
         return session.id
 
-    def finish_session(self, session: str, status: str = "done") -> None:
-        """Note the end of a session; ``status``: done, interrupted or failed."""
+    def finish_session(self, session: str, status: str = "done", ended: str = "") -> None:
+        """Note the end of a session; ``status``: done, interrupted or failed; ``ended``: why, in words."""
         with self.writing() as tables:
-            tables.table("sessions").update(session, {"status": status, "finished": utc_now()})
+            tables.table("sessions").update(session, {"status": status, "finished": utc_now(), "ended": ended})
+
+    def add_baseline(self, workload: Workload, target: Target, name: str, seconds: float) -> None:
+        """Note what another contender, as ``numpy``, took for a workload; a report draws it. It replaces an older one."""
+        row = {
+            "workload": self.add_workload(workload), "target": self.add_target(target), "name": name,
+            "seconds": float(seconds), "created": utc_now(),
+        }  # fmt: skip
+        with self.writing() as tables:
+            tables.table("baselines").insert(row, pk=("workload", "target", "name"), replace=True)
 
     def workload(self, workload: Workload) -> WorkloadRecord | None:
         """Returns the stored workload, or None; a program that differs only in names when just that is stored."""

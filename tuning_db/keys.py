@@ -98,4 +98,5 @@ def target_record(target: Target) -> TargetRecord:
         features=",".join(facts.get("features", ())),
         vector_bits=facts.get("vector_bits"),
         num_cores=facts.get("num_cores"),
+        llvm_cpu=str(facts.get("cpu", "")),
     )

@@ -71,12 +71,15 @@ class TargetRecord:
     num_cores: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     created: str = field(default_factory=utc_now)
+    llvm_cpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session record is one run of a tuner. ``status``: running, done, interrupted, failed or killed; ``trials``: how many were asked for.
-    ``pid`` is its process on ``host``, ``heartbeat`` the moment of its last record."""
+    """A session is one run of a tuner. ``status``: running, done, interrupted, failed or killed; ``trials``: how many were asked for.
+    ``pid`` is its process on ``host``, ``heartbeat`` the moment of its last record, ``ended`` why it ended, in words.
+    ``peak_flops`` and ``bandwidth`` (per second) are what the machine was measured to do, ``roofline_seconds`` the least
+    time that they allow, and ``limited_by`` names which of them (``peak``, or a memory)."""
 
     id: str
     workload: str | None = None
@@ -91,6 +94,11 @@ class SessionRecord:
     finished: str | None = None
     pid: int | None = None
     heartbeat: str | None = None
+    ended: str = ""
+    peak_flops: float | None = None
+    bandwidth: float | None = None
+    roofline_seconds: float | None = None
+    limited_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -176,7 +184,7 @@ def to_json(value: Any) -> str:
 _NOTHING = type(None)
 _NUMBERS = (
     "flops", "bytes", "run_seconds", "compile_seconds", "predicted_seconds", "trial", "seed", "trials",
-    "vector_bits", "num_cores", "codegen_version", "pid",
+    "vector_bits", "num_cores", "codegen_version", "pid", "peak_flops", "bandwidth", "roofline_seconds",
 )  # fmt: skip
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("times", "shapes"), (list,)),

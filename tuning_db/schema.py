@@ -15,7 +15,7 @@ from ..tir.program_key import workload_key
 APPLICATION_ID = 0x54574442
 """The letters TWDB; ``file`` and SQLite tools show it."""
 
-TABLES = ("workloads", "targets", "sessions", "records")
+TABLES = ("workloads", "targets", "sessions", "records", "baselines")
 VIEWS = ("best_records", "session_progress", "failures_by_reason")
 
 _VERSION_1 = (
@@ -130,6 +130,51 @@ def _add_liveness(conn: sqlite3.Connection) -> None:
     conn.execute("ALTER TABLE sessions ADD COLUMN heartbeat TEXT")
 
 
+_MACHINE_VIEWS = (
+    """
+CREATE VIEW best_records AS
+SELECT w.name AS name, w.spec AS spec, t.text AS target_text, r.run_seconds AS run_seconds,
+       w.flops / r.run_seconds / 1e9 AS gflops, w.bytes / r.run_seconds / 1e9 AS gbytes_per_second,
+       r.sketch AS sketch, r.num_times AS num_times, r.created AS created,
+       r.id AS record, r.workload AS workload, r.target AS target,
+       (SELECT s.roofline_seconds FROM sessions AS s WHERE s.workload = r.workload AND s.target = r.target
+        AND s.roofline_seconds IS NOT NULL ORDER BY s.started DESC LIMIT 1) / r.run_seconds AS share_of_roofline
+FROM records AS r JOIN workloads AS w ON w.key = r.workload JOIN targets AS t ON t.key = r.target
+WHERE r.id = (SELECT b.id FROM records AS b
+              WHERE b.workload = r.workload AND b.target = r.target AND b.status = 'ok'
+              ORDER BY b.run_seconds, b.id LIMIT 1)""",
+    """
+CREATE VIEW session_progress AS
+SELECT s.id AS session, w.name AS name, w.spec AS spec, s.status AS status, s.trials AS trials_asked,
+       count(r.id) AS trials_done, count(CASE WHEN r.status = 'ok' THEN 1 END) AS trials_ok,
+       min(CASE WHEN r.status = 'ok' THEN r.run_seconds END) AS best_seconds,
+       w.flops / min(CASE WHEN r.status = 'ok' THEN r.run_seconds END) / 1e9 AS best_gflops,
+       s.roofline_seconds / min(CASE WHEN r.status = 'ok' THEN r.run_seconds END) AS share_of_roofline,
+       s.ended AS ended, s.host AS host, s.started AS started, s.finished AS finished
+FROM sessions AS s LEFT JOIN workloads AS w ON w.key = s.workload LEFT JOIN records AS r ON r.session = s.id
+GROUP BY s.id""",
+)
+
+
+def _add_machine(conn: sqlite3.Connection) -> None:
+    """Version 4: a session keeps why it ended and the limits of its machine, a target the name that LLVM has for its
+    CPU, and other contenders' times stand beside the records."""
+    for column in ("ended TEXT NOT NULL DEFAULT ''", "peak_flops REAL", "bandwidth REAL", "roofline_seconds REAL",
+                   "limited_by TEXT NOT NULL DEFAULT ''"):  # fmt: skip
+        conn.execute(f"ALTER TABLE sessions ADD COLUMN {column}")
+    conn.execute("ALTER TABLE targets ADD COLUMN llvm_cpu TEXT NOT NULL DEFAULT ''")
+    conn.execute(
+        "CREATE TABLE baselines (workload TEXT NOT NULL REFERENCES workloads(key) ON DELETE CASCADE, "
+        "target TEXT NOT NULL REFERENCES targets(key) ON DELETE CASCADE, name TEXT NOT NULL, seconds REAL NOT NULL, "
+        "created TEXT NOT NULL, PRIMARY KEY (workload, target, name))"
+    )
+    conn.execute("CREATE INDEX sessions_workload ON sessions (workload, target)")
+    for view in ("best_records", "session_progress"):
+        conn.execute(f"DROP VIEW {view}")
+    for statement in _MACHINE_VIEWS:
+        conn.execute(statement.strip())
+
+
 def structure_of(text: str) -> str:
     """Returns the :func:`workload_key` of a program given as text; empty when the text is no program."""
     try:
@@ -138,7 +183,7 @@ def structure_of(text: str) -> str:
         return ""
 
 
-MIGRATIONS = (_first_schema, _add_structure, _add_liveness)
+MIGRATIONS = (_first_schema, _add_structure, _add_liveness, _add_machine)
 """Step ``i`` takes a database from version ``i`` to ``i + 1``. Steps are never edited once released."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

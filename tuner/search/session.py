@@ -33,6 +33,7 @@ from .run_request import Callback, Run, checked_limit, takes
 from .strategy import Candidate
 from .tune_options import TuneOptions
 from .tune_result import (
+    ENDS,
     BatchStarted,
     CandidateMeasured,
     FinalComparison,
@@ -168,7 +169,7 @@ class TuningSession:
             if self.options.runner is None:
                 self.runner.close()
             if self.db is not None and run.session is not None:
-                self.db.finish_session(run.session, status)
+                self.db.finish_session(run.session, status, ENDS[stopped])
         result = self._result(stopped, time.monotonic() - start, limit, late)
         if stopped == "interrupted":
             raise TuningInterrupted(result)
@@ -185,10 +186,11 @@ class TuningSession:
             "verify": self.options.verify,
             "sketches": [s.name for s in self.space.sketches],
         }
-        versions = {"python": platform.python_version(), "numpy": np.__version__}
+        versions = {"python": platform.python_version(), "numpy": np.__version__, **self.options.versions}
         return self.db.start_session(
-            self.func, self.target, config=config, seed=self.options.seed, trials=trials, versions=versions
-        )
+            self.func, self.target, config=config, seed=self.options.seed, trials=trials, versions=versions,
+            limits=self.options.limits,
+        )  # fmt: skip
 
     def _result(self, stopped: Stopped, elapsed: float, limit: float, late: str) -> TuneResult:
         failures: dict[str, int] = {}

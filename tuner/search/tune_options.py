@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,9 @@ class TuneOptions:
     0 for none. ``stop_early``: stop when 24 trials brought no gain and the model expects a gain below 1 % from the
     remaining candidates. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
     ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
-    ``enqueue``: schedules made by hand, or traces, that are measured first.
     ``where``: the values that decisions may take, by name: ``{"vectors": 2, "tile_matmul_v1.rows": (4, 6)}``.
+    ``enqueue``: schedules made by hand, or traces, that are measured first. ``limits`` (of the machine, see
+    :class:`~tilewright.tuning_db.SessionRecord`) and ``versions`` of libraries are kept with the session.
     """
 
     seed: int = 0
@@ -42,3 +44,5 @@ class TuneOptions:
     model: CostModel | None = None
     enqueue: Sequence[Schedule | Trace | str] = ()
     where: Where | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
