@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,6 +53,7 @@ def command(
     from ..codegen import Target
     from ..driver import NoRecordError, bench, parse_spec
     from ..driver.models.model_files import is_model
+    from ..tuning_db import Database, DatabaseError
 
     again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
     machine = Target(target_text(target, num_cores))
@@ -62,9 +64,14 @@ def command(
             return bench_model(spec, args, machine, again, as_json, **options)
         if profile:
             raise CommandError("--profile is for models", code=2)
-        result = bench(parse_spec(spec, args), machine, db=path, rounds=rounds, require_tuned=require_tuned)
+        case = parse_spec(spec, args)
+        result = bench(case, machine, db=path, rounds=rounds, require_tuned=require_tuned)
     except NoRecordError as error:
         raise CommandError(str(error), again, code=3) from error
+    numpy = result.row("numpy")
+    if path is not None and numpy is not None and numpy.seconds and not numpy.error:
+        with contextlib.suppress(DatabaseError), Database(path) as db:  # one that cannot be written stays as it is
+            db.add_baseline(case.func, machine, "NumPy", numpy.seconds)
     if as_json:
         echo_json(**result.as_dict())
     else:

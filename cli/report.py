@@ -13,7 +13,7 @@ from .options import database_path, db_option, output_file
 @click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
 def command(db_path: str | None, output: str) -> None:
     """Write one static HTML page: the best records, and the progress of each search."""
-    from ..driver.html_report import write_report
+    from ..driver.report import write_report
 
     output_file(output)
     path = database_path(db_path)

@@ -5,7 +5,7 @@ program, :func:`table` and :func:`card` lay text out, :mod:`.figures` writes tim
 """
 
 from .coloured_code import code_html
-from .figures import rate_text, seconds_text, share_text, size_text
+from .figures import counted, rate_text, seconds_text, share_text, size_text
 from .html_text import card, folded, table
 from .notebook import shown_in_notebooks
 from .page_style import CHART_STYLE, COLOURS
@@ -19,6 +19,7 @@ __all__ = [
     "Plot",
     "card",
     "code_html",
+    "counted",
     "folded",
     "improvements",
     "rate_text",

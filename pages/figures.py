@@ -40,6 +40,11 @@ def rate_text(per_second: float | None, unit: str) -> str:
     return f"{per_second:.3g} {unit}"
 
 
+def counted(number: int, what: str) -> str:
+    """Returns a number of things: ``1 trial``, ``2 trials``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def share_text(share: float | None) -> str:
     """Returns a share such as ``38 %``; with one more digit below 10 %, a dash for None."""
     if share is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 12, 12, 34
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _round_step(step: float) -> float:
 class Plot:
     """A chart with two axes, drawn step by step; ``svg()`` returns it. ``label`` says what it shows to those who hear it."""
 
-    def __init__(self, x: Axis, y: Axis, label: str, width: int = 640, height: int = 240) -> None:
+    def __init__(self, x: Axis, y: Axis, label: str, width: int = 480, height: int = 230) -> None:
         self.x_axis, self.y_axis, self.label, self.width, self.height = x, y, label, width, height
         self.parts: list[str] = []
         right, bottom = width - _RIGHT, height - _BOTTOM
@@ -122,11 +122,23 @@ class Plot:
                 self.parts.append(f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{size:g}">{said}</circle>')
         return self
 
+    def cloud(self, points: Iterable[tuple[float, float]], kind: str = "cloud") -> Plot:
+        """Draw many points without titles as one path; those of the kind ``failed`` are crosses."""
+        mark = "l4 4m0-4l-4 4" if kind == "failed" else "h0"
+        shift = 2 if kind == "failed" else 0
+        places = dict.fromkeys((round(self.x(a)) - shift, round(self.y(b)) - shift) for a, b in points)
+        path = "".join([f"M{x} {y}{mark}" for x, y in places])
+        if path:
+            self.parts.append(f'<path class="{kind}" d="{path}"/>')
+        return self
+
     def across(self, value: float, title: str, kind: str = "mark") -> Plot:
         """Draw a level line with a word at its end."""
         at = self.y(value)
         self.parts.append(f'<path class="{kind}" d="M{_LEFT} {at}H{self.width - _RIGHT}"/>')
-        self.parts.append(f'<text x="{self.width - _RIGHT}" y="{at - 4:g}" text-anchor="end">{escape(title)}</text>')
+        self.parts.append(
+            f'<text x="{self.width - _RIGHT}" y="{at - 4:g}" text-anchor="end" class="said">{escape(title)}</text>'
+        )
         return self
 
     def down(self, value: float, title: str) -> Plot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .figures import seconds_text
 from .plot import Axis, Plot, thinned
@@ -24,7 +24,7 @@ def improvements(seconds: Sequence[float | None]) -> list[tuple[int, float]]:
 
 def search_chart(
     seconds: Sequence[float | None],
-    titles: Sequence[str] = (),
+    title: Callable[[int], str] | None = None,
     *,
     places: Sequence[float] = (),
     place_title: str = "trial",
@@ -35,7 +35,7 @@ def search_chart(
     """Returns a chart of the seconds of each trial, None for a failed one, and of the best so far; empty text when no
     trial succeeded.
 
-    ``titles`` appear under the pointer; ``places`` is where each trial stands (its number otherwise), ``levels`` are
+    ``title`` says of a trial, by its number from 0, what appears under the pointer at each best one; ``places`` is where each trial stands (its number otherwise), ``levels`` are
     times to draw across by name, ``sessions`` the places where sessions began. At most about ``most`` dots are drawn.
     """
     at = list(places) or [float(n) for n in range(1, len(seconds) + 1)]
@@ -46,7 +46,7 @@ def search_chart(
     center = sorted(good)[len(good) // 2]
     shown = [s for s in good if s <= 30 * center]
     y = Axis.around([*shown, *marks.values()], "time, less is better", log=True, text=seconds_text)
-    text = seconds_text if place_title != "trial" else "{:.4g}".format
+    text = _passed if place_title != "trial" else "{:.4g}".format
     x = Axis(min(at[0], 0.0 if place_title != "trial" else 1.0), max(at[-1], at[0] + 1e-9), place_title, text=text)
     best = improvements(seconds)
     plot = Plot(x, y, f"{len(seconds)} trials, the best took {seconds_text(min(good))}")
@@ -55,12 +55,15 @@ def search_chart(
     for name, value in marks.items():
         plot.across(value, f"{name} {seconds_text(value)}")
     chosen = thinned(len(seconds), most, [n for n, _ in best])
-    words = list(titles) or ["" for _ in seconds]
-    plot.dots([(at[n], s, words[n]) for n in chosen if (s := seconds[n]) is not None])
-    plot.dots([(at[n], math.inf if y.log else y.high, words[n]) for n in chosen if seconds[n] is None], "failed")
+    plot.cloud([(at[n], s) for n in chosen if (s := seconds[n]) is not None])
+    plot.cloud([(at[n], y.high) for n in chosen if seconds[n] is None], "failed")
     plot.line([*[(at[n], s) for n, s in best], (at[-1], best[-1][1])], steps=True)
-    plot.dots([(at[n], s, words[n] or seconds_text(s)) for n, s in best], "best", 3)
+    plot.dots([(at[n], s, title(n) if title else seconds_text(s)) for n, s in best], "best", 3)
     return plot.svg()
+
+
+def _passed(seconds: float) -> str:
+    return seconds_text(seconds) if seconds else "0 s"
 
 
 def sparkline(seconds: Sequence[float | None], width: int = 120, height: int = 24) -> str:

@@ -53,6 +53,8 @@ def test_bench_prints_a_table(run, db):
     done = run("bench", SPEC, "--num-cores", "1", "--db", db, "--rounds", "1")
     assert done.code == 0, done.err
     assert "of peak" in done.out and "vs NumPy" in done.out and "NumPy on 1 thread" in done.out
+    with sqlite3.connect(db) as conn:
+        assert [name for (name,) in conn.execute("SELECT name FROM baselines WHERE seconds > 0")] == ["NumPy"]
     done = run("bench", "transpose:M=17,N=13", "--num-cores", "1", "--rounds", "1")
     assert done.code == 0 and "GFLOP/s  " not in done.out and "not tuned yet: tilewright tune" in done.err
 
@@ -165,7 +167,7 @@ def test_report(run, db, tmp_path):
     assert done.code == 0
     text = (tmp_path / "r.html").read_text()
     assert SPEC in text and "<svg" in text and "<script" not in text and "http" not in text
-    assert len(text) < 300_000 and "prefers-color-scheme: dark" in text
+    assert len(text) < 300_000 and "prefers-color-scheme:dark" in text
 
 
 def test_doctor_takes_xgboost_cpu_for_xgboost(monkeypatch):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 LINES = {
-    "pages": 600,
+    "pages": 660,
     "tir": 18490,
     "schedule": 13020,
     "codegen": 19200,
     "te": 6220,
-    "tuning_db": 1680,
+    "tuning_db": 1770,
     "tuner": 8260,
     "graph": 3950,
     "frontends": 7200,
-    "driver": 4230,
-    "cli": 1760,
+    "driver": 4790,
+    "cli": 2010,
     "doors": 460,
 }
 """Lines per layer, everything counted."""
@@ -37,5 +37,5 @@ MANY_PARAMETERS = 25
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28420
+RING_CODE_LINES = 28510
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""

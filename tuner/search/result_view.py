@@ -16,13 +16,9 @@ def result_html(result: TuneResult) -> str:
     if result.failures:
         rows.append(("failed", ", ".join([f"{count} {status}" for status, count in sorted(result.failures.items())])))
     times = [r.run_seconds if r.ok else None for r in result.records]
-    titles = [
-        f"trial {n}: {seconds_text(r.run_seconds)} {r.sketch}" if r.ok else f"trial {n}: {r.status}"
-        for n, r in enumerate(result.records, start=1)
-    ]
     schedule = result.best_schedule
     steps = code_html(schedule.trace.as_python(), fold=False) if schedule is not None else ""
     return card(
-        result.func.name, table(("", ""), rows), search_chart(times, titles), folded("the best schedule", steps),
+        result.func.name, table(("", ""), rows), search_chart(times, lambda n: f"trial {n + 1}: {seconds_text(times[n])} {result.records[n].sketch}"), folded("the best schedule", steps),
         note=f"tuned for {result.target}",
     )  # fmt: skip

@@ -52,11 +52,8 @@ _GAIN = 0.01
 _PATIENCE = 24
 """Trials without a gain after which the search may stop."""
 
-_DEFAULT = "default"
-"""The name of the default schedule where records name a sketch, as long as no sketch is known to make it."""
-
-_ENQUEUED = "enqueued"
-"""The name of schedules that a caller gave, where records name a sketch."""
+_DEFAULT, _ENQUEUED = "default", "enqueued"
+"""The sketches that records name for the default schedule (while none is known to make it) and for a caller's."""
 
 _AGAIN = 4
 """The number of records of other code generators that are measured again."""

@@ -120,7 +120,7 @@ def other_workloads(db: Database, space: Space, *, limit: int = 2000) -> list[Me
             key,
             space.target.key,
             space.machine,
-            *[(r.sketch, r.decisions and str(r.decisions), r.run_seconds) for r in group],
+            *[(r.sketch, str(r.decisions), r.run_seconds) for r in group],
         )
         if state not in _known:
             other = program_of(db, group[0])

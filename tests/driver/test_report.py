@@ -1,0 +1,130 @@
+"""The report of a database: what it says, that it is small, and that it needs nothing from outside."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from html.parser import HTMLParser
+
+import pytest
+
+from tilewright import te
+from tilewright.driver.report import report_html
+from tilewright.driver.report.search_history import search_histories
+from tilewright.tuning_db import Database, TargetRecord, TuningRecord
+
+TARGET = TargetRecord("lab", "native -num-cores=1", cpu="A CPU", llvm_cpu="skylake", vector_bits=256, num_cores=1)
+LIMITS = {"peak_flops": 1e11, "bandwidth": 2e10, "roofline_seconds": 1e-6, "limited_by": "peak"}
+
+
+def relu(n):
+    A = te.placeholder((n,), name="A")
+    return te.create_prim_func([A, te.compute((n,), lambda i: te.max(A[i], 0.0), name="B")])
+
+
+TRACE = '{"format": 1, "insts": []}'
+
+
+def add(db, n, times, limits=LIMITS):
+    """A session of ``relu(n)`` whose trials took ``times``; None is a failed one."""
+    func = relu(n)
+    key = db.add_workload(func, spec=f"relu:M=1,N={n}", name="relu")
+    session = db.start_session(func, TARGET, trials=len(times), limits=limits, versions={"tilewright": "1"})
+    db.add_records(
+        TuningRecord(key, TARGET.key, TRACE, (s,), sketch="map", session=session, trial=t, predicted_seconds=s * 1.1)
+        if s
+        else TuningRecord(
+            key, TARGET.key, TRACE, status="crash", error="signal <11>", sketch="map", session=session, trial=t
+        )
+        for t, s in enumerate(times)
+    )
+    db.finish_session(session, "done", "all trials were used")
+
+
+@pytest.fixture
+def db(tmp_path):
+    with Database(tmp_path / "lab.db") as opened:
+        yield opened
+
+
+class Page(HTMLParser):
+    """Checks that elements close, and keeps tags, links and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.text = [], [], ""
+        self.feed(text)
+        assert self.open == [] and len(text.encode()) <= 300_000
+        assert not {"script", "link", "img", "iframe"} & set(self.tags) and "http" not in text and "url(" not in text
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag != "meta" and tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.text += data + " "
+
+
+def test_a_page_shows_everything_about_a_workload(db):
+    add(db, 17, [4e-6, None, 3e-6, 2e-6])
+    db.add_baseline(relu(17), TARGET, "numpy", 5e-6)
+    add(db, 17, [2.5e-6, 2.4e-6])
+    page = Page(report_html(db))
+    for words in (
+        "1 workload", "6 trials", "1 failed", "relu:M=1,N=17", "2 µs", "50 % of the roofline", "2.00× as fast as default",
+        "2.50× as fast as numpy", "Convergence by trial", "Convergence by time", "Predicted against measured", "Roofline",
+        "When each sketch was tried", "signal <11>", "The best five", "all trials were used", "A CPU", "skylake",
+        "tilewright build relu:M=1,N=17 --target 'native -num-cores=1' --db", "another session begins here", "tilewright 1",
+    ):  # fmt: skip
+        assert words in page.text, words
+    assert page.tags.count("details") >= 3
+
+
+def test_an_empty_database_and_one_with_failures_only(db):
+    assert "No records yet" in Page(report_html(db)).text
+    add(db, 7, [None] * 5)
+    add(db, 8, [1e-6], limits=None)
+    page = Page(report_html(db))
+    assert "nothing worked: 5 crash" in page.text and "1 workload without a result" in page.text
+    assert page.text.index("N=7") < page.text.index("N=8")  # what failed comes first
+
+
+def test_time_between_sessions_does_not_count(db):
+    add(db, 7, [1e-6, 2e-6])
+    add(db, 7, [1.5e-6])
+    with sqlite3.connect(db.path) as conn:
+        conn.execute("UPDATE sessions SET started = '2026-01-01T00:00:00+00:00' WHERE rowid = 1")
+        conn.execute("UPDATE sessions SET started = '2026-01-02T00:00:00+00:00' WHERE rowid = 2")
+        for number, moment in enumerate(["01T00:00:03", "01T00:00:05", "02T00:00:04"], start=1):
+            conn.execute("UPDATE records SET created = ? WHERE id = ?", [f"2026-01-{moment}+00:00", number])
+    (history,) = search_histories(db)
+    assert history.elapsed == [3.0, 5.0, 9.0] and history.session_starts == [0, 2]
+
+
+def test_many_workloads_and_many_records_stay_small(db):
+    for n in range(1, 61):
+        add(db, n, [1e-6 * (1 + (7 * n + t) % 13) if t % 9 else None for t in range(5)])
+    with db.writing() as tables:  # 40,000 records of one workload, made by SQLite
+        tables.execute(
+            "WITH RECURSIVE c(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM c WHERE n < 40000) INSERT INTO records "
+            "(digest, workload, target, session, trial, sketch, status, run_seconds, num_times, times, trace, created) "
+            "SELECT 'd' || n, workload, target, session, n, sketch, 'ok', 1e-6 * (2 + (n * 7919) % 1000), 1, '[1]', trace, "
+            "created FROM c, (SELECT * FROM records LIMIT 1)"
+        )
+    page = Page(report_html(db))
+    assert page.text.count("relu:M=1,N=") >= 60 and "60 workloads" in page.text
+
+
+def test_the_text_of_others_is_text(db):
+    add(db, 7, [1e-6])
+    with sqlite3.connect(db.path) as conn:
+        conn.execute("UPDATE workloads SET spec = '<script>alert(1)</script>'")
+        conn.execute("UPDATE targets SET text = '\"><b onclick=x>'")
+    text = report_html(db)
+    assert "<script" not in text and "<b onclick" not in text
+    Page(re.sub("&[a-z]+;", "", text))
