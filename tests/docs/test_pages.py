@@ -63,6 +63,12 @@ def test_every_page_is_found():
     assert len(PAGES) >= 12
 
 
+def test_links_of_the_readme():
+    """The site's own links are checked when it is built."""
+    links = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 15 and [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_notebook(tmp_path, monkeypatch):
     """Its cells run in order, and show what they show in the notebook: HTML."""
     monkeypatch.chdir(tmp_path)
