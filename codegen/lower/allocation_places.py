@@ -67,9 +67,10 @@ class _Walk:
                 carried |= vars_in(value)
         reducing = (n for n, above in enumerate(path) if isinstance(above, For) and above.loop_var in carried)
         barrier = min(barrier, next(reducing, barrier))
+        written = {region.buffer for region in block.writes}
         for m in block.match_buffers:
             self.aliases[m.buffer] = self.aliases.get(m.source.buffer, m.source.buffer)
-            self.record(m.source.buffer, path[:barrier])
+            self.record(m.source.buffer, path[:barrier] if m.source.buffer in written else path)
         matched = [e for m in block.match_buffers for r in m.source.region for e in (r.min, r.extent)]
         for e in (*node.iter_values, node.predicate, *matched):
             self.visit(e, path, barrier)

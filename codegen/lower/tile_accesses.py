@@ -9,10 +9,13 @@ from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
 from ...tir.stmt import Buffer
 
+TILE_ACCESSES = ("tir.tile_load", "tir.tile_store", "tir.wmma_load_a", "tir.wmma_load_b", "tir.wmma_store")
+"""The operations that load or store 16 rows from an address on: of processors, and of the warps of a GPU."""
+
 
 def tile_access(n: Node) -> BufferLoad | None:
     """Returns the first element of the tile that ``n`` loads or stores, or None for other nodes."""
-    if not isinstance(n, Call) or n.op not in ("tir.tile_load", "tir.tile_store"):
+    if not isinstance(n, Call) or n.op not in TILE_ACCESSES:
         return None
     address = n.args[0]
     first = address.args[0] if isinstance(address, Call) else None
@@ -21,7 +24,7 @@ def tile_access(n: Node) -> BufferLoad | None:
 
 def tile_columns(n: Call) -> int:
     """Returns the number of elements in a row of the tile."""
-    return (n.args[2].dtype if n.op == "tir.tile_store" else n.dtype).lanes // TILE_ROWS
+    return (n.args[2].dtype if n.op.endswith("_store") else n.dtype).lanes // TILE_ROWS
 
 
 def tile_rows_along(n: Call, buffer: Buffer) -> int | None:

@@ -35,8 +35,11 @@ from ...tir.walk import pre_order
 
 _EXACT = frozenset(op for op, row in OPERATIONS.items() if row.exact)
 """Operations whose result is representable when the operands are."""
-_AS_STORED = ("tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret")
+_AS_STORED = ("tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret", "tir.wmma_dot")
 """Operations that take their half-width operands as memory holds them."""
+
+_LOADS = ("tir.tile_load", "tir.wmma_load_a", "tir.wmma_load_b")
+"""Operations that load half-width numbers as memory holds them."""
 
 
 def _is_half(dtype: DType) -> bool:
@@ -142,7 +145,7 @@ class _Widening:
         if n.op == "tir.if_then_else":
             return Call(n.op, tuple([self.visit(a) for a in n.args]), _wide(n.dtype) if half else n.dtype)
         args = tuple([self.value(a) for a in n.args])
-        if n.op == "tir.tile_load" and half:
+        if n.op in _LOADS and half:
             return Cast(_wide(n.dtype), Call(n.op, args, n.dtype))
         if n.op == "tir.fma" and n.dtype.kind == "float" and half:  # float32 would round twice
             double = DType("float64").with_lanes(n.dtype.lanes)

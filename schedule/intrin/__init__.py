@@ -13,9 +13,12 @@
 ``dot_16x16x32_bf16_amx``     ``C[16, 16] += A[16, 32] · B[16, 16, 2]``, bfloat16 into float32: one tdpbf16ps
 ``fill_16x16_T_amx``          ``C[16, 16] = 0`` in a tile register, T = i32, f32
 ``store_16x16_T_amx``         ``D[16, 16] = C[16, 16]``, the rows of D apart: from a tile register to memory
+``wmma_16x16x16_T``           ``C[16, 16] += A[16, 16] · B[16, 16]`` by the warps of a GPU, T = f16, bf16, s8
+``wmma_fill_16x16_T``         ``C[16, 16] = 0`` in registers of a warp, T = f32, s32
+``wmma_store_16x16_T``        ``D[16, 16] = C[16, 16]`` from registers of a warp, T = f32, s32
 ============================  ======================================================================================
 
-They run on every target: where the instruction is missing, plain arithmetic does the same. Operands may lie in memory
+Those of processors run on every processor: where the instruction is missing, plain arithmetic does the same. Operands may lie in memory
 of any scope.
 """
 
@@ -28,13 +31,14 @@ from ...tir.stmt import PrimFunc
 from .amx_tiles import tile_dot, tile_fill, tile_store
 from .dot_products import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
 from .fma_tiles import fma_tile
+from .warp_tiles import wmma_dot, wmma_fill, wmma_store
 
 __all__ = [
     "AMX_DOT_BF16_INTRIN", "AMX_DOT_S8S8_INTRIN", "AMX_DOT_U8S8_INTRIN",
     "AVX_VNNI_DOT_8x4_INTRIN", "BF16_DOT_16x2_INTRIN", "BF16_DOT_8x2_INTRIN", "SHIPPED", "VNNI_DOT_16x4_INTRIN",
     "VNNI_DOT_16x4_SIGNED_INTRIN", "VNNI_DOT_16x4_SWAPPED_INTRIN",
     "bf16_dot", "fma_tile", "int8_dot", "int8_uint8_dot", "signed_int8_dot",
-    "tile_dot", "tile_fill", "tile_store",
+    "tile_dot", "tile_fill", "tile_store", "wmma_dot", "wmma_fill", "wmma_store",
 ]  # fmt: skip
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
@@ -59,6 +63,12 @@ SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     AMX_DOT_BF16_INTRIN: partial(tile_dot, "bfloat16", "bfloat16"),
     **{f"fill_16x16_{t}_amx": partial(tile_fill, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
     **{f"store_16x16_{t}_amx": partial(tile_store, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
+    **{
+        f"wmma_16x16x16_{t}": partial(wmma_dot, a)
+        for t, a in (("f16", "float16"), ("bf16", "bfloat16"), ("s8", "int8"))
+    },
+    **{f"wmma_fill_16x16_{t}": partial(wmma_fill, c) for t, c in (("f32", "float32"), ("s32", "int32"))},
+    **{f"wmma_store_16x16_{t}": partial(wmma_store, c) for t, c in (("f32", "float32"), ("s32", "int32"))},
     **{f"fma_{r}x{c}_f32": partial(fma_tile, r, c) for r, c in ((1, 8), (1, 16), (6, 16), (14, 32))},
 }
 """How each is made: description and implementation by name."""

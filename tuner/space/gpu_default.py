@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...schedule import Schedule
-from ...tir.expr import Call, Var
+from ...tir.expr import Add, BufferLoad, Call, Cast, Mul, Var
 from ...tir.stmt import BufferStore, PrimFunc
 from ..program import BlockInfo, Program
 from ..recipes.gpu_elements import spread_elements
 from ..recipes.gpu_product import ThreadTiles, threaded_product
 from ..recipes.gpu_rows import ROW_BYTES, block_rows
 from ..recipes.gpu_transpose import staged_transpose
+from ..recipes.gpu_warp_product import TILE, WORDS, WarpTiles, warp_product
 from ..rules.row_reductions import RowReductionRule
 from ..rules.stages_to_inline import blocks_to_inline
 
@@ -85,6 +86,12 @@ def _product(
     made: GpuSchedule, program: Program, block: BlockInfo, axes: tuple[Var, Var], free: list[BlockInfo]
 ) -> None:
     row, column = axes
+    warps = _warp_tiles(program, block)
+    if warps is not None:
+        warp_product(made.schedule, block.name, warps)
+        made.recipes[block.name] = "product on matrix units"
+        free.remove(block)
+        return
     tiles = ThreadTiles(
         block.spatial.index(row),
         block.spatial.index(column),
@@ -106,6 +113,36 @@ def _product(
     made.recipes[block.name] = "product in shared memory"
     for done in (block, *paddings, *([epilogue] if epilogue is not None else [])):
         free.remove(done)
+
+
+def _warp_tiles(program: Program, block: BlockInfo) -> WarpTiles | None:
+    """Returns the tiles of a product for matrix units; None when types or sizes do not fit."""
+    dtype = str(block.loads[0].buffer.dtype)
+    if dtype not in WORDS or len(block.spatial) != 2 or len(block.reduce) != 1 or not block.writes_in_order:
+        return None
+    (i, j), (k,) = block.spatial, block.reduce
+    sums = "int32" if dtype == "int8" else "float32"
+    operands = [use for use in block.loads if str(use.buffer.dtype) == dtype]
+    if len(operands) != 2 or str(block.stores[0].buffer.dtype) != sums or not program.is_output(block):
+        return None
+    if not (operands[0].is_at((i, k)) and operands[1].is_at((k, j))) or not _multiplies(block, sums):
+        return None
+    m, n, steps = block.extents[i], block.extents[j], block.extents[k]
+    for warps, tiles in (((2, 2), (4, 4)), ((2, 2), (2, 2)), ((1, 1), (2, 2)), ((1, 1), (1, 1))):
+        if m % (warps[0] * tiles[0] * TILE) == 0 and n % (warps[1] * tiles[1] * TILE) == 0 and steps % TILE == 0:
+            together = 2 if steps % (2 * TILE) == 0 else 1
+            return WarpTiles(dtype, warps, tiles, together, 16 if dtype == "int8" and together == 2 else 8)
+    return None
+
+
+def _multiplies(block: BlockInfo, sums: str) -> bool:
+    """Returns whether the block adds the product of its two operands, each converted to the type of the sums."""
+    body = block.block.body
+    added = body.value if isinstance(body, BufferStore) else None
+    product = added.b if isinstance(added, Add) and isinstance(added.a, BufferLoad) else None
+    return isinstance(product, Mul) and all(
+        isinstance(x, Cast) and x.dtype == sums and isinstance(x.value, BufferLoad) for x in (product.a, product.b)
+    )
 
 
 def _cut(extent: int) -> tuple[int, int, int]:

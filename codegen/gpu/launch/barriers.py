@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ....tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var, vars_in
+from ....tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var, const, vars_in
+from ....tir.expr.intrinsics.tile_operations import TILE_ROWS
 from ....tir.stmt import (
     Allocate,
     AttrStmt,
@@ -20,6 +21,7 @@ from ....tir.stmt import (
     seq,
 )
 from ....tir.walk import loads_and_stores, pre_order, statements
+from ...lower.tile_accesses import tile_access, tile_columns, tile_rows_along
 from .launch_form import inside_threads, with_body
 from .thread_axes import THREAD_TAGS, GpuError, is_private, tag_of
 from .thread_overlap import Overlaps, ThreadAccess
@@ -78,8 +80,13 @@ class _Placement:
         self.conditions: tuple[Expr, ...] = ()
         self.alone = all(n <= 1 for n in threads.values())
         found = [a for a in loads_and_stores(body) if not is_private(a.buffer.scope)]
+        tiles = [(n.op, tile_access(n)) for n in pre_order(body) if isinstance(n, Call)]
+        self.firsts = {first for _, first in tiles if first is not None}
         stored = {a.buffer.data for a in found if isinstance(a, BufferStore)}
-        self.watched = stored & {a.buffer.data for a in found if isinstance(a, BufferLoad)}
+        stored |= {first.buffer.data for op, first in tiles if first is not None and op.endswith("_store")}
+        read = {a.buffer.data for a in found if isinstance(a, BufferLoad) and a not in self.firsts}
+        read |= {first.buffer.data for op, first in tiles if first is not None and not op.endswith("_store")}
+        self.watched = stored & read
 
     def run(self) -> Stmt:
         """Return the body with barriers."""
@@ -100,12 +107,36 @@ class _Placement:
         if isinstance(s, Stmt) and any(True for _ in statements(s) if _ is not s):
             below = [a for c in s.children() if isinstance(c, Stmt) for a in self.accesses(c, loops)]
             return [*self._own(s, loops), *below]
-        return [self._access(a, loops) for a in loads_and_stores(s) if a.buffer.data in self.watched]
+        return [*self._tiles(s, loops), *self._single(s, loops)]
+
+    def _single(self, s: Stmt | Expr, loops: tuple[For, ...]) -> list[ThreadAccess]:
+        """Return the accesses to single elements."""
+        found = [a for a in loads_and_stores(s) if a.buffer.data in self.watched and a not in self.firsts]
+        return [self._access(a, loops) for a in found]
+
+    def _tiles(self, s: Stmt | Expr, loops: tuple[For, ...]) -> list[ThreadAccess]:
+        """Return the accesses to tiles, each as one of all threads to 16 rows."""
+        out = []
+        for n in pre_order(s):
+            first = tile_access(n)
+            if first is None or first.buffer.data not in self.watched:
+                continue
+            assert isinstance(n, Call)
+            rows = tile_rows_along(n, first.buffer)
+            at, inner = list(first.indices), []
+            for d, count in ((rows, TILE_ROWS), (len(at) - 1, tile_columns(n))):
+                var = Var("tile", at[-1].dtype)
+                inner.append(For(var, const(0, var.dtype), const(count, var.dtype), "serial", seq()))
+                if d is not None:
+                    at[d] = at[d] + var.astype(at[d].dtype) if var.dtype != at[d].dtype else at[d] + var
+            stores = n.op.endswith("_store")
+            out.append(ThreadAccess(first.buffer, tuple(at), stores, (*loops, *inner), self.conditions))
+        return out
 
     def _own(self, s: Stmt, loops: tuple[For, ...]) -> list[ThreadAccess]:
         """Return the accesses of a statement apart from those inside it."""
         parts = [c for c in s.children() if isinstance(c, Expr)]
-        return [self._access(a, loops) for e in parts for a in loads_and_stores(e) if a.buffer.data in self.watched]
+        return [a for e in parts for a in (*self._tiles(e, loops), *self._single(e, loops))]
 
     def _access(self, a: BufferLoad | BufferStore, loops: tuple[For, ...]) -> ThreadAccess:
         return ThreadAccess(a.buffer, a.indices, isinstance(a, BufferStore), loops, self.conditions)

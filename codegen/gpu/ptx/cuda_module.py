@@ -98,7 +98,9 @@ class CudaModule(GpuModule):
                 copies.append((array, copy, param.writes))
                 value = copy.pointer
             elif param.buffer is not None and value % PARAMETER_ALIGNMENT:
-                raise CudaError(f"{lowered.name}: the array {param.name} does not begin at a multiple of 16 bytes")
+                raise CudaError(
+                    f"{lowered.name}: the array {param.name} does not begin at a multiple of {PARAMETER_ALIGNMENT} bytes"
+                )
             out.append(value)
         return out, copies
 

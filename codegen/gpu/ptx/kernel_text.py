@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....tir.expr import Call, DType, Expr, Var
+from ....tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
 from ....tir.expr.base.deep_recursion import with_room
+from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
 from ....tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ....tir.walk import free_vars, loads_and_stores, statements
 from ...backend.emitter import Tables
@@ -15,16 +16,17 @@ from ...llvm.emit import TABLES, LlvmEmitter
 from ...llvm.function_builder import FunctionBuilder
 from ...llvm.llvm_scope import LlvmScope, LlvmUnit
 from ...llvm.llvm_types import align_of, memory_type
-from ...lowered import LoweredFunc, Param
+from ...lowered import LoweredFunc, Param, written_data
 from ...machine.target import Target
 from ..launch.barriers import BARRIER
 from ..launch.launch_form import inside_threads
-from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_shared, tag_of
+from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_shared, tag_of
+from .warp_tile_text import WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment
 
 STATIC_SHARED = 48 << 10
 """Bytes of shared memory that a kernel may declare; more is given at the launch."""
-PARAMETER_ALIGNMENT = 16
-"""What kernels take arrays to be aligned to, in bytes, so that four floats are one access."""
+PARAMETER_ALIGNMENT = 32
+"""What kernels take arrays to be aligned to, in bytes, so that four floats are one access, and tiles are stored by a warp."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +75,7 @@ def _does_nothing(s: Stmt) -> bool:
 def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, None]) -> Kernel:
     loops, _ = inside_threads(loop)
     used = {a.buffer.data for a in loads_and_stores(loop)}
-    stored = {a.buffer.data for a in loads_and_stores(loop) if isinstance(a, BufferStore)}
+    stored = written_data(PrimFunc((), loop, {}))
     params = [
         Param("buffer", p.var, p.dtype, p.buffer, p.buffer.data in stored) if p.buffer is not None else p
         for p in lowered.params
@@ -137,6 +139,14 @@ class PtxEmitter(LlvmEmitter):
         self.analyzer.bind(s.loop_var, (0, None))
         self.stmt(s.body)
 
+    def store(
+        self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
+    ) -> None:
+        if is_warp_tile(dtype):
+            store_fragment(self, buffer, indices, value)
+        else:
+            LlvmEmitter.store(self, buffer, indices, value, dtype, predicate)
+
     def scratch_memory(self, buffer: Buffer, elements: int | None) -> str:
         if elements is None:
             raise GpuError(f"the size of the local buffer {buffer.name} is no constant")
@@ -154,7 +164,7 @@ class PtxEmitter(LlvmEmitter):
         self.fn.label(fine)
 
     def alignment(self, buffer: Buffer, offset: object, dtype: DType) -> int:
-        """Return a guaranteed alignment in bytes; arrays of parameters begin at multiples of 16."""
+        """Return a guaranteed alignment in bytes; arrays of parameters begin at multiples of 32."""
         base = self.bases.get(buffer.data)
         fresh = base is not None and base not in self.own_memory and dtype.lanes > 1
         if fresh:
@@ -171,7 +181,9 @@ def _allocate(em: PtxEmitter, s: Allocate) -> None:
         pointer = em.unit.shared_memory(s.buffer)
         em.own_memory.add(pointer)
     else:
-        pointer = em.scratch_memory(s.buffer, constant_elements(s.buffer))
+        elements = constant_elements(s.buffer)
+        part = WARP if elements is not None and s.buffer.scope.startswith("wmma.") else 1
+        pointer = em.scratch_memory(s.buffer, elements and elements // part)
     em.bases[s.buffer.data] = pointer
     em.stmt(s.body)
 
@@ -184,8 +196,8 @@ def _barrier(em: LlvmScope, e: Call) -> str:
 
 _TABLES = Tables(
     {**TABLES.statements, Allocate: _allocate},
-    TABLES.expressions,
-    {**TABLES.calls, BARRIER.removeprefix("tir."): _barrier},
+    {**TABLES.expressions, BufferLoad: loaded, Broadcast: splat_of_tile},
+    {**TABLES.calls, **WARP_TILE_CALLS, BARRIER.removeprefix("tir."): _barrier},
 )
 
 

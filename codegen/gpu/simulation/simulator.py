@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ....tir.expr import BufferLoad, Expr, Var
+from ....tir.expr import BufferLoad, Call, Expr, Var
+from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
 from ....tir.stmt import (
     Allocate,
     AssertStmt,
@@ -29,11 +30,12 @@ from ....tir.stmt import (
     While,
     statements_in,
 )
-from ....tir.walk import loads_and_stores
+from ...lowered import written_data
 from ..launch.barriers import is_barrier
 from ..launch.launch_form import inside_threads
 from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_private, is_shared, tag_of
 from .lane_values import Mask, Value, both, evaluate, nobody
+from .warp_tiles_in_memory import store_fragment, store_tile, tile_value
 from .watched_memory import Lanes, WatchedArray
 
 LANES = 1 << 12
@@ -117,6 +119,9 @@ class _Simulator:
             self.stmt(s.body, both(mask, k < extent) if varies else mask)
 
     def _store(self, s: BufferStore, mask: Mask) -> None:
+        if is_warp_tile(s.value.dtype):
+            store_fragment(self, s.buffer, s.indices, tile_value(s.value, self, mask), mask)
+            return
         value = self.value(s.value, mask)
         self._memory(s.buffer).store(value, [self.value(i, mask) for i in s.indices], mask, self.lanes, self.epoch)
 
@@ -150,6 +155,8 @@ class _Simulator:
             blocks = int(self.lanes.block.max()) - self.lanes.first + 1
             made = WatchedArray(b, shape, None, "block", blocks)
             made.start_watching()
+        elif b.scope.startswith("wmma."):
+            made = WatchedArray(b, shape, None, "warp", max(1, self.lanes.count // WARP))
         elif is_private(b.scope):
             made = WatchedArray(b, shape, None, "own", self.lanes.count)
         else:
@@ -158,6 +165,9 @@ class _Simulator:
         self.stmt(s.body, mask)
 
     def _evaluate(self, s: Evaluate, mask: Mask) -> None:
+        if isinstance(s.value, Call) and s.value.op == "tir.wmma_store":
+            store_tile(self, s.value, mask)
+            return
         if not is_barrier(s):
             self.value(s.value, mask)
             return
@@ -178,7 +188,7 @@ class _Simulator:
         body: Stmt = kernel
         for loop in (loops[tag] for tag in (*blocks, *threads)):
             body = _without(body, loop)
-        stored = {a.buffer.data for a in loads_and_stores(kernel) if isinstance(a, BufferStore)}
+        stored = written_data(PrimFunc((), kernel, {}))
         for data, memory in self.memory.items():
             memory.start_watching(data in stored)
         total, each = prod(blocks.values()), prod(threads.values())
@@ -196,7 +206,7 @@ class _Simulator:
         number = np.arange(span[0] * each, span[1] * each, dtype=np.int64)
         block, thread = number // each, number % each
         names = {**_digits(block, blocks), **_digits(thread, threads)}
-        self.lanes = Lanes(block, thread, span[0], names)
+        self.lanes = Lanes(block, thread, span[0], names, each)
         for tag, loop in loops.items():
             self.values[loop.loop_var] = self.value(loop.min) + names[tag]
         self.epoch += 1

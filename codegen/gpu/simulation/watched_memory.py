@@ -33,6 +33,8 @@ class Lanes:
     thread: np.ndarray
     first: int
     axes: dict[str, np.ndarray]
+    threads: int = 1
+    """The threads of a block."""
 
     @property
     def count(self) -> int:
@@ -180,7 +182,7 @@ class WatchedArray:
         """Raise an error where another thread of the block did something since the last barrier, or one of another block
         in this kernel."""
         other, me, lanes = who[use.place], use.who, use.lanes
-        threads = int(lanes.thread.max()) + 1
+        threads = lanes.threads
         foreign = (other >= 0) & (other // threads != me // threads)
         clash = (other != NOBODY) & (other != me) & ((when[use.place] == use.epoch) | foreign) & but
         if np.any(clash):
@@ -201,7 +203,7 @@ class WatchedArray:
 
 
 def _ids(lanes: Lanes) -> np.ndarray:
-    return lanes.block * (int(lanes.thread.max()) + 1) + lanes.thread
+    return lanes.block * lanes.threads + lanes.thread
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:

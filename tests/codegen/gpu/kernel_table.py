@@ -110,6 +110,9 @@ CASES: dict[str, Case] = {
     "int8 matmul": Case(
         lambda m, n, k: _matmul(m, n, k, "int8", "int32"), lambda a, b: a @ b, (17, 33, 16), (1024, 1024, 1024)
     ),
+    "fp16 matmul": Case(
+        lambda m, n, k: _matmul(m, n, k, "float16", "float32"), lambda a, b: a @ b, (64, 32, 48), (1024, 1024, 1024)
+    ),
     "attention": Case(
         _attention,
         lambda q, k, v: _soft(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])) @ v, (2, 40, 16), (12, 512, 64), 1e-5,

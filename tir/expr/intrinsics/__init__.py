@@ -17,7 +17,15 @@ True
 from __future__ import annotations
 
 from ..nodes.expr import Call
-from . import control_and_memory, fixed_point, float_operations, integer_operations, tile_operations, vector_operations
+from . import (
+    control_and_memory,
+    fixed_point,
+    float_operations,
+    integer_operations,
+    tile_operations,
+    vector_operations,
+    warp_matrix_operations,
+)
 from .operation import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
 
 __all__ = [
@@ -57,7 +65,8 @@ def lanes_of_call(call: Call) -> Lanes:
 
 
 for _module in (
-    float_operations, integer_operations, fixed_point, vector_operations, tile_operations, control_and_memory,
+    float_operations, integer_operations, fixed_point, vector_operations, tile_operations, warp_matrix_operations,
+    control_and_memory,
 ):  # fmt: skip
     for _row in vars(_module).values():
         if isinstance(_row, Operation):

@@ -1,0 +1,121 @@
+"""This module has operations of the matrix units of GPUs on tiles of 16 by 16 numbers, which a warp holds together.
+
+==========================================  ===========================================================================
+``wmma_load_a(dtype, address, stride)``     16 rows of 16 numbers from memory, ``stride`` elements from row to row
+``wmma_load_b(dtype, address, stride)``     the same for the right operand
+``wmma_store(address, stride, value)``      16 rows of 16 numbers to memory
+``wmma_dot(c, a, b)``                       ``c[i, j] + sum(a[i, k] * b[k, j])``: float16, bfloat16 into float32, int8
+==========================================  ===========================================================================
+
+A tile is a vector of its 256 numbers, row by row. The threads of a warp hold it together, so that no thread has an element of
+it by itself; all of them run the operation at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import DType
+from ..base.rounding import bfloat16_from_bits, bfloat16_to_bits
+from ..nodes.expr import Call, Expr
+from .operation import Effect, Lanes, Operation, Spelling
+
+SIDE = 16
+"""The rows and columns of a tile."""
+SUMS = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32"}
+"""The type of sums by that of the operands."""
+
+
+def is_warp_tile(dtype: DType) -> bool:
+    """Return whether values of ``dtype`` are tiles of 16 by 16 numbers."""
+    return dtype.lanes == SIDE * SIDE and (dtype.element in SUMS or dtype.element in SUMS.values())
+
+
+def _loaded(args: Sequence[Expr], dtype: str | None) -> str:
+    wanted = DType(dtype or "")
+    if wanted.element not in SUMS:
+        raise TypeError(f"{dtype} is no tile of an operand; there are {', '.join(f'{t}x256' for t in SUMS)}")
+    _check(args, wanted)
+    return dtype or ""
+
+
+def _stored(args: Sequence[Expr], dtype: str | None) -> str:
+    _check(args, args[2].dtype)
+    return "void"
+
+
+def _check(args: Sequence[Expr], dtype: DType) -> None:
+    if not is_warp_tile(dtype):
+        raise TypeError(f"{dtype} is not a tile of {SIDE} by {SIDE} numbers")
+    if not (isinstance(args[0], Call) and args[0].op == "tir.address_of"):
+        raise TypeError(f"takes T.address_of(an element), not {args[0]}")
+    if not args[1].dtype.is_int or args[1].dtype.lanes > 1:
+        raise TypeError(f"the stride is {args[1].dtype}, not an integer")
+
+
+def _dotted(args: Sequence[Expr], dtype: str | None) -> str:
+    c, a, b = [x.dtype for x in args]
+    if a != b or c != DType(SUMS.get(a.element, "")).with_lanes(SIDE * SIDE) or a.lanes != SIDE * SIDE:
+        raise TypeError(
+            f"takes sums and two operands of one type, such as float32x256 and float16x256, not {c}, {a}, {b}"
+        )
+    return c
+
+
+def _places(there: np.ndarray, stride: int) -> np.ndarray:
+    places = np.arange(SIDE)[:, None] * stride + np.arange(SIDE)
+    if places.min() < 0 or places.max() >= there.size:
+        raise IndexError(f"a tile with rows {stride} apart reaches {places.max()} elements far; there are {there.size}")
+    return places.reshape(-1)
+
+
+def _load(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    half = dtype.kind == "bfloat"
+
+    def run(there: np.ndarray, stride: int) -> Any:
+        values = there[_places(there, stride)]
+        return bfloat16_from_bits(values) if half else values
+
+    return run
+
+
+def _store(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    half = DType(types[2]).kind == "bfloat"
+
+    def run(there: np.ndarray, stride: int, value: Any) -> None:
+        there[_places(there, stride)] = bfloat16_to_bits(value) if half else value
+
+    return run
+
+
+def dot_of_tiles(c: Any, a: Any, b: Any) -> Any:
+    """Return ``c + a @ b`` of tiles, the last 256 numbers of each: integers wrap, floats add one product after the
+    other."""
+    kind = np.int64 if c.dtype.kind in "iu" else np.float32
+    shape = (*c.shape[:-1], SIDE, SIDE)
+    left, right, total = [x.reshape(shape).astype(kind) for x in (a, b, c)]
+    for k in range(SIDE):
+        total = total + left[..., :, k, None] * right[..., None, k, :]
+    return total.astype(c.dtype).reshape(c.shape)
+
+
+wmma_load_a = Operation(
+    "wmma_load_a", ("address", "stride"), "a tile of the left operand from memory, row r from r * stride elements on",
+    _loaded, evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
+wmma_load_b = Operation(
+    "wmma_load_b", ("address", "stride"), "a tile of the right operand from memory, row r from r * stride elements on",
+    _loaded, evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
+wmma_store = Operation(
+    "wmma_store", ("address", "stride", "value"), "write a tile to memory in the layout that it is loaded from",
+    _stored, evaluate=_store, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+)  # fmt: skip
+wmma_dot = Operation(
+    "wmma_dot", ("c", "a", "b"),
+    "c[i, j] + sum(a[i, k] * b[k, j] for k in range(16)); the order of the sum of floats is the machine's",
+    _dotted, evaluate=lambda dtype, types: dot_of_tiles, lanes=Lanes.NEVER,
+)  # fmt: skip

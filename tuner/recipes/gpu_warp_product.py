@@ -1,0 +1,66 @@
+"""This recipe multiplies matrices on a GPU's matrix units: tiles of 16 by 16, sums in registers of warps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...schedule import Schedule
+from .loop_steps import arrange, fuse_all, loops_within
+
+TILE = 16
+WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "int8": ("s8", "s32")}
+"""The words of intrinsics for an operand's type, and for the type of its sums."""
+
+
+@dataclass(frozen=True)
+class WarpTiles:
+    """The tiles of a product. ``warps``: of a block, along rows and columns; ``tiles``: of sums that a warp holds along each;
+    ``steps``: tiles of the reduction between two copies into shared memory; ``lanes``: elements that a thread copies at once.
+    """
+
+    dtype: str
+    warps: tuple[int, int] = (2, 2)
+    tiles: tuple[int, int] = (2, 2)
+    steps: int = 2
+    lanes: int = 8
+
+
+def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
+    """Schedule ``block``, ``C[i, j] += A[i, k] * B[k, j]`` with extents that the tiles of a block divide."""
+    block = sch.get_block(block) if isinstance(block, str) else block
+    operand, sums = WORDS[sizes.dtype]
+    out = sch.cache_write(block, 0, "wmma.accumulator")
+    sch.transform_layout(block, ("write", 0), lambda i, j: (i // TILE, j // TILE, i % TILE, j % TILE))
+    cut = {
+        "i": [None, sizes.warps[0], sizes.tiles[0], TILE],
+        "j": [None, sizes.warps[1], sizes.tiles[1], TILE],
+        "k": [None, sizes.steps, TILE],
+    }
+    loops = arrange(sch, block, "i j k", cut, "i0 j0 i1 j1 k0 k1 i2 j2 i3 j3 k2")
+    sch.bind(loops["i0"], "blockIdx.y")
+    sch.bind(loops["j0"], "blockIdx.x")
+    warp = fuse_all(sch, [loops["i1"], loops["j1"]])
+    sch.bind(warp, "threadIdx.y")
+    copies = [sch.cache_read(block, n, "shared") for n in (0, 1)]
+    for copy in copies:
+        sch.compute_at(copy, loops["k0"])
+    for copy in copies:
+        parts = [None, sizes.warps[0] * sizes.warps[1], 32, sizes.lanes]
+        _, y, x, lane = sch.split(fuse_all(sch, loops_within(sch, copy, loops["k0"])), parts)
+        sch.bind(y, "threadIdx.y")
+        sch.bind(x, "threadIdx.x")
+        sch.vectorize(lane)
+        factor, offset = (32, 16) if sizes.dtype == "int8" else (16, 8)  # rows lie 16 bytes beside a multiple of 32
+        sch.storage_align(copy, 0, -2, factor, offset)
+    sch.reverse_compute_at(out, warp, preserve_unit_loops=True)
+    init = sch.decompose_reduction(block, loops["k0"])
+    sch.tensorize(loops["i3"], f"wmma_16x16x16_{operand}")
+    fill = sch.get_loops(init)
+    sch.tensorize(fill[-2], f"wmma_fill_16x16_{sums}")
+    i, j = loops_within(sch, out, warp)[-2:]
+    (i0, i1), (j0, j1) = sch.split(i, [None, TILE]), sch.split(j, [None, TILE])
+    sch.reorder(i0, j0, i1, j1)
+    sch.tensorize(i1, f"wmma_store_16x16_{sums}")
+    for loop in (loops["k1"], loops["i2"], loops["j2"], *fill[-4:-2], i0, j0):
+        sch.unroll(loop)
