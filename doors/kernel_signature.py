@@ -13,7 +13,7 @@ from ..tir.expr import Var
 
 
 class SignatureError(ValueError):
-    """Raised for a workload that is no function of tensors, and for arguments that do not fit it."""
+    """Raised for a workload that is not a function of tensors, and for arguments that do not fit it."""
 
 
 @dataclass(frozen=True)

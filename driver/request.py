@@ -109,7 +109,7 @@ def in_order(
 
 
 def require_known(given: Mapping[str, Any], options: type, others: Sequence[str], call: str) -> None:
-    """Raise TypeError for the first name in ``given`` that is no field of ``options``, with the nearest name."""
+    """Raise TypeError for the first name in ``given`` that is not a field of ``options``, with the nearest name."""
     names = [field.name for field in fields(options)]
     for name in given:
         if name not in names:

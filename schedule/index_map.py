@@ -158,7 +158,7 @@ class IndexMap:
             for n in pre_order(e):
                 if isinstance(n, Var) and n not in allowed:
                     raise ScheduleError(
-                        f"the index map uses {n.name}, which is none of its indices",
+                        f"the index map uses {n.name}, which is not one of its indices",
                         hint="use the map's own indices, numbers, and scalar parameters or sizes of the function only",
                     )
                 if not isinstance(n, (Var, IntImm, *_ARITHMETIC)):

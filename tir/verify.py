@@ -184,7 +184,7 @@ class _Verifier:
         self.spot = s
         check = _STATEMENTS.get(type(s))
         if check is None:
-            raise self.fail(f"{type(s).__name__} is no statement of a program")
+            raise self.fail(f"{type(s).__name__} is not a statement of a program")
         check(self, s)
         self.spot = outer_spot
         self.leave(mark)

@@ -173,7 +173,7 @@ def from_json(text: str) -> Any:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def to_json(value: Any) -> str:

@@ -176,7 +176,7 @@ def _add_machine(conn: sqlite3.Connection) -> None:
 
 
 def structure_of(text: str) -> str:
-    """Returns the :func:`workload_key` of a program given as text; empty when the text is no program."""
+    """Returns the :func:`workload_key` of a program given as text; empty when the text is not a program."""
     try:
         return workload_key(parse(text))
     except ParseError:

@@ -65,7 +65,7 @@ def build_graph(
 
 
 def bounds_of(graph: Graph, given: Mapping[str, int]) -> dict[Var, int]:
-    """Returns the bounds of the symbolic sizes of the inputs; BuildError for names that are none of them."""
+    """Returns the bounds of the symbolic sizes of the inputs; BuildError for other names."""
     symbols = {d.name: d for v in graph.inputs for d in v.shape if isinstance(d, Var)}
     unknown = sorted(set(given) - set(symbols))
     if unknown:

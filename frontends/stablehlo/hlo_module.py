@@ -16,7 +16,7 @@ _PORTABLE = b"ML\xefR"
 
 
 def module_of(program: Any) -> Any:
-    """Returns a program as a module of MLIR, with its functions in its body. StableHloError for what is no program."""
+    """Returns a program as a module of MLIR, with its functions in its body. StableHloError for anything else."""
     ir = load_jaxlib("ir")
     if isinstance(program, ir.Module):
         return program

@@ -104,7 +104,7 @@ def check_starts_kept(old: Tree, new: PrimFunc, loop: For) -> None:
 
 
 def may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
-    """Whether a reduce axis may have no values: its extent depends on loops or memory. Sizes are taken to be positive."""
+    """Whether a reduce axis may have no values: its extent depends on loops or memory. Sizes are assumed to be positive."""
     sizes = set(symbols_of(tree.func))
     extents = [
         iv.dom.extent

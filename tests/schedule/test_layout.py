@@ -354,7 +354,7 @@ def test_what_a_map_may_use_beside_its_indices():
         return lambda k: (k + by,)
 
     for other in (loop, Var("x")):
-        with pytest.raises(ScheduleError, match=f"the index map uses {other.name}, which is none of its indices"):
+        with pytest.raises(ScheduleError, match=f"the index map uses {other.name}, which is not one of its indices"):
             sch.transform_layout("B", ("write", 0), shifted(other))
     with pytest.raises(TypeError, match="an index map is a function"):
         sch.transform_layout("B", ("write", 0), ["lambda i: (i,)", 3])

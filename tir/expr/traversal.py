@@ -93,7 +93,7 @@ def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, sha
 
 
 class _Rewriter:
-    """Applies the rules of :func:`transform`. It is no closure, because one that calls itself is freed late."""
+    """Applies the rules of :func:`transform`. It is a class, because a closure that calls itself is freed late."""
 
     def __init__(self, pre: Rule | None, post: Rule | None) -> None:
         self.pre, self.post = pre, post

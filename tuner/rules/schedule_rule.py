@@ -74,7 +74,7 @@ def _load_plugins() -> None:
             made = entry.load()
             rule = made if isinstance(made, ScheduleRule) else made()
             if not isinstance(rule, ScheduleRule):
-                raise TypeError(f"{type(rule).__name__} is no ScheduleRule")
+                raise TypeError(f"{type(rule).__name__} is not a ScheduleRule")
             register_rule(rule)
         except Exception as error:
             package = entry.dist.name if entry.dist is not None else entry.value

@@ -27,7 +27,7 @@ class Run:
 
 
 def checked_limit(trials: int, time_limit: float | None) -> float:
-    """Returns the limit in seconds, infinity for none; TypeError and ValueError for what is no number."""
+    """Returns the limit in seconds, infinity for none; TypeError or ValueError for anything else."""
     if isinstance(trials, bool) or not hasattr(trials, "__index__"):
         raise TypeError(f"trials is a whole number, not {trials!r}")
     if trials < 1:

@@ -143,7 +143,7 @@ class _Reduction:
 
     def _size(self, loop: For) -> int:
         if not isinstance(loop.extent, IntImm):
-            self._refuse(f"the loop {loop.loop_var.name} has {loop.extent} threads, which is no constant")
+            self._refuse(f"the loop {loop.loop_var.name} has {loop.extent} threads, which is not a constant")
         return int(loop.extent)  # type: ignore[call-overload]
 
     # -- the steps -----------------------------------------------------------------------------------------------------

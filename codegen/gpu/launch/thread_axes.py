@@ -43,7 +43,7 @@ def thread_extents(stmts: Iterable[Stmt]) -> dict[str, int]:
                 continue
             assert isinstance(s, For)
             if not isinstance(s.extent, IntImm):
-                raise GpuError(f"the loop {s.loop_var.name} on {tag} has {s.extent} threads, which is no constant")
+                raise GpuError(f"the loop {s.loop_var.name} on {tag} has {s.extent} threads, which is not a constant")
             out[tag] = max(out.get(tag, 1), s.extent.value)
     return {tag: out[tag] for tag in THREAD_TAGS if tag in out}
 

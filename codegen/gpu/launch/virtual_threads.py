@@ -45,7 +45,7 @@ class _Distribution:
 
     def __init__(self, loop: For) -> None:
         if not isinstance(loop.extent, IntImm):
-            raise GpuError(f"the loop {loop.loop_var.name} has {loop.extent} virtual threads, which is no constant")
+            raise GpuError(f"the loop {loop.loop_var.name} has {loop.extent} virtual threads, which is not a constant")
         self.loop = loop
         self.own: dict[Buffer, Buffer] = {}
 

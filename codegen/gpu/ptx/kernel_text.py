@@ -96,7 +96,7 @@ def _shared_bytes(loop: Stmt) -> int:
 def _bytes(buffer: Buffer) -> int:
     elements = constant_elements(buffer)
     if elements is None:
-        raise GpuError(f"the size of the shared buffer {buffer.name} is no constant")
+        raise GpuError(f"the size of the shared buffer {buffer.name} is not a constant")
     return -(-elements * buffer.dtype.bytes // 64) * 64
 
 
@@ -149,7 +149,7 @@ class PtxEmitter(LlvmEmitter):
 
     def scratch_memory(self, buffer: Buffer, elements: int | None) -> str:
         if elements is None:
-            raise GpuError(f"the size of the local buffer {buffer.name} is no constant")
+            raise GpuError(f"the size of the local buffer {buffer.name} is not a constant")
         return self.stack_memory(buffer, elements)
 
     def free(self, pointer: str) -> None:

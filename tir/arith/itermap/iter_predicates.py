@@ -20,7 +20,7 @@ def constraints_of(sums: DigitSums, predicate: Expr, errors: list[str]) -> list[
         gap = as_difference(part)  # as written, so that a digit remains a digit
         gap = as_difference(simple) if gap is None else gap
         if gap is None:
-            errors.append(f"the predicate {simple} is no upper bound")
+            errors.append(f"the predicate {simple} is not an upper bound")
             continue
         try:
             total = sums.parse(sums.an.simplify(gap))
