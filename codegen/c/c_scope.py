@@ -81,7 +81,7 @@ class CScope(Emitter):
         """Return a scalar integer in 64 bits, or the name of one that is used several times."""
         for scope in self.scopes:
             if e in scope.shared and index_like(e):
-                return self._once(scope, e, "int64_t", self._index)
+                return self._once(scope, e, self.index_kind(e.dtype), self._index)
         return self._index(e)
 
     def _index(self, e: Expr) -> str:
@@ -114,8 +114,13 @@ class CScope(Emitter):
 
     # -- indices ---------------------------------------------------------------------------------------------------
 
+    def index_kind(self, dtype: DType) -> str:
+        """Return the C type of an index. Where addresses have 32 bits, int32 holds what the program says that it
+        holds (:mod:`tilewright.tir.index_width`); wider arithmetic would be slow there."""
+        return "int32_t" if self.target.is_freestanding and dtype.bits <= 32 else "int64_t"
+
     def widened(self, text: str, dtype: DType) -> str:
-        return f"(int64_t){text}"
+        return f"({self.index_kind(dtype)}){text}"
 
     def index_operation(self, operation: str, a: str, b: str) -> str:
         if operation in ("//", "%"):

@@ -9,14 +9,17 @@ from ...tir.expr.base.deep_recursion import with_room
 from ..backend.emitter import Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS
+from ..backend.storage import constant_elements
 from ..lowered import LoweredFunc
-from . import c_expr, c_stmt, portable_words
+from . import c_expr, c_stmt, freestanding_words, portable_words
 from .c_calls import PLAIN_CALLS, library_call
 from .c_header import c_names, c_prototype
 from .c_scope import CScope, CUnit
 from .c_tiles import TILE_CALLS
+from .freestanding_words import FREESTANDING_CALLS, STACK_BYTES, FreestandingScope, Workspace
 from .inline_functions import Helpers
-from .portable_words import PORTABLE_CALLS, PortableScope
+from .portable_scope import PortableScope
+from .portable_words import PORTABLE_CALLS
 from .struct_vectors import StructHelpers
 
 _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loops, -fopenmp (they run serially without).
@@ -41,8 +44,17 @@ _PORTABLE_HEAD = """/* Made by Tilewright. Strict ISO C99; link with -lm. With -
 #include <string.h>
 """
 
+_FREESTANDING_HEAD = """/* Made by Tilewright. Strict ISO C99 without a heap and without libm; memcpy alone is called. The workspace has
+   NUMBER bytes, static, for one call at a time. float16 and bfloat16 are uint16_t bits. */
+#include <math.h> /* INFINITY and NAN */
+#include <stdint.h>
+#include <string.h>
+#define TILEWRIGHT_WORKSPACE_BYTES NUMBER
+"""
+
 TABLES = Tables(STATEMENTS, EXPRESSIONS, {**PLAIN_CALLS, **TILE_CALLS})
 PORTABLE = Tables(STATEMENTS, EXPRESSIONS, {**TABLES.calls, **PORTABLE_CALLS})
+FREESTANDING = Tables(STATEMENTS, EXPRESSIONS, {**PORTABLE.calls, **FREESTANDING_CALLS})
 
 
 class CEmitter(CScope):
@@ -103,6 +115,20 @@ class PortableEmitter(CEmitter, PortableScope):
     while_loop = portable_words.while_loop
 
 
+class FreestandingEmitter(PortableEmitter, FreestandingScope):
+    """A writer of strict C99 for a microcontroller."""
+
+    free = freestanding_words.free
+    library_call = freestanding_words.library_call
+    scratch_memory = freestanding_words.scratch_memory
+
+    def __init__(self, unit: CUnit, workspace: Workspace) -> None:
+        super().__init__(unit)
+        self.workspace, self.places = workspace, {}
+        small = [b for b in unit.on_stack if (constant_elements(b) or 0) * b.dtype.bytes <= STACK_BYTES]
+        unit.on_stack = frozenset(small)
+
+
 @with_room
 def emit_c(functions: Sequence[LoweredFunc]) -> str:
     """Return the source of ``functions``, each with the C signature that its header declares.
@@ -111,9 +137,14 @@ def emit_c(functions: Sequence[LoweredFunc]) -> str:
     """
     portable = all([func.target.is_portable_c for func in functions])
     helpers = StructHelpers() if portable else Helpers()
-    bodies = []
+    bodies, workspace = [], Workspace()
+    freestanding = portable and any([func.target.is_freestanding for func in functions])
     for func in functions:
-        em = (PortableEmitter if portable else CEmitter)(CUnit(func, PORTABLE if portable else TABLES, helpers))
+        em: CEmitter
+        if freestanding:
+            em = FreestandingEmitter(CUnit(func, FREESTANDING, helpers), workspace)
+        else:
+            em = (PortableEmitter if portable else CEmitter)(CUnit(func, PORTABLE if portable else TABLES, helpers))
         names = c_names(func.params)
         em.unit.taken.update(names)
         em.bind_parameters(func.params, names)
@@ -125,4 +156,7 @@ def emit_c(functions: Sequence[LoweredFunc]) -> str:
     if not portable:
         return "\n".join([_HEAD, helpers.text(), "", *bodies])
     prototypes = [f"{c_prototype(func, restrict=True)};" for func in functions]
-    return "\n".join([_PORTABLE_HEAD, helpers.text(), "", *prototypes, "", *bodies])
+    head = _PORTABLE_HEAD
+    if freestanding:
+        head = _FREESTANDING_HEAD.replace("NUMBER", str(workspace.bytes)) + workspace.text()
+    return "\n".join([head, helpers.text(), "", *prototypes, "", *bodies])

@@ -40,17 +40,18 @@ def _head(em: CScope, s: For) -> str:
     em.indices.add(s.loop_var)
     low, extent = em.index(s.min), em.index(s.extent)
     if any(isinstance(n, (BufferLoad, Call)) for e in (s.min, s.extent) for n in pre_order(e)):
-        low, extent = _fixed(em, f"{name}_min", low), _fixed(em, f"{name}_extent", extent)
+        kind = em.index_kind(s.loop_var.dtype)
+        low, extent = _fixed(em, f"{name}_min", low, kind), _fixed(em, f"{name}_extent", extent, kind)
     start = isinstance(s.min, IntImm) and s.min.value == 0
-    return f"for (int64_t {name} = {low}; {name} < {extent if start else f'{low} + {extent}'}; ++{name})"
+    return f"for ({em.index_kind(s.loop_var.dtype)} {name} = {low}; {name} < {extent if start else f'{low} + {extent}'}; ++{name})"
 
 
-def _fixed(em: CScope, hint: str, text: str) -> str:
+def _fixed(em: CScope, hint: str, text: str, kind: str) -> str:
     """Write the declaration of an integer and return its name; a number is returned as it is."""
     if text.isdecimal():
         return text
     name = em.name(hint)
-    em.put(f"const int64_t {name} = {text};")
+    em.put(f"const {kind} {name} = {text};")
     return name
 
 
@@ -88,8 +89,9 @@ def assertion(em: CScope, holds: str, s: AssertStmt, number: int) -> None:
     number."""
     em.put(f"if (!{holds}) {{ /* {s.message.replace('*/', '* /')} */")
     em.depth += 1
-    for pointer in reversed(em.scratch[em.outside if em.in_parallel else 0 :]):
-        free(em, pointer)
+    if not em.target.is_freestanding:  # whose memory is static
+        for pointer in reversed(em.scratch[em.outside if em.in_parallel else 0 :]):
+            free(em, pointer)
     if em.in_parallel:
         failed = f"tw_failed{em.regions}"
         pragma(em, "critical (tw_failed)")

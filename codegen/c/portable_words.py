@@ -3,7 +3,7 @@ in front of the one that uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, DType, Expr
@@ -11,33 +11,8 @@ from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Buffer, While
 from ..backend.expressions import constant_of
 from . import c_expr, c_stmt
-from .c_scope import CScope
 from .inline_functions import scalar_type
-from .shared_values import Scope, shared_values
-from .struct_vectors import StructHelpers
-
-
-class PortableScope(CScope):
-    """The state of a writer of strict C99."""
-
-    helpers: StructHelpers
-
-    def part(self, e: Expr) -> tuple[str, str]:
-        """Return the statements that a guarded value needs, and the value."""
-        lines: list[str] = []
-        self.scopes = [*self.scopes, Scope(shared_values([e], self.registers), lines.append)]
-        text = self.value(e)
-        self.scopes = self.scopes[:-1]
-        return " ".join(lines), text
-
-    def before(self, line: str) -> None:
-        """Write a line where values are evaluated at present."""
-        self.scopes[-1].put(line)
-
-    def each(self, word: str, to: DType, operands: Sequence[tuple[str, DType]], lane: Callable[..., str]) -> str:
-        """Return a vector whose lanes ``lane`` writes, from the lanes of vectors given with their types."""
-        function = self.helpers.each(word, to, [dtype for _, dtype in operands], lane)
-        return f"{function}({', '.join([text for text, _ in operands])})"
+from .portable_scope import PortableScope
 
 
 def arithmetic(em: PortableScope, op: type[E.BinaryOp], a: str, b: str, dtype: DType) -> str:

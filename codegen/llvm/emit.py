@@ -141,7 +141,11 @@ def _check_library(lowered: LoweredFunc, unit: LlvmUnit) -> None:
     name."""
     target = lowered.target
     own = ("tw_alloc", "tw_free") if target.is_wasm else ()
-    if not target.has_runtime and any(name.startswith("tw_") and name not in own for name in unit.declarations):
+    if (
+        target.kind != "c"
+        and not target.has_runtime
+        and any(name.startswith("tw_") and name not in own for name in unit.declarations)
+    ):
         what = "threads" if "tw_parallel_for" in unit.declarations else "scratch memory that does not fit the stack"
         raise TargetError(
             f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "
