@@ -27,6 +27,7 @@ COMMANDS = {
     "db": "Show and maintain a database of tuning records.",
     "report": "Write a page about the contents of a database.",
     "workloads": "List the named workloads, or the parameters of one.",
+    "worker": "Measure candidates for tuners on other machines.",
     "doctor": "Measure and print this machine, versions and settings.",
 }
 
@@ -174,6 +175,7 @@ def _say(error: Exception, debug: bool) -> int:
         "GraphError",
         "JITError",
         "OnnxError",
+        "RemoteError",
         "TorchError",
         "TraceError",
         "OSError",

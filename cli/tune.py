@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from ..codegen import Target
     from ..driver.roofline import Bound
     from ..driver.workloads.workload_definition import WorkloadCase
-    from ..tuner import TuneResult
+    from ..tuner import Runner, TuneResult
 
 
 @click.command("tune")
@@ -50,6 +52,11 @@ if TYPE_CHECKING:
     help="A kernel of a model is done at this share of the roofline, as 0.9.",
 )  # fmt: skip
 @click.option("--all-trials", is_flag=True, help="Use all trials, even when no further gain is expected.")
+@click.option(
+    "--runner",
+    metavar="ADDRESS",
+    help="Measure on other machines: dask://host:8786, or what an installed package offers.",
+)
 @cores_option
 def command(
     spec: str,
@@ -62,6 +69,7 @@ def command(
     time_limit: float | None,
     until: float | None,
     all_trials: bool,
+    runner: str | None,
     num_cores: int | None,
 ) -> int:
     """Search for the fastest schedule of SPEC, and record every candidate in the database.
@@ -77,10 +85,12 @@ def command(
     machine = Target(target_text(target, num_cores))
     words = {
         "target": target, "num_cores": num_cores, "db": path, "trials": trials, "seed": seed or None,
-        "time_limit": time_limit, "until": until, "all_trials": all_trials,
+        "time_limit": time_limit, "until": until, "all_trials": all_trials, "runner": runner,
     }  # fmt: skip
     assert path is not None
     if is_model(spec):
+        if runner is not None:
+            raise CommandError("--runner is for workloads; the kernels of models are measured here", code=2)
         return tune_model(spec, args, machine, as_json, words)
     if until is not None:
         raise CommandError("--until is for models", code=2)
@@ -99,8 +109,9 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
     with Database(path):  # a database that cannot be written shows before anything is measured
         pass
-    bound = None if machine.missing_here() else bound_for(measure_machine(machine), case.func, machine)
-    with Progress(case.spec, trials, case.flops, bound) as progress:
+    elsewhere = words["runner"] is not None
+    bound = None if elsewhere or machine.missing_here() else bound_for(measure_machine(machine), case.func, machine)
+    with _runner(words["runner"]) as runner, Progress(case.spec, trials, case.flops, bound) as progress:
         try:
             result = tune(
                 case,
@@ -110,6 +121,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
                 db=path,
                 time_limit=words["time_limit"],
                 stop_early=not words["all_trials"],
+                runner=runner,
                 callbacks=[
                     lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
                 ],
@@ -129,6 +141,16 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
             f"nothing could be measured: {result.problem}", f"`tilewright db failures --db {path}` shows why", code=4
         )
     return 0
+
+
+def _runner(address: str | None) -> AbstractContextManager[Runner | None]:
+    """Returns the runner of an address, which is closed at the end; None for the one that the tuner makes itself."""
+    from ..tuner.remote import runner_for
+
+    try:
+        return contextlib.nullcontext() if address is None else runner_for(address)
+    except ValueError as error:
+        raise CommandError(str(error), code=2) from None
 
 
 def _print_json(case: WorkloadCase, result: TuneResult, bound: Bound | None, machine: str, path: str | None) -> None:

@@ -63,6 +63,8 @@ INPUTS = {
         ("db merge --db good.db", 2, "Missing argument 'OTHERS"),
         ("workloads a b", 2, "unexpected extra argument (b)"),
         ("doctor extra", 2, "unexpected extra argument (extra)"),
+        ("worker", 2, "Missing argument 'ADDRESS'"),
+        ("tune matmul:M=8,N=8,K=8 --runner tapir://host", 2, "no such runner; there are local, dask"),
     ],
     "specs": [
         ("tune ''", 2, "an empty workload; write e.g. matmul:M=512"),

@@ -1,0 +1,186 @@
+"""This runner measures on workers of Dask.distributed (Rocklin, "Dask", SciPy 2015).
+
+Each candidate is a task that is bound to one worker and needs that worker's one ``measure:<cpu>`` resource, so that a
+worker measures one candidate at a time, whoever sent it. A candidate is sent once: when its worker is lost it has failed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ...codegen.machine.target import Target
+from ...tir.stmt import PrimFunc
+from ..measure import MeasureResult, ReferenceFailed, Runner
+from ..measure.inputs import require_constant_shapes
+from ..measure.runner import Finished, TimeUp
+from .measuring import describe, measure
+from .payload import VERSION, Answer, Request
+
+_POLL_SECONDS = 0.5
+_REFERENCE_SECONDS = 600.0
+
+
+class RemoteError(RuntimeError):
+    """The workers cannot be used; the text says why, and which."""
+
+
+class DaskRunner(Runner):
+    """``address``: ``dask://host:8786`` (TCP) or ``dask+tls://host:8786`` (with the certificates of Dask's configuration);
+    ``?cpu=NAME`` chooses the workers with that CPU, by default that of the target.
+
+    ``limits`` are those of a :class:`.LocalRunner`. ``answer`` is what a worker does with a request. ``patience``: seconds
+    to wait for a worker when none is left. ``machines`` has what each worker said of itself with its last answer.
+    """
+
+    def __init__(
+        self, address: str, *, answer: Callable[[str], str] = measure, patience: float = 30.0, **limits: float
+    ) -> None:
+        try:
+            self._dask = importlib.import_module("distributed")
+        except ImportError:
+            raise RemoteError("dask:// needs Dask.distributed: pip install 'tilewright[remote]'") from None
+        parts = urlsplit(address)
+        self.address = f"{'tls' if parts.scheme.endswith('tls') else 'tcp'}://{parts.netloc}"
+        self.cpu = parse_qs(parts.query).get("cpu", [""])[0]
+        self.limits, self.patience, self._answer = limits, patience, answer
+        self.machines: dict[str, dict[str, Any]] = {}
+        self._client: Any = None
+        self._request: dict[str, Any] = {}
+        self._wanted = ""
+
+    def open(
+        self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
+    ) -> None:
+        require_constant_shapes(func)
+        self._request = {
+            "func": func.script(), "target": str(target), "seed": seed, "verify": verify, "limits": self.limits,
+        }  # fmt: skip
+        self._wanted = self.cpu or target.mcpu
+        if self._client is None:
+            try:
+                self._client = self._dask.Client(self.address, timeout=15, set_as_default=False)
+            except OSError as error:
+                raise RemoteError(f"no scheduler answers at {self.address}: {error}") from None
+        workers = self._workers()
+        futures = {worker: self._submit((), worker, deadline=deadline) for worker in workers}
+        limit = min(_REFERENCE_SECONDS, max(0.0, deadline - time.monotonic()))
+        self._wait(list(futures.values()), time.monotonic() + limit, every=True)
+        for worker, future in futures.items():
+            if future.done():
+                self._results(worker, future, 0)
+            elif time.monotonic() >= deadline:
+                raise TimeUp("computing the result of the unscheduled function took all of it")
+
+    def measure(
+        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
+        finished: Finished | None = None,
+    ) -> list[MeasureResult]:  # fmt: skip
+        results: list[MeasureResult | None] = [None] * len(programs)
+        queue = list(range(len(programs)))[::-1]
+        busy: dict[str, tuple[int, Any]] = {}
+        while (queue or busy) and time.monotonic() < deadline:
+            workers = self._workers() if queue or busy else []
+            for worker in workers:
+                if queue and worker not in busy:
+                    number = queue.pop()
+                    busy[worker] = number, self._submit((programs[number],), worker, best_seconds, deadline)
+            self._wait([future for _, future in busy.values()], min(deadline, time.monotonic() + _POLL_SECONDS))
+            for worker, (number, future) in list(busy.items()):
+                if future.done():
+                    results[number] = self._results(worker, future, 1)[0]
+                elif worker not in workers:
+                    future.cancel()
+                    results[number] = MeasureResult("crash", f"the worker {worker} was lost")
+                else:
+                    continue
+                del busy[worker]
+                if finished is not None:
+                    finished(number, results[number])  # type: ignore[arg-type]
+        for _, future in busy.values():
+            future.cancel()
+        return [MeasureResult("skipped") if result is None else result for result in results]
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _workers(self) -> list[str]:
+        """Returns the addresses of the workers with the wanted CPU, known to have this version; waits for one."""
+        resource, until = f"measure:{self._wanted}", time.monotonic() + self.patience
+        while True:
+            try:
+                known = self._client.scheduler_info(n_workers=-1)["workers"]
+            except Exception as error:
+                raise RemoteError(f"the scheduler at {self.address} was lost: {error}") from None
+            found = [worker for worker, info in known.items() if resource in info["resources"]]
+            if found:
+                break
+            if time.monotonic() >= until:
+                others = sorted({r for info in known.values() for r in info["resources"] if r.startswith("measure:")})
+                there = f"there are {', '.join(others)}" if others else "there are none at all"
+                raise RemoteError(f"no worker offers {resource} at {self.address}; {there} (?cpu=NAME chooses)")
+            time.sleep(_POLL_SECONDS)
+        for worker in found:
+            if worker not in self.machines:
+                self._greet(worker)
+        return found
+
+    def _greet(self, worker: str) -> None:
+        """Ask a worker for its version; :class:`RemoteError` when it is another one."""
+        future = self._client.submit(
+            describe, workers=[worker], allow_other_workers=False, pure=False, retries=0
+        )  # fmt: skip
+        try:
+            facts = dict(future.result(timeout=30))
+        except Exception as error:
+            raise RemoteError(f"the worker {worker} does not answer: {type(error).__name__}: {error}") from None
+        if facts["version"] != VERSION:
+            raise RemoteError(
+                f"the worker {facts['host']} ({worker}) runs Tilewright {facts['version']}; this is {VERSION}"
+            )
+        self.machines[worker] = facts
+
+    def _submit(
+        self, programs: tuple[str, ...], worker: str, best_seconds: float = float("inf"), deadline: float = float("inf")
+    ) -> Any:
+        request = Request(
+            **self._request, programs=programs,
+            best_seconds=None if best_seconds == float("inf") else best_seconds,
+            seconds=None if deadline == float("inf") else max(0.0, deadline - time.monotonic()),
+        )  # fmt: skip
+        return self._client.submit(
+            self._answer, request.dumps(), key=f"tilewright-{uuid.uuid4().hex}", workers=[worker],
+            allow_other_workers=False, resources={f"measure:{self._wanted}": 1}, pure=False, retries=0,
+        )  # fmt: skip
+
+    def _wait(self, futures: Sequence[Any], until: float, *, every: bool = False) -> None:
+        """Wait for one of the tasks, or for ``every`` one, until that time at most."""
+        until_what = "ALL_COMPLETED" if every else "FIRST_COMPLETED"
+        with self._client.as_current():
+            try:
+                self._dask.wait(futures, timeout=max(0.0, until - time.monotonic()), return_when=until_what)
+            except TimeoutError:
+                pass
+
+    def _results(self, worker: str, future: Any, count: int) -> tuple[MeasureResult, ...]:
+        """Returns the results in the answer of a task; a task that failed is a crash."""
+        try:
+            answer = Answer.loads(future.result(timeout=1))
+        except Exception as error:
+            return (MeasureResult("crash", f"the worker {worker}: {type(error).__name__}: {error}"[:4000]),) * count
+        self.machines[worker] = dict(answer.machine) or self.machines.get(worker, {})
+        if answer.refused == "reference":
+            raise ReferenceFailed(answer.reason)
+        if answer.refused == "time":
+            raise TimeUp(answer.reason)
+        if answer.refused or len(answer.results) != count:
+            raise RemoteError(f"the worker {worker} measured nothing: {answer.reason or 'a wrong answer'}")
+        return answer.results

@@ -1,0 +1,33 @@
+"""A worker of Dask.distributed offers this machine: threads to build, and one place to measure on its CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from ...codegen.machine.cpu import available_cores
+from .measuring import cpu_name
+
+
+def offered() -> dict[str, int]:
+    """Returns the resources of a worker on this machine: ``build`` and exactly one ``measure:<cpu>``."""
+    return {"build": available_cores(), f"measure:{cpu_name()}": 1}
+
+
+def run_worker(address: str, *, started: Callable[[Any], object] = lambda nanny: None) -> None:
+    """Serve the scheduler at ``address`` (``host:8786``, ``tls://host:8786``) until it ends or this process is
+    interrupted. ImportError without Dask.distributed, OSError when no scheduler answers."""
+    dask = importlib.import_module("distributed")
+    asyncio.run(_serve(dask, address, started))
+
+
+async def _serve(dask: Any, address: str, started: Callable[[Any], object]) -> None:
+    name = f"{platform.node()}-{cpu_name()}-{id(started):x}"
+    async with dask.Nanny(
+        address, nthreads=2, resources=offered(), name=name, memory_limit=0, death_timeout=30, dashboard=False
+    ) as nanny:  # fmt: skip
+        started(nanny)
+        await nanny.finished()
