@@ -9,7 +9,7 @@ LINES = {
     "codegen": 19690,
     "te": 6220,
     "tuning_db": 1770,
-    "tuner": 8760,
+    "tuner": 8864,
     "graph": 3950,
     "frontends": 7200,
     "driver": 4790,
