@@ -7,12 +7,14 @@ operator needs no rule of its own for them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import te
 from ..te.tensor import Tensor
+from ..tir.expr import Expr
+from .attribute_keys import attributes_key
 from .graph import GraphError, Value, dims
 
 KINDS = ("elementwise", "broadcast", "injective", "reduction", "rows", "anchor", "opaque")
@@ -87,8 +89,38 @@ def placeholder_for(value: Value) -> Tensor:
 
 def infer(op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
     """Returns data type and shape of each result of an operator."""
+    row = operator(op)
+    key = _types_key(row, inputs, attrs)
+    if key is not None and key in _inferred:
+        return list(_inferred[key])
     given = [None if v is None else placeholder_for(v) for v in inputs]
-    return [(t.dtype, dims(t.shape)) for t in operator(op).tensors(given, attrs)]
+    found = [(t.dtype, dims(t.shape)) for t in row.tensors(given, attrs)]
+    if key is not None:
+        if len(_inferred) >= _KEPT:
+            _inferred.clear()
+        _inferred[key] = found
+    return found
+
+
+_KEPT = 4096
+_inferred: dict[Any, list[tuple[str, tuple[Any, ...]]]] = {}
+"""Types of results by operator, types of inputs and attributes: networks apply the same operators again and again."""
+
+
+def _types_key(row: Operator, inputs: Sequence[Value | None], attrs: Mapping[str, Any]) -> Any:
+    """Returns a key for :data:`_inferred`; None where sizes are symbolic, or attributes are not plain values."""
+    if not all(v is None or v.is_static for v in inputs):
+        return None
+    key = row.build, tuple([None if v is None else (v.dtype, v.shape) for v in inputs]), attributes_key(attrs)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return None if _has_expression(attrs.values()) else key
+
+
+def _has_expression(values: Iterable[Any]) -> bool:
+    return any(_has_expression(v) if isinstance(v, (tuple, list)) else isinstance(v, Expr) for v in values)
 
 
 def _register(kind: str, names: str, module: Any = te.ops) -> None:

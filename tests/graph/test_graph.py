@@ -21,7 +21,7 @@ from tilewright.graph import (
     unfused,
     verify,
 )
-from tilewright.graph.graph_operators import OPERATORS
+from tilewright.graph.graph_operators import OPERATORS, Operator, infer
 from tilewright.graph.memory_plan import size_of
 
 
@@ -253,3 +253,20 @@ def test_sizes_filled_in():
     assert build_graph(specialize(graph, {n: 4}))(x) == 66
     with pytest.raises(GraphError, match="the input x"):
         evaluate(graph, x[:, :2])
+
+
+def test_types_are_inferred_once(monkeypatch):
+    """Equal applications share the result; other types, attributes, and an operator of the same name made anew do not."""
+    count = []
+
+    def first(x, times=2):
+        count.append(1)
+        return te.compute((x.shape[0] * times,), lambda i: x[i // times], "first")
+
+    monkeypatch.setitem(OPERATORS, "often", Operator("often", first, "opaque", {"times": 2}))
+    x, y, n = (Value("x", "float32", (3,)), Value("y", "float32", (3,)), Value("n", "float32", (te.var("n"),)))
+    assert [infer("often", [v], {}) for v in (x, y)] == [[("float32", (6,))]] * 2 and len(count) == 1
+    assert infer("often", [x], {"times": 3}) == [("float32", (9,))] and len(count) == 2
+    assert infer("often", [n], {}) is not infer("often", [n], {}) and len(count) == 4
+    monkeypatch.setitem(OPERATORS, "often", Operator("often", lambda x: x, "opaque", {}))
+    assert infer("often", [x], {}) == [("float32", (3,))]

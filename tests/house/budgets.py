@@ -10,7 +10,7 @@ LINES = {
     "te": 6220,
     "tuning_db": 1770,
     "tuner": 8864,
-    "graph": 3950,
+    "graph": 3990,
     "frontends": 7200,
     "driver": 4790,
     "cli": 2010,
