@@ -24,6 +24,7 @@ from .barriers import place_barriers
 from .cross_thread_reduction import reduce_across_threads
 from .launch_form import to_launch_form
 from .narrow_shared import narrow_shared
+from .software_pipeline import pipeline_loops
 from .virtual_threads import run_virtual_threads
 
 
@@ -41,6 +42,7 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(compact_buffers),
     _pass(narrow_shared),
     _pass(run_virtual_threads),
+    _pass(pipeline_loops),
     _pass(simplify),
     _pass(remove_unit_loops),
     _pass(place_barriers),

@@ -65,6 +65,36 @@ def test_shared_memory_holds_one_step():
     assert text.count("tvm_storage_sync") == 2
 
 
+def pipelined(func, stages=(0, 0, 1), order=(0, 1, 2)):
+    s = tiled(func)
+    outer = s.get_loops("C")[6]
+    s.annotate(outer, "software_pipeline_stage", list(stages))
+    s.annotate(outer, "software_pipeline_order", list(order))
+    return s
+
+
+@pytest.mark.parametrize("k", [4, 8, 13, 32])
+def test_software_pipeline(k):
+    a, b = integers(16, k), integers(k, 32, seed=1)
+    assert (run(pipelined(matmul(16, 32, k)), a, b, shape=(16, 32)) == a @ b).all()
+
+
+def test_a_pipeline_has_two_versions_and_one_barrier_in_its_loop():
+    text = tw.build(pipelined(matmul(16, 32, 32)), "gpu-sim").get_source("lowered")
+    assert 'A_shared = T.decl_buffer((2, 16, 4), scope="shared")' in text
+    head, loop = text.split("for k_0 in range(7):")
+    assert head.count("tvm_storage_sync") <= 1 and loop.count("tvm_storage_sync") == 1
+
+
+@pytest.mark.parametrize(("stages", "order", "words"), [
+    ((0, 1), (0, 1), r"software_pipeline_stage \[0, 1\] and software_pipeline_order \[0, 1\] do not fit its 3 statements"),
+    ((0, 0, 1), (0, 1, 1), "do not fit its 3 statements"),
+])  # fmt: skip
+def test_wrong_pipelines(stages, order, words):
+    with pytest.raises(GpuError, match=words):
+        tw.build(pipelined(matmul(16, 32, 32), stages, order), "gpu-sim")
+
+
 def row_sum(m, n):
     x = te.placeholder((m, n), name="X")
     k = te.reduce_axis((0, n), name="k")

@@ -80,3 +80,14 @@ def test_a_warp_has_32_threads():
         tw.build(tw.tir.parse(text), "gpu-sim")(
             np.ones((16, 16), "float16"), np.ones((16, 16), "float16"), np.ones((16, 16), "float32")
         )
+
+
+def test_a_pipeline_around_tiles():
+    s = scheduled(64, 64, 96, "float16")
+    outer = next(loop for loop in s.get_loops("C_update_o") if loop.name == "k_0")
+    s.annotate(outer, "software_pipeline_stage", [0, 0, 1])
+    s.annotate(outer, "software_pipeline_order", [0, 1, 2])
+    a, b = np.random.default_rng(0).integers(-4, 5, (2, 64 * 96)).astype("float16")
+    a, b, out = a.reshape(64, 96), b.reshape(96, 64), np.zeros((64, 64), "float32")
+    tw.build(s, "gpu-sim")(a, b, out)
+    assert (out == a.astype("float32") @ b.astype("float32")).all()

@@ -1,0 +1,158 @@
+"""Runs the statements of a loop at different iterations at a time, so that copies for the next one overlap with computing.
+
+The annotations are TVM's: ``software_pipeline_stage`` has for each statement of the loop's body by how many iterations it
+lags behind, ``software_pipeline_order`` its place among the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....tir.expr import BufferLoad, Expr, IntImm, const
+from ....tir.expr.base.node import Node
+from ....tir.fresh_copy import fresh_copy
+from ....tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, seq
+from ....tir.walk import loads_and_stores, statements, transform, transform_statements
+from .thread_axes import GpuError, is_shared
+
+STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
+
+
+def pipeline_loops(func: PrimFunc) -> PrimFunc:
+    """Return ``func``, whose kernels are in launch form, with its annotated loops as pipelines.
+
+    Before (the stages are 0 and 1)::
+
+        for k in T.serial(8, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+            S[t] = A[k, t]
+            L[0] = L[0] + S[7 - t]
+
+    After::
+
+        S[0, t] = A[0, t]
+        for k in range(7):
+            S[(k + 1) % 2, t] = A[k + 1, t]
+            L[0] = L[0] + S[k % 2, 7 - t]
+        L[0] = L[0] + S[1, 7 - t]
+
+    GpuError for a loop whose annotations do not fit its body, and when something else than shared memory goes from one
+    stage to a later one.
+    """
+    found = [s for s in statements(func.body) if isinstance(s, For) and STAGE in s.annotations]
+    for loop in found:
+        func = _Pipeline(loop).applied(func)
+    return func
+
+
+class _Pipeline:
+    """The pipeline of one loop. ``parts``: the statements of its body with their stages, in the order in which they run;
+    ``copies``: how many versions of each shared buffer are alive at a time."""
+
+    def __init__(self, loop: For) -> None:
+        self.loop = loop
+        body = loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
+        stages = _numbers(loop, STAGE, loop.annotations[STAGE])
+        order = _numbers(loop, ORDER, loop.annotations.get(ORDER, list(range(len(body)))))
+        if len(stages) != len(body) or sorted(order) != list(range(len(body))):
+            self._refuse(f"{STAGE} {stages} and {ORDER} {order} do not fit its {len(body)} statements")
+        if not (isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and loop.min.value == 0):
+            self._refuse("its extent is no constant")
+        self.count: int = loop.extent.value  # type: ignore[attr-defined]
+        least = min(stages)
+        self.parts = [(stage - least, s) for _, stage, s in sorted(zip(order, stages, body, strict=True), key=_first)]
+        self.last = max(stage for stage, _ in self.parts)
+        self.wider = self._versions()
+
+    def _refuse(self, why: str) -> None:
+        raise GpuError(f"the loop {self.loop.loop_var.name} cannot be a pipeline: {why}")
+
+    def _versions(self) -> dict[Buffer, Buffer]:
+        writers: dict[Buffer, int] = {}
+        for stage, s in self.parts:
+            for access in loads_and_stores(s):
+                if isinstance(access, BufferStore):
+                    writers.setdefault(access.buffer, stage)
+        wanted: dict[Buffer, int] = {}
+        for stage, s in self.parts:
+            for access in loads_and_stores(s):
+                lag = stage - writers.get(access.buffer, stage)
+                if lag > 0 and not is_shared(access.buffer.scope):
+                    self._refuse(f"{access.buffer.name}, which goes from one stage to another, is not in shared memory")
+                wanted[access.buffer] = max(wanted.get(access.buffer, 0), lag)
+        return {b: _versioned(b, lag + 1) for b, lag in wanted.items() if lag > 0}
+
+    def applied(self, func: PrimFunc) -> PrimFunc:
+        """Return ``func`` with the pipeline in place of the loop."""
+        inside = {id(a) for a in loads_and_stores(self.loop)}
+        for access in loads_and_stores(func.body):
+            if access.buffer in self.wider and id(access) not in inside:
+                self._refuse(f"{access.buffer.name} is used outside of it as well")
+        made = self.statement()
+
+        def post(n: Node) -> Stmt | None:
+            if n is self.loop:
+                return made
+            if isinstance(n, Allocate) and n.buffer in self.wider:
+                return Allocate(self.wider[n.buffer], n.body, n.annotations)
+            return None
+
+        return transform_statements(func, post)  # type: ignore[no-any-return]
+
+    def statement(self) -> Stmt:
+        """Return the first steps, the loop over steps in which all stages run, and the last steps."""
+        var, dtype = self.loop.loop_var, self.loop.loop_var.dtype
+        full = max(0, self.count - self.last)
+        head = [self._step(const(t - self.last, dtype), t - self.last) for t in range(min(self.last, self.count))]
+        first = min(self.last, self.count)
+        tail = [
+            self._step(const(t - self.last, dtype), t - self.last) for t in range(first + full, self.count + self.last)
+        ]
+        notes = {k: v for k, v in self.loop.annotations.items() if k not in (STAGE, ORDER)}
+        loop = For(var, const(0, dtype), const(full, dtype), "serial", self._step(var, None), None, notes)
+        return seq(*head, loop if full else None, *tail)
+
+    def _step(self, at: Expr, known: int | None) -> Stmt:
+        """Return what runs when the last stage is at iteration ``at``; ``known``: that number, which may be negative."""
+        out = []
+        for stage, s in self.parts:
+            ahead = self.last - stage
+            if known is not None and not 0 <= known + ahead < self.count:
+                continue
+            iteration = at + ahead if known is None else const(known + ahead, at.dtype)
+            copy = fresh_copy(_in_version(s, self.wider, self.loop.loop_var), {self.loop.loop_var: iteration})
+            out.append(copy)
+        return seq(*out)
+
+
+def _first(part: tuple[Any, ...]) -> Any:
+    return part[0]
+
+
+def _numbers(loop: For, key: str, given: Any) -> list[int]:
+    try:
+        return [int(n) for n in given]
+    except TypeError:
+        raise GpuError(f"{key} of the loop {loop.loop_var.name} is {given!r}, not a list of numbers") from None
+
+
+def _versioned(buffer: Buffer, copies: int) -> Buffer:
+    lead = const(copies, buffer.shape[0].dtype if buffer.shape else "int32")
+    steps: Sequence[Expr] = buffer.strides
+    strides = (steps[0] * buffer.shape[0], *steps) if steps else ()
+    return buffer.with_(shape=(lead, *buffer.shape), strides=strides)
+
+
+def _in_version(s: Stmt, wider: Mapping[Buffer, Buffer], iteration: Expr) -> Stmt:
+    """Return ``s`` with its accesses in the version of each buffer that belongs to an iteration."""
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in wider:
+            new = wider[n.buffer]
+            version = iteration % const(int(new.shape[0]), iteration.dtype)  # type: ignore[call-overload]
+            dtype = n.indices[0].dtype.element if n.indices else version.dtype
+            lead = version if dtype == version.dtype else version.astype(dtype)
+            return n.with_(buffer=new, indices=(lead, *n.indices))  # type: ignore[no-any-return]
+        return None
+
+    return transform(s, post=post)  # type: ignore[no-any-return]
