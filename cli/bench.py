@@ -22,6 +22,7 @@ from .options import (
     target_text,
 )
 from .output import column, echo_json, echo_table, json_option
+from .progress import Progress
 
 if TYPE_CHECKING:
     from ..driver import BenchResult
@@ -65,7 +66,10 @@ def command(
         if profile:
             raise CommandError("--profile is for models", code=2)
         case = parse_spec(spec, args)
-        result = bench(case, machine, db=path, rounds=rounds, require_tuned=require_tuned)
+        case.func  # noqa: B018  a workload that cannot be built shows first
+        with Progress(case.spec) as progress:
+            progress.says("measuring the machine, then the contenders in turns")
+            result = bench(case, machine, db=path, rounds=rounds, require_tuned=require_tuned)
     except NoRecordError as error:
         raise CommandError(str(error), again, code=3) from error
     numpy = result.row("numpy")

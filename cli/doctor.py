@@ -14,7 +14,8 @@ from ..pages import size_text
 from .exit_codes import CommandError
 from .options import cores_option, target_option, target_text
 from .output import column, echo_json, echo_table, json_option
-from .settings import all_settings
+from .progress import Progress
+from .settings import all_settings, set_options
 
 if TYPE_CHECKING:
     from ..driver.machine_report import MachineReport
@@ -37,10 +38,12 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     machine = Target(target_text(target, num_cores))
     if machine.missing_here():
         raise CommandError(f"this machine cannot run code for {machine}, so nothing can be measured", code=2)
-    report = measure_machine(machine, refresh=refresh)
+    with Progress("doctor") as progress:
+        progress.says("measuring the machine")
+        report = measure_machine(machine, refresh=refresh)
     versions = _versions()
     warnings = _warnings()
-    settings = [{"name": s.name, "value": s.value, "from": s.origin} for s in all_settings()]
+    settings = [{"name": s.name, "value": s.value, "from": s.origin} for s in [*all_settings(), *set_options()]]
     if as_json:
         echo_json(
             machine=report.as_dict(), target=machine.describe(), versions=versions, settings=settings,

@@ -16,7 +16,7 @@ import click
 
 from .. import __version__
 from .exit_codes import EXIT_CODES, CommandError
-from .options import Group
+from .options import Group, read_environment
 from .settings import put_into_force
 
 COMMANDS = {
@@ -43,7 +43,7 @@ class _Commands(Group):
             return None
         command = getattr(importlib.import_module(f".{cmd_name}", __package__), "command")  # noqa: B009
         assert isinstance(command, click.Command)
-        return command
+        return read_environment(command, f"TILEWRIGHT_{cmd_name.upper()}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -55,7 +55,8 @@ class _Commands(Group):
         with formatter.section("Settings"):
             formatter.write_text(
                 "A flag wins over the environment (TILEWRIGHT_DB, _TARGET, _CACHE_DIR, _NUM_THREADS, _LOG), which wins "
-                "over tilewright.toml in the working directory."
+                "over tilewright.toml in the working directory. Each option of a command has a variable as well, as "
+                "TILEWRIGHT_TUNE_TRIALS; the command's --help shows them, `tilewright doctor` what is set."
             )
 
 

@@ -47,6 +47,20 @@ bounds_option = click.option(
 )
 
 
+def read_environment(command: click.Command, prefix: str) -> click.Command:
+    """Give each option of ``command`` a variable of the environment, ``PREFIX_COMMAND_OPTION``, which ``--help`` shows, and
+    return the command. --db and --target have settings of their own, which hold for all commands."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.envvar and not parameter.is_eager:
+            longest = max(parameter.opts, key=len).lstrip("-").replace("-", "_").upper()
+            shared = longest in ("DB", "TARGET")
+            parameter.envvar = f"TILEWRIGHT_{longest}" if shared else f"{prefix}_{longest}"
+            parameter.show_envvar = True
+    for name, inner in getattr(command, "commands", {}).items():
+        read_environment(inner, f"{prefix}_{name.upper()}")
+    return command
+
+
 class Seconds(click.ParamType[float]):
     """A number of seconds above zero; nan and infinity are refused."""
 

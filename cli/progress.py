@@ -1,96 +1,157 @@
-"""This module shows progress on stderr: a bar on a terminal, elsewhere a plain line every ten seconds."""
+"""This module shows progress on stderr: drawn over again on a terminal, elsewhere a plain line at the start and every ten
+seconds."""
 
 from __future__ import annotations
 
 import sys
+import textwrap
+import threading
 import time
+from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..pages import seconds_text
+from ..pages import rate_text, seconds_text, share_text
 from .output import moves
 
 if TYPE_CHECKING:
     from ..driver import ModelProgress
     from ..driver.roofline import Bound
+    from ..tuner import Progress as Event
 
 _EVERY_SECONDS = 10.0
+_WIDEST = 100
+
+_DOING = {
+    "SearchStarted": "starting the workers",
+    "BatchStarted": "compiling and running candidates",
+    "FinalComparison": "comparing the best once more",
+    "SearchEnded": "done",
+}
+"""What a search does at each of its events."""
 
 
 class Progress:
-    """Shows how far a search is, its best figure, the share of the peak, and the time left.
+    """Shows what happens, how far a search is, its best figure, the share of the peak, failures, and the time left.
 
-    ``total``: trials. ``flops``: operations of one run; ``bound``: the least time that the machine allows.
+    ``total``: trials. ``flops``: operations of one run; ``bound``: the least time that the machine allows. Both may be set
+    later. ``doing`` says what happens now.
     """
 
-    def __init__(self, title: str, total: int, flops: float | None = None, bound: Bound | None = None) -> None:
+    def __init__(self, title: str, total: int = 0, flops: float | None = None, bound: Bound | None = None) -> None:
         self.title, self.total, self.flops, self.bound = title, total, flops, bound
         self.done = 0
         self.best: float | None = None
-        self._start = self._last = time.monotonic()
-        self._bar: Any = None
-        self._task: Any = None
+        self.default: float | None = None
+        self.failures: Counter[str] = Counter()
+        self.doing = "starting"
+        self._start = time.monotonic()
+        self._batch = 0
+        self._live: Any = None
+        self._ended = threading.Event()
 
     def __enter__(self) -> Progress:
         if moves(sys.stderr):
             from rich.console import Console  # heavy: only for terminals
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
+            from rich.live import Live
 
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=None),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[figure]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
+            console = Console(stderr=True)
+            self._live = Live(
+                console=console, transient=True, refresh_per_second=4, get_renderable=lambda: self._drawn(console.width)
             )
-            self._bar.start()
-            self._task = self._bar.add_task(self.title, total=self.total, figure="")
+            self._live.start()
+        else:
+            click.echo(f"{self.title}: {self.doing}", err=True)
+            threading.Thread(target=self._keep_saying, daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._ended.set()
+        if self._live is not None:
+            self._live.stop()
         elif kind is None and self.best is not None:
             self._line(time.monotonic())
+
+    def says(self, doing: str) -> None:
+        """Show what happens now."""
+        self.doing = doing
+        if self._live is not None:
+            self._live.refresh()
+
+    def on_event(self, event: Event) -> None:
+        """Take over an event of the search."""
+        kind = type(event).__name__
+        if kind == "CandidateMeasured":
+            self._batch += 1
+            self.doing = f"compiling and running candidates, {self._batch} of this batch done"
+        else:
+            self.doing, self._batch = _DOING.get(kind, "searching"), 0
+        for record in event.records:
+            if not record.ok:
+                self.failures[record.status] += 1
+            elif self.default is None and self.done == 0:
+                self.default = record.run_seconds
+        self.update(event.trials_done, event.best_seconds if event.best_seconds < float("inf") else None)
 
     def update(self, done: int, best: float | None) -> None:
         """``done`` trials are finished; the best took ``best`` seconds."""
         self.done, self.best = done, best
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=self.total, figure=self.figure())
-            return
-        now = time.monotonic()
-        if now - self._last >= _EVERY_SECONDS:
-            self._line(now)
+        if self._live is not None:
+            self._live.refresh()
 
     def figure(self) -> str:
-        """``best 1.2 ms, 223 GFLOP/s, 85% of peak``; the share is of the roofline where moving data takes longer than
+        """``best 1.2 ms, 223 GFLOP/s, 85 % of peak``; the share is of the roofline where moving data takes longer than
         computing."""
         if self.best is None:
             return "nothing measured yet"
         parts = [f"best {seconds_text(self.best)}"]
         if self.flops:
-            parts.append(f"{self.flops / self.best / 1e9:.1f} GFLOP/s")
+            parts.append(rate_text(self.flops / self.best, "FLOP/s"))
         if self.bound is not None and self.bound.seconds:
             limit = "peak" if self.bound.limit == "peak" else f"roofline ({self.bound.limit})"
-            parts.append(f"{self.bound.seconds / self.best:.0%} of {limit}")
+            parts.append(f"{share_text(self.bound.seconds / self.best)} of {limit}")
+        if self.default is not None:
+            parts.append(f"default {seconds_text(self.default)}")
         return ", ".join(parts)
+
+    def failed(self) -> str:
+        """``, 2 crash, 1 timeout``: the trials that failed, by reason."""
+        return "".join([f", {count} {status}" for status, count in self.failures.most_common()])
 
     def told(self, spent: float) -> str:
         """Returns how far the search is after ``spent`` seconds, and how long it may last."""
-        left = spent / self.done * (self.total - self.done) if self.done else None
+        if not self.done:
+            return f"{self.doing}, {spent:.0f} s"
+        left = spent / self.done * (self.total - self.done)
         rest = f", {left:.0f} s left" if left and self.done < self.total else ""
-        return f"{self.done}/{self.total} trials, {self.figure()}, {spent:.0f} s{rest}"
+        return f"{self.done}/{self.total} trials, {self.figure()}{self.failed()}, {spent:.0f} s{rest}"
+
+    def lines(self, width: int) -> list[str]:
+        """Returns what a terminal of ``width`` letters shows: title, bar, what happens, figures."""
+        width = max(20, min(width, _WIDEST))
+        share = min(self.done / self.total, 1.0) if self.total else 0.0
+        room = max(8, width - len(f" {self.total}/{self.total}"))
+        bar = "━" * round(share * room) + "─" * (room - round(share * room))
+        words = textwrap.wrap(self.told(time.monotonic() - self._start), width)
+        happens = [] if not self.done else textwrap.wrap(self.doing, width)
+        title = self.title if len(self.title) <= width else self.title[: width - 1] + "…"
+        return [title, f"{bar} {self.done}/{self.total}" if self.total else "─" * width, *happens, *words]
+
+    def _drawn(self, width: int) -> Any:
+        from rich.text import Text
+
+        return Text("\n".join(self.lines(width - 1)), no_wrap=True, overflow="crop")
+
+    def _keep_saying(self) -> None:
+        """Print a line whenever ten seconds have passed, whatever happens meanwhile."""
+        while not self._ended.wait(_EVERY_SECONDS):
+            self._line(time.monotonic())
 
     def _line(self, now: float) -> None:
-        self._last = now
         click.echo(f"{self.title}: {self.told(now - self._start)}", err=True)
 
 
@@ -108,7 +169,7 @@ class ModelSearch(Progress):
 
     def show(self, progress: ModelProgress) -> None:
         """Take over the progress of the search."""
-        self.last, self.total = progress, progress.kernels
+        self.last, self.total, self.doing = progress, progress.kernels, "compiling and running candidates"
         self.update(progress.kernels_done, progress.seconds)
 
     def figure(self) -> str:
@@ -121,6 +182,8 @@ class ModelSearch(Progress):
 
     def told(self, spent: float) -> str:
         """Returns how far the search is, and what is left of the time limit."""
-        trials = 0 if self.last is None else self.last.trials
+        if self.last is None:
+            return f"{self.doing}, {spent:.0f} s"
+        trials = self.last.trials
         rest = "" if self.time_limit is None else f", {max(0.0, self.time_limit - spent):.0f} s left"
         return f"{trials} trials, {self.done} kernels done, {self.figure()}, {spent:.0f} s{rest}"

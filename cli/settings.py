@@ -25,6 +25,7 @@ _DEFAULTS: dict[str, str | None] = {
     "num_threads": None,
     "log": "warning",
 }
+_COMMANDS = ("tune", "bench", "build", "show", "db", "report", "workloads", "doctor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,18 @@ def setting(name: str, flag: str | None = None) -> Setting:
 def all_settings() -> list[Setting]:
     """Returns every setting, for ``tilewright doctor``."""
     return [setting(name) for name in _DEFAULTS]
+
+
+def set_options() -> list[Setting]:
+    """Returns the options of commands that the environment sets: ``tune --trials`` from ``TILEWRIGHT_TUNE_TRIALS``."""
+    found = []
+    for variable in sorted(os.environ):
+        words = variable.lower().split("_")
+        if words[0] == "tilewright" and len(words) > 2 and words[1] in _COMMANDS:
+            inner = words[2:3] if words[1] == "db" and len(words) > 3 else []
+            option = "-".join(words[2 + len(inner) :])
+            found.append(Setting(" ".join([words[1], *inner, f"--{option}"]), os.environ[variable], variable))
+    return found
 
 
 def put_into_force() -> None:

@@ -109,29 +109,24 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
     with Database(path):  # a database that cannot be written shows before anything is measured
         pass
-    elsewhere = words["runner"] is not None
-    bound = None if elsewhere or machine.missing_here() else bound_for(measure_machine(machine), case.func, machine)
-    with _runner(words["runner"]) as runner, Progress(case.spec, trials, case.flops, bound) as progress:
+    with _runner(words["runner"]) as runner, Progress(case.spec, trials, case.flops) as progress:
+        if words["runner"] is None and not machine.missing_here():
+            progress.says("measuring the machine")
+            progress.bound = bound_for(measure_machine(machine), case.func, machine)
+        progress.says("choosing candidates")
         try:
             result = tune(
-                case,
-                machine,
-                trials=trials,
-                seed=words["seed"] or 0,
-                db=path,
-                time_limit=words["time_limit"],
-                stop_early=not words["all_trials"],
-                runner=runner,
-                callbacks=[
-                    lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
-                ],
-            )
+                case, machine, trials=trials, seed=words["seed"] or 0, db=path, time_limit=words["time_limit"],
+                stop_early=not words["all_trials"], runner=runner, callbacks=[progress.on_event],
+            )  # fmt: skip
         except TuningInterrupted as interrupted:
             result = interrupted.result
     if as_json:
-        _print_json(case, result, bound, str(machine), path)
+        _print_json(case, result, progress.bound, str(machine), path)
     else:
         _print_text(case, result, progress, path)
+        if result.best is not None:
+            _print_schedule(result, command_line("build", spec, args, **build_words(words, case.name)))
     if result.stopped == "interrupted":
         again = command_line("tune", spec, args, **words)
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
@@ -184,3 +179,16 @@ def _print_text(case: WorkloadCase, result: TuneResult, progress: Progress, path
     if result.best is not None:
         progress.best = result.best_seconds
         click.echo(progress.figure())
+
+
+def build_words(words: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns the options of `tilewright build` that go with those of a search."""
+    return {**{key: words[key] for key in ("target", "num_cores", "db")}, "output": f"{name}.so"}
+
+
+def _print_schedule(result: TuneResult, build: str) -> None:
+    """Print the line that builds the best schedule, and the schedule itself, to paste."""
+    schedule = result.best_schedule
+    click.echo(f"\nbuild it: {build}")
+    if schedule is not None:
+        click.echo(f"the schedule, sch = Schedule(func):\n{schedule.trace.as_python()}")

@@ -30,10 +30,11 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool,
     from ..driver.models.model_files import load_model
 
     graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
-    if not machine.missing_here():
-        measure_machine(machine)
     path, limit = words["db"], words["time_limit"]
     with ModelSearch(Path(spec).name, 0, limit) as search:
+        if not machine.missing_here():
+            search.says("measuring the machine")
+            measure_machine(machine)
         try:
             result = tune(
                 graph, machine, trials=words["trials"], seed=words["seed"] or 0, db=path, time_limit=limit,

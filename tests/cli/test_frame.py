@@ -183,19 +183,34 @@ def test_settings_come_from_flag_environment_file_default(run, monkeypatch, tmp_
     from tilewright.cli.settings import _read_file, setting
 
     assert (setting("target").value, setting("target").origin) == ("native", "default")
-    if sys.version_info >= (3, 11):
-        (tmp_path / "tilewright.toml").write_text('target = "native -num-cores=1"\n')
-        _read_file.cache_clear()
-        assert setting("target").origin == "tilewright.toml"
-        (tmp_path / "tilewright.toml").write_text('colour = "red"\n')
-        _read_file.cache_clear()
-        done = run("db", "ls")
-        assert done.code == 2 and "no setting 'colour'; there are db, target" in done.err
-        (tmp_path / "tilewright.toml").unlink()
-        _read_file.cache_clear()
+    (tmp_path / "tilewright.toml").write_text('target = "native -num-cores=1"\n')
+    _read_file.cache_clear()
+    assert setting("target").origin == "tilewright.toml"
+    (tmp_path / "tilewright.toml").write_text('colour = "red"\n')
+    _read_file.cache_clear()
+    done = run("db", "ls")
+    assert done.code == 2 and "no setting 'colour'; there are db, target" in done.err
+    (tmp_path / "tilewright.toml").unlink()
+    _read_file.cache_clear()
     monkeypatch.setenv("TILEWRIGHT_TARGET", "llvm")
     assert (setting("target").value, setting("target").origin) == ("llvm", "TILEWRIGHT_TARGET")
     assert setting("target", "native").origin == "flag"
+
+
+def test_every_option_has_a_variable(run, monkeypatch):
+    shown = " ".join(run("tune", "--help").out.split())
+    for name in ("TUNE_TRIALS", "TUNE_ALL_TRIALS", "TUNE_TIME_LIMIT", "TUNE_NUM_CORES", "TUNE_JSON", "DB", "TARGET"):
+        assert f"[env var: TILEWRIGHT_{name}" in shown, name
+    assert "TILEWRIGHT_DB_PRUNE_KEEP" in run("db", "prune", "--help").out
+    monkeypatch.setenv("TILEWRIGHT_TUNE_TRIALS", "0")
+    assert "0 is not in the range" in run("tune", "matmul").err
+    monkeypatch.setenv("TILEWRIGHT_WORKLOADS_JSON", "1")
+    assert json.loads(run("workloads").out)["schema"] == 1
+    from tilewright.cli.settings import set_options
+
+    assert [(s.name, s.value, s.origin) for s in set_options()] == [
+        ("tune --trials", "0", "TILEWRIGHT_TUNE_TRIALS"), ("workloads --json", "1", "TILEWRIGHT_WORKLOADS_JSON"),
+    ]  # fmt: skip
 
 
 def test_the_log_level_is_a_setting(run, monkeypatch):
