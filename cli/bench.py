@@ -21,7 +21,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, json_option
+from .output import column, echo_json, echo_table, first_sign, json_option
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def command(
     Shares are of the peak and the roofline that this machine was measured to reach (`tilewright doctor`). Exit code 1
     when a result is wrong.
     """
+    first_sign(spec)
     from ..codegen import Target
     from ..driver import NoRecordError, bench, parse_spec
     from ..driver.models.model_files import is_model

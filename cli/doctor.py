@@ -13,7 +13,7 @@ import click
 from ..pages import size_text
 from .exit_codes import CommandError
 from .options import cores_option, target_option, target_text
-from .output import column, echo_json, echo_table, json_option
+from .output import column, echo_json, echo_table, first_sign, json_option
 from .progress import Progress
 from .settings import all_settings, set_options
 
@@ -31,6 +31,7 @@ _PACKAGES = ("tilewright", "numpy", "llvmlite", "xgboost", "sqlite-utils", "clic
 def command(refresh: bool, num_cores: int | None, target: str | None, as_json: bool) -> None:
     """Measure and print this machine: CPU, vector width, cores, caches, the peak of multiply-adds and the bandwidth of
     memory (both by code that Tilewright generates), versions, and where each setting came from."""
+    first_sign("doctor")
     from ..codegen import Target
     from ..codegen.jit.cache_directory import cache_directory
     from ..driver.machine_report import measure_machine

@@ -17,6 +17,7 @@ import click
 from .. import __version__
 from .exit_codes import EXIT_CODES, CommandError
 from .options import Group, read_environment
+from .output import clear_sign
 from .settings import put_into_force
 
 COMMANDS = {
@@ -149,6 +150,7 @@ def _catch_sigterm() -> Any:
 def _say(error: Exception, debug: bool) -> int:
     """Print the message of an error and return the exit code."""
     hint, code = "", 1
+    clear_sign()
     if isinstance(error, click.ClickException) and type(error).__name__ == "NoArgsIsHelpError":
         click.echo(error.format_message(), err=True)
         return error.exit_code

@@ -57,6 +57,19 @@ def moves(stream: Any) -> bool:
     return stream is not None and bool(stream.isatty()) and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
+def first_sign(text: str) -> None:
+    """Show on a terminal at once that a command has begun; what is printed next takes its place."""
+    if moves(sys.stderr):
+        sys.stderr.write(f"{text}: starting\r")
+        sys.stderr.flush()
+
+
+def clear_sign() -> None:
+    """Take away what :func:`first_sign` showed."""
+    if moves(sys.stderr):
+        sys.stderr.write("\r\x1b[K")
+
+
 def _width() -> int | None:
     if os.environ.get("COLUMNS", "").isdigit():
         return max(int(os.environ["COLUMNS"]), 20)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import rate_text, seconds_text, share_text
-from .output import moves
+from .output import clear_sign, moves
 
 if TYPE_CHECKING:
     from ..driver import ModelProgress
@@ -57,6 +57,7 @@ class Progress:
             from rich.console import Console  # heavy: only for terminals
             from rich.live import Live
 
+            clear_sign()
             console = Console(stderr=True)
             self._live = Live(
                 console=console, transient=True, refresh_per_second=4, get_renderable=lambda: self._drawn(console.width)

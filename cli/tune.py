@@ -22,7 +22,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import echo_json, json_option
+from .output import echo_json, first_sign, json_option
 from .progress import Progress
 from .tune_model import tune_model
 
@@ -78,6 +78,7 @@ def command(
     as model.onnx, whose kernels share the time: it goes where the model gains most. Earlier records of the same
     workload and target are used: run it again to continue.
     """
+    first_sign(spec)
     from ..codegen import Target
     from ..driver.models.model_files import is_model
 
