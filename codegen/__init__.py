@@ -53,7 +53,7 @@ __all__ = [
 register_target = register_target_kind
 """The name by which packages of the entry point ``tilewright.targets`` add a kind of target."""
 
-WRITERS[".wasm"] = wasm_module
+WRITERS.update({".wasm": wasm_module})
 register_backend(Backend("c", ".c", emit_c, c_header))
 register_target_kind(CUDA)
 register_target_kind(GPU_SIM)
