@@ -1,6 +1,7 @@
 """Reductions over a size that is 0 when the function runs: compiled code and the interpreter give the same."""
 
 import itertools
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen import Target, compile
+from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 from tilewright.tir.interpret import interpret
 
@@ -259,3 +261,30 @@ def ones_summed(func):
         run(np.ones((1, 3), "float32"), c)
         out.append(float(c[0]))
     return out
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("factor", [2, 3, 5])
+def test_triangles_whose_loops_are_exchanged(order, factor):
+    """Row i has i terms: none in row 0, whatever loop is outermost."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((6,), "int32"), C: T.Buffer((6,), "int32")):
+    for i in range(6):
+        for k in range(i):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = 0
+                C[vi] = C[vi] + A[vk]
+""")
+    sch = Schedule(func)
+    sch.split(sch.get_loops("C")[1], [None, factor])
+    loops = sch.get_loops("C")
+    with suppress(ScheduleError):  # the number of outer iterations depends on i
+        sch.reorder(*[loops[n] for n in order])
+    given = np.arange(1, 7, dtype="int32")
+    for run in (lambda *args: interpret(sch.func, *args, check_regions=True), compile(sch.func, Target("native"))):
+        c = np.full(6, 77, "int32")
+        run(given, c)
+        np.testing.assert_array_equal(c, np.cumsum(given) - given)

@@ -39,6 +39,7 @@ from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View
 
 Run = Callable[[], None]
+Points = set[tuple[Any, ...]]
 _DEEP = 60
 """Programs that nest more deeply run on a large stack from the start; they cannot be started again, because they
 write."""
@@ -90,7 +91,9 @@ class _Interpreter:
         self.exprs = self.memory.exprs
         self.registers = self.memory.registers
         self.path: tuple[Stmt, ...] = ()
-        self.starts: dict[For, list[tuple[list[int], Run]]] = {}
+        self.starts: dict[For, list[tuple[Points, Run]]] = {}
+        self.started: dict[Block, Points] = {}
+        """The points at which a reduction ran, by the block that runs its init at the others."""
 
     def run(self, args: tuple[Any, ...]) -> None:
         func, memory = self.func, self.memory
@@ -150,12 +153,11 @@ class _Interpreter:
                 body()
 
         def run_or_start() -> None:
-            for ran, _ in inits:
-                ran[0] = 0
+            for points, _ in inits:
+                points.clear()
             run()
-            for ran, init in inits:
-                if not ran[0]:
-                    init()
+            for _, init in inits:
+                init()
 
         return run_or_start if inits else run
 
@@ -267,7 +269,9 @@ class _Interpreter:
         ]
         for buffer in (*block.alloc_buffers, *[m.buffer for m in block.match_buffers]):
             memory.view(buffer)
+        spatial = [self.exprs.slot(axis.var) for axis in block.iter_vars if axis.kind != "reduce"]
         ran = None if block.init is None else self._start(s)
+        started = self.started.pop(block, None)
         above, self.path = self.path, (*self.path, block)
         init = None if block.init is None else self.stmt(block.init)
         body = self.stmt(block.body)
@@ -278,10 +282,12 @@ class _Interpreter:
         def run() -> None:
             if predicate is not None and not predicate():
                 return
-            if ran is not None:
-                ran[0] += 1
             for slot, value in axes:
                 registers[slot] = value()
+            if ran is not None:
+                ran.add(tuple([registers[slot] for slot in spatial]))
+            if started is not None and tuple([registers[slot] for slot in spatial]) in started:
+                return
             for buffer in allocs:
                 memory.allocate(buffer)
             for m in matches:
@@ -300,10 +306,10 @@ class _Interpreter:
 
         return run
 
-    def _start(self, s: BlockRealize) -> list[int] | None:
-        """Return a counter of the iterations of a reduction.
+    def _start(self, s: BlockRealize) -> Points | None:
+        """Return the points at which a reduction runs, empty as yet.
 
-        If there are none, its init runs in place of its outermost loop. None where that cannot happen.
+        At the others its init runs after its outermost loop. None where it runs at all of them.
         """
         found = start_in_front(s, self.path)
         if found is None:
@@ -312,11 +318,12 @@ class _Interpreter:
         inside = [n for n in self.path[self.path.index(loop) :] if isinstance(n, For)]
         if is_const_int(s.predicate, 1) and all(isinstance(n.extent, IntImm) and n.extent.value > 0 for n in inside):
             return None
-        ran = [0]
+        points: Points = set()
+        self.started[next(n.block for n in pre_order(start) if isinstance(n, BlockRealize))] = points
         above, self.path = self.path, ()
-        self.starts.setdefault(loop, []).append((ran, self.stmt(start)))
+        self.starts.setdefault(loop, []).append((points, self.stmt(start)))
         self.path = above
-        return ran
+        return points
 
 
 class _Guard:
