@@ -73,3 +73,34 @@ def test_the_default_takes_fewer_instructions_than_plain_loops(name):
     func = small(name).func
     made = choose_default(Space(func, WIDE))
     assert memory_instructions(made.schedule.func) < 0.5 * memory_instructions(func)
+
+
+@pytest.mark.parametrize("name", ["jacobi_2d", "unsharp", "harris", "masked_attention"])
+def test_fused_stages_are_predicted_to_be_faster(name):
+    """At sizes beyond the second-level cache; fewer bytes come from behind it."""
+    space = space_of(name, 1, machine=MACHINE)
+
+    def bytes_of(sketch):
+        rows = sketch.best_rows(1)
+        columns = [t.part.costs(t.columns(rows[:, p]), 1) for t, p in sketch._placed()]
+        return sum(float(c["l3_bytes"][0]) for c in columns), float(sketch.score(rows)[1][0])
+
+    fused = min(bytes_of(s) for s in space.sketches if s.name.endswith("_fused"))
+    apart = min(bytes_of(s) for s in space.sketches if "_fused" not in s.name)
+    assert fused[0] < 0.8 * apart[0] and fused[1] < apart[1]
+
+
+@pytest.mark.parametrize(
+    "name, groups",
+    [
+        ("blur", [["blur_x", "blur_y"]]),
+        ("jacobi_3d", [["sweep0", "sweep1"]]),
+        ("unsharp", [["gray", "rows", "ratio", "sharp"]]),
+        ("three_products", [["right", "both"]]),
+        ("masked_attention", [["dots", "scores", "most", "weight", "mixed", "total", "attended"]]),
+    ],
+)
+def test_stages_that_are_fused(name, groups):
+    (variant,) = [v for v in space_of(name).variants if v.suffix == "_fused"]
+    joined = [[b.name for b in g.blocks] for g, t in variant.groups if t[0].rule == "fused_stages"]
+    assert [sorted(g) for g in joined] == [sorted(g) for g in groups]

@@ -22,6 +22,7 @@ from .measuring import describe, measure
 from .payload import VERSION, Answer, Request
 
 _POLL_SECONDS = 0.5
+_GREETING_SECONDS = 120.0
 _REFERENCE_SECONDS = 600.0
 
 
@@ -66,15 +67,17 @@ class DaskRunner(Runner):
                 self._client = self._dask.Client(self.address, timeout=15, set_as_default=False)
             except OSError as error:
                 raise RemoteError(f"no scheduler answers at {self.address}: {error}") from None
-        workers = self._workers()
-        futures = {worker: self._submit((), worker, deadline=deadline) for worker in workers}
-        limit = min(_REFERENCE_SECONDS, max(0.0, deadline - time.monotonic()))
-        self._wait(list(futures.values()), time.monotonic() + limit, every=True)
-        for worker, future in futures.items():
-            if future.done():
-                self._results(worker, future, 0)
-            elif time.monotonic() >= deadline:
-                raise TimeUp("computing the result of the unscheduled function took all of it")
+        futures = {worker: self._submit((), worker, deadline=deadline) for worker in self._workers()}
+        until = min(deadline, time.monotonic() + _REFERENCE_SECONDS)
+        while futures and time.monotonic() < until:
+            self._wait(list(futures.values()), min(until, time.monotonic() + _POLL_SECONDS))
+            there = self._workers()
+            for worker in [w for w, future in futures.items() if future.done() or w not in there]:
+                future = futures.pop(worker)
+                if future.done():
+                    self._results(worker, future, 0)
+        if futures and time.monotonic() >= deadline:
+            raise TimeUp("computing the result of the unscheduled function took all of it")
 
     def measure(
         self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
@@ -139,7 +142,7 @@ class DaskRunner(Runner):
             describe, workers=[worker], allow_other_workers=False, pure=False, retries=0
         )  # fmt: skip
         try:
-            facts = dict(future.result(timeout=30))
+            facts = dict(future.result(timeout=_GREETING_SECONDS))
         except Exception as error:
             raise RemoteError(f"the worker {worker} does not answer: {type(error).__name__}: {error}") from None
         if facts["version"] != VERSION:
@@ -161,12 +164,12 @@ class DaskRunner(Runner):
             allow_other_workers=False, resources={f"measure:{self._wanted}": 1}, pure=False, retries=0,
         )  # fmt: skip
 
-    def _wait(self, futures: Sequence[Any], until: float, *, every: bool = False) -> None:
-        """Wait for one of the tasks, or for ``every`` one, until that time at most."""
-        until_what = "ALL_COMPLETED" if every else "FIRST_COMPLETED"
+    def _wait(self, futures: Sequence[Any], until: float) -> None:
+        """Wait for one of the tasks, until that time at most."""
         with self._client.as_current():
             try:
-                self._dask.wait(futures, timeout=max(0.0, until - time.monotonic()), return_when=until_what)
+                limit = max(0.0, until - time.monotonic())
+                self._dask.wait(futures, timeout=limit, return_when="FIRST_COMPLETED")
             except TimeoutError:
                 pass
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ...codegen.machine.cpu import available_cores
-from .measuring import cpu_name
+from . import measuring
 
 
 def offered() -> dict[str, int]:
     """Returns the resources of a worker on this machine: ``build`` and exactly one ``measure:<cpu>``."""
-    return {"build": available_cores(), f"measure:{cpu_name()}": 1}
+    return {"build": available_cores(), f"measure:{measuring.cpu_name()}": 1}
 
 
 def run_worker(address: str, *, started: Callable[[Any], object] = lambda nanny: None) -> None:
@@ -25,9 +25,10 @@ def run_worker(address: str, *, started: Callable[[Any], object] = lambda nanny:
 
 
 async def _serve(dask: Any, address: str, started: Callable[[Any], object]) -> None:
-    name = f"{platform.node()}-{cpu_name()}-{id(started):x}"
+    name = f"{platform.node()}-{measuring.cpu_name()}-{id(started):x}"
     async with dask.Nanny(
-        address, nthreads=2, resources=offered(), name=name, memory_limit=0, death_timeout=30, dashboard=False
+        address, nthreads=2, resources=offered(), name=name, memory_limit=0, death_timeout=30, dashboard=False,
+        preload=[measuring.__name__],
     ) as nanny:  # fmt: skip
         started(nanny)
         await nanny.finished()
