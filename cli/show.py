@@ -33,6 +33,7 @@ MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled", "lowe
     type=click.Choice(list(dict.fromkeys((*STAGES, *MODEL_STAGES)))),
     help="What to show.",
 )
+@click.option("--mca", is_flag=True, help="Print what llvm-mca says of the innermost loop, where it is installed.")
 @cores_option
 @bounds_option
 def command(
@@ -42,6 +43,7 @@ def command(
     db_path: str | None,
     as_json: bool,
     stage: str,
+    mca: bool,
     num_cores: int | None,
     bounds: str | None,
 ) -> int:
@@ -56,12 +58,15 @@ def command(
     from ..driver import parse_spec, plan
     from ..driver.models.model_files import is_model, load_model
     from ..driver.models.model_stages import model_text
+    from ..driver.throughput import throughput_report
     from ..schedule import Trace
     from ..tuner import Space
 
     known = MODEL_STAGES if is_model(spec) else STAGES
     if stage not in known:
         raise CommandError(f"--stage {stage}: {spec} has the stages {', '.join(known)}", code=2)
+    if mca and (is_model(spec) or stage in ("te", "tir")):
+        raise CommandError(f"--mca is about the machine code of a workload, not {spec} --stage {stage}", code=2)
     if is_model(spec):
         graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
         path = database_path(db_path, needed=False)
@@ -81,7 +86,10 @@ def command(
     else:
         made = plan(case, target=Target(target_text(target, num_cores)), db=database_path(db_path, needed=False))
         origin = made.origin
-        if stage == "scheduled":
+        if mca:
+            stage, target_of = "mca", made.target
+            text = throughput_report(made.compile().get_source("asm"), target_of.llvm_cpu, target_of.triple)
+        elif stage == "scheduled":
             text = made.scheduled.script()
         elif stage == "trace":
             text = made.trace.as_python() if isinstance(made.trace, Trace) else "# no steps"

@@ -210,6 +210,7 @@ INPUTS = {
         ("show nosuch.pt2 --stage graph", 1, "nosuch.pt2: there is no such file"),
         ("show matmul --stage object", 2, "'object' is not one of"),
         ("show matmul --stage graph", 2, "matmul has the stages te, tir, scheduled"),
+        ("show matmul --stage tir --mca", 2, "--mca is about the machine code"),
         ("report --db good.db -o folder", 2, "folder is a folder; name a file"),
         ("report --db good.db -o nofolder/r.html", 2, "there is no folder"),
         ("report --db good.db -o ''", 2, "the name of the file to write is empty"),
