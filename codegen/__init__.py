@@ -20,6 +20,7 @@ from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
 from .runtime.arguments import ArgumentError
 from .runtime.export import WRITERS, ExportError
+from .runtime.fat_library import export_fat
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
 from .runtime.wasm_module import wasm_module
@@ -44,6 +45,7 @@ __all__ = [
     "TimingResult",
     "abi_of",
     "compile",
+    "export_fat",
     "lower",
     "register_backend",
     "register_target",

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, DType, Mul
 from ...tir.expr.base.deep_recursion import with_room
+from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import AttrStmt, Buffer
 from ..backend.emitter import EmitError, Tables
 from ..backend.expressions import EXPRESSIONS
@@ -136,20 +137,30 @@ def emit(lowered: LoweredFunc) -> str:
     return "\n".join(pieces) + "\n"
 
 
+_MEMORY = frozenset(("tw_alloc", "tw_free"))
+_RUNTIME = _MEMORY | {"tw_parallel_for", "tw_tiles"}
+"""The runtime's functions that code may call; a module of WebAssembly has its own memory."""
+
+_LIBRARY = {row.c_name + end for row in OPERATIONS.values() if row.c_name for end in ("", "f")}
+"""The functions of C's mathematical library."""
+
+
 def _check_library(lowered: LoweredFunc, unit: LlvmUnit) -> None:
     """Raise an error when the target has no runtime for what the code calls, or when it calls a function of its own
     name."""
     target = lowered.target
-    own = ("tw_alloc", "tw_free") if target.is_wasm else ()
-    if (
-        target.kind != "c"
-        and not target.has_runtime
-        and any(name.startswith("tw_") and name not in own for name in unit.declarations)
-    ):
+    needed = _RUNTIME - (_MEMORY if target.is_wasm else frozenset())
+    if target.kind != "c" and not target.has_runtime and not needed.isdisjoint(unit.declarations):
         what = "threads" if "tw_parallel_for" in unit.declarations else "scratch memory that does not fit the stack"
         raise TargetError(
             f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "
             f"{target.triple}; build it with -num-cores=1 and smaller intermediate buffers, or print it as C"
+        )
+    absent = [name for name in unit.declarations if name in _LIBRARY] if target.is_wasm else []
+    if absent:
+        raise TargetError(
+            f"{lowered.name} calls {', '.join(absent)} of the mathematical library, which a module for {target.triple} "
+            "does not have; compute it from other operations"
         )
     if lowered.name in unit.declarations:
         raise EmitError(

@@ -58,6 +58,12 @@ def test_threads_are_refused():
         compile(parse(text), f"{TARGET} -num-cores=2")
 
 
+def test_functions_of_the_mathematical_library_are_refused():
+    text = SCRATCH.replace("P[39999 - i]", "T.fmod(P[39999 - i], T.float32(3))")
+    with pytest.raises(TargetError, match="twice calls fmodf of the mathematical library, which a module for wasm32"):
+        compile(parse(text), TARGET)
+
+
 def test_there_is_a_linker(tmp_path, monkeypatch):
     monkeypatch.setattr("tilewright.codegen.runtime.wasm_module.wasm_linker", lambda: None)
     with pytest.raises(WasmLinkError, match="needs a linker, wasm-ld; install one"):
