@@ -11,6 +11,7 @@ from .backend.registry import Backend, register_backend
 from .c.c_header import c_header
 from .c.c_source import emit_c
 from .compile import compile
+from .fat_library import export_fat
 from .gpu import CUDA, GPU_SIM, GpuError, RaceError
 from .llvm.jit import JITError
 from .lower import lower
@@ -20,7 +21,6 @@ from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
 from .runtime.arguments import ArgumentError
 from .runtime.export import WRITERS, ExportError
-from .runtime.fat_library import export_fat
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
 from .runtime.wasm_module import wasm_module

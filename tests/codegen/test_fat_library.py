@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tilewright.codegen import TargetError, compile
+from tilewright.codegen.fat_library import export_fat
 from tilewright.codegen.machine.target import Target
-from tilewright.codegen.runtime.fat_library import export_fat
 from tilewright.tir.parser import parse
 
 FUNC = """
