@@ -94,7 +94,7 @@ def infer(op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any]) -> 
     if key is not None and key in _inferred:
         return list(_inferred[key])
     given = [None if v is None else placeholder_for(v) for v in inputs]
-    found = [(t.dtype, dims(t.shape)) for t in row.tensors(given, attrs)]
+    found: list[tuple[str, tuple[Any, ...]]] = [(t.dtype, dims(t.shape)) for t in row.tensors(given, attrs)]
     if key is not None:
         if len(_inferred) >= _KEPT:
             _inferred.clear()
