@@ -27,7 +27,7 @@ def run_worker(address: str, *, started: Callable[[Any], object] = lambda nanny:
 async def _serve(dask: Any, address: str, started: Callable[[Any], object]) -> None:
     name = f"{platform.node()}-{measuring.cpu_name()}-{id(started):x}"
     async with dask.Nanny(
-        address, nthreads=2, resources=offered(), name=name, memory_limit=0, death_timeout=30, dashboard=False,
+        address, nthreads=2, resources=offered(), name=name, memory_limit=0, death_timeout=300, dashboard=False,
         preload=[measuring.__name__],
     ) as nanny:  # fmt: skip
         started(nanny)
