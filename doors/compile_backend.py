@@ -9,7 +9,7 @@ from typing import Any
 from ..codegen import Target
 from ..driver.models.model import Model
 from ..driver.models.model_building import build_graph
-from ..frontends.torch import Reader, TorchError, is_supported, load_torch, to_array
+from ..frontends.torch import Reader, TorchError, is_supported, load_torch
 from ..graph.graph import Graph, Value
 
 _TENSOR = object()
@@ -132,6 +132,15 @@ def _is_parameter(a: Any) -> bool:
     return type(a).__name__ == "Parameter" and not load_torch().is_grad_enabled()
 
 
+def _plain(torch: Any, t: Any) -> Any:
+    """Returns a tensor without gradient whose memory holds its elements one after the other."""
+    if t.requires_grad or type(t) is not torch.Tensor:
+        t = t.detach()
+    if t.is_neg():
+        t = t.resolve_neg()
+    return t if t.is_contiguous() else t.contiguous()
+
+
 class _Built:
     """A region built for inputs of one shape, with the parameters of one moment as constants."""
 
@@ -169,6 +178,6 @@ class _Built:
         """Returns new tensors with the results."""
         torch = self.torch
         made = [torch.empty(shape, dtype=dtype) for shape, dtype in self.outputs]
-        self.model(*[to_array(args[n]) for n in self.passed], out=[to_array(t) for t in made])
+        self.model(*[_plain(torch, args[n]) for n in self.passed], out=made)
         fresh = iter(made)
         return [next(fresh) if r is _TENSOR else r for r in self.results]

@@ -109,7 +109,20 @@ def _numpy_view(array: np.ndarray[Any, Any]) -> ArrayView:
     )  # fmt: skip
 
 
+def _refuse_lazy(value: Any) -> None:
+    """Raise ValueError for a tensor of PyTorch whose memory does not hold its elements as they are."""
+    if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
+        raise ValueError(f"its layout is {value.layout}; pass .to_dense()")
+    for test, what, way in (
+        ("is_neg", "a negated view", "resolve_neg"), ("is_conj", "a conjugated view", "resolve_conj")
+    ):  # fmt: skip
+        found = getattr(value, test, None)
+        if callable(found) and found():
+            raise ValueError(f"it is {what}, whose memory holds other numbers; pass .{way}()")
+
+
 def _dlpack_view(value: Any, devices: tuple[int, ...]) -> ArrayView:
+    _refuse_lazy(value)
     where = value.__dlpack_device__() if hasattr(value, "__dlpack_device__") else (1, 0)
     if int(where[0]) not in devices:
         device = _DEVICES.get(int(where[0]), f"device type {int(where[0])}")

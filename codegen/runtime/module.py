@@ -22,6 +22,7 @@ from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
 from ..machine.target_kinds import load_installed
 from .arguments import Arguments, c_types
+from .array_libraries import TensorCalls, as_numpy, new_arrays, returned, static_shape
 from .export import export_module
 from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
@@ -33,8 +34,8 @@ SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
 class Function:
     """A ``Function`` is one compiled function. Calling it takes the arguments of the PrimFunc in order, outputs included (NumPy arrays
     or anything with ``__dlpack__``; nothing is copied), and writes the outputs in place. Arguments may be given by name.
-    Written arrays that are left out are made, filled with zeros before the call, and returned: one as it is, several
-    as a tuple.
+    Written arrays that are left out are made, filled with zeros before the call, and returned in the library of the
+    first array: one as it is, several as a tuple.
 
     Raises :class:`ArgumentError` for arguments that do not fit, RuntimeError when an assertion in the program fails.
     """
@@ -48,6 +49,7 @@ class Function:
         self._arguments = Arguments(self.name, self.params)
         self._glue = glue_for(self.params)
         self._arity = len(self._arguments.given)
+        self._tensors = TensorCalls(self._arguments.given)
         self._raw = ctypes.CFUNCTYPE(ctypes.c_int32, *c_types(self.params))(address)
         self._quick: Callable[..., int] = self._glue.call or _never
 
@@ -61,13 +63,14 @@ class Function:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if named or len(args) < self._arity:
-            complete, fresh = self._arguments.completed(args, named)
-            self(*complete)
-            return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
+            return self._completed(args, named)
         code = UNUSUAL
         if len(args) == self._arity:
             try:
-                code = self._quick(self.address, *args)
+                if args and type(args[0]) is not np.ndarray:
+                    code = self._of_others(args)
+                else:
+                    code = self._quick(self.address, *args)
             except (TypeError, ctypes.ArgumentError):  # a scalar that is not a number
                 pass
         if code:
@@ -78,6 +81,28 @@ class Function:
             if code:
                 raise RuntimeError(self._message(code))
         return None
+
+    def _of_others(self, args: Sequence[Any]) -> int:
+        """Call the function on arrays of another library; UNUSUAL where the careful path has to decide."""
+        addresses = self._tensors.addresses(args)
+        if addresses is not None:
+            return int(self._raw(*addresses))
+        arrays = as_numpy(args)
+        return UNUSUAL if arrays is None else self._quick(self.address, *arrays)
+
+    def _completed(self, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Call the function with new arrays for those that are left out, and return them in the first argument's library."""
+        missing = self._arguments.given[len(args) :]
+        if not named and all(p.writes and static_shape(p) is not None for p in missing):
+            fresh = new_arrays(missing, args)
+            self(*args, *fresh)
+        else:
+            complete, fresh = self._arguments.completed(args, named)
+            self(*complete)
+        if not fresh:
+            return None
+        out = returned(fresh, [*args, *named.values()])
+        return out[0] if len(out) == 1 else tuple(out)
 
     def bind(self, *args: Any) -> BoundCall:
         """Check the arguments now, and return an object that calls the function on them repeatedly without checks."""

@@ -14,6 +14,7 @@ from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
 from ...codegen.lowered import Param
 from ...codegen.runtime.arguments import ArgumentError, evaluate
+from ...codegen.runtime.array_libraries import returned
 from ...codegen.runtime.entry_ir import Entry, entry_ir
 from ...codegen.runtime.linked_library import LinkedLibrary, export_library
 from ...codegen.runtime.loader import runtime_symbols
@@ -55,8 +56,8 @@ class Parts:
 
 
 class Model:
-    """A ``Model`` is a compiled graph. Calling it takes the inputs, in order or by name, and returns the outputs: an array, or a tuple
-    where there are several.
+    """A ``Model`` is a compiled graph. Calling it takes the inputs, in order or by name, and returns the outputs in the
+    library of the first input: an array, or a tuple where there are several.
 
     ``out=``: the arrays to write instead of new ones. Several threads may call it at the same time.
     """
@@ -103,6 +104,8 @@ class Model:
         else:
             outs = [np.empty(shape, dtype) for shape, dtype in (self._fresh if self._static else self._sized(inputs))]
         self._run(*inputs, *outs)
+        if out is None and inputs and type(inputs[0]) is not np.ndarray:
+            outs = returned(outs, inputs)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     @property

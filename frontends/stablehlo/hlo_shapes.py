@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ..zero_stuffing import padded as filled
+from ..zero_stuffing import spread
 from .hlo_call import Given, HloCall
 from .hlo_table import hlo
 
@@ -114,28 +116,8 @@ def padded(
     data = c.builder.constants.get(number)
     if data is None or number.dtype == "bfloat16":
         return _padded_with_value(c, x, number, low, high, interior)
-    fill = data.item()
-    for axis, gap in enumerate(interior):
-        if gap and x.shape[axis] > 1:
-            x = _spread(c, x, axis, gap, fill)
-    begin, end = [max(-n, 0) for n in low], [e + min(n, 0) for e, n in zip(x.shape, high, strict=True)]
-    x = c.cut(x, begin, end)
-    before, after = tuple(max(n, 0) for n in low), tuple(max(n, 0) for n in high)
-    if not any((*before, *after)):
-        return x
-    return c.op("pad", x, pad_before=before, pad_after=after, value=bool(fill) if x.dtype == "bool" else fill)
-
-
-def _spread(c: HloCall, x: Value, axis: int, gap: int, fill: Any) -> Value:
-    """Returns ``x`` with ``gap`` elements between each two along an axis."""
-    extent = x.shape[axis]
-    wide = c.op("expand_dims", x, axis=axis + 1)
-    after = tuple(gap if d == axis + 1 else 0 for d in range(wide.ndim))
-    wide = c.op("pad", wide, pad_before=(0,) * wide.ndim, pad_after=after, value=fill)
-    shape = [*x.shape[:axis], extent * (gap + 1), *x.shape[axis + 1 :]]
-    flat = c.op("reshape", wide, shape=tuple(shape))
-    shape[axis] -= gap
-    return c.cut(flat, [0] * x.ndim, shape)
+    fill = bool(data.item()) if x.dtype == "bool" else data.item()
+    return filled(c.op, spread(c.op, x, interior, fill), low, high, fill)
 
 
 def _padded_with_value(c: HloCall, x: Value, number: Value, *sizes: Sequence[int]) -> Value:

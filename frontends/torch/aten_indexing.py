@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ...tir.expr import DType, max_value, min_value
 from .aten_call import AtenCall
 from .aten_table import aten
 
@@ -39,27 +40,49 @@ def _front(c: AtenCall, x: Value, index: Value, axis: int) -> Value:
     return x if end == x.shape else c.op("strided_slice", x, begin=(0,) * x.ndim, end=end)
 
 
+_REDUCTIONS = {"": "none", "add": "add", "sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
 @aten("scatter.src", "scatter.value", "scatter_add", "scatter_reduce.two")
 def scatter(
     c: AtenCall, x: Value, dim: int, index: Value, source: Any, reduce: str = "", include_self: bool = True
 ) -> Value:
-    row = (
-        "add"
-        if "scatter_add" in c.label
-        else {"": "none", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(reduce)
-    )
-    if row is None or not include_self or not x.ndim:
-        raise c.error(f"reduce={reduce!r}, include_self={include_self} is not supported")
-    axis = c.axis(dim, x)
+    reduce = "add" if "scatter_add" in c.label else reduce
+    if not x.ndim:
+        x, index = [c.op("reshape", v, shape=(math.prod(v.shape),)) for v in (x, index)]
+        source = c.op("reshape", source, shape=(1,)) if isinstance(source, Value) else source
+    if 0 in index.shape:
+        return c.op("reshape", x, shape=c.shape)
     if isinstance(source, Value):
         end = index.shape
         source = source if source.shape == end else c.op("strided_slice", source, begin=(0,) * source.ndim, end=end)
     else:
         source = c.full(index.shape, source, x.dtype)
-    others = [d for d in range(x.ndim) if d != axis]
-    if any(index.shape[d] != x.shape[d] for d in others):
-        raise c.error(f"an index of the shape {index.shape} into {x.type_text} is not supported")
-    return c.op("scatter_elements", x, index, c.cast(source, x.dtype), axis=axis, reduction=row)
+    places = _coordinates(c, index, c.axis(dim, x))
+    start = x
+    if not include_self:
+        first = {"prod": 1, "amax": min_value(x.dtype), "amin": max_value(x.dtype)}.get(reduce, 0)
+        start = c.op("scatter_nd", x, places, c.full(index.shape, first, x.dtype))
+    out = c.op("scatter_nd", start, places, c.cast(source, x.dtype), reduction=_REDUCTIONS[reduce])
+    if reduce == "mean":
+        ones = c.full(index.shape, 1, x.dtype)
+        begin = c.full(x.shape, 1, x.dtype)
+        begin = begin if include_self else c.op("scatter_nd", begin, places, c.full(index.shape, 0, x.dtype))
+        count = c.op("scatter_nd", begin, places, ones, reduction="add")
+        out = c.op("divide" if DType(x.dtype).is_float else "floor_divide", out, count)
+    return c.op("reshape", out, shape=c.shape)
+
+
+def _coordinates(c: AtenCall, index: Value, axis: int) -> Value:
+    """Returns the places of updates in all dimensions, along a new last one; those along ``axis`` are given."""
+    if index.ndim == 1:
+        return c.op("expand_dims", c.cast(index, "int64"), axis=1)
+    parts = []
+    for d, extent in enumerate(index.shape):
+        numbers = c.constant(np.arange(extent).reshape([-1 if k == d else 1 for k in range(index.ndim)]))
+        wide = c.cast(index, "int64") if d == axis else c.op("broadcast_to", numbers, shape=index.shape)
+        parts.append(c.op("expand_dims", wide, axis=index.ndim))
+    return c.op("concatenate", *parts, axis=index.ndim)
 
 
 @aten("index.Tensor")
@@ -112,10 +135,47 @@ def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Va
         one = c.op("reshape", c.cast(values, x.dtype), shape=(1,) * x.ndim)
         new = c.op("add", x, one) if accumulate else c.op("broadcast_to", one, shape=x.shape)
         return c.op("where", c.op("broadcast_to", wide, shape=x.shape), new, x)
-    if len(given) != 1 or indices[0] is None or given[0].ndim != 1:
-        raise c.error("index_put is supported for one index of one dimension along the first axis")
-    place = _from_front(c, given[0], x.shape[0])
-    shape = (place.shape[0], *x.shape[1:])
-    updates = c.op("broadcast_to", c.cast(values, x.dtype), shape=shape)
-    wide_place = c.op("broadcast_to", c.op("reshape", place, shape=(-1, *[1] * (x.ndim - 1))), shape=shape)
-    return c.op("scatter_elements", x, wide_place, updates, axis=0, reduction="add" if accumulate else "none")
+    if any(v.dtype in ("bool", "uint8") for v in given):
+        raise c.error("masks beside other indices are not supported")
+    at = [d for d, v in enumerate(indices) if v is not None]
+    others = [d for d in range(x.ndim) if d not in at]
+    outer = np.broadcast_shapes(*[v.shape for v in given])
+    parts = [
+        c.op("broadcast_to", c.cast(_from_front(c, v, x.shape[d]), "int64"), shape=outer)
+        for d, v in zip(at, given, strict=True)
+    ]
+    places = c.op("concatenate", *[c.op("expand_dims", p, axis=len(outer)) for p in parts], axis=len(outer))
+    order = (*at, *others)
+    moved = x if order == tuple(range(x.ndim)) else c.op("transpose", x, axes=order)
+    rest = tuple(x.shape[d] for d in others)
+    updates = _as_updates(c, c.cast(values, x.dtype), at, outer, rest)
+    kind = x.dtype
+    if kind == "bool":
+        moved, updates = c.op("cast", moved, dtype="uint8"), c.op("cast", updates, dtype="uint8")
+    out = c.op("scatter_nd", moved, places, updates, reduction="add" if accumulate else "none")
+    out = c.cast(out, kind)
+    back = tuple(int(d) for d in np.argsort(order))
+    return out if back == tuple(range(x.ndim)) else c.op("transpose", out, axes=back)
+
+
+def _as_updates(c: AtenCall, values: Value, at: list[int], outer: tuple[int, ...], rest: tuple[int, ...]) -> Value:
+    """Returns the values as (indices…, other dimensions…); indices that stand together come at their own place."""
+    together = at == list(range(at[0], at[0] + len(at)))
+    if not together or not at[0]:
+        return c.op("broadcast_to", values, shape=(*outer, *rest))
+    n = at[0]
+    wide = c.op("broadcast_to", values, shape=(*rest[:n], *outer, *rest[n:]))
+    order = (*range(n, n + len(outer)), *range(n), *range(n + len(outer), wide.ndim))
+    return c.op("transpose", wide, axes=order)
+
+
+@aten("masked_scatter")
+def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
+    wide = c.op("broadcast_to", mask, shape=c.shape)
+    count = math.prod(c.shape)
+    if not count or not math.prod(source.shape):
+        return c.op("broadcast_to", x, shape=c.shape)
+    flat = c.op("cast", c.op("reshape", wide, shape=(count,)), dtype="int32")
+    number = c.op("subtract", c.op("cumsum", flat, axis=0), c.constant(1, "int32"))
+    found = c.op("take", c.op("reshape", source, shape=(math.prod(source.shape),)), number, axis=0, mode="clip")
+    return c.op("where", wide, c.op("reshape", found, shape=c.shape), c.op("broadcast_to", x, shape=c.shape))

@@ -1,12 +1,16 @@
-"""Converters of matrix products, convolutions, pooling and resizing."""
+"""Converters of matrix products, convolutions and resizing."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...graph.graph import Value
 from ...tir.expr import DType
+from ..zero_stuffing import padded, spread
 from .aten_call import AtenCall
 from .aten_table import aten
 
@@ -43,80 +47,85 @@ def convolution(c: AtenCall, x: Value, weight: Value, bias: Value | None, *sizes
     alone = x.ndim == n + 1
     if alone:
         x = c.op("expand_dims", x, axis=0)
-    options = {"stride": _each(stride, n), "padding": _each(padding, n)}
+    options = {"stride": each(stride, n), "padding": each(padding, n)}
     if transposed:
-        if any(d != 1 for d in dilation):
-            raise c.error("a transposed convolution with dilation is not supported")
-        options["output_padding"] = _each(output_padding, n)
-        out = _transposed(c, x, weight, bias, {**options, "groups": groups})
+        more = {"output_padding": each(output_padding, n), "dilation": each(dilation, n), "groups": groups}
+        out = transposed_convolution(c, x, weight, bias, **options, **more)
     elif n == 2 and weight.shape[1] == 1 and groups == x.shape[1] and weight.shape[0] % groups == 0:
         kernels = c.op("reshape", weight, shape=(groups, weight.shape[0] // groups, *weight.shape[2:]))
-        out = c.op("depthwise_conv2d", x, kernels, bias, dilation=_each(dilation, n), **options)
+        out = c.op("depthwise_conv2d", x, kernels, bias, dilation=each(dilation, n), **options)
     else:
-        out = c.op(f"conv{n}d", x, weight, bias, dilation=_each(dilation, n), groups=groups, **options)
+        out = c.op(f"conv{n}d", x, weight, bias, dilation=each(dilation, n), groups=groups, **options)
     return c.op("squeeze", out, axis=0) if alone else out
 
 
-def _each(numbers: Sequence[int], n: int) -> tuple[int, ...]:
+def each(numbers: Sequence[int], n: int) -> tuple[int, ...]:
+    """Returns one number per dimension."""
     return tuple(numbers) if len(numbers) == n else tuple(numbers) * n
 
 
-def _transposed(c: AtenCall, x: Value, weight: Value, bias: Value | None, options: dict[str, Any]) -> Value:
+def transposed_convolution(
+    c: AtenCall, x: Value, weight: Value, bias: Value | None, *, stride: Any, padding: Any, output_padding: Any,
+    dilation: Any, groups: int,
+) -> Value:  # fmt: skip
+    """Returns a transposed convolution: a convolution of the data with zeros between its elements, by flipped kernels."""
     n = weight.ndim - 2
-    if n == 1:
-        wide = {k: v if k == "groups" else ({"stride": 1}.get(k, 0), *v) for k, v in options.items()}
-        up = [c.op("expand_dims", v, axis=2) for v in (x, weight)]
-        return c.op("squeeze", c.op("conv2d_transpose", *up, bias, **wide), axis=2)
-    if n != 2:
-        raise c.error(f"a transposed convolution over {n} dimensions is not supported")
-    return c.op("conv2d_transpose", x, weight, bias, **options)
+    if n == 2 and all(d == 1 for d in dilation):
+        options = {"stride": tuple(stride), "padding": tuple(padding), "output_padding": tuple(output_padding)}
+        return c.op("conv2d_transpose", x, weight, bias, groups=groups, **options)
+    channels, outputs, *sizes = weight.shape
+    parts = c.op("reshape", weight, shape=(groups, channels // groups, outputs, *sizes))
+    turned = c.op("transpose", parts, axes=(0, 2, 1, *range(3, n + 3)))
+    kernels = c.op("reshape", turned, shape=(groups * outputs, channels // groups, *sizes))
+    kernels = c.op("flip", kernels, axis=tuple(range(2, n + 2)))
+    room = [d * (k - 1) - p for d, k, p in zip(dilation, sizes, padding, strict=True)]
+    more = [r + o for r, o in zip(room, output_padding, strict=True)]
+    wide = padded(c.op, spread(c.op, x, [0, 0, *[s - 1 for s in stride]]), [0, 0, *room], [0, 0, *more])
+    return c.op(f"conv{n}d", wide, kernels, bias, dilation=tuple(dilation), groups=groups)
 
 
-def _window(kernel: Any, stride: Any, padding: Any, n: int) -> dict[str, Any]:
-    return {
-        "kernel": _each(kernel, n),
-        "stride": _each(stride, n) if stride else _each(kernel, n),
-        "padding": _each(padding, n),
-    }
+@aten("grid_sampler_2d")
+def grid_sampler(c: AtenCall, x: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> Value:
+    return c.op(
+        "grid_sample", x, grid, method=("linear", "nearest", "cubic")[mode],
+        padding_mode=("zeros", "border", "reflection")[padding], align_corners=bool(align_corners),
+    )  # fmt: skip
 
 
-def _batched(c: AtenCall, x: Value, n: int, pool: Any) -> Value:
-    if x.ndim == n + 2:
-        out: Value = pool(x)
-        return out
-    return c.op("squeeze", pool(c.op("expand_dims", x, axis=0)), axis=0)
+@aten("col2im")
+def col2im(c: AtenCall, x: Value, image: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+    options = {"kernel": tuple(kernel), "stride": each(stride, 2), "padding": each(padding, 2)}
+    wide = x if x.ndim == 3 else c.op("expand_dims", x, axis=0)
+    out = c.op("col2im", wide, image=tuple(image), dilation=each(dilation, 2), **options)
+    return out if x.ndim == 3 else c.op("squeeze", out, axis=0)
 
 
-@aten("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d")
-def max_pool(c: AtenCall, x: Value, kernel: Any, *rest: Any) -> tuple[Value, ...]:
-    given: list[Any] = [*rest, *[(), (0,), (1,), False][len(rest) :]]
-    stride, padding, dilation, ceil_mode = given
-    if c.needs(1) and "with_indices" in c.label:
-        raise c.error("the indices of a pooling are not supported")
-    n = 3 if "pool3d" in c.label else 2
-    window = _window(kernel, stride, padding, n)
-    window["dilation"] = _each(dilation if isinstance(dilation, (list, tuple)) else [dilation], n)
-    return (_batched(c, x, n, lambda v: c.op(f"max_pool{n}d", v, ceil_mode=bool(ceil_mode), **window)),)
+@aten("_cdist_forward")
+def distances(c: AtenCall, a: Value, b: Value, p: float, mode: int | None) -> Value:
+    return _norm(
+        c, c.op("subtract", c.op("expand_dims", a, axis=a.ndim - 1), c.op("expand_dims", b, axis=b.ndim - 2)), p
+    )
 
 
-@aten("avg_pool2d", "avg_pool3d", "avg_pool1d")
-def avg_pool(c: AtenCall, x: Value, kernel: Any, *rest: Any) -> Value:
-    given: list[Any] = [*rest, *[(), (0,), False, True, None][len(rest) :]]
-    stride, padding, ceil_mode, count_include_pad, divisor = given
-    n = int(c.label.split("avg_pool")[1][0])
-    window = _window(kernel, stride, padding, n)
-    if divisor is not None:
-        raise c.error("divisor_override is not supported")
-    attrs = {"ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad)}
-    return _batched(c, x, n, lambda v: c.op(f"avg_pool{n}d", v, **attrs, **window))
+@aten("_pdist_forward")
+def own_distances(c: AtenCall, x: Value, p: float = 2.0) -> Value:
+    rows, columns = np.triu_indices(x.shape[0], 1)
+    first, second = [c.op("take", x, c.constant(n), axis=0, mode="fast") for n in (rows, columns)]
+    return _norm(c, c.op("subtract", first, second), p)
 
 
-@aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d")
-def adaptive_avg_pool(c: AtenCall, x: Value, size: Sequence[int]) -> Value:
-    n = len(size)
-    if all(s == 1 for s in size) and x.ndim == n + 2:
-        return c.op("global_avg_pool", x)
-    return _batched(c, x, n, lambda v: c.op(f"adaptive_avg_pool{n}d", v, output_size=tuple(size)))
+def _norm(c: AtenCall, x: Value, p: float) -> Value:
+    """Returns the p-norm along the last axis."""
+    axis = (x.ndim - 1,)
+    size = c.op("abs", x)
+    if p == 0:
+        return c.op("sum", c.cast(c.op("greater", size, c.constant(0, x.dtype)), x.dtype), axis=axis)
+    if p in (1, math.inf):
+        return c.op("sum" if p == 1 else "max", size, axis=axis)
+    if p == 2:
+        return c.op("sqrt", c.op("sum", c.op("square", x), axis=axis))
+    total = c.op("sum", c.op("power", size, c.constant(p, x.dtype)), axis=axis)
+    return c.op("power", total, c.constant(1 / p, x.dtype))
 
 
 @aten("upsample_nearest2d.vec", "upsample_nearest2d", "upsample_bilinear2d.vec", "upsample_bilinear2d")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ...tir.expr import DType
 from .aten_call import AtenCall
 from .aten_table import aten
 
@@ -125,7 +124,7 @@ def _statistics(c: AtenCall, x: Value, axes: tuple[int, ...], epsilon: float) ->
 @aten("native_group_norm")
 def group_norm(c: AtenCall, x: Value, weight: Value | None, bias: Value | None, *sizes: Any) -> tuple[Value, ...]:
     batch, channels, _, groups, epsilon = sizes
-    parts = c.op("reshape", x, shape=(batch, groups, -1))
+    parts = c.op("reshape", x, shape=(batch, groups, math.prod(x.shape[1:]) // groups))
     normal = c.op("layer_norm", parts, None, None, axis=2, epsilon=float(epsilon))
     out = c.op("reshape", normal, shape=x.shape)
     out = _per_channel(c, out, weight, bias)
@@ -203,38 +202,5 @@ def sorted_values(c: AtenCall, x: Value, *args: Any, **named: Any) -> tuple[Valu
     if not x.ndim:
         return c.op("identity", x), c.constant(0, "int64")
     numbers = c.cast(x, "uint8") if x.dtype == "bool" else x
-    values, places = _ranked(c, numbers, c.axis(dim, x), bool(largest))
-    out = []
-    for v in (c.cast(values, x.dtype), places):
-        end = list(v.shape)
-        end[c.axis(dim, x)] = k
-        out.append(c.op("strided_slice", v, begin=(0,) * v.ndim, end=tuple(end)))
-    return tuple(out)
-
-
-def _ranked(c: AtenCall, x: Value, axis: int, largest: bool) -> tuple[Value, Value]:
-    """Returns the values in order and their places: each element's rank is counted, the first of equals before."""
-    size = x.shape[axis]
-    if not isinstance(size, int) or size > 4096:
-        raise c.error(f"sorting {size} elements is not supported; at most 4096 are")
-    order = [d for d in range(x.ndim) if d != axis]
-    last = c.op("transpose", x, axes=(*order, axis))
-    mine, other = c.op("expand_dims", last, axis=last.ndim), c.op("expand_dims", last, axis=last.ndim - 1)
-    before = c.op("greater" if largest else "less", other, mine)
-    ties = c.constant(np.tril(np.ones((size, size), bool), -1))
-    if DType(x.dtype).is_float:  # NaN counts as the largest number
-        nan_mine, nan_other = c.op("is_nan", mine), c.op("is_nan", other)
-        first, second = (nan_other, nan_mine) if largest else (nan_mine, nan_other)
-        before = c.op("logical_or", before, c.op("logical_and", first, c.op("logical_not", second)))
-        equal = c.op("logical_or", c.op("equal", other, mine), c.op("logical_and", nan_mine, nan_other))
-    else:
-        equal = c.op("equal", other, mine)
-    counted = c.op("logical_or", before, c.op("logical_and", equal, ties))
-    rank = c.op("sum", c.op("cast", counted, dtype="int32"), axis=last.ndim)
-    at = c.op(
-        "equal", c.op("expand_dims", rank, axis=rank.ndim - 1), c.constant(np.arange(size).reshape(size, 1), "int32")
-    )
-    places = c.op("argmax", c.op("cast", at, dtype="uint8"), axis=rank.ndim, dtype="int64")
-    values = c.op("gather_elements", last, places, axis=last.ndim - 1)
-    back = tuple(int(d) for d in np.argsort([*order, axis]))
-    return c.op("transpose", values, axes=back), c.op("transpose", places, axes=back)
+    values, places = c.several("topk", numbers, k=k, axis=c.axis(dim, x), largest=bool(largest))
+    return c.cast(values, x.dtype), places

@@ -46,8 +46,8 @@ def repeat(c: AtenCall, x: Value, repeats: Sequence[int]) -> Value:
 @aten("cat")
 def cat(c: AtenCall, tensors: Sequence[Value], dim: int = 0) -> Value:
     kept = [c.cast(t, c.dtype) for t in tensors if t.shape != (0,)]  # PyTorch ignores tensors of the shape (0,)
-    if len(kept) == 1:
-        return c.op("identity", kept[0])
+    if len(kept) < 2:
+        return c.op("identity", kept[0]) if kept else c.full(c.shape, 0, c.dtype)
     return c.op("concatenate", *kept, axis=dim % len(c.shape))
 
 

@@ -14,12 +14,22 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ..unsupported_operators import UnsupportedOperators
-from . import aten_elements, aten_indexing, aten_products, aten_reductions, aten_shapes
+from . import (
+    aten_elements,
+    aten_gradients,
+    aten_indexing,
+    aten_products,
+    aten_reductions,
+    aten_shapes,
+    aten_windows,
+)
 from .aten_call import AtenCall
 from .aten_table import CONVERTERS
 from .torch_package import TorchError, dtype_name, load_torch, to_array
 
-TABLES = (aten_elements, aten_indexing, aten_products, aten_reductions, aten_shapes)
+TABLES = (
+    aten_elements, aten_gradients, aten_indexing, aten_products, aten_reductions, aten_shapes, aten_windows
+)  # fmt: skip
 """The modules whose converters are in the table."""
 
 _OF_SIZES = {

@@ -228,3 +228,17 @@ def test_operations_equal_the_interpreter_of_stablehlo(name):
 
     for text in CASES[name]:
         assert problem_of(name, text, compiled=False) == ""
+
+
+def test_arrays_of_jax_are_arguments_and_results():
+    a = te.placeholder((5,), name="a")
+    f = tw.build([a, te.compute((5,), lambda i: a[i] + 1.0, name="c")])
+    x = jnp.arange(5, dtype=np.float32)
+    made = f(x)
+    assert isinstance(made, jax.Array)
+    np.testing.assert_array_equal(made, x + 1)
+    out = np.empty(5, np.float32)
+    f(x, out)
+    np.testing.assert_array_equal(out, x + 1)
+    with pytest.raises(ValueError, match="it is written to, but the array is read-only"):
+        f(out, x)

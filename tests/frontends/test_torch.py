@@ -197,3 +197,66 @@ def test_build_takes_programs_and_their_files(tmp_path):
     expected = model(x).detach().numpy()
     for what in (program, tmp_path / "net.pt2", str(tmp_path / "net.pt2")):
         np.testing.assert_allclose(tw.build(what)(x.numpy()), expected, rtol=1e-5, atol=1e-6)
+
+
+def product():
+    a, b = te.placeholder((5, 7), name="a"), te.placeholder((5, 7), name="b")
+    return tw.build([a, b, te.compute((5, 7), lambda i, j: a[i, j] * b[i, j] + 1.0, name="c")])
+
+
+def test_tensors_are_arguments_and_results():
+    f, x, y = product(), torch.randn(5, 7), torch.randn(5, 7)
+    z = torch.zeros(5, 7)
+    f(x, y, z)
+    torch.testing.assert_close(z, x * y + 1)
+    for made in (f(x, y), f(b=y, a=x), f(x, y.numpy())):
+        assert type(made) is torch.Tensor
+        torch.testing.assert_close(made, x * y + 1)
+    assert type(f(x.numpy(), y)) is np.ndarray
+    model = build_graph(from_torch(exported(nn.Linear(7, 3), x)))
+    assert type(model(x)) is torch.Tensor
+
+
+def test_tensors_that_do_not_hold_their_elements_are_refused():
+    f, x, y = product(), torch.randn(5, 7), torch.randn(5, 7)
+    for wrong, words in (
+        (nn.Parameter(x), "it requires a gradient"),
+        (x._neg_view(), r"it is a negated view, .* pass \.resolve_neg\(\)"),
+        (x.to_sparse(), r"its layout is torch\.sparse_coo; pass \.to_dense\(\)"),
+        (torch.view_as_complex(torch.randn(5, 7, 2)).conj(), "it is a conjugated view"),
+        (x.double(), "expected dtype float32, got float64"),
+        (x[:, :6], r"expected 7 in dimension 1, got 6"),
+        (x.t().contiguous().t(), "expected a row-major array without gaps"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            f(wrong, y, torch.zeros(5, 7))
+    with pytest.raises(ValueError, match="shares memory with argument"):
+        f(x, y, x)
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4)
+        self.middle, self.head = nn.Conv2d(4, 8, 3, padding=1, groups=2), nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(self.norm(self.stem(x)).relu(), 2)
+        return self.head(self.middle(x).relu().mean((2, 3)))
+
+
+def test_training_follows_eager(compiled):  # benchmarks/torch_training.py trains a transformer, too
+    losses, x = [], torch.randn(4, 3, 13, 9)
+    for fast in (True, False):
+        torch.manual_seed(0)
+        model = Convolutions()
+        run = compiled(model, strict=True) if fast else model
+        steps = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses.append([])
+        for _ in range(3):
+            loss = nn.functional.cross_entropy(run(x), torch.arange(4) % 3)
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+            losses[-1].append(loss.item())
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def samples(options: argparse.Namespace) -> Iterator[tuple[str, Any, Any, Any]]:
 
     number, parts = map(int, options.part.split("/"))
     for place, info in enumerate(op_db):
-        if place % parts != number - 1 or options.only not in info.name:
+        if place % parts != number - 1 or not re.search(options.only, info.name):
             continue
         for dtype in [getattr(torch, d) for d in options.dtypes.split(",")]:
             if not info.supports_dtype(dtype, "cpu"):
@@ -89,8 +90,8 @@ def _copied(t: Any) -> Any:
     return t.clone() if isinstance(t, torch.Tensor) else t
 
 
-def calls_of(function: Any, args: Any, kwargs: Any) -> list[tuple[Any, Any, Any, Any]]:
-    """Returns the calls of core operators that a sample makes; none when PyTorch cannot trace it."""
+def calls_of(function: Any, args: Any, kwargs: Any, more: bool) -> list[tuple[Any, Any, Any, Any]]:
+    """Returns the calls that a sample makes: decomposed into core operators, as they are, and in the gradient."""
     flat, spec = tree_flatten((args, kwargs))
     tensors = [t.detach() for t in flat if isinstance(t, torch.Tensor)]
 
@@ -100,14 +101,24 @@ def calls_of(function: Any, args: Any, kwargs: Any) -> list[tuple[Any, Any, Any,
         new_args, new_kwargs = tree_unflatten(again, spec)
         return function(*new_args, **new_kwargs)
 
-    try:
-        functional = torch.func.functionalize(call, remove="mutations")
-        calls = Calls(make_fx(functional, decomposition_table=core_aten_decompositions())(*tensors))
-        with torch.no_grad():
-            calls.run(*tensors)
-    except Exception:  # sizes that depend on values, checks of arguments
-        return []
-    return calls.seen
+    def gradients(*given: Any) -> Any:
+        leaves = [g.detach().requires_grad_() if g.is_floating_point() else g for g in given]
+        out = [t for t in tree_flatten(call(*leaves))[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+        total = sum((t * torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape)).sum() for t in out)
+        return torch.autograd.grad(total, [t for t in leaves if t.requires_grad], allow_unused=True)
+
+    table = core_aten_decompositions()
+    found = []
+    for traced, decompositions in ((call, table), *([(call, {}), (gradients, table)] if more else [])):
+        try:
+            functional = torch.func.functionalize(traced, remove="mutations")
+            calls = Calls(make_fx(functional, decomposition_table=decompositions)(*tensors))
+            with torch.no_grad():
+                calls.run(*tensors)
+        except Exception:  # sizes that depend on values, checks of arguments
+            continue
+        found += calls.seen
+    return found
 
 
 def single(target: Any, args: Any, kwargs: Any, out: Any) -> tuple[Any, list[Any]]:
@@ -161,6 +172,8 @@ def check(call: tuple[Any, Any, Any, Any], compiled: bool) -> str:
     except Exception as error:  # a defect: named in the table
         return f"{type(error).__name__}: {error}"
     out = call[3] if isinstance(call[3], (list, tuple)) else [call[3]]
+    if ".empty" in str(call[0]):  # elements of any value
+        return "" if all(g.shape == e.shape for g, e in zip(got, out, strict=True)) else "another shape"
     for g, e in zip(got, [e for e in out if e is not None], strict=True):
         problem = _difference(g, e)
         if problem:
@@ -199,11 +212,12 @@ def main() -> None:
     """Runs the samples that the command line asks for."""
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="operators whose name has this text")
+    parser.add_argument("--only", default="", help="operators whose name matches this regular expression")
     parser.add_argument("--overload", default="", help="calls of overloads whose name has this text")
     parser.add_argument("--part", default="1/1", help="which part of the operators")
     parser.add_argument("--samples", type=int, default=4, help="how many samples of an operator and data type")
     parser.add_argument("--enough", type=int, default=6, help="how many calls of an overload and data type")
+    parser.add_argument("--gradients", action="store_true", help="also the calls of gradients, and not decomposed")
     parser.add_argument("--reference", action="store_true", help="the reference evaluation in place of compiled code")
     parser.add_argument("--dtypes", default="float32,int64,bool")
     parser.add_argument("--state", type=Path, help="a file to which the counts are added")
@@ -216,7 +230,7 @@ def main() -> None:
     ran: Counter[tuple[str, Any]] = Counter()
     core = core_overloads()
     for name, function, args, kwargs in samples(options):
-        for call in calls_of(function, args, kwargs):
+        for call in calls_of(function, args, kwargs, options.gradients):
             overload, known = str(call[0]), signature(call)
             kind = (overload, name.split()[1])
             if overload not in core or options.overload not in overload or known in seen or is_left_out(call):

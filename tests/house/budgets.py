@@ -6,7 +6,7 @@ LINES = {
     "pages": 660,
     "tir": 18630,
     "schedule": 13130,
-    "codegen": 19980,
+    "codegen": 20160,
     "te": 6220,
     "tuning_db": 1770,
     "tuner": 8864,

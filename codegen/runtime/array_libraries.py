@@ -1,0 +1,139 @@
+"""This module takes arrays of other libraries quickly, without a copy, and gives results back in their library.
+
+What it cannot take (tensors with gradients, on other devices, conjugated and sparse ones) it leaves to :mod:`.array_views`,
+which says what is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tir.expr import IntImm, to_numpy
+from ..lowered import Param
+
+_TAKERS: dict[type, Callable[[Any], Any]] = {np.ndarray: lambda array: array}
+"""For each class that was seen, the function that returns an object of it as an array of NumPy."""
+
+_UNFIT = (AttributeError, BufferError, RuntimeError, TypeError, ValueError)
+"""What libraries raise for an array that has no such form."""
+
+
+def as_numpy(values: Sequence[Any]) -> list[Any] | None:
+    """Returns arrays in NumPy's form, sharing their memory, and other values as they are; None where one has no such
+    form."""
+    try:
+        return [(_TAKERS.get(type(v)) or _taker(type(v)))(v) for v in values]
+    except _UNFIT:
+        return None
+
+
+def _taker(kind: type) -> Callable[[Any], Any]:
+    library = kind.__module__.partition(".")[0]
+    take: Callable[[Any], Any] = _same
+    if library == "torch" and hasattr(kind, "numpy"):
+        take = kind.numpy
+    elif library in ("jax", "jaxlib"):
+        take = _of_jax
+    elif hasattr(kind, "__dlpack__"):
+        take = _unknown
+    _TAKERS[kind] = take
+    return take
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _of_jax(array: Any) -> Any:
+    return np.asarray(array) if array.device.platform == "cpu" else _unknown(array)
+
+
+def _unknown(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} takes the careful path")
+
+
+def static_shape(p: Param) -> tuple[int, ...] | None:
+    """Returns the shape of a row-major buffer whose extents are numbers; None for other parameters."""
+    if p.buffer is None or p.buffer.strides or not all(isinstance(e, IntImm) for e in p.buffer.shape):
+        return None
+    return tuple([int(e) for e in p.buffer.shape])  # type: ignore[call-overload]
+
+
+class TensorCalls:
+    """Checks tensors of PyTorch against parameters of known shapes, and returns their addresses: a fraction of a
+    microsecond each, where NumPy's view of a tensor takes some."""
+
+    def __init__(self, params: Sequence[Param]) -> None:
+        self.shapes = [static_shape(p) for p in params]
+        self.params = list(params)
+        self.usable = None not in self.shapes
+        self.kind: Any = None
+        self.wanted: list[tuple[Any, Any, int, int, bool]] = []
+
+    def addresses(self, args: Sequence[Any]) -> list[int] | None:
+        """Returns the addresses of tensors that fit and do not overlap; None where something else is given."""
+        if type(args[0]) is not self.kind and not self._ready(type(args[0])):
+            return None
+        kind, strided = self.kind, self.strided
+        out = []
+        for t, (shape, dtype, size, _, _) in zip(args, self.wanted, strict=True):
+            if type(t) is not kind or t.dtype is not dtype or tuple(t.shape) != shape or t.layout is not strided:
+                return None
+            if t.requires_grad or not t.is_cpu or not t.is_contiguous() or t.is_neg():
+                return None
+            address = t.data_ptr()
+            if address % size:
+                return None
+            out.append(address)
+        for n, (_, _, _, length, writes) in enumerate(self.wanted):
+            if writes:
+                first, end = out[n], out[n] + length
+                for m, other in enumerate(out):
+                    if m != n and other < end and first < other + self.wanted[m][3]:
+                        return None
+        return out
+
+    def _ready(self, kind: type) -> bool:
+        torch = sys.modules.get("torch")
+        if not self.usable or torch is None or kind is not torch.Tensor:
+            return False
+        sizes = [(math.prod(shape or ()), p.dtype.bytes) for shape, p in zip(self.shapes, self.params, strict=True)]
+        self.wanted = [
+            (shape, getattr(torch, str(p.dtype), None), size, count * size, p.writes)
+            for shape, p, (count, size) in zip(self.shapes, self.params, sizes, strict=True)
+        ]
+        self.kind, self.strided = kind, torch.strided
+        return True
+
+
+def new_arrays(params: Sequence[Param], given: Sequence[Any]) -> list[Any]:
+    """Returns arrays of zeros for parameters of known shapes: tensors of PyTorch where the first array given is one."""
+    torch = sys.modules.get("torch")
+    first = next((g for g in given if hasattr(g, "__dlpack__")), None)
+    if torch is not None and isinstance(first, torch.Tensor):
+        return [torch.zeros(static_shape(p), dtype=getattr(torch, str(p.dtype))) for p in params]
+    return [np.zeros(static_shape(p) or (), to_numpy(p.dtype)) for p in params]
+
+
+def returned(arrays: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """Returns new arrays in the library of the first array in ``given``: tensors of PyTorch, arrays of JAX, else NumPy's."""
+    first = next((type(g) for g in given if hasattr(g, "__dlpack__")), np.ndarray)
+    library = first.__module__.partition(".")[0]
+    if library == "torch":
+        return [_tensor(sys.modules["torch"], a) for a in arrays]
+    if library in ("jax", "jaxlib") and "jax.numpy" in sys.modules:
+        return [sys.modules["jax.numpy"].asarray(a) for a in arrays]
+    return list(arrays)
+
+
+def _tensor(torch: Any, array: Any) -> Any:
+    if isinstance(array, torch.Tensor):
+        return array
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
