@@ -50,6 +50,12 @@ def divide_block(
     binding mixes the two kinds of loops so that it is not a sum of an outer and an inner part.
     """
     block = realize.block
+    empty = [iv.var.name for iv in block.iter_vars if is_const_int(iv.dom.extent, 0)]
+    if empty:
+        raise ScheduleError(
+            f"axis {empty[0]} of block {block.name_hint!r} has no values, and the outer block would run all the same",
+            where=realize,
+        )
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*outer, *inner)}
     inside = [lp.loop_var for lp in inner]
     divisions, outer_predicate, inner_predicate = _divide(tree, realize, ranges, inside, preserve_unit_iters, where)

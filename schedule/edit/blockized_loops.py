@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.access_regions import regions_of
 from ...tir.analysis.tree import Tree, blocks_below, unique_block_name
 from ...tir.stmt import Block, BlockRealize, BufferRegion, For, Stmt
 from ...tir.walk import uses_var
@@ -26,7 +27,7 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
     new = Block(
         halves.axes,
         outer_regions(_own_reads(halves, realize), halves.domains, halves.analyzer),
-        outer_regions(block.writes, halves.domains, halves.analyzer),
+        outer_regions(regions_of(block)[1], halves.domains, halves.analyzer),
         unique_block_name(tree.func, f"{name}_o", [init_name]),
         in_loops(inner, halves.inner),
         None if halves.init is None else init_nest(halves, inner, init_name),
@@ -53,7 +54,7 @@ def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
 
 def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:
     """Return what the outer block reads; with an init, the elements that it accumulates into are left out."""
-    reads = halves.inner.block.reads
+    reads, _ = regions_of(halves.inner.block)
     if realize.block.init is None:
         return reads
     declared = {r.buffer for r in realize.block.reads}

@@ -59,6 +59,9 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
     region = next((r.region for r in scope.root.block.reads if r.buffer is buffer), None)
     if region is None:
         return None
+    ends = [e for r in region for e in (r.min, r.extent)]
+    if any(isinstance(n, BufferLoad) and scope.writers.get(n.buffer) for e in ends for n in pre_order(e)):
+        return None  # where the part lies is not known before a block inside has run
     outside = analyzer_at(tree, place)
     box = [(r.min, outside.simplify(r.min + r.extent - 1)) for r in region]
     part = cached_part(tree, place, buffer, box, outside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.access_regions import regions_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import Expr, IterVar, Var, cast, structural_equal
 from ...tir.stmt import Block, BlockRealize, BufferRegion, For, PrimFunc, SeqStmt, Stmt, seq
@@ -113,8 +114,9 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
         halves, inner = _in_terms_of(shared, halves, inner, ordered[0], realize)
         known = {v: iv.var for v, iv in zip(shared.values, shared.axes, strict=True) if isinstance(v, Var)}
         inner = [lp.with_(min=substitute(lp.min, known), extent=substitute(lp.extent, known)) for lp in inner]
-        reads.extend(outer_regions(halves.inner.block.reads, halves.domains, halves.analyzer))
-        writes.extend(outer_regions(halves.inner.block.writes, halves.domains, halves.analyzer))
+        inside = regions_of(halves.inner.block)
+        for regions, found in zip((reads, writes), inside, strict=True):
+            regions.extend(outer_regions(found, halves.domains, halves.analyzer))
         body.append(in_loops(inner, halves.inner))
     assert shared is not None
     name = unique_block_name(tree.func, f"outer_{'_'.join(names)}_")

@@ -35,7 +35,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
-from ...tir.walk import loads_and_stores, pre_order, replace_buffers
+from ...tir.walk import loads_and_stores, pre_order, replace_buffers, uses_var
 from ..edit.element_blocks import element_block, in_own_loops
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
@@ -107,6 +107,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
         return func
     _check_outputs(realize, extents)
     loops = _check_loops(tree, realize, extents)
+    _check_domains(realize, loops)
     _check_zeros(realize, extents)
     copies = {
         r.buffer: _padded(r, extents) for r in (*realize.block.reads, *realize.block.writes) if _grows(r, extents)
@@ -127,6 +128,19 @@ def _checked_padding(realize: BlockRealize, padding: Any) -> list[int]:
             hint="1 leaves an axis as it is; the axes are " + ", ".join(iv.var.name for iv in axes),
         )
     return sizes
+
+
+def _check_domains(realize: BlockRealize, loops: Mapping[Var, Expr]) -> None:
+    """Raise ScheduleError when the domain of an axis depends on a loop that becomes longer: it would leave the buffers
+    that it reads."""
+    for iv in realize.block.iter_vars:
+        if uses_var(iv.dom.min, lambda v: v in loops) or uses_var(iv.dom.extent, lambda v: v in loops):
+            raise ScheduleError(
+                f"axis {iv.var.name} of block {realize.block.name_hint!r} has the domain {iv.dom}, which depends on a "
+                "loop to be padded",
+                where=realize,
+                hint="pad the other axes only",
+            )
 
 
 def _check_einsum(realize: BlockRealize) -> None:

@@ -293,10 +293,16 @@ def _partial_nest(
     declared = tuple([substitute(r, new.rename) for r in block.reads])
     copies = fresh_variables(own)
     predicate = all_(*[c for c in conjuncts(realize.predicate) if c not in tail])
+    axes = tuple([  # a domain may depend on loops
+        IterVar(
+            Range(substitute(iv.dom.min, copies), substitute(iv.dom.extent, copies)), iv.var, iv.kind, iv.thread_tag
+        )
+        for iv in new.axes
+    ])  # fmt: skip
     nest: Stmt = BlockRealize(
         tuple([substitute(v, copies) for v in new.values]),
         substitute(predicate, copies),
-        redeclared(Block(tuple(new.axes), declared, (), name, body, init, annotations=block.annotations)),
+        redeclared(Block(axes, declared, (), name, body, init, annotations=block.annotations)),
     )
     return in_loops_like(own, copies, nest)
 

@@ -98,7 +98,7 @@ def _of_index(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]
 def _by_data(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """An element whose place is computed from data, by arithmetic that may wrap."""
     fitting = [o for o in stages if o.dtype in ("int32", "int64") and o.dims == s.dims]
-    if not s.dims or not fitting:
+    if not s.dims or not fitting or 0 in s.shape:
         return None
     o, d = one_of(rng, fitting), int(rng.integers(len(s.dims)))
     a, b, kind = _number(rng, o.dtype), _number(rng, o.dtype), int(rng.integers(3))

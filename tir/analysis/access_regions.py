@@ -39,7 +39,7 @@ from ..expr import (
     min_,
 )
 from ..expr.traversal import pre_order, uses_var
-from ..stmt import BlockRealize, Buffer, BufferRegion, For, Stmt
+from ..stmt import Block, BlockRealize, Buffer, BufferRegion, For, Stmt
 from .access import Access, Accesses, accesses_below
 
 Env = Mapping[Var, "Ends | None"]
@@ -67,6 +67,13 @@ def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRe
             found.add(access)
     reads = {b: box for b, box in found.reads.items() if init is None or b not in found.writes}
     return _regions(reads), _regions(found.writes)
+
+
+def regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """Return the regions that a block declares that it reads and writes; those of its accesses where it declares
+    nothing."""
+    declares = block.iter_vars or block.reads or block.writes
+    return (block.reads, block.writes) if declares else access_regions(block.body, block.init)
 
 
 def _declares(realize: BlockRealize) -> bool:
