@@ -50,12 +50,6 @@ def divide_block(
     binding mixes the two kinds of loops so that it is not a sum of an outer and an inner part.
     """
     block = realize.block
-    empty = [iv.var.name for iv in block.iter_vars if is_const_int(iv.dom.extent, 0)]
-    if empty:
-        raise ScheduleError(
-            f"axis {empty[0]} of block {block.name_hint!r} has no values, and the outer block would run all the same",
-            where=realize,
-        )
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*outer, *inner)}
     inside = [lp.loop_var for lp in inner]
     divisions, outer_predicate, inner_predicate = _divide(tree, realize, ranges, inside, preserve_unit_iters, where)
@@ -92,6 +86,7 @@ def divide_block(
         if not is_const_int(d.outer_extent, 1):
             analyzer.bind(axis.var, axis.dom)
         mapping[iv.var] = base + new if isinstance(new, IntImm) else new + base
+    _check_empty(realize, axes, outer)
     body = simplified(block, mapping, analyzer)
     reads = body.reads
     if block.init is not None:
@@ -101,6 +96,19 @@ def divide_block(
     new_block = body.with_(iter_vars=tuple(inner_axes), init=None, reads=reads)
     realized = BlockRealize(tuple(inner_values), inner_predicate, new_block)
     return DividedBlock(tuple(axes), tuple(values), outer_predicate, realized, body.init, analyzer)
+
+
+def _check_empty(realize: BlockRealize, axes: Sequence[IterVar], outer: Sequence[For]) -> None:
+    """Raise ScheduleError when the outer block, or its init, would run although an axis of the block has no values."""
+    block = realize.block
+    runs = not any(is_const_int(lp.extent, 0) for lp in outer)
+    for iv, axis in zip(block.iter_vars, axes, strict=True):
+        starts = block.init is not None and iv.kind != IterVar.REDUCE
+        if is_const_int(iv.dom.extent, 0) and (starts or (runs and is_const_int(axis.dom.extent, 0))):
+            raise ScheduleError(
+                f"axis {iv.var.name} of block {block.name_hint!r} has no values, and the outer block would run all the same",
+                where=realize,
+            )
 
 
 def _settled(base: Expr) -> bool:

@@ -109,7 +109,7 @@ def main(A: T.Buffer((3, 4)), I: T.Buffer((3,), "int32"), C: T.Buffer((3,))):
 def test_an_init_does_not_run_where_there_is_nothing_to_run():
     sch = Schedule(parse(POOL.replace("(3, 4)", "(0, 4)").replace("(3,)", "(0,)")))
     i, k = sch.get_loops("C")
-    with pytest.raises(ScheduleError, match="never runs block 'C', whose init would"):
+    with pytest.raises(ScheduleError, match="axis vi of block 'C' has no values"):
         sch.blockize(sch.fuse(i, k))
 
 
@@ -607,3 +607,100 @@ def main(A: T.Buffer((3, 4), "int32"), I: T.Buffer((9,), "int32"), C: T.Buffer((
 """
     with pytest.raises(ScheduleError, match="more than a copy of its result"):
         Schedule(parse(text)).reverse_compute_inline("C")
+
+
+def test_partial_results_over_a_domain_that_depends_on_a_loop(agree):
+    func = parse("""
+@T.prim_func
+def main(B: T.Buffer((4, 1), "int32"), S: T.Buffer((4,), "int32")):
+    for i in range(4):
+        for j in range(i + 1):
+            for k in range(T.min(j, 0), T.min(j, 0) + (1 - T.min(j, 0))):
+                with T.block("S"):
+                    vi = T.axis.spatial(4, i)
+                    vj = T.axis.reduce(i + 1, j)
+                    vk = T.axis.reduce((T.min(j, 0), T.min(j, 0) + (1 - T.min(j, 0))), k)
+                    with T.init():
+                        S[vi] = 0
+                    S[vi] = S[vi] + B[vj, vk]
+""")
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops("S")[1], [None, 4])
+    sch.rfactor(outer, 0)
+    agree(func, sch.func)
+
+
+def test_blocks_that_declare_nothing_are_blockized_with_their_accesses(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((5, 13), "int64"), C: T.Buffer((5, 13), "int64")):
+    S = T.alloc_buffer((1,), "int64")
+    with T.block("s"):
+        S[0] = A[4, 0] * T.int64(3)
+    for i, j in T.grid(5, 13):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] + S[0]
+""")
+    sch = Schedule(func)
+    sch.loop_partition(sch.get_loops("C")[1], [2, None, 1])
+    made = sch.get(sch.blockize(["s", "C_j_common"]))
+    assert {r.buffer.name for r in made.writes} == {"S", "C"} and {r.buffer.name for r in made.reads} >= {"A"}
+    agree(func, sch.func)
+
+
+def test_empty_axes_are_not_blockized():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((2, 0, 7)), C: T.Buffer((2, 0, 7))):
+    for i, j, k in T.grid(2, 0, 7):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            C[vi, vj, vk] = A[vi, vj, vk]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="axis vj of block 'C' has no values"):
+        i, j, k = sch.get_loops("C")
+        sch.blockize(sch.fuse(sch.fuse(i, j), k))
+
+
+def test_copies_wait_for_the_place_they_are_read_from(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32"), C: T.Buffer((3,), "int32")):
+    for i in range(3):
+        with T.block("C"):
+            vi = T.axis.spatial(3, i)
+            C[vi] = A[T.max(T.min(B[vi], 2), 0)]
+""")
+    sch = Schedule(func)
+    copy = sch.cache_read("C", 1, "local")
+    sch.reverse_compute_at("C", sch.get_loops(copy)[0])
+    sch.blockize([copy, "C"])
+    sch.cache_read("C", 0, "shared")
+    agree(func, sch.func)
+
+
+@pytest.mark.parametrize("by", [1 << 31, -(1 << 31) + 1, 1000])
+@pytest.mark.parametrize("op", ["-", "*"])
+def test_places_inlined_into_arithmetic_that_wraps(agree, op, by):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = T.max(vi * 13 - 6, 2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[T.max(T.min(B[vi] {op} T.int32({by - (1 << 32) if by >= 1 << 31 else by}), 7), 0)]
+""")
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    agree(func, sch.func)
+    a, found = np.arange(10, 18, dtype="int32"), [np.zeros(8, "int32") for _ in range(2)]
+    interpret(func, a, found[0])
+    compile(sch.func, "native")(a, found[1])
+    np.testing.assert_array_equal(*found)
