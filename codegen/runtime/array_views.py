@@ -111,7 +111,11 @@ def _numpy_view(array: np.ndarray[Any, Any]) -> ArrayView:
 
 def _refuse_lazy(value: Any) -> None:
     """Raise ValueError for a tensor of PyTorch whose memory does not hold its elements as they are."""
-    if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
+    if (
+        getattr(value, "is_sparse", False)
+        or getattr(value, "is_sparse_csr", False)
+        or getattr(value, "is_mkldnn", False)
+    ):
         raise ValueError(f"its layout is {value.layout}; pass .to_dense()")
     for test, what, way in (
         ("is_neg", "a negated view", "resolve_neg"), ("is_conj", "a conjugated view", "resolve_conj")

@@ -111,6 +111,8 @@ def build_kernel(job: KernelJob) -> BuiltKernel:
     """Plan and compile a kernel, and keep it on the disk."""
     func, target = parse(job.func), Target(job.target)
     assert isinstance(func, PrimFunc)
+    if target.missing_here():  # nothing could pack weights here
+        func = func.without_attr(LAYOUT_FREE)
     plan, applied = _planned(func, target, job.traces)
     split = split_packing(plan.scheduled.with_attr("global_symbol", job.symbol))
     functions = {job.symbol: split.main}

@@ -126,12 +126,12 @@ def _from_front(c: AtenCall, index: Value, extent: int) -> Value:
 def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     given = [v for v in indices if v is not None]
     if len(given) == 1 and given[0].dtype == "bool":
-        at = next(d for d, v in enumerate(indices) if v is not None)
+        first = next(d for d, v in enumerate(indices) if v is not None)
         mask = given[0]
-        if values.ndim or at:
+        if values.ndim or first:
             if math.prod(values.shape) != 1:
                 raise c.error("a mask as index takes one value, which is put everywhere")
-        wide = c.op("reshape", mask, shape=(*[1] * at, *mask.shape, *[1] * (x.ndim - at - mask.ndim)))
+        wide = c.op("reshape", mask, shape=(*[1] * first, *mask.shape, *[1] * (x.ndim - first - mask.ndim)))
         one = c.op("reshape", c.cast(values, x.dtype), shape=(1,) * x.ndim)
         new = c.op("add", x, one) if accumulate else c.op("broadcast_to", one, shape=x.shape)
         return c.op("where", c.op("broadcast_to", wide, shape=x.shape), new, x)

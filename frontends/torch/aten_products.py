@@ -47,10 +47,10 @@ def convolution(c: AtenCall, x: Value, weight: Value, bias: Value | None, *sizes
     alone = x.ndim == n + 1
     if alone:
         x = c.op("expand_dims", x, axis=0)
-    options = {"stride": each(stride, n), "padding": each(padding, n)}
+    options: dict[str, Any] = {"stride": each(stride, n), "padding": each(padding, n)}
     if transposed:
-        more = {"output_padding": each(output_padding, n), "dilation": each(dilation, n), "groups": groups}
-        out = transposed_convolution(c, x, weight, bias, **options, **more)
+        more: dict[str, Any] = {"output_padding": each(output_padding, n), "dilation": each(dilation, n)}
+        out = transposed_convolution(c, x, weight, bias, groups=groups, **options, **more)
     elif n == 2 and weight.shape[1] == 1 and groups == x.shape[1] and weight.shape[0] % groups == 0:
         kernels = c.op("reshape", weight, shape=(groups, weight.shape[0] // groups, *weight.shape[2:]))
         out = c.op("depthwise_conv2d", x, kernels, bias, dilation=each(dilation, n), **options)

@@ -24,7 +24,7 @@ from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.walk import pre_order
 
-from ..guarded_arrays import at_the_end
+from ..fuzz.guarded_arrays import at_the_end
 
 NATIVE = "native -num-cores=1"
 

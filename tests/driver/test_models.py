@@ -160,7 +160,10 @@ def test_options_of_models_are_for_models():
         tw.build("relu:M=1,N=4", bounds={})
 
 
-def test_a_front_end_of_a_package(monkeypatch):
+def test_a_front_end_of_a_package(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.odd").touch()
+
     class Entry:
         name, dist = ".odd", None
 

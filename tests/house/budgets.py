@@ -4,8 +4,8 @@ from __future__ import annotations
 
 LINES = {
     "pages": 660,
-    "tir": 18630,
-    "schedule": 13130,
+    "tir": 18650,
+    "schedule": 13190,
     "codegen": 20160,
     "te": 6220,
     "tuning_db": 1770,
@@ -31,11 +31,11 @@ LONG_FUNCTIONS = 0
 DEEP_FUNCTIONS = 0
 """How many functions nest loops and conditions five deep or more."""
 
-MANY_PARAMETERS = 26
+MANY_PARAMETERS = 29
 """How many functions have more than seven parameters."""
 
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28510
+RING_CODE_LINES = 28680
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""

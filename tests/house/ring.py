@@ -34,7 +34,7 @@ RING: dict[str, str] = {
     "codegen/machine": "cpu cpu_features target target_kinds triples",
     "codegen/math": "math_builder trig",
     "codegen/runtime": (
-        "arguments array_views export loader memory_ir module native_glue pool_ir runtime_ir timing written_files"
+        "arguments array_libraries array_views export loader memory_ir module native_glue pool_ir runtime_ir timing written_files"
     ),
     "driver": "planning request",
     "driver/workloads": "spec workload_definition",

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ...schedule import Schedule
 from .loop_steps import (
     accumulate,
+    by_lanes,
     extent_of,
     finish_tile,
     fuse_all,
@@ -22,7 +23,6 @@ from .loop_steps import (
     unroll_factor,
 )
 from .panels import Panels, pack
-from .row_sweep import by_lanes
 
 Kind = Literal["map", "tile", "lanes", "plain"]
 

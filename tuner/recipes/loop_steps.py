@@ -94,3 +94,10 @@ def unroll_factor(sch: Schedule, loop: Any, factor: int) -> None:
         sch.unroll(loop)
     else:
         sch.annotate(loop, "pragma_unroll_factor", factor)
+
+
+def by_lanes(sch: Schedule, block: Any, loop: Any, width: int, place: int) -> Any:
+    """Make ``width`` partial results of each result of ``block``, a reduction over ``loop``; returns their block, which
+    has the lanes as axis number ``place``."""
+    _, lanes = sch.split(loop, [None, width])
+    return sch.rfactor(lanes, place)

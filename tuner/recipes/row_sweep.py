@@ -14,7 +14,7 @@ from typing import Any
 
 from ...schedule import Schedule
 from ...tir.expr import IntImm
-from .loop_steps import extent_of, fuse_all, loops_of_axis, loops_within, unroll_factor
+from .loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, unroll_factor
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,6 @@ def _groups_of_rows(sch: Schedule, block: Any, sweep: RowSweep) -> Any:
     if sweep.shared:
         sch.parallel(at)
     return at
-
-
-def by_lanes(sch: Schedule, block: Any, loop: Any, width: int, place: int) -> Any:
-    """Make ``width`` partial results of each result of ``block``, a reduction over ``loop``; returns their block, which
-    has the lanes as axis number ``place``."""
-    _, lanes = sch.split(loop, [None, width])
-    return sch.rfactor(lanes, place)
 
 
 def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:

@@ -178,10 +178,11 @@ def _numbers(records: Sequence[TuningRecord]) -> list[int]:
 def _decisions(records: Sequence[TuningRecord], wanted: Sequence[str] | None) -> list[str]:
     """Returns the names of decisions that took several values, or those of ``wanted``; ValueError for one that no
     record has."""
-    values: dict[str, set[str]] = {}
+    values: dict[str, list[Any]] = {}
     for record in records:
         for name, value in record.decisions.items() if record.ok else ():
-            values.setdefault(name, set()).add(str(value))
+            found = values.setdefault(name, [])
+            found += [value] if value not in found else []
     for name in wanted or ():
         if name not in values:
             raise ValueError(f"no trial decided {name!r}; there are {', '.join(values) or 'none'}")

@@ -122,8 +122,8 @@ def _warp_tiles(program: Program, block: BlockInfo) -> WarpTiles | None:
         return None
     (i, j), (k,) = block.spatial, block.reduce
     sums = "int32" if dtype == "int8" else "float32"
-    operands = [use for use in block.loads if str(use.buffer.dtype) == dtype]
-    if len(operands) != 2 or str(block.stores[0].buffer.dtype) != sums or not program.is_output(block):
+    operands = [use for use in block.loads if use.buffer.dtype == dtype]
+    if len(operands) != 2 or block.stores[0].buffer.dtype != sums or not program.is_output(block):
         return None
     if not (operands[0].is_at((i, k)) and operands[1].is_at((k, j))) or not _multiplies(block, sums):
         return None
