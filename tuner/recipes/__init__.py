@@ -11,10 +11,10 @@ and padded. ``loop_steps``: the steps that several recipes take. On GPUs: ``gpu_
 from .dot_product import DotInstruction, dot_tile
 from .element_sweep import ElementSweep, sweep_elements
 from .fused_tiles import TileStage, fused_tiles
-from .loop_steps import arrange, finish_tile, loops_within
+from .loop_steps import arrange, by_lanes, finish_tile, loops_within
 from .matrix_unit_product import TILE, UnitTiles, matrix_unit_product, steps_of
 from .panels import Panels, inline_padding, pack, pad_product
-from .row_sweep import RowSweep, by_lanes, sweep_rows
+from .row_sweep import RowSweep, sweep_rows
 from .tiled_product import TileNest, tiled_product
 
 __all__ = [
