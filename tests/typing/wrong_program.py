@@ -31,6 +31,6 @@ sch.trace.as_pyton()  # attr-defined
 tw.build([A, B], 5)  # call-overload
 tw.build([A, B], trials=3)  # call-overload
 tw.build([A, B]).get_sorce()  # attr-defined
-tw.tune([A, B], trials="many")  # arg-type
+tw.tune([A, B], trials="many")  # call-overload
 tw.tune([A, B]).best_second  # attr-defined
 tw.Database(3)  # arg-type
