@@ -10,6 +10,7 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Value
+from ..graph_call import GraphCall
 
 LARGEST = 1 << 40
 """The most elements of one tensor."""
@@ -38,11 +39,13 @@ class NeedsConstant(OnnxError):
         self.value, self.inputs = value, tuple(inputs)
 
 
-class Call:
+class Call(GraphCall):
     """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
 
     ``known`` has the numbers of values that are known while the graph is made: constants, and shapes.
     """
+
+    failure = OnnxError
 
     def __init__(
         self,
@@ -54,17 +57,14 @@ class Call:
         opset: int,
         outputs: int,
     ) -> None:
-        self.builder, self.op_type, self.label, self.opset = builder, op_type, label, opset
+        super().__init__(builder, label)
+        self.op_type, self.opset = op_type, opset
         self.inputs, self.attributes, self.outputs = list(inputs), attributes, outputs
         self.shapes: Mapping[Value, Sequence[Any]] = {}
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Returns an attribute; texts as ``str``, lists as tuples, tensors as arrays."""
         return self.attributes.get(name, default)
-
-    def error(self, problem: str) -> OnnxError:
-        """Returns an error that names the node."""
-        return OnnxError(f"{self.label}: {problem}")
 
     def input(self, n: int) -> Value:
         """Returns an input that must be there."""
@@ -120,22 +120,6 @@ class Call:
 
     # what converters build with
 
-    def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
-        """Add an operator of one result."""
-        return self.builder.op(op, *inputs, **attrs)
-
-    def several(self, op: str, *inputs: Value | None, **attrs: Any) -> tuple[Value, ...]:
-        """Add an operator of several results."""
-        return self.builder.several(op, *inputs, **attrs)
-
-    def constant(self, data: Any, dtype: str | None = None) -> Value:
-        """Add a constant."""
-        return self.builder.constant(data, "c", dtype)
-
     def like(self, number: float, x: Value) -> Value:
         """Returns a constant scalar of the data type of ``x``."""
         return self.builder.constant(number, "c", x.dtype)
-
-    def cast(self, x: Value, dtype: str) -> Value:
-        """Returns ``x`` converted; ``x`` itself when it has the data type."""
-        return x if x.dtype == dtype else self.op("cast", x, dtype=dtype)

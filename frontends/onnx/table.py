@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
-Converter = Callable[..., Any]
-"""Takes a :class:`.call.Call` and returns the value of the result, or a tuple of values."""
+from ..converter_table import C, Converter, entering
 
 CONVERTERS: dict[tuple[str, str], Converter] = {}
-"""All converters by domain (empty for ONNX's own) and operator."""
-
-C = TypeVar("C", bound=Converter)
+"""All converters by domain (empty for ONNX's own) and operator. They take a :class:`.call.Call`."""
 
 
 def register_onnx_operator(name: str, convert: Converter, domain: str = "") -> None:
@@ -27,10 +23,4 @@ def register_onnx_operator(name: str, convert: Converter, domain: str = "") -> N
 
 def converter(*names: str) -> Callable[[C], C]:
     """Returns a decorator that enters a function for operators of ONNX's own domain."""
-
-    def enter(function: C) -> C:
-        for name in names:
-            CONVERTERS["", name] = function
-        return function
-
-    return enter
+    return entering(CONVERTERS, *[("", name) for name in names])

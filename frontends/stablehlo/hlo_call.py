@@ -10,7 +10,7 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Value, same_shape
-from ...tir.expr import DType
+from ..graph_call import GraphCall
 from .jaxlib_package import StableHloError, dtype_of, elements, plain
 from .known_arrays import LARGEST_KNOWN, Known, known
 
@@ -18,9 +18,11 @@ Given = Value | Known
 """What an operand is: a value of the graph, or an array that is known."""
 
 
-class HloCall:
+class HloCall(GraphCall):
     """One operation. ``args`` are its operands; ``run(region, *args)`` adds a region's operations and returns its
     results; ``narrow`` has values as they were before they were broadcast."""
+
+    failure = StableHloError
 
     def __init__(
         self,
@@ -31,17 +33,14 @@ class HloCall:
         run: Callable[..., list[Given]],
         narrow: dict[Value, Value],
     ) -> None:
-        self.operation, self.label, self.args = operation, label, list(args)
-        self.builder, self.run, self.narrow = builder, run, narrow
+        super().__init__(builder, label)
+        self.operation, self.args = operation, list(args)
+        self.run, self.narrow = run, narrow
 
     @property
     def name(self) -> str:
         """Returns the operation's name without its dialect, ``add``."""
         return str(self.operation.name).rpartition(".")[2]
-
-    def error(self, problem: str) -> StableHloError:
-        """Returns an error that names the operation."""
-        return StableHloError(f"{self.label}: {problem}")
 
     # types and attributes
 
@@ -119,24 +118,6 @@ class HloCall:
         return self.full(shape, data, self.dtype)
 
     # operators
-
-    def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
-        """Add an operator of one result."""
-        return self.builder.op(op, *inputs, **attrs)
-
-    def constant(self, data: Any, dtype: str) -> Value:
-        """Add a constant."""
-        return self.builder.constant(np.asarray(data), "c", dtype)
-
-    def cast(self, x: Value, dtype: str) -> Value:
-        """Returns ``x`` converted; ``x`` itself when it has the data type."""
-        if x.dtype == dtype:
-            return x
-        if dtype == "bool":
-            return self.op("not_equal", x, self.constant(0, x.dtype))
-        if DType(x.dtype).is_float and not DType(dtype).is_float:
-            return self.op("cast", self.op("trunc", x), dtype=dtype)
-        return self.op("cast", x, dtype=dtype)
 
     def broadcast(self, x: Value, shape: Sequence[Any]) -> Value:
         """Returns ``x`` of that shape; operators that broadcast by themselves may take it as it was before."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
-Converter = Callable[..., Any]
-"""Takes an :class:`.hlo_call.HloCall`; returns what the operation gives: a value or a known array, or a tuple of them."""
+from ..converter_table import C, Converter, entering
 
 CONVERTERS: dict[str, Converter] = {}
-"""All converters by the operation's full name, such as ``stablehlo.add``; custom calls as ``custom_call @target``."""
-
-C = TypeVar("C", bound=Converter)
+"""All converters by the operation's full name, such as ``stablehlo.add``; custom calls as ``custom_call @target``. They take
+an :class:`.hlo_call.HloCall`, and may return known arrays."""
 
 
 def op(*names: str) -> Callable[[C], C]:
@@ -22,13 +19,7 @@ def op(*names: str) -> Callable[[C], C]:
     ...     return c.op("add", c.x, c.x)
     >>> del CONVERTERS["custom_call @twice"]
     """
-
-    def enter(function: C) -> C:
-        for name in names:
-            CONVERTERS[name] = function
-        return function
-
-    return enter
+    return entering(CONVERTERS, *names)
 
 
 def hlo(*names: str) -> Callable[[C], C]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...graph.builder import Builder
 from ...graph.graph import Value
-from ...tir.expr import DType
+from ..graph_call import GraphCall
 from .torch_package import TorchError, dtype_name, load_torch
 
 
-class AtenCall:
+class AtenCall(GraphCall):
     """One call of an operator. ``results`` are PyTorch's own descriptions of what it returns, ``given`` those of the
     arguments; ``used`` are the numbers of the results that are read, None when all may be."""
+
+    failure = TorchError
 
     def __init__(
         self,
@@ -26,7 +26,8 @@ class AtenCall:
         used: set[int] | None,
         dims: Any,
     ) -> None:
-        self.builder, self.label, self.given, self.used = builder, label, given, used
+        super().__init__(builder, label)
+        self.given, self.used = given, used
         self._results, self._dims = results, dims
 
     @property
@@ -51,32 +52,6 @@ class AtenCall:
     def needs(self, n: int) -> bool:
         """Returns whether something reads result ``n``."""
         return self.used is None or n in self.used
-
-    def error(self, problem: str) -> TorchError:
-        """Returns an error that names the call."""
-        return TorchError(f"{self.label}: {problem}")
-
-    def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
-        """Add an operator of one result."""
-        return self.builder.op(op, *inputs, **attrs)
-
-    def several(self, op: str, *inputs: Value | None, **attrs: Any) -> tuple[Value, ...]:
-        """Add an operator of several results."""
-        return self.builder.several(op, *inputs, **attrs)
-
-    def constant(self, data: Any, dtype: str | None = None) -> Value:
-        """Add a constant."""
-        return self.builder.constant(np.asarray(data), "c", dtype)
-
-    def cast(self, x: Value, dtype: str) -> Value:
-        """Returns ``x`` converted; ``x`` itself when it has the data type."""
-        if x.dtype == dtype:
-            return x
-        if dtype == "bool":
-            return self.op("not_equal", x, self.constant(0, x.dtype))
-        if DType(x.dtype).is_float and not DType(dtype).is_float:
-            return self.op("cast", self.op("trunc", x), dtype=dtype)
-        return self.op("cast", x, dtype=dtype)
 
     def value(self, x: Any, dtype: str) -> Value:
         """Returns a tensor or a number as a value of that data type."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
-Converter = Callable[..., Any]
-"""Takes an :class:`.aten_call.AtenCall` and the operator's arguments, with values in place of tensors; returns a value,
-or a tuple of values."""
+from ..converter_table import C, Converter, entering
 
 CONVERTERS: dict[str, Converter] = {}
-"""All converters by the operator's full name, such as ``aten.add.Tensor``."""
-
-C = TypeVar("C", bound=Converter)
+"""All converters by the operator's full name, such as ``aten.add.Tensor``. They take an :class:`.aten_call.AtenCall` and the
+operator's arguments, with values in place of tensors."""
 
 
 def op(*names: str) -> Callable[[C], C]:
@@ -23,13 +19,7 @@ def op(*names: str) -> Callable[[C], C]:
     ...     return c.op("add", x, x)
     >>> del CONVERTERS["example.twice.default"]
     """
-
-    def enter(function: C) -> C:
-        for name in names:
-            CONVERTERS[name] = function
-        return function
-
-    return enter
+    return entering(CONVERTERS, *names)
 
 
 def aten(*names: str) -> Callable[[C], C]:
