@@ -92,18 +92,6 @@ def native(module: Any, given: list[Any]) -> Callable[[int], float]:
     return lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])
 
 
-def timed(call: Callable[[], Any]) -> Callable[[int], float]:
-    """Seconds per call of a Python function."""
-
-    def run(number: int) -> float:
-        start = time.perf_counter()
-        for _ in range(number):
-            call()
-        return (time.perf_counter() - start) / number
-
-    return run
-
-
 def _pairs(times: Times) -> list[tuple[float, float, float]]:
     limit = times["limit"]
     return [(limit[2 * n], limit[2 * n + 1], taken) for n, taken in enumerate(times["ours"])]

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from interleaved_timing import ENOUGH, Judge, native, share, take_turns, timed
+from interleaved_timing import ENOUGH, Judge, native, share, take_turns
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "examples" / "kernels"))
@@ -111,6 +111,7 @@ def measure(
 
     from tilewright.driver.blas import numpy_threads
     from tilewright.driver.machine_probes import PeakProbe
+    from tilewright.driver.racing import timed
     from tilewright.tuner.measure import estimate
 
     target = kernel.target(asked.cores)

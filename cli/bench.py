@@ -67,8 +67,8 @@ def command(
         if profile:
             raise CommandError("--profile is for models", code=2)
         case = parse_spec(spec, args)
-        case.func  # noqa: B018  a workload that cannot be built shows first
-        with Progress(case.spec) as progress:
+        flops = case.flops  # a workload that cannot be built shows first
+        with Progress(case.spec, flops=flops) as progress:
             progress.says("measuring the machine, then the contenders in turns")
             result = bench(case, machine, db=path, rounds=rounds, require_tuned=require_tuned)
     except NoRecordError as error:

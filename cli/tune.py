@@ -107,10 +107,10 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
 
     path, trials = words["db"], words["trials"]
     case = parse_spec(spec, args)
-    case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
+    flops = case.flops  # a workload that cannot be built shows before anything is measured
     with Database(path):  # a database that cannot be written shows before anything is measured
         pass
-    with _runner(words["runner"]) as runner, Progress(case.spec, trials, case.flops) as progress:
+    with _runner(words["runner"]) as runner, Progress(case.spec, trials, flops) as progress:
         if words["runner"] is None and not machine.missing_here():
             progress.says("measuring the machine")
             progress.bound = bound_for(measure_machine(machine), case.func, machine)

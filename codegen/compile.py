@@ -56,7 +56,7 @@ def compile(
     packing: dict[str, dict[int, str]] = {}
     functions = _functions(func, name)
     if machine.kind in TARGET_KINDS:
-        return TARGET_KINDS[machine.kind].compile(  # type: ignore[no-any-return]
+        return TARGET_KINDS[machine.kind].compile(
             {key or _symbol(name or one.name): one for key, one in functions.items()}, machine
         )
     symbols = {"": name or functions[""].name} if "" in functions else _symbols(functions)

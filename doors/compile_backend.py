@@ -59,7 +59,7 @@ def _compiled(gm: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Cal
     for name, part in list(fused.named_children()):
         if name.startswith("fused_"):
             setattr(fused, name, _as_module(Region(part, options)))
-    return fused  # type: ignore[no-any-return]
+    return fused
 
 
 def _is_of_tensors(node: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -21,7 +20,7 @@ from .machine_report import MachineReport, measure_machine, too_many_threads
 from .models.model_benching import ModelBenchOptions, ModelBenchResult, bench_graph
 from .models.model_files import READING, is_model, load_model
 from .planning import BuildError, Plan, plan_request
-from .racing import BenchRow, Run, race
+from .racing import BenchRow, Run, race, timed
 from .request import Request, in_order, not_measurable, request, require_known
 from .roofline import bandwidth_for, peak_dtype, peak_for
 
@@ -227,13 +226,7 @@ def _reference(asked: Request, arguments: Arguments, result: BenchResult, runs: 
     result.rows.append(row)
     scratch = [out.copy() for out in outs]
 
-    def run(number: int) -> float:
-        start = time.perf_counter()
-        for _ in range(number):
-            case.run_reference(ins, scratch)
-        return (time.perf_counter() - start) / number
-
-    runs.append((row, run))
+    runs.append((row, timed(lambda: case.run_reference(ins, scratch))))
     return outs
 
 

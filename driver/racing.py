@@ -33,6 +33,18 @@ Run = tuple[BenchRow, Callable[[int], float]]
 """A contender, and the seconds per call over so many calls."""
 
 
+def timed(call: Callable[[], object]) -> Callable[[int], float]:
+    """Returns the contender that calls a Python function: the seconds per call over so many calls."""
+
+    def run(number: int) -> float:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        return (time.perf_counter() - start) / number
+
+    return run
+
+
 def race(runs: Sequence[Run], rounds: int, round_seconds: float) -> None:
     """Run the contenders alternately, ``rounds`` times; a slow one runs once per round, a fast one many times."""
     numbers = []

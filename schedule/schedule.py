@@ -149,7 +149,7 @@ class Schedule(_Methods):
 
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
         """Return ``get_block`` by its newer name."""
-        return self.get_block(name, func_name)  # type: ignore[no-any-return]
+        return self.get_block(name, func_name)
 
     def can_decompose_padding(self, block: BlockRV | str, loop: Var) -> bool:
         """Return whether ``decompose_padding`` applies."""
@@ -381,7 +381,7 @@ def _three(result: Any) -> tuple[PrimFunc, Any, Mapping[str, str]]:
         return result, None, {}
     if len(result) == 2:
         return result[0], result[1], {}
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _leaves(value: Any) -> Any:

@@ -194,10 +194,10 @@ def all_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> 
 def _logical(name: str, reducer: Any, plain: Any, conds: tuple[Any, ...], given: tuple[Any, Any, Any]) -> Expr:
     more, axis, where, init = _arguments(name, conds[1:], *given)
     if axis is None:
-        return plain(*conds[:1], *more)  # type: ignore[no-any-return]
+        return plain(*conds[:1], *more)
     if not conds:
         raise TypeError(f"{name}: a condition is reduced over axis=, got none")
     e = convert(conds[0])
     if not e.dtype.is_bool:
         raise TypeError(f"{name}: the condition is {e.dtype}, not bool")
-    return reducer(e, axis=axis, where=where, init=init)  # type: ignore[no-any-return]
+    return reducer(e, axis=axis, where=where, init=init)

@@ -62,7 +62,7 @@ class Tensor:
         return self.op.axis
 
     def __getitem__(self, key: Any) -> Element:
-        return _index(self, key if isinstance(key, tuple) else (key,))  # type: ignore[no-any-return]
+        return _index(self, key if isinstance(key, tuple) else (key,))
 
     def __call__(self, *indices: Any) -> Expr:
         """Returns the element at ``indices``, one per dimension."""
@@ -83,35 +83,35 @@ class Tensor:
         raise TypeError(f"{_describe(self)} cannot be iterated over; index it with the axes of a te.compute")
 
     def __add__(self, other: Any) -> Tensor:
-        return _broadcast["+"](self, other)  # type: ignore[no-any-return]
+        return _broadcast["+"](self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return _broadcast["+"](other, self)  # type: ignore[no-any-return]
+        return _broadcast["+"](other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return _broadcast["-"](self, other)  # type: ignore[no-any-return]
+        return _broadcast["-"](self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return _broadcast["-"](other, self)  # type: ignore[no-any-return]
+        return _broadcast["-"](other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return _broadcast["*"](self, other)  # type: ignore[no-any-return]
+        return _broadcast["*"](self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return _broadcast["*"](other, self)  # type: ignore[no-any-return]
+        return _broadcast["*"](other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _broadcast["/"](self, other)  # type: ignore[no-any-return]
+        return _broadcast["/"](self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return _broadcast["/"](other, self)  # type: ignore[no-any-return]
+        return _broadcast["/"](other, self)
 
     def __neg__(self) -> Tensor:
-        return _broadcast["*"](self, -1)  # type: ignore[no-any-return]
+        return _broadcast["*"](self, -1)
 
     def astype(self, dtype: str) -> Any:
         """Returns the tensor converted to ``dtype``, a stage of its own."""
-        return _broadcast["astype"](self, dtype)  # type: ignore[no-any-return]
+        return _broadcast["astype"](self, dtype)
 
 
 class TensorSlice:

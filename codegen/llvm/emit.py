@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, DType, Mul
@@ -97,6 +98,17 @@ TABLES = Tables(
 )
 
 
+def parameter_list(params: Sequence[Param]) -> list[str]:
+    """Return the parameters of an LLVM function, ``%a0``, ``%a1``, and so on; no two arrays overlap."""
+    return [f"{_parameter_type(p)} %a{n}" for n, p in enumerate(params)]
+
+
+def _parameter_type(p: Param) -> str:
+    if p.kind != "buffer":
+        return p.llvm_type
+    return "ptr noalias" if p.writes else "ptr noalias readonly"
+
+
 @with_room
 def emit(lowered: LoweredFunc) -> str:
     """Return the LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` and the bodies of its
@@ -105,12 +117,7 @@ def emit(lowered: LoweredFunc) -> str:
     The function returns 0 for success and n when the n-th assertion failed. It refers to ``tw_parallel_for``,
     ``tw_alloc``, ``tw_free`` and ``tw_tiles``.
     """
-    params = []
-    for n, p in enumerate(lowered.params):
-        if p.kind == "buffer":
-            params.append(f"ptr noalias{'' if p.writes else ' readonly'} %a{n}")
-        else:
-            params.append(f"{p.llvm_type} %a{n}")
+    params = parameter_list(lowered.params)
     unit = LlvmUnit(lowered, TABLES)
     header = f"define i32 @{lowered.name}({', '.join(params)}) nounwind {lowered.target.llvm_attributes}"
     fn = FunctionBuilder(header, unit.declarations)

@@ -232,4 +232,4 @@ def _shift(body: Stmt, moves: Mapping[Buffer, Move], analyzer: Analyzer) -> Stmt
             return Call(n.op, (n.args[0], step, *n.args[2:]), n.dtype)
         return None
 
-    return transform(body, post=post)  # type: ignore[no-any-return]
+    return transform(body, post=post)

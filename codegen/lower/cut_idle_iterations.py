@@ -41,7 +41,7 @@ def _shortened(loop: For, scope: ScopedTransform) -> Stmt | None:
     end = min([e for e in ends if e is not None], default=loop.extent.value)  # type: ignore[attr-defined]
     if end >= loop.extent.value:  # type: ignore[attr-defined]
         return None
-    return scope.below(loop.with_(extent=const(end, loop.loop_var.dtype))) if end > 0 else seq()  # type: ignore[no-any-return]
+    return scope.below(loop.with_(extent=const(end, loop.loop_var.dtype))) if end > 0 else seq()
 
 
 def _checks_around_body(body: Stmt) -> list[Expr]:

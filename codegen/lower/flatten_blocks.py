@@ -130,4 +130,4 @@ def _resolve_matches(block: Block, body: Stmt, env: Mapping[Var, Expr], layouts:
             return BufferStore(sources[n.buffer][0], n.value, indices(n.buffer, n.indices), n.predicate)
         return None
 
-    return substitute(transform(body, post=post), symbols)  # type: ignore[no-any-return]
+    return substitute(transform(body, post=post), symbols)

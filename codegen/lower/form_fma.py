@@ -39,7 +39,7 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
                 return Call("tir.fma", (n.a.a, n.a.b, _negated(n.b)), n.dtype)
         return None
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform(func, post=post)
 
 
 def _negated(e: Expr) -> Expr:

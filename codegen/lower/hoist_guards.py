@@ -74,7 +74,7 @@ def name_quotients(func: PrimFunc) -> PrimFunc:
             body = LetStmt(name, part, body)
         return n.with_(body=body) if names else None
 
-    return transform_statements(func, named)  # type: ignore[no-any-return]
+    return transform_statements(func, named)
 
 
 def hoist_guards(func: PrimFunc) -> PrimFunc:
@@ -162,7 +162,7 @@ class _Splitter(ScopedTransform):
         self.copies *= 2
         out = self.below(split)
         self.copies //= 2
-        return out  # type: ignore[no-any-return]
+        return out
 
     def parts(self, *parts: Stmt | None) -> Stmt:
         """Return the loops that one was split into, with the insides rewritten. A single iteration stands as its body
@@ -266,7 +266,7 @@ def _condition(n: Node) -> Expr | None:
     """Returns what decides between the other children of ``n``, of which the first is the usual one."""
     kind = type(n)
     if kind is IfThenElse or kind is Select or (kind is Call and n.op == "tir.if_then_else"):  # type: ignore[attr-defined]
-        return n.children()[0]  # type: ignore[no-any-return]
+        return n.children()[0]
     return None
 
 
@@ -302,7 +302,7 @@ def _assume(body: Stmt, terms: list[Expr]) -> Stmt:
             return None
         return n.children()[1] if _is_true(new) else n.map_children(lambda c: new if c is old else c)
 
-    return transform(body, post=post)  # type: ignore[no-any-return]
+    return transform(body, post=post)
 
 
 def _is_true(e: Expr) -> bool:

@@ -40,7 +40,7 @@ def lower_horizontal(func: PrimFunc) -> PrimFunc:
             return None
         return _reduce(n) or without(n, HORIZONTAL)
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)
 
 
 def _reduce(loop: For) -> Stmt | None:

@@ -192,7 +192,7 @@ def _interleaved(loop: For, name: str, around: For | None, line: int, views: dic
             at = Min(at, const(lines.count - 1, at.dtype))
         asked.append(_prefetch(view, (analyzer.simplify(following + lines.place(at)),), 2))
     innermost = nest[-1]
-    return replace_node(loop, innermost, innermost.with_(body=seq(*asked, innermost.body)))  # type: ignore[no-any-return]
+    return replace_node(loop, innermost, innermost.with_(body=seq(*asked, innermost.body)))
 
 
 def _next_iteration(loop: For, around: For | None) -> dict[Var, Expr]:

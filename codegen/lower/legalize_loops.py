@@ -32,7 +32,7 @@ def remove_unit_loops(func: PrimFunc) -> PrimFunc:
                 return seq()
         return None
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)
 
 
 def split_unroll_factors(func: PrimFunc) -> PrimFunc:
@@ -75,7 +75,7 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
         kind = "unrolled" if isinstance(left, IntImm) else "serial"
         return seq(main, For(over, const(0, dtype), left, kind, tail_body))
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)
 
 
 def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
@@ -114,7 +114,7 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
         few = isinstance(trip_count, IntImm) and trip_count.value <= 8
         return For(outer, const(0, dtype), trip_count, "unrolled" if few else "serial", vector)
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)
 
 
 def _lanes(body: Stmt, target: Target) -> int:

@@ -36,4 +36,4 @@ def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
 
     if any(isinstance(n, Call) and n.op == "tir.erf" for n in distinct(func.body)):
         func = transform(func, post=named_sums)
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform(func, post=post)

@@ -48,7 +48,7 @@ def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
             return _marked(n.body, n.value)
         return None
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)
 
 
 def _marked(body: Stmt, value: object) -> Stmt:
@@ -84,7 +84,7 @@ def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
 
     def unmarked(s: AttrStmt, scope: ScopedTransform) -> Stmt:
         new = scope.below(s)
-        return new.body if new is not s and s.attr_key == NONTEMPORAL_ATTR else new  # type: ignore[no-any-return]
+        return new.body if new is not s and s.attr_key == NONTEMPORAL_ATTR else new
 
     def shifted(loop: For, scope: ScopedTransform) -> Stmt | None:
         if loop.kind != "serial":

@@ -44,10 +44,10 @@ def place_init(func: PrimFunc) -> PrimFunc:
             starts = [iv.var.equal(iv.dom.min) for iv in realize.block.iter_vars if iv.kind == IterVar.REDUCE]
             here.append(IfThenElse(op.all_(*starts), init) if starts else init)
         new = scope.below(realize)
-        return new.with_(block=new.block.with_(init=None, body=seq(*here, new.block.body)))  # type: ignore[no-any-return]
+        return new.with_(block=new.block.with_(init=None, body=seq(*here, new.block.body)))
 
     def loop(s: For, scope: ScopedTransform) -> Stmt:
         new = scope.below(s)
-        return seq(*in_front[s], new) if s in in_front else new  # type: ignore[no-any-return]
+        return seq(*in_front[s], new) if s in in_front else new
 
     return ScopedTransform({BlockRealize: block, For: loop}).function(func)

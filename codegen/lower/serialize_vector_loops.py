@@ -28,4 +28,4 @@ def serialize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
                 loop = without(loop, key)
         return None if loop is n else loop
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)

@@ -70,7 +70,7 @@ class VectorExpressions:
     def mask(self) -> Expr:
         """Return the predicate for one more use; the values that it names get variables of their own."""
         assert self.predicate is not None
-        return transform(self.predicate, post=_renewed)  # type: ignore[no-any-return]
+        return transform(self.predicate, post=_renewed)
 
     def expr(self, e: Any) -> Expr:
         """Return the vector form of ``e``, or a scalar when it is the same in every lane."""

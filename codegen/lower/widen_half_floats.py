@@ -98,7 +98,7 @@ class _Widening:
     def stored(self, n: Expr) -> Expr:
         """Return a value of the program as memory holds it, in its own type."""
         if not _is_half(n.dtype):
-            return self.visit(n)  # type: ignore[no-any-return]
+            return self.visit(n)
         if isinstance(n, (Broadcast, Shuffle)):
             return n.map_children(self.stored)  # type: ignore[return-value]
         return _rounded(self.visit(n), n.dtype)
@@ -133,7 +133,7 @@ class _Widening:
         value = self.value(n.value)
         if _is_half(n.dtype):
             return Cast(_wide(n.dtype), _rounded(value, n.dtype))
-        return value if value.dtype == n.dtype else Cast(n.dtype, value)  # type: ignore[no-any-return]
+        return value if value.dtype == n.dtype else Cast(n.dtype, value)
 
     def call(self, n: Call) -> Expr:
         half = _is_half(n.dtype)

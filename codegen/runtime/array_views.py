@@ -89,7 +89,7 @@ def view_of(value: Any, devices: tuple[int, ...] = CPU_DEVICES) -> ArrayView | N
     if isinstance(value, np.ndarray):
         return _numpy_view(value)
     if hasattr(value, "array_view") and int(value.__dlpack_device__()[0]) in devices:
-        return value.array_view()  # type: ignore[no-any-return]
+        return value.array_view()
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, devices)
     return None

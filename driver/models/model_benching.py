@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from ...graph.graph import Graph, Value
 from ...tir.expr import to_numpy
 from ...tuning_db import Database
 from ..planning import BuildError
-from ..racing import BenchRow, Run, race
+from ..racing import BenchRow, Run, race, timed
 from .model import Model
 from .model_building import build_graph
 from .model_profile import Profile
@@ -93,7 +92,7 @@ def bench_graph(
         row = BenchRow(name, model.origin)
         result.rows.append(row)
         outputs[name] = _outputs(model, inputs)
-        runs.append((row, _timed(_call(model, inputs, outputs[name]))))
+        runs.append((row, timed(_call(model, inputs, outputs[name]))))
     other = rival(source, target.num_cores) if source is not None else None
     if other is not None:
         version, run = other
@@ -103,7 +102,7 @@ def bench_graph(
             row.error = _difference(outputs[row.name], reference)
         row = BenchRow("onnxruntime", version)
         result.rows.append(row)
-        runs.append((row, _timed(lambda: run(arrays))))
+        runs.append((row, timed(lambda: run(arrays))))
     race(runs, chosen.rounds, chosen.round_seconds)
     if chosen.profile:
         result.profiles = {name: model.profile(*inputs.values()) for name, model in models.items()}
@@ -145,16 +144,6 @@ def _outputs(model: Model, inputs: Mapping[str, Any]) -> Sequence[Any]:
 def _call(model: Model, inputs: Mapping[str, Any], out: Sequence[Any]) -> Callable[[], Any]:
     arrays = [inputs[v.name] for v in model.inputs]
     return lambda: model(*arrays, out=out)
-
-
-def _timed(call: Callable[[], Any]) -> Callable[[int], float]:
-    def run(number: int) -> float:
-        start = time.perf_counter()
-        for _ in range(number):
-            call()
-        return (time.perf_counter() - start) / number
-
-    return run
 
 
 def _difference(got: Sequence[Any], expected: Sequence[Any]) -> str:

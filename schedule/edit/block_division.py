@@ -326,7 +326,7 @@ def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
             var = Var(f"{lp.loop_var.name}_init", lp.loop_var.dtype)
             loops[lp.loop_var] = var
             out = lp.with_(loop_var=var, body=out)
-    return substitute(out, loops)  # type: ignore[no-any-return]
+    return substitute(out, loops)
 
 
 def union_regions(regions: Iterable[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:

@@ -135,7 +135,7 @@ def _with_value(
             return with_regions(n, _carried(n, hidden, seen))
         return None
 
-    return transform(reader, post=post)  # type: ignore[no-any-return]
+    return transform(reader, post=post)
 
 
 def _may_wrap(

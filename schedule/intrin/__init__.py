@@ -28,10 +28,9 @@ from collections.abc import Callable
 from functools import partial
 
 from ...tir.stmt import PrimFunc
-from .amx_tiles import tile_dot, tile_fill, tile_store
 from .dot_products import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
 from .fma_tiles import fma_tile
-from .warp_tiles import wmma_dot, wmma_fill, wmma_store
+from .matrix_units import tile_dot, tile_fill, tile_store, wmma_dot, wmma_fill, wmma_store
 
 __all__ = [
     "AMX_DOT_BF16_INTRIN", "AMX_DOT_S8S8_INTRIN", "AMX_DOT_U8S8_INTRIN",

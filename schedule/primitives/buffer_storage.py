@@ -153,7 +153,7 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
             return BufferStore(names[n.buffer], cast(dtype, n.value), n.indices, n.predicate)
         return None
 
-    return replace_buffers(transform(func, post=post), names)  # type: ignore[no-any-return]
+    return replace_buffers(transform(func, post=post), names)
 
 
 def _pointers(func: PrimFunc) -> set[Any]:

@@ -143,7 +143,7 @@ def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
         reads = map_tuple(n.reads, widen)
         return None if reads is n.reads else n.with_(reads=reads)
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform(func, post=post)
 
 
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:

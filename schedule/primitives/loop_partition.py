@@ -219,7 +219,7 @@ def _narrowed(body: Stmt, var: Var, part: Range, around: Sequence[Var]) -> Stmt:
         reads, writes = _regions_over(n.block, doms, loops)
         return BlockRealize(n.iter_values, n.predicate, n.block.with_(iter_vars=axes, reads=reads, writes=writes))
 
-    return transform(body, post=post)  # type: ignore[no-any-return]
+    return transform(body, post=post)
 
 
 def _regions_over(block: Block, doms: Mapping[Var, Range], loops: set[Var]) -> list[tuple[BufferRegion, ...]]:

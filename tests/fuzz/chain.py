@@ -230,8 +230,9 @@ def _renamed(chain: Chain, func: PrimFunc, sch: Schedule, last: str) -> None:
 
 
 def _compiled(chain: Chain, program: Program, expected: list[Any], sch: Schedule, last: str) -> None:
-    plain = [isinstance(a, np.ndarray) and a.size < _LARGE and a.flags.c_contiguous for a in program.arrays()]
-    found = [at_the_end(a) if is_plain else a for a, is_plain in zip(program.arrays(), plain, strict=True)]
+    given = program.arrays()
+    plain = [isinstance(a, np.ndarray) and a.size < _LARGE and a.flags.c_contiguous for a in given]
+    found = [at_the_end(a) if is_plain else a for a, is_plain in zip(given, plain, strict=True)]
     cpu = _CPUS[chain.seed // 10 % len(_CPUS)]
     try:
         compile(sch.func, Target(f"{cpu} -num-cores=2"), cache=False)(*found)

@@ -33,7 +33,7 @@ def constant(dtype: str, value: int) -> Any:
 def value_of(e: Any, sizes: Mapping[Var, int]) -> int:
     """A size, once the sizes that are variables are known."""
     found = simplify(substitute(e, {v: const(n, v.dtype) for v, n in sizes.items()})) if isinstance(e, Expr) else e
-    return found.value if isinstance(found, IntImm) else int(found)  # type: ignore[call-overload, no-any-return]
+    return found.value if isinstance(found, IntImm) else int(found)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)

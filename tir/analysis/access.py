@@ -62,7 +62,7 @@ class Around:
     def with_(self, **changes: Any) -> Around:
         """Return the same with the named fields changed."""
         changes["seen"] = set()
-        return changed(self, changes)  # type: ignore[no-any-return]
+        return changed(self, changes)
 
     def under(self, condition: Expr, holds: bool = True) -> Around:
         """Return what stands around expressions and statements that need the condition (or its contrary)."""

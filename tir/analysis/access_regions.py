@@ -39,7 +39,7 @@ from ..expr import (
     min_,
 )
 from ..expr.traversal import pre_order, uses_var
-from ..stmt import Block, BlockRealize, Buffer, BufferRegion, For, Stmt
+from ..stmt import Block, Buffer, BufferRegion, For, Stmt
 from .access import Access, Accesses, accesses_below
 
 Env = Mapping[Var, "Ends | None"]
@@ -63,7 +63,7 @@ def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRe
     parts = [accesses_below(s) for s in (init, body) if s is not None]
     found = _Boxes(parts)
     for part in parts:
-        for access in part.outside_of(_declares):
+        for access in part.outside_of(lambda realize: _declares(realize.block)):
             found.add(access)
     reads = {b: box for b, box in found.reads.items() if init is None or b not in found.writes}
     return _regions(reads), _regions(found.writes)
@@ -72,13 +72,11 @@ def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRe
 def regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Return the regions that a block declares that it reads and writes; those of its accesses where it declares
     nothing."""
-    declares = block.iter_vars or block.reads or block.writes
-    return (block.reads, block.writes) if declares else access_regions(block.body, block.init)
+    return (block.reads, block.writes) if _declares(block) else access_regions(block.body, block.init)
 
 
-def _declares(realize: BlockRealize) -> bool:
+def _declares(block: Block) -> bool:
     """Return whether the declared regions of a block stand for what is inside it."""
-    block = realize.block
     return bool(block.iter_vars or block.reads or block.writes)
 
 

@@ -171,7 +171,7 @@ class _Replacement:
             out = seq(*kept)
             return None if is_no_op(out) else out
         # the other statements hold expressions beside their bodies; an emptied body becomes a no-op
-        return stmt.map_children(lambda n: seq(self.rebuilt(n)) if isinstance(n, Stmt) else n)  # type: ignore[no-any-return]
+        return stmt.map_children(lambda n: seq(self.rebuilt(n)) if isinstance(n, Stmt) else n)
 
 
 @lru_cache(maxsize=16)

@@ -108,7 +108,7 @@ class ExprCompiler:
 
     def _function(self, body: str, parameters: str) -> Callable[[], Any]:
         code = compile(f"lambda {parameters}: {body}", "<expression>", "eval")
-        return eval(code, self._names)  # type: ignore[no-any-return]
+        return eval(code, self._names)
 
     def _name(self, value: Any) -> str:
         name = f"c{len(self._names)}"

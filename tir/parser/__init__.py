@@ -51,7 +51,7 @@ def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: s
     def outer(name: str) -> Any:
         return names.get(name, NotImplemented)
 
-    return in_room(parse_source, source, outer) if operators > USUAL_OPERATORS else parse_source(source, outer)  # type: ignore[no-any-return]
+    return in_room(parse_source, source, outer) if operators > USUAL_OPERATORS else parse_source(source, outer)
 
 
 def parse_expression(text: str, names: Mapping[str, Any]) -> Any:

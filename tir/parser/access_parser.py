@@ -197,7 +197,7 @@ def parse_buffer_view(p: Parser, b: Buffer, name: str, node: ast.Call) -> Buffer
         raise p.error(f"view has no argument `{next(iter(kwargs))}`", node)
     shape = _parse_sizes(p, sizes, node)
     dtype = dtype.dtype if isinstance(dtype, TypeWord) else dtype
-    return p.guarded(node, decl_buffer, shape, dtype, name, scope=b.scope, data=b.data)  # type: ignore[no-any-return]
+    return p.guarded(node, decl_buffer, shape, dtype, name, scope=b.scope, data=b.data)
 
 
 def parse_index_list(p: Parser, node: ast.expr, buffer: Buffer, call: ast.Call) -> tuple[Expr, ...]:
@@ -249,7 +249,7 @@ def parse_buffer(
             raise p.error("data= is a pointer's variable", args["data"])
     scope = p.string(args["scope"]) if "scope" in args else like.buffer.scope if like is not None else "global"
     dtype = p.dtype(args["dtype"]) if "dtype" in args else like.buffer.dtype if like is not None else "float32"
-    return p.guarded(node, decl_buffer, shape, dtype, name, scope=scope, **rest)  # type: ignore[no-any-return]
+    return p.guarded(node, decl_buffer, shape, dtype, name, scope=scope, **rest)
 
 
 def _parse_sizes(p: Parser, value: Any, node: ast.AST) -> tuple[Expr, ...]:

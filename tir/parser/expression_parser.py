@@ -264,9 +264,7 @@ def _parse_reducer(p: Parser, node: ast.Call) -> CommReducer:
     values = tuple([p.expr(r) for r in results])
     p.scopes.pop()
     half = len(identity)
-    return p.guarded(  # type: ignore[no-any-return]
-        node, CommReducer, tuple(made[:half]), tuple(made[half:]), values, tuple(identity)
-    )
+    return p.guarded(node, CommReducer, tuple(made[:half]), tuple(made[half:]), values, tuple(identity))
 
 
 def _parse_let(p: Parser, node: ast.Call) -> Expr:

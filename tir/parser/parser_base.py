@@ -156,7 +156,7 @@ class Parser:
             value = value.value
         if value is None or isinstance(value, (Word, TypeWord, Namespace, BufferMethod, tuple, list, dict)):
             raise self.error(f"a value is needed, not {value!r}", node)
-        return self.guarded(node, convert, value, dtype)  # type: ignore[no-any-return]
+        return self.guarded(node, convert, value, dtype)
 
     def condition(self, node: ast.AST) -> Expr:
         """Return the value as a bool expression."""

@@ -219,7 +219,7 @@ def statements_in(stmt: Stmt) -> tuple[Stmt, ...]:
     if kind is Block:
         return (stmt.body,) if stmt.init is None else (stmt.init, stmt.body)  # type: ignore[attr-defined]
     if kind is SeqStmt:
-        return stmt.seq  # type: ignore[attr-defined, no-any-return]
+        return stmt.seq  # type: ignore[attr-defined]
     if kind is BufferStore or kind is Evaluate:
         return ()
     return tuple([child for child in stmt.children() if isinstance(child, Stmt)])

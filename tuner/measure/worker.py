@@ -198,7 +198,7 @@ def reference_schedule(func: PrimFunc) -> Schedule:
 def _handed_over(module: Any, arguments: Arguments) -> Sequence[Any]:
     """Returns the arguments as the module takes them: layout-free ones packed, which is not timed."""
     pack = getattr(module, "packed_arguments", None)
-    return arguments.values if pack is None else pack(arguments.values)  # type: ignore[no-any-return]
+    return arguments.values if pack is None else pack(arguments.values)
 
 
 def _repeated(seconds: Callable[[int], float], at_least: float) -> tuple[int, float]:

@@ -1,7 +1,7 @@
 """This recipe multiplies matrices with a matrix unit (AMX): tiles of 16 by 64 bytes and 64 bytes by 16 columns.
 
 One instruction multiplies a tile of each; its sums stay in tile registers over the whole reduction
-(:mod:`tilewright.schedule.intrin.amx_tiles`). The operand with the columns is packed, with several steps of the
+(:mod:`tilewright.schedule.intrin.matrix_units`). The operand with the columns is packed, with several steps of the
 reduction contiguous for each column. Sizes that the tiles do not divide are padded with zeros by the copies that pack.
 """
 

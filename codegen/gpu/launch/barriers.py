@@ -61,7 +61,7 @@ def place_barriers(func: PrimFunc) -> PrimFunc:
         if tag_of(s):
             loops, body = inside_threads(s)
             return with_body(s, _Placement(loops, body).run())
-        return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+        return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)
 
     return func.with_body(visit(func.body))
 
@@ -183,9 +183,9 @@ class _Placement:
             self.pending.extend(self._own(s, loops))
             if self._varies(s.value):
                 self.varying.add(s.var)
-            return s.with_(body=self.visit(s.body, loops))  # type: ignore[no-any-return]
+            return s.with_(body=self.visit(s.body, loops))
         if isinstance(s, (SeqStmt, Allocate, AttrStmt)):
-            return s.map_children(lambda c: self.visit(c, loops) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+            return s.map_children(lambda c: self.visit(c, loops) if isinstance(c, Stmt) else c)
         self.pending.extend(self.accesses(s, loops))
         return s
 
@@ -205,7 +205,7 @@ class _Placement:
                 self.pending = []
         self.pending = [*before, *self.pending]
         self.divergent = outer
-        return s if body is s.body else s.with_(body=body)  # type: ignore[no-any-return]
+        return s if body is s.body else s.with_(body=body)
 
     def _until_barrier(self, s: Stmt, loops: tuple[For, ...]) -> list[ThreadAccess]:
         """Return the accesses of ``s`` that may happen before its first barrier."""

@@ -70,7 +70,7 @@ class _Walk:
         new = s.map_children(lambda c: self.visit(c) if isinstance(c, Stmt) else c)
         self.path.pop()
         made = self.done.pop(s, None)
-        return new if made is None else made.statement(new, self.shuffles)  # type: ignore[no-any-return]
+        return new if made is None else made.statement(new, self.shuffles)
 
     def _block(self, s: BlockRealize) -> None:
         reduce_vars: set[Var] = set()
@@ -207,7 +207,7 @@ class _Reduction:
 
         body = substitute(transform(self.block.body, post=post), self.values)
         body = _guarded(body, conjuncts(self.realize.predicate))
-        return transform_statements(loop, lambda n: body if n is self.realize else None)  # type: ignore[no-any-return]
+        return transform_statements(loop, lambda n: body if n is self.realize else None)
 
     def _lanes(self) -> int:
         """Return how many neighbouring lanes of a warp hold values of one result: a power of two, or 0."""

@@ -62,7 +62,7 @@ def _host(s: Stmt, found: list[For], rewrite: bool = True) -> Stmt:
         assert isinstance(s, For)
         found.append(s)
         return _Kernel(s).form() if rewrite else s
-    return s.map_children(lambda c: _host(c, found, rewrite) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+    return s.map_children(lambda c: _host(c, found, rewrite) if isinstance(c, Stmt) else c)
 
 
 class _Kernel:
@@ -126,7 +126,7 @@ class _Kernel:
                 if missing not in bound and not (isinstance(extent, IntImm) and extent.value <= 1):
                     s = IfThenElse(var.equal(const(0, var.dtype)), s)  # type: ignore[assignment]
             return s
-        return s.map_children(lambda c: self.visit(c, bound) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+        return s.map_children(lambda c: self.visit(c, bound) if isinstance(c, Stmt) else c)
 
     def _numbered(self, s: For, tag: str) -> Stmt:
         """Return the body of a loop on an axis with the thread's number in place of the loop's variable."""
@@ -158,7 +158,7 @@ def inside_threads(kernel: Stmt) -> tuple[Mapping[str, For], Stmt]:
 def with_body(kernel: Stmt, body: Stmt) -> Stmt:
     """Returns a kernel in launch form with another body for its threads."""
     if tag_of(kernel) or (isinstance(kernel, Allocate) and any(tag_of(n) for n in statements(kernel.body))):
-        return kernel.with_(body=with_body(kernel.body, body))  # type: ignore[no-any-return, attr-defined]
+        return kernel.with_(body=with_body(kernel.body, body))  # type: ignore[attr-defined]
     return body
 
 

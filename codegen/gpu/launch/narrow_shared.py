@@ -46,8 +46,8 @@ def narrow_shared(func: PrimFunc) -> PrimFunc:
 def _kernels(func: PrimFunc, rewrite: object) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if tag_of(s):
-            return rewrite(s)  # type: ignore[operator, no-any-return]
-        return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+            return rewrite(s)  # type: ignore[operator]
+        return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)
 
     return func.with_body(visit(func.body))
 
@@ -60,7 +60,7 @@ def _sink(kernel: Stmt) -> Stmt:
 
     def post(n: Node) -> Stmt | None:
         if _numbered(n):
-            return n.body  # type: ignore[attr-defined, no-any-return]
+            return n.body  # type: ignore[attr-defined]
         if not (isinstance(n, AttrStmt) and n.attr_key == SCOPE_ATTR):
             return None
         alloc = allocs[n.value.value]  # type: ignore[attr-defined]
@@ -72,7 +72,7 @@ def _sink(kernel: Stmt) -> Stmt:
         wishes = {ALIGN: alloc.annotations["gpu.align"]} if "gpu.align" in alloc.annotations else {}
         return Allocate(alloc.buffer, out, wishes)
 
-    return transform_statements(kernel, post)  # type: ignore[no-any-return]
+    return transform_statements(kernel, post)
 
 
 def _numbered(n: object) -> bool:
@@ -86,7 +86,7 @@ def _raise(kernel: Stmt) -> Stmt:
 
     def post(n: Node) -> Stmt | None:
         if isinstance(n, For) and _ROOM in n.annotations:
-            return substitute(n.body, {n.loop_var: loops[n.annotations[_ROOM]].loop_var})  # type: ignore[no-any-return]
+            return substitute(n.body, {n.loop_var: loops[n.annotations[_ROOM]].loop_var})
         if isinstance(n, Allocate) and is_shared(n.buffer.scope):
             shared.append(n)
             return n.body
@@ -106,4 +106,4 @@ def _raise(kernel: Stmt) -> Stmt:
             made = Allocate(alloc.buffer, made)
         return made
 
-    return transform_statements(out, around)  # type: ignore[no-any-return]
+    return transform_statements(out, around)

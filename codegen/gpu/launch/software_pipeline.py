@@ -97,7 +97,7 @@ class _Pipeline:
                 return Allocate(self.wider[n.buffer], n.body, n.annotations)
             return None
 
-        return transform_statements(func, post)  # type: ignore[no-any-return]
+        return transform_statements(func, post)
 
     def statement(self) -> Stmt:
         """Return the first steps, the loop over steps in which all stages run, and the last steps."""
@@ -152,7 +152,7 @@ def _in_version(s: Stmt, wider: Mapping[Buffer, Buffer], iteration: Expr) -> Stm
             version = iteration % const(int(new.shape[0]), iteration.dtype)  # type: ignore[call-overload]
             dtype = n.indices[0].dtype.element if n.indices else version.dtype
             lead = version if dtype == version.dtype else version.astype(dtype)
-            return n.with_(buffer=new, indices=(lead, *n.indices))  # type: ignore[no-any-return]
+            return n.with_(buffer=new, indices=(lead, *n.indices))
         return None
 
-    return transform(s, post=post)  # type: ignore[no-any-return]
+    return transform(s, post=post)

@@ -37,7 +37,7 @@ def run_virtual_threads(func: PrimFunc) -> PrimFunc:
     def post(n: Node) -> Stmt | None:
         return _Distribution(n).run() if isinstance(n, For) and is_virtual(n) else None
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)
 
 
 class _Distribution:
@@ -85,7 +85,7 @@ class _Distribution:
         if isinstance(s, Allocate):
             return Allocate(self.own.get(s.buffer, s.buffer), self.spread(s.body), s.annotations)
         if isinstance(s, For) and not self.depends(s):
-            return s.with_(body=self.spread(s.body))  # type: ignore[no-any-return]
+            return s.with_(body=self.spread(s.body))
         if isinstance(s, IfThenElse) and not self.depends(s):
             return IfThenElse(s.condition, self.spread(s.then_case), s.else_case and self.spread(s.else_case))
         if isinstance(s, (For, IfThenElse)) or self._uses(s) or _accumulates(s):
@@ -115,7 +115,7 @@ def _indexed(s: Stmt, own: Mapping[Buffer, Buffer], var: Var) -> Stmt:
     def post(n: Node) -> Node | None:
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
             lead = var if not n.indices or var.dtype == n.indices[0].dtype else var.astype(n.indices[0].dtype)
-            return n.with_(buffer=own[n.buffer], indices=(lead, *n.indices))  # type: ignore[no-any-return]
+            return n.with_(buffer=own[n.buffer], indices=(lead, *n.indices))
         return None
 
-    return transform(s, post=post)  # type: ignore[no-any-return]
+    return transform(s, post=post)

@@ -12,7 +12,7 @@ from ....tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, PrimFunc,
 from ....tir.walk import free_vars, loads_and_stores, statements
 from ...backend.emitter import Tables
 from ...backend.storage import constant_elements
-from ...llvm.emit import TABLES, LlvmEmitter
+from ...llvm.emit import TABLES, LlvmEmitter, parameter_list
 from ...llvm.function_builder import FunctionBuilder
 from ...llvm.llvm_scope import LlvmScope, LlvmUnit
 from ...llvm.llvm_types import align_of, memory_type
@@ -206,12 +206,7 @@ def kernel_ir(kernel: Kernel, target: Target) -> str:
     """Returns the LLVM IR module of a kernel."""
     func = PrimFunc((), kernel.loop, {})
     lowered = LoweredFunc(func, kernel.name, target, kernel.params)
-    params = []
-    for n, p in enumerate(kernel.params):
-        if p.kind == "buffer":
-            params.append(f"ptr noalias{'' if p.writes else ' readonly'} %a{n}")
-        else:
-            params.append(f"{p.llvm_type} %a{n}")
+    params = parameter_list(kernel.params)
     threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
     unit = PtxUnit(lowered, _TABLES, bool(kernel.dynamic_shared))
     header = f'define ptx_kernel void @{kernel.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{threads}"'

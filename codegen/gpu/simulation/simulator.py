@@ -226,7 +226,7 @@ def _without(s: Stmt, loop: For) -> Stmt:
     """Returns ``s`` with the body of ``loop`` in its place."""
     if s is loop:
         return loop.body
-    return s.map_children(lambda c: _without(c, loop) if isinstance(c, Stmt) and _has(c, loop) else c)  # type: ignore[no-any-return]
+    return s.map_children(lambda c: _without(c, loop) if isinstance(c, Stmt) and _has(c, loop) else c)
 
 
 def _has(s: Stmt, loop: For) -> bool:

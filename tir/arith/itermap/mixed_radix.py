@@ -116,7 +116,7 @@ def times(analyzer: Analyzer, a: Expr, b: Expr) -> Expr:
     if type(a) is IntImm and a.value == 1:
         return b
     made = product((a, b))
-    return made if isinstance(made, IntImm) else analyzer.simplify(made)  # type: ignore[no-any-return]
+    return made if isinstance(made, IntImm) else analyzer.simplify(made)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

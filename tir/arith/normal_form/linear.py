@@ -67,7 +67,7 @@ def _gather(e: Any, factor: int, leaf: Callable[[Expr], Linear | None], terms: d
     """Add the terms of ``factor * e`` to ``terms``; return its constant, or None where ``leaf`` gives None."""
     kind = type(e)
     if kind is IntImm:
-        return factor * e.value  # type: ignore[no-any-return]
+        return factor * e.value
     if kind is Add or kind is Sub:
         a = _gather(e.a, factor, leaf, terms)
         b = None if a is None else _gather(e.b, factor if kind is Add else -factor, leaf, terms)

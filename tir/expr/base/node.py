@@ -163,7 +163,7 @@ class Part:
 
     def with_(self: P, **changes: Any) -> P:
         """Return the object with the named fields changed."""
-        return changed(self, changes)  # type: ignore[no-any-return]
+        return changed(self, changes)
 
     def same_as(self, other: object) -> bool:
         """Return whether both are the same object."""

@@ -1,11 +1,16 @@
-"""This module defines products of tiles for the matrix unit of x86 (AMX), whose registers hold 16 rows of 64 bytes.
+"""This module defines products of tiles for matrix units: AMX of x86, and the tensor cores of GPUs.
 
-The sums ``C[16, 16]`` stay in registers over the whole reduction when they are in a buffer of scope ``local`` whose
-last two dimensions are one tile, ``C[.., m // 16, n // 16, m % 16, n % 16]`` (``transform_layout``), and the loops over
-the tiles of one step are unrolled. Eight registers hold two tiles of A, two tiles of B and their four of C.
+The sums ``C[16, 16]`` stay in registers over the whole reduction, in a buffer whose last two dimensions are one tile,
+``C[.., m // 16, n // 16, m % 16, n % 16]`` (``transform_layout``).
 
-B is stored with four (for bfloat16: two) steps next to each other, ``B[n // 16, k // 4, n % 16, k % 4]``, so that a
-tile of it is 1 KiB of consecutive memory. A is read in place, 64 bytes of each of 16 rows.
+With AMX, whose registers hold 16 rows of 64 bytes, that buffer has the scope ``local``, and the loops over the tiles of one step
+are unrolled. Eight registers hold two tiles of A, two tiles of B and their four of C. B is stored with four (for bfloat16: two)
+steps next to each other, ``B[n // 16, k // 4, n % 16, k % 4]``, so that a tile of it is 1 KiB of consecutive memory. A is read
+in place, 64 bytes of each of 16 rows.
+
+With tensor cores, whose tiles are 16 by 16 by 16, the buffer has the scope ``wmma.accumulator`` and stays in registers of a warp.
+A and B are read in place, in shared memory usually. ``threadIdx.x`` has the 32 threads of a warp, and no loop around the tiles is
+bound to it.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 
-_DOT = """
+_TILE_DOT = """
 @T.prim_func
 def {name}_{role}(a: T.handle, b: T.handle, c: T.handle):
     T.func_attr({{"any_scope": True}})
@@ -25,18 +30,45 @@ def {name}_{role}(a: T.handle, b: T.handle, c: T.handle):
         T.writes(C[0:16, 0:16])
 """
 
-_DOT_DESC = """
+_TILE_DOT_DESC = """
         for i, j, k in T.grid(16, 16, {steps}):
             with T.block("update"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                 C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "{c}") * T.cast(B[vk // {width}, vj, vk % {width}], "{c}")
 """
 
-_DOT_IMPL = """
+_TILE_DOT_IMPL = """
         C.vstore([0, 0], T.{op}(
             C.vload([0, 0], "{c}x256"),
             T.tile_load("{a}x{total}", T.address_of(A[0, 0]), A.strides[0]),
             B.vload([0, 0, 0], "{b}x{total}"),
+        ))
+"""
+
+_WARP_DOT = """
+@T.prim_func
+def wmma_{a}_{role}(a: T.handle, b: T.handle, c: T.handle):
+    T.func_attr({{"any_scope": True}})
+    A = T.match_buffer(a, (16, 16), "{a}", strides=("a_row", 1), offset_factor=1)
+    B = T.match_buffer(b, (16, 16), "{a}", strides=("b_row", 1), offset_factor=1)
+    C = T.match_buffer(c, (16, 16), "{c}", strides=(16, 1), offset_factor=1)
+    with T.block("root"):
+        T.reads(C[0:16, 0:16], A[0:16, 0:16], B[0:16, 0:16])
+        T.writes(C[0:16, 0:16])
+"""
+
+_WARP_DOT_DESC = """
+        for i, j, k in T.grid(16, 16, 16):
+            with T.block("update"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "{c}") * T.cast(B[vk, vj], "{c}")
+"""
+
+_WARP_DOT_IMPL = """
+        C.vstore([0, 0], T.wmma_dot(
+            C.vload([0, 0], "{c}x256"),
+            T.wmma_load_a("{a}x256", T.address_of(A[0, 0]), A.strides[0]),
+            T.wmma_load_b("{a}x256", T.address_of(B[0, 0]), B.strides[0]),
         ))
 """
 
@@ -79,7 +111,7 @@ _STORE_DESC = """
 """
 
 _STORE_IMPL = """
-        T.evaluate(T.tile_store(T.address_of(D[0, 0]), D.strides[0], C.vload([0, 0], "{c}x256")))
+        T.evaluate(T.{op}(T.address_of(D[0, 0]), D.strides[0], C.vload([0, 0], "{c}x256")))
 """
 
 
@@ -103,7 +135,7 @@ def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
     op, c = ("tile_dot2_bf16", "float32") if half else ("tile_dot4", "int32")
     name = f"dot_16x16x{steps}_{a}_{b}"
     words = {"name": name, "op": op, "a": a, "b": b, "c": c, "width": width, "steps": steps, "total": 16 * steps}
-    return _pair(_DOT, _DOT_DESC, _DOT_IMPL, **words)
+    return _pair(_TILE_DOT, _TILE_DOT_DESC, _TILE_DOT_IMPL, **words)
 
 
 def tile_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
@@ -113,4 +145,19 @@ def tile_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
 
 def tile_store(c: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``D[i, j] = C[i, j]`` for a tile of 16 by 16 numbers of type ``c``; the rows of D may lie apart."""
-    return _pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", c=c)
+    return _pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", op="tile_store", c=c)
+
+
+def wmma_dot(a: str) -> tuple[PrimFunc, PrimFunc]:
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k; A and B are of type ``a``: float16, bfloat16, int8."""
+    return _pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c="int32" if a.endswith("int8") else "float32")
+
+
+def wmma_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
+    """Return ``C[i, j] = 0`` for a tile of sums of type ``c``, int32 or float32."""
+    return _pair(_FILL, _FILL_DESC, _FILL_IMPL, name="wmma_fill", c=c)
+
+
+def wmma_store(c: str) -> tuple[PrimFunc, PrimFunc]:
+    """Return ``D[i, j] = C[i, j]`` for a tile of sums of type ``c``; the rows of D may lie apart."""
+    return _pair(_STORE, _STORE_DESC, _STORE_IMPL, name="wmma_store", op="wmma_store", c=c)
