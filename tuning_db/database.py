@@ -399,7 +399,7 @@ class Database:
         return upkeep.check(self)
 
 
-_JSON = {"shapes", "versions", "config", "times", "decisions"}
+_JSON = {"shapes", "versions", "config", "times", "decisions", "machine"}
 
 
 def _row(value: WorkloadRecord | TargetRecord | SessionRecord) -> dict[str, Any]:
@@ -414,6 +414,7 @@ def record_row(record: TuningRecord) -> dict[str, Any]:
         digest=record.digest(),
         times=to_json(record.times),
         decisions=to_json(record.decisions),
+        machine=to_json(record.machine),
         min_seconds=min(record.times, default=None),
         max_seconds=max(record.times, default=None),
         num_times=len(record.times),

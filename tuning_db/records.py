@@ -108,7 +108,8 @@ class TuningRecord:
     ``workload``, ``target`` and ``session`` are keys; ``trace`` is the schedule's trace as JSON text; ``decisions``
     the row of numbers it was made from; ``times`` all timings in seconds. ``run_seconds`` is the figure that counts
     (the median of ``times`` unless given) and None when nothing was timed. ``status`` is one of :data:`STATUSES`;
-    ``error`` says more when it is not ``ok``. ``predicted_seconds`` is what the cost model expected.
+    ``error`` says more when it is not ``ok``. ``predicted_seconds`` is what the cost model expected. ``machine`` says where
+    it was measured, when that was not here: host, CPU, frequency, load, versions.
     """
 
     workload: str
@@ -126,6 +127,7 @@ class TuningRecord:
     predicted_seconds: float | None = None
     codegen_version: int = 0
     created: str = field(default_factory=utc_now)
+    machine: Mapping[str, Any] = field(default_factory=dict)
     id: int | None = None
 
     def __post_init__(self) -> None:
@@ -152,6 +154,8 @@ class TuningRecord:
         """Returns the identity of the record in every database: the SHA-256 (hex) of its content without its ``id``."""
         content = asdict(self)
         del content["id"]
+        if not content["machine"]:  # records that older versions wrote keep their digests
+            del content["machine"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_plain)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -188,7 +192,7 @@ _NUMBERS = (
 )  # fmt: skip
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("times", "shapes"), (list,)),
-    **dict.fromkeys(("decisions", "config", "versions"), (dict,)),
+    **dict.fromkeys(("decisions", "config", "versions", "machine"), (dict,)),
     **dict.fromkeys(_NUMBERS, (int, float, _NOTHING)),
     "id": (int, str),
     **dict.fromkeys(("session", "workload", "target", "finished", "heartbeat"), (str, _NOTHING)),

@@ -175,6 +175,11 @@ def _add_machine(conn: sqlite3.Connection) -> None:
         conn.execute(statement.strip())
 
 
+def _add_place(conn: sqlite3.Connection) -> None:
+    """Version 5: a record says on which machine it was measured, when that was not the one of its session."""
+    conn.execute("ALTER TABLE records ADD COLUMN machine TEXT NOT NULL DEFAULT '{}'")
+
+
 def structure_of(text: str) -> str:
     """Returns the :func:`workload_key` of a program given as text; empty when the text is not a program."""
     try:
@@ -183,7 +188,7 @@ def structure_of(text: str) -> str:
         return ""
 
 
-MIGRATIONS = (_first_schema, _add_structure, _add_liveness, _add_machine)
+MIGRATIONS = (_first_schema, _add_structure, _add_liveness, _add_machine, _add_place)
 """Step ``i`` takes a database from version ``i`` to ``i + 1``. Steps are never edited once released."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

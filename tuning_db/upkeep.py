@@ -86,7 +86,7 @@ def check(db: Database) -> list[str]:
         ("workloads", ("shapes",)),
         ("targets", ("versions",)),
         ("sessions", ("config", "versions")),
-        ("records", ("times", "decisions", "trace")),
+        ("records", ("times", "decisions", "trace", "machine")),
     ):
         for row in db.connection.execute(f"SELECT rowid AS n, {', '.join(columns)} FROM {table}"):
             for column in columns:

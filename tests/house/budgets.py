@@ -9,7 +9,7 @@ LINES = {
     "codegen": 20160,
     "te": 6220,
     "tuning_db": 1770,
-    "tuner": 8864,
+    "tuner": 9000,
     "graph": 3990,
     "frontends": 7200,
     "driver": 4790,

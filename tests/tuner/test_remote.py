@@ -1,13 +1,9 @@
-"""Measuring on other machines: workers of Dask in processes of their own, with CPUs of made-up names."""
+"""Measuring on other machines: what a worker does with a request, and workers of Dask in this process."""
 
+import datetime
 import json
-import os
-import subprocess
-import sys
-import time
-from pathlib import Path
+import threading
 
-import numpy as np
 import pytest
 
 from tilewright import te
@@ -15,7 +11,7 @@ from tilewright.codegen.machine.target import Target
 from tilewright.te import ops
 from tilewright.tuner import LocalRunner, tune
 from tilewright.tuner.measure import MeasureResult
-from tilewright.tuner.remote import runner_choice, runner_for
+from tilewright.tuner.remote import measuring, runner_choice, runner_for, timing_place
 from tilewright.tuner.remote.measuring import Measurer
 from tilewright.tuner.remote.payload import VERSION, Answer, Request
 from tilewright.tuner.remote.stand_in import pretend
@@ -87,70 +83,108 @@ def test_packages_offer_runners(monkeypatch):
         runner_for("tapir://x")
 
 
+# -- one worker, several candidates --------------------------------------------------------------------------------------
+
+
+class Rehearsed:
+    """A runner whose candidates wait for each other: "first" is timed only while "second" is built."""
+
+    timed, building, inside = threading.Event(), threading.Event(), []
+
+    def __init__(self, *, timing, **_):
+        self.timing = timing
+
+    def open(self, *_, **__):
+        pass
+
+    def twin(self):
+        return Rehearsed(timing=self.timing)
+
+    def measure(self, programs, **_):
+        (program,) = programs
+        if program == "second":
+            assert self.timed.wait(20), "nothing was timed while this was built"
+            self.building.set()
+        with self.timing([]):
+            self.inside.append(program)
+            assert self.inside == [program], "two candidates were timed at once"
+            self.timed.set()
+            assert self.building.wait(20), "nothing was built while this was timed"
+            self.inside.remove(program)
+        return [MeasureResult("ok", "", (1e-3,))]
+
+
+def test_candidates_are_built_while_another_is_timed_alone(monkeypatch):
+    monkeypatch.setattr(measuring, "LocalRunner", Rehearsed)
+    monkeypatch.setattr(measuring, "places", lambda: 3)
+    monkeypatch.setattr(measuring, "split_cores", lambda needed: ([0], [1]))
+    measurer, func = Measurer(), product().script()
+    texts = [Request(func, str(TARGET), (name,)).dumps() for name in ("first", "second", "third", "fourth")]
+    answers = []
+    threads = [
+        threading.Thread(target=lambda t=text: answers.append(measurer.answer(t)), daemon=True) for text in texts
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [r.status for text in answers for r in Answer.loads(text).results] == ["ok"] * 4
+
+
+@pytest.mark.parametrize("cores, needed, split", [
+    ([0, 1, 2, 3], 1, ([0, 1, 2], [3])), ([2, 5, 7], 2, ([2], [5, 7])), ([0, 1], 2, ([], [])), ([4], 1, ([], [])),
+])  # fmt: skip
+def test_cores_to_build_on_and_to_time_on(monkeypatch, cores, needed, split):
+    monkeypatch.setattr(timing_place.os, "sched_getaffinity", lambda pid: set(cores))
+    monkeypatch.setattr(timing_place, "available_cores", lambda: len(cores))
+    assert timing_place.split_cores(needed) == split
+
+
 # -- with Dask -----------------------------------------------------------------------------------------------------------
 
 
-class Cluster:
-    """A scheduler in this process, and ``tilewright worker`` in processes of their own."""
+def cluster_of(dask, *cpus, protocol="tcp://", **options):
+    """A scheduler and workers in this process; the resources say which CPUs they have. ``options``: of all of them."""
 
-    def __init__(self, dask):
-        self.dask, self.workers = dask, []
-        self.inner = dask.LocalCluster(n_workers=0, scheduler_port=0, dashboard_address=None, processes=True)
-        self.address = self.inner.scheduler_address.replace("tcp://", "dask://")
+    def worker(cpu):
+        offered = {"build": 2, f"measure:{cpu}": 1}
+        return {"cls": dask.Worker, "options": {"nthreads": 3, "resources": offered, "memory_limit": 0, **options}}
 
-    def add(self, cpu):
-        root = str(Path(__file__).resolve().parents[3])
-        paths = os.pathsep.join([root, *[p for p in sys.path if p.endswith("site-packages")]])
-        environment = {**os.environ, "TILEWRIGHT_CPU_NAME": cpu, "PYTHONPATH": paths}
-        command = [sys.executable, "-m", "tilewright", "worker", self.inner.scheduler_address]
-        self.workers.append(
-            subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True)
-        )
-
-    def wait(self, count):
-        until = time.monotonic() + 60
-        with self.dask.Client(self.inner, set_as_default=False) as client:
-            while len(client.scheduler_info(n_workers=-1)["workers"]) < count:
-                assert time.monotonic() < until, "the workers did not start"
-                time.sleep(0.1)
-
-    def close(self):
-        for worker in self.workers:
-            worker.terminate()
-        self.inner.close()
-        for worker in self.workers:
-            try:
-                worker.wait(10)
-            except subprocess.TimeoutExpired:
-                worker.kill()
+    address = {"port": 0, "host": "127.0.0.1", "protocol": protocol}
+    scheduler = {"cls": dask.Scheduler, "options": {"dashboard": False, **address, **options}}
+    return dask.SpecCluster({n: worker(cpu) for n, cpu in enumerate(cpus)}, scheduler, silence_logs=50, **options)
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    dask = pytest.importorskip("distributed", reason="Dask.distributed is not installed")
-    made = Cluster(dask)
-    for cpu in ("oak", "oak", "elm"):
-        made.add(cpu)
-    made.wait(3)
-    yield made
-    made.close()
+def dask():
+    return pytest.importorskip("distributed", reason="Dask.distributed is not installed")
+
+
+@pytest.fixture(scope="module")
+def cluster(dask):
+    with cluster_of(dask, "oak", "oak", "elm") as made:
+        yield made
 
 
 def dask_runner(cluster, cpu, **options):
     from tilewright.tuner.remote.dask_runner import DaskRunner
 
-    return DaskRunner(f"{cluster.address}?cpu={cpu}", patience=2.0, **options)
+    address = cluster.scheduler_address.replace("tcp://", "dask://").replace("tls://", "dask+tls://")
+    return DaskRunner(f"{address}?cpu={cpu}", **{"patience": 2.0, **options})
 
 
-@pytest.mark.parametrize("cpu, workers", [("oak", 2), ("elm", 1)])
+def addresses(cluster, *numbers):
+    return {cluster.workers[n].address for n in numbers}
+
+
+@pytest.mark.parametrize("cpu, workers", [("oak", (0, 1)), ("elm", (2,))])
 def test_candidates_go_to_the_cpu_that_was_named(cluster, cpu, workers):
     told = []
     with dask_runner(cluster, cpu, answer=pretend) as runner:
         runner.open(product(), TARGET)
         results = runner.measure([f"p{n}" for n in range(8)], finished=lambda n, r: told.append(n))
-        facts = list(runner.machines.values())
+        assert set(runner.machines) == addresses(cluster, *workers)
     assert all(r.ok for r in results) and sorted(told) == list(range(8))
-    assert len(facts) == workers and {f["cpu"] for f in facts} == {cpu} and len({f["pid"] for f in facts}) == workers
 
 
 def test_the_candidates_of_a_seed_do_not_depend_on_the_number_of_workers(cluster):
@@ -169,7 +203,7 @@ def test_no_worker_of_a_cpu_says_which_there_are(cluster):
         pytest.raises(
             RemoteError, match="no worker offers measure:yew at tcp://.*; there are measure:elm, measure:oak"
         ),
-        dask_runner(cluster, "yew") as runner,
+        dask_runner(cluster, "yew", patience=0.1) as runner,
     ):
         runner.open(product(), TARGET)
 
@@ -185,18 +219,58 @@ def test_a_worker_of_another_version_is_refused_by_name(cluster, monkeypatch):
         runner.open(product(), TARGET)
 
 
-def test_a_real_kernel_is_tuned_through_a_worker(cluster, tmp_path):
+def test_a_real_kernel_is_tuned_through_a_worker_and_records_say_where(cluster, tmp_path):
     with Database(tmp_path / "remote.db") as db, dask_runner(cluster, "elm") as runner:
         result = tune(product(), TARGET, trials=4, runner=runner, db=db, final_race=0)
-        assert result.best is not None and len(db.records(result.func)) == len(result.records) >= 4
+        records = db.records(result.func)
+    assert result.best is not None and len(records) == len(result.records) >= 4
+    for record in records:
+        assert {"host", "cpu", "mhz", "load", "version", "python"} <= record.machine.keys()
 
 
-def test_a_lost_worker_loses_its_candidate_only(cluster):
-    """The nanny starts the worker again; nothing is measured twice."""
-    with dask_runner(cluster, "oak", answer=pretend) as runner:
-        runner.patience = 30.0
-        runner.open(product(), TARGET)
-        results = runner.measure(["p0", "!", *[f"p{n}" for n in range(2, 8)]])
-    assert [n for n, r in enumerate(results) if not r.ok] == [1]
-    assert results[1].status == "crash" and "was lost" in results[1].error
-    assert np.isfinite([r.run_seconds for r in results if r.ok]).all()
+# -- certificates --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A key and a certificate that vouches for itself, as files."""
+    x509 = pytest.importorskip("cryptography.x509", reason="cryptography is not installed")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tuners")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(now + datetime.timedelta(hours=1))
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True).sign(
+        key, hashes.SHA256()
+    )
+    place = tmp_path_factory.mktemp("tls")
+    pem, private = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (place / "key.pem").write_bytes(key.private_bytes(pem, private, serialization.NoEncryption()))
+    (place / "cert.pem").write_bytes(made.public_bytes(pem))
+    return str(place / "cert.pem"), str(place / "key.pem")
+
+
+def test_workers_with_certificates_answer_those_who_have_one_too(dask, certificate):
+    import dask as configured
+
+    from tilewright.tuner.remote.dask_runner import RemoteError
+
+    cert, key = certificate
+    tls = "distributed.comm.tls"
+    mine = {f"{tls}.ca-file": cert, f"{tls}.client.cert": cert, f"{tls}.client.key": key}
+    secure = dask.Security(
+        tls_ca_file=cert, require_encryption=True, **{f"tls_{role}_{what}": path for role in ("client", "scheduler", "worker")
+        for what, path in (("cert", cert), ("key", key))},
+    )  # fmt: skip
+    with cluster_of(dask, "oak", security=secure, protocol="tls://") as cluster:
+        with configured.config.set(mine), dask_runner(cluster, "oak", answer=pretend) as runner:
+            runner.open(product(), TARGET)
+            assert runner.measure(["p0"])[0].ok and runner.address.startswith("tls://")
+        plain = dask_runner(cluster, "oak", answer=pretend)
+        plain.address = plain.address.replace("tls://", "tcp://")
+        with configured.config.set({"distributed.comm.timeouts.connect": 1}), plain as runner:
+            with pytest.raises(RemoteError, match="no scheduler answers at tcp://"):
+                runner.open(product(), TARGET)

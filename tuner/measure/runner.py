@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,13 +38,14 @@ class MeasureResult:
 
     ``status``: ``ok``, ``schedule_error`` (given by the session), ``compile_error``, ``run_error``, ``wrong_result``, ``memory_damaged``,
     ``timeout``, ``crash``, ``out_of_memory`` or ``skipped`` (the time was up); ``error`` is the reason of a failure.
-    ``times`` are all timings in seconds per call.
+    ``times`` are all timings in seconds per call. ``machine`` says where it was measured, when that was not here.
     """
 
     status: str
     error: str = ""
     times: tuple[float, ...] = ()
     compile_seconds: float = 0.0
+    machine: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -131,14 +133,17 @@ class RunnerLimits:
 class LocalRunner(Runner):
     """This runner measures in worker processes on this machine.
 
-    ``workers``: how many compile side by side; by default the cores this process may use, at most 8. ``limits`` are
-    those of :class:`RunnerLimits` by name.
+    ``workers``: how many compile side by side; by default the cores this process may use, at most 8. ``timing``
+    makes a context in which candidates run, such as a lock that several runners share, from the ids of the processes.
+    ``limits`` are those of :class:`RunnerLimits` by name.
     """
 
     def __init__(
-        self, *, workers: int | None = None, environment: dict[str, str] | None = None, **limits: Any
+        self, *, workers: int | None = None, environment: dict[str, str] | None = None,
+        timing: Callable[[list[int]], AbstractContextManager[Any]] = nullcontext, **limits: Any,
     ) -> None:  # fmt: skip
         self.limits = RunnerLimits(**limits)
+        self._timing = timing
         count = workers if workers is not None else min(8, available_cores())
         memory = self.limits.memory_bytes
         self.workers = [WorkerProcess(memory_bytes=memory, environment=environment) for _ in range(max(1, count))]
@@ -193,14 +198,17 @@ class LocalRunner(Runner):
             todo = [job for job in jobs if job.status == "compiled"]
             if not todo:
                 break
-            for job in todo:
-                if job.status == "compiled" and time.monotonic() < deadline:
-                    self._first_run(job, jobs, best)
-                    best = min([best, *job.times]) if job.status == "ok" else best
-                    tell()
+            with self._timing(self._processes()):
+                for job in todo:
+                    if job.status == "compiled" and time.monotonic() < deadline:
+                        self._first_run(job, jobs, best)
+                        best = min([best, *job.times]) if job.status == "ok" else best
+                        tell()
             if not any(job.status == "waiting" for job in jobs):
                 break
-        self._race(jobs, best, deadline)
+        if any(job.status == "ok" for job in jobs):
+            with self._timing(self._processes()):
+                self._race(jobs, best, deadline)
         self._tidy(jobs)
         return [job.result() for job in jobs]
 
@@ -208,6 +216,17 @@ class LocalRunner(Runner):
         for worker in self.workers:
             worker.kill()
         self._ready.clear()
+
+    def twin(self) -> LocalRunner:
+        """Returns a runner with one process of its own for the same workload, which is prepared once for both."""
+        environment = self.workers[0].environment
+        other = LocalRunner(workers=1, environment=environment, timing=self._timing, **vars(self.limits))
+        other._check_seconds, other._open_message = self._check_seconds, self._open_message
+        other._reference, other._scales = self._reference, self._scales
+        return other
+
+    def _processes(self) -> list[int]:
+        return [worker.pid for worker in self.workers if worker.pid is not None]
 
     def _compute_reference(self) -> None:
         worker = self.workers[0]

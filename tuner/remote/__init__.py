@@ -1,7 +1,8 @@
 """Candidates are measured on other machines.
 
 ``runner_choice``: runners by address, and those of installed packages. ``payload``: requests and answers as text.
-``measuring``: what a worker does with a request. ``dask_runner``: workers of Dask.distributed. ``dask_worker``: one worker.
+``measuring``: what a worker does with a request. ``timing_place``: where one candidate at a time is timed.
+``dask_runner``: workers of Dask.distributed. ``dask_worker``: one worker.
 """
 
 from .runner_choice import runner_for

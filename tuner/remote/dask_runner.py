@@ -1,7 +1,8 @@
 """This runner measures on workers of Dask.distributed (Rocklin, "Dask", SciPy 2015).
 
-Each candidate is a task that is bound to one worker and needs that worker's one ``measure:<cpu>`` resource, so that a
-worker measures one candidate at a time, whoever sent it. A candidate is sent once: when its worker is lost it has failed.
+Each candidate is a task that is bound to one worker with the wanted ``measure:<cpu>`` resource, and needs one ``build``
+of it. A worker builds several candidates side by side and times one at a time, whoever sent it. A candidate is sent once:
+when its worker is lost it has failed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import importlib
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from asyncio import CancelledError
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -28,6 +31,14 @@ _REFERENCE_SECONDS = 600.0
 
 class RemoteError(RuntimeError):
     """The workers cannot be used; the text says why, and which."""
+
+
+class NoWorker(RemoteError):
+    """No worker with the wanted CPU is left."""
+
+
+def _lost(worker: str) -> MeasureResult:
+    return MeasureResult("crash", f"the worker {worker} was lost")
 
 
 class DaskRunner(Runner):
@@ -85,25 +96,31 @@ class DaskRunner(Runner):
     ) -> list[MeasureResult]:  # fmt: skip
         results: list[MeasureResult | None] = [None] * len(programs)
         queue = list(range(len(programs)))[::-1]
-        busy: dict[str, tuple[int, Any]] = {}
+        busy: dict[int, tuple[str, Any]] = {}
+
+        def done(number: int, result: MeasureResult) -> None:
+            results[number] = result
+            del busy[number]
+            if finished is not None:
+                finished(number, result)
+
         while (queue or busy) and time.monotonic() < deadline:
-            workers = self._workers() if queue or busy else []
-            for worker in workers:
-                if queue and worker not in busy:
-                    number = queue.pop()
-                    busy[worker] = number, self._submit((programs[number],), worker, best_seconds, deadline)
+            try:
+                workers = self._workers()
+            except NoWorker:  # nobody else will say what became of these
+                for number, (worker, _) in list(busy.items()):
+                    done(number, _lost(worker))
+                raise
+            for worker in self._turns(workers, [w for w, _ in busy.values()])[: len(queue)]:
+                number = queue.pop()
+                busy[number] = worker, self._submit((programs[number],), worker, best_seconds, deadline)
             self._wait([future for _, future in busy.values()], min(deadline, time.monotonic() + _POLL_SECONDS))
-            for worker, (number, future) in list(busy.items()):
+            for number, (worker, future) in list(busy.items()):
                 if future.done():
-                    results[number] = self._results(worker, future, 1)[0]
+                    done(number, self._results(worker, future, 1)[0])
                 elif worker not in workers:
                     future.cancel()
-                    results[number] = MeasureResult("crash", f"the worker {worker} was lost")
-                else:
-                    continue
-                del busy[worker]
-                if finished is not None:
-                    finished(number, results[number])  # type: ignore[arg-type]
+                    done(number, _lost(worker))
         for _, future in busy.values():
             future.cancel()
         return [MeasureResult("skipped") if result is None else result for result in results]
@@ -115,21 +132,28 @@ class DaskRunner(Runner):
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _workers(self) -> list[str]:
-        """Returns the addresses of the workers with the wanted CPU, known to have this version; waits for one."""
+    def _turns(self, workers: Mapping[str, int], busy: Sequence[str]) -> list[str]:
+        """Returns a worker for each candidate that can be sent now; those with the least to do come first."""
+        free = [(n, worker) for worker, builds in workers.items() for n in range(busy.count(worker), builds)]
+        return [worker for _, worker in sorted(free, key=lambda turn: turn[0])]
+
+    def _workers(self) -> dict[str, int]:
+        """Returns the addresses of the workers with the wanted CPU, known to have this version, and how many candidates
+        each builds at a time; waits for one."""
         resource, until = f"measure:{self._wanted}", time.monotonic() + self.patience
         while True:
             try:
                 known = self._client.scheduler_info(n_workers=-1)["workers"]
             except Exception as error:
-                raise RemoteError(f"the scheduler at {self.address} was lost: {error}") from None
-            found = [worker for worker, info in known.items() if resource in info["resources"]]
+                raise RemoteError(self._gone(error)) from None
+            offers = {worker: info["resources"] for worker, info in known.items()}
+            found = {worker: int(has.get("build", 1)) for worker, has in offers.items() if resource in has}
             if found:
                 break
             if time.monotonic() >= until:
-                others = sorted({r for info in known.values() for r in info["resources"] if r.startswith("measure:")})
+                others = sorted({name for has in offers.values() for name in has if name.startswith("measure:")})
                 there = f"there are {', '.join(others)}" if others else "there are none at all"
-                raise RemoteError(f"no worker offers {resource} at {self.address}; {there} (?cpu=NAME chooses)")
+                raise NoWorker(f"no worker offers {resource} at {self.address}; {there} (?cpu=NAME chooses)")
             time.sleep(_POLL_SECONDS)
         for worker in found:
             if worker not in self.machines:
@@ -161,8 +185,11 @@ class DaskRunner(Runner):
         )  # fmt: skip
         return self._client.submit(
             self._answer, request.dumps(), key=f"tilewright-{uuid.uuid4().hex}", workers=[worker],
-            allow_other_workers=False, resources={f"measure:{self._wanted}": 1}, pure=False, retries=0,
+            allow_other_workers=False, resources={"build": 1}, pure=False, retries=0,
         )  # fmt: skip
+
+    def _gone(self, error: BaseException) -> str:
+        return f"the scheduler at {self.address} was lost: {str(error) or type(error).__name__}".split("\n")[0]
 
     def _wait(self, futures: Sequence[Any], until: float) -> None:
         """Wait for one of the tasks, until that time at most."""
@@ -172,12 +199,14 @@ class DaskRunner(Runner):
                 self._dask.wait(futures, timeout=limit, return_when="FIRST_COMPLETED")
             except TimeoutError:
                 pass
+            except (Exception, CancelledError) as error:  # the client gives up its tasks when it cannot connect again
+                raise RemoteError(self._gone(error)) from None
 
     def _results(self, worker: str, future: Any, count: int) -> tuple[MeasureResult, ...]:
         """Returns the results in the answer of a task; a task that failed is a crash."""
         try:
             answer = Answer.loads(future.result(timeout=1))
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             return (MeasureResult("crash", f"the worker {worker}: {type(error).__name__}: {error}"[:4000]),) * count
         self.machines[worker] = dict(answer.machine) or self.machines.get(worker, {})
         if answer.refused == "reference":
@@ -186,4 +215,4 @@ class DaskRunner(Runner):
             raise TimeUp(answer.reason)
         if answer.refused or len(answer.results) != count:
             raise RemoteError(f"the worker {worker} measured nothing: {answer.reason or 'a wrong answer'}")
-        return answer.results
+        return tuple([replace(result, machine=self.machines[worker]) for result in answer.results])

@@ -8,13 +8,14 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from ...codegen.machine.cpu import available_cores
 from . import measuring
+from .timing_place import places
 
 
 def offered() -> dict[str, int]:
-    """Returns the resources of a worker on this machine: ``build`` and exactly one ``measure:<cpu>``."""
-    return {"build": available_cores(), f"measure:{measuring.cpu_name()}": 1}
+    """Returns the resources of a worker on this machine: ``build``, how many candidates it has in hand at a time, and
+    exactly one ``measure:<cpu>``."""
+    return {"build": places(), f"measure:{measuring.cpu_name()}": 1}
 
 
 def run_worker(address: str, *, started: Callable[[Any], object] = lambda nanny: None) -> None:
@@ -27,7 +28,7 @@ def run_worker(address: str, *, started: Callable[[Any], object] = lambda nanny:
 async def _serve(dask: Any, address: str, started: Callable[[Any], object]) -> None:
     name = f"{platform.node()}-{measuring.cpu_name()}-{id(started):x}"
     async with dask.Nanny(
-        address, nthreads=2, resources=offered(), name=name, memory_limit=0, death_timeout=300, dashboard=False,
+        address, nthreads=places() + 1, resources=offered(), name=name, memory_limit=0, death_timeout=300, dashboard=False,
         preload=[measuring.__name__],
     ) as nanny:  # fmt: skip
         started(nanny)

@@ -6,6 +6,9 @@ import os
 import platform
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...codegen.machine.cpu import host
@@ -15,6 +18,7 @@ from ...tir.stmt import PrimFunc
 from ..measure import LocalRunner, ReferenceFailed
 from ..measure.runner import TimeUp
 from .payload import VERSION, Answer, Request
+from .timing_place import alone, places, split_cores
 
 _CPU = "TILEWRIGHT_CPU_NAME"
 """The variable of the environment that gives this machine's CPU another name, in tests."""
@@ -42,13 +46,22 @@ def _megahertz() -> float | None:
     return max(found, default=None)
 
 
+@dataclass
+class _Workload:
+    """The runners of one workload, of which ``free`` are those that no request uses; ``made`` counts all."""
+
+    first: LocalRunner
+    places: int
+    free: list[LocalRunner] = field(default_factory=list)
+    made: int = 1
+
+
 class Measurer:
-    """A measurer keeps the processes of one workload, and measures one request at a time."""
+    """A measurer answers requests, several at a time: their programs are built side by side, and timed one by one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runner: LocalRunner | None = None
-        self._open: tuple[Any, ...] = ()
+        self._changed = threading.Condition()
+        self._workloads: dict[tuple[Any, ...], _Workload] = {}
 
     def answer(self, text: str) -> str:
         """Returns the answer to a request, both as text."""
@@ -59,49 +72,65 @@ class Measurer:
         if request.version != VERSION:
             reason = f"this worker ({platform.node()}) runs Tilewright {VERSION}; the client runs {request.version}"
             return Answer(machine=machine_facts(), refused="version", reason=reason).dumps()
-        with self._lock:
-            return self._measured(request).dumps()
+        deadline = float("inf") if request.seconds is None else time.monotonic() + request.seconds
+        best = float("inf") if request.best_seconds is None else request.best_seconds
+        try:
+            with self._runner(request, deadline) as runner:
+                results = runner.measure(list(request.programs), best_seconds=best, deadline=deadline)
+        except (ReferenceFailed, TimeUp, ValueError) as error:
+            kinds = {ReferenceFailed: "reference", TimeUp: "time"}
+            refused = next((word for kind, word in kinds.items() if isinstance(error, kind)), "request")
+            return Answer(machine=machine_facts(), refused=refused, reason=str(error)).dumps()
+        return Answer(tuple(results), machine_facts()).dumps()
 
     def close(self) -> None:
-        """End the processes."""
-        if self._runner is not None:
-            self._runner.close()
-        self._runner, self._open = None, ()
+        """End the processes that no request uses."""
+        with self._changed:
+            for key, workload in list(self._workloads.items()):
+                if len(workload.free) == workload.made:
+                    for runner in workload.free:
+                        runner.close()
+                    del self._workloads[key]
 
-    def _measured(self, request: Request) -> Answer:
-        deadline = float("inf") if request.seconds is None else time.monotonic() + request.seconds
-        try:
-            runner = self._opened(request, deadline)
-            best = float("inf") if request.best_seconds is None else request.best_seconds
-            results = runner.measure(list(request.programs), best_seconds=best, deadline=deadline)
-        except (ReferenceFailed, TimeUp, ValueError) as error:
-            self.close()
-            refused = (
-                "reference"
-                if isinstance(error, ReferenceFailed)
-                else "time"
-                if isinstance(error, TimeUp)
-                else "request"
-            )
-            return Answer(machine=machine_facts(), refused=refused, reason=str(error))
-        return Answer(tuple(results), machine_facts())
-
-    def _opened(self, request: Request, deadline: float) -> LocalRunner:
-        """Returns the runner of the request's workload; the outputs to compare with are computed once."""
+    @contextmanager
+    def _runner(self, request: Request, deadline: float) -> Iterator[LocalRunner]:
+        """Gives a runner of the request's workload, for this request alone."""
         key = (request.func, request.target, request.seed, request.verify, tuple(sorted(request.limits.items())))
-        if self._runner is None or key != self._open:
-            self.close()
-            func = parse(request.func)
-            if not isinstance(func, PrimFunc):
-                raise ValueError("not a single function")
-            runner = LocalRunner(workers=1, **request.limits)
-            try:
-                runner.open(func, Target(request.target), seed=request.seed, verify=request.verify, deadline=deadline)
-            except BaseException:
-                runner.close()
-                raise
-            self._runner, self._open = runner, key
-        return self._runner
+        with self._changed:
+            if key not in self._workloads:
+                self.close()
+                self._workloads[key] = _opened(request, deadline)
+            workload = self._workloads[key]
+            while not workload.free and workload.made >= workload.places:
+                if not self._changed.wait(min(deadline - time.monotonic(), threading.TIMEOUT_MAX)):
+                    raise TimeUp("other candidates took all of the time")
+            workload.made += not workload.free
+            runner = workload.free.pop() if workload.free else workload.first.twin()
+        try:
+            yield runner
+        except BaseException:
+            runner.close()
+            raise
+        finally:
+            with self._changed:
+                workload.free.append(runner)
+                self._changed.notify()
+
+
+def _opened(request: Request, deadline: float) -> _Workload:
+    """Returns the workload of a request with its first runner; the outputs to compare with are computed once."""
+    func, target = parse(request.func), Target(request.target)
+    if not isinstance(func, PrimFunc):
+        raise ValueError("not a single function")
+    building, timing = split_cores(target.num_cores)
+    limits = dict(request.limits)
+    runner = LocalRunner(workers=1, timing=lambda processes: alone(processes, building, timing), **limits)
+    try:
+        runner.open(func, target, seed=request.seed, verify=request.verify, deadline=deadline)
+    except BaseException:
+        runner.close()
+        raise
+    return _Workload(runner, places() if building else 1, [runner])
 
 
 _MEASURER = Measurer()

@@ -1,11 +1,14 @@
-"""This module says in words why a search has no result."""
+"""This module says what came of a candidate, and in words why a search has no result."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ...tuning_db import TuningRecord
+from ...codegen import CODEGEN_VERSION
+from ...tuning_db import TuningRecord, utc_now
+from ..measure import MeasureResult
 from .tune_result import ENDS, Stopped
 
 
@@ -23,3 +26,12 @@ def problem_of(
     counts = ", ".join([f"{count} {status}" for status, count in sorted(failures.items())])
     first = next((r for r in records if not r.ok), records[0])
     return f"{counts}; the first: {first.error}".split("\n")[0]
+
+
+def with_result(record: TuningRecord, result: MeasureResult, session: str | None, trial: int) -> TuningRecord:
+    """Returns the record with what was just measured, as this trial of this session."""
+    return replace(
+        record, id=None, session=session, trial=trial, status=result.status, error=result.error, times=result.times,
+        run_seconds=result.run_seconds if result.ok else None, compile_seconds=result.compile_seconds or None,
+        codegen_version=CODEGEN_VERSION, created=utc_now(), machine=result.machine,
+    )  # fmt: skip

@@ -18,7 +18,7 @@ from ...schedule import Schedule, ScheduleError, Trace, TraceError
 from ...tir.cost import count_flops
 from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
-from ...tuning_db import Database, TuningRecord, utc_now
+from ...tuning_db import Database, TuningRecord
 from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
@@ -28,7 +28,7 @@ from ..space.search_space import Space
 from .final_race import decide, finalists
 from .ledger import Ledger
 from .model_guided import ModelGuidedSearch
-from .outcome import problem_of
+from .outcome import problem_of, with_result
 from .run_request import Callback, Run, checked_limit, takes
 from .strategy import Candidate
 from .tune_options import TuneOptions
@@ -354,11 +354,7 @@ class TuningSession:
         self.search.tell([c for c, _ in known], [s for _, s in known])
 
     def _with_result(self, record: TuningRecord, result: MeasureResult) -> TuningRecord:
-        return replace(
-            record, id=None, session=self._run.session, trial=self._done(), status=result.status, error=result.error,
-            times=result.times, run_seconds=result.run_seconds if result.ok else None,
-            compile_seconds=result.compile_seconds or None, codegen_version=CODEGEN_VERSION, created=utc_now(),
-        )  # fmt: skip
+        return with_result(record, result, self._run.session, self._done())
 
     def _measure_traces(self, traces: Sequence[str], deadline: float) -> list[MeasureResult]:
         """Measure schedules of which only the traces are known; one that does not apply here fails."""
@@ -381,22 +377,12 @@ class TuningSession:
 
     def _record(self, candidate: Candidate, trace: str, result: MeasureResult) -> TuningRecord:
         predicted = candidate.predicted_seconds
-        return TuningRecord(
-            self.workload,
-            self.target.key,
-            trace,
-            times=result.times,
-            status=result.status,
-            error=result.error,
+        planned = TuningRecord(
+            self.workload, self.target.key, trace, status="skipped", sketch=candidate.sketch.name,
             decisions=candidate.sketch.decisions_of(candidate.row),
-            sketch=candidate.sketch.name,
-            session=self._run.session,
-            trial=self._done(),
-            run_seconds=result.run_seconds if result.ok else None,
-            compile_seconds=result.compile_seconds or None,
             predicted_seconds=predicted if np.isfinite(predicted) else None,
-            codegen_version=CODEGEN_VERSION,
-        )
+        )  # fmt: skip
+        return self._with_result(planned, result)
 
     def _say(self, event: type[Progress], records: tuple[TuningRecord, ...] = ()) -> None:
         """Call the callbacks with an event."""
