@@ -151,7 +151,10 @@ def cluster_of(dask, *cpus, protocol="tcp://", **options):
         return {"cls": dask.Worker, "options": {"nthreads": 3, "resources": offered, "memory_limit": 0, **options}}
 
     address = {"port": 0, "host": "127.0.0.1", "protocol": protocol}
-    scheduler = {"cls": dask.Scheduler, "options": {"dashboard": False, **address, **options}}
+    scheduler = {
+        "cls": dask.Scheduler,
+        "options": {"dashboard": False, "dashboard_address": ":0", **address, **options},
+    }
     return dask.SpecCluster({n: worker(cpu) for n, cpu in enumerate(cpus)}, scheduler, silence_logs=50, **options)
 
 
