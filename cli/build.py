@@ -29,6 +29,12 @@ from .output import echo_json, json_option
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
 @click.option("-o", "--output", "output", required=True, metavar="FILE", help="FILE.so, .o, .c, .ll or .s.")
 @click.option("--name", help="The symbol of the function (the workload's name otherwise).")
+@click.option(
+    "-g",
+    "--debug-info",
+    is_flag=True,
+    help="Add line tables, and write the program that they refer to beside the code, as FILE.tir.",
+)
 @cores_option
 @bounds_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
@@ -40,6 +46,7 @@ def command(
     as_json: bool,
     output: str,
     name: str | None,
+    debug_info: bool,
     num_cores: int | None,
     bounds: str | None,
     require_tuned: bool,
@@ -65,6 +72,8 @@ def command(
     model = is_model(spec)
     if bounds is not None and not model:
         raise CommandError("--bounds is for models", code=2)
+    if debug_info and (model or path.suffix == ".c"):
+        raise CommandError(f"-g: {spec if model else 'C'} has no line tables", code=2)
     if model and path.suffix != ".so":
         raise CommandError(f"{output}: a model becomes a shared library, .so", code=2)
     try:
@@ -80,7 +89,7 @@ def command(
     except NoRecordError as error:
         again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
         raise CommandError(str(error), again, code=3) from error
-    files = [str(file) for file in module.export(path)]
+    files = [str(file) for file in (module.export(path, debug_info=True) if debug_info else module.export(path))]
     symbols = list(module) if isinstance(module, Module) else [module.symbol]
     if as_json:
         echo_json(files=files, origin=module.origin, target=str(module.target), symbols=symbols)

@@ -8,7 +8,7 @@ from typing import Any
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, DType, Mul
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.stmt import AttrStmt, Buffer
+from ...tir.stmt import AttrStmt, Buffer, Stmt
 from ..backend.emitter import EmitError, Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS
@@ -27,6 +27,7 @@ from .llvm_tiles import TILE_CALLS
 from .llvm_types import float_constant, llvm_type
 from .loop_invariants import NO_LOOP_INVARIANTS, has_no_loop_invariants
 from .parallel_regions import parallel_loop
+from .source_lines import SourceLines
 from .table_lookup import emit_lookup
 from .target_intrinsics import MACHINE_CALLS
 
@@ -87,6 +88,21 @@ class LlvmEmitter(LlvmScope):
         return name
 
 
+class LocatedEmitter(LlvmEmitter):
+    """An emitter whose instructions say which line of the printed program they come from."""
+
+    def stmt(self, s: Stmt) -> None:
+        fn, source = self.fn, self.unit.source
+        line = None if source is None else source.take(s)
+        if line is None:
+            super().stmt(s)
+            return
+        before = fn.line
+        fn.at(line)
+        super().stmt(s)
+        fn.at(before)
+
+
 def _if_then_else(em: LlvmScope, e: Call) -> str:
     return emit_likely(em, e) if is_likely(e) else if_then_else(em, e)
 
@@ -110,18 +126,22 @@ def _parameter_type(p: Param) -> str:
 
 
 @with_room
-def emit(lowered: LoweredFunc) -> str:
+def emit(lowered: LoweredFunc, source: SourceLines | None = None) -> str:
     """Return the LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` and the bodies of its
     parallel loops.
 
     The function returns 0 for success and n when the n-th assertion failed. It refers to ``tw_parallel_for``,
-    ``tw_alloc``, ``tw_free`` and ``tw_tiles``.
+    ``tw_alloc``, ``tw_free`` and ``tw_tiles``. With ``source`` its instructions have line tables; the machine code is the
+    same.
     """
     params = parameter_list(lowered.params)
-    unit = LlvmUnit(lowered, TABLES)
+    unit = LlvmUnit(lowered, TABLES, source)
     header = f"define i32 @{lowered.name}({', '.join(params)}) nounwind {lowered.target.llvm_attributes}"
     fn = FunctionBuilder(header, unit.declarations)
-    em = LlvmEmitter(unit, fn)
+    if source is not None:
+        fn.scope = unit.subprogram(lowered.name, source.first)
+        fn.at(source.first)
+    em = (LlvmEmitter if source is None else LocatedEmitter)(unit, fn)
     em.bind_parameters(lowered.params, [f"%a{n}" for n in range(len(params))])
     em.stmt(lowered.func.body)
     em.order_nontemporal_stores()
@@ -139,7 +159,8 @@ def emit(lowered: LoweredFunc) -> str:
         *guard,
         fn.text(),
         *unit.functions,
-        *[f"!{n} = {text}" for n, text in enumerate(unit.metadata.values())],
+        *([] if source is None else source.module_metadata(unit.node)),
+        *[f"!{n} = {text}" for text, n in unit.metadata.items()],
     ]
     return "\n".join(pieces) + "\n"
 

@@ -29,10 +29,18 @@ class FunctionBuilder:
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.block = "entry"
+        self.scope, self.line, self.location = "", 0, ""
+        """In functions with line tables: their metadata, the line in the program, and both as a suffix of instructions."""
         self._next = 0
         self._known: dict[Any, str] = {}
         self._scopes: list[set[Any]] = [set()]
         """What is known, and which of it was found in which region."""
+
+    def at(self, line: int) -> None:
+        """Let the instructions that follow come from a line of the program, in a function with line tables."""
+        self.line = line
+        if self.scope:
+            self.location = f", !dbg !DILocation(line: {line}, scope: {self.scope})"
 
     def fresh(self, hint: str = "v") -> str:
         """Return an unused name."""
@@ -78,12 +86,12 @@ class FunctionBuilder:
         """Return the value of an operation, which is computed here."""
         self._next += 1
         name = f"%v{self._next}"
-        self.lines.append(f"  {name} = {text}")
+        self.lines.append(f"  {name} = {text}{self.location}")
         return name
 
     def do(self, text: str) -> None:
         """Write an instruction without a value."""
-        self.lines.append(f"  {text}")
+        self.lines.append(f"  {text}{self.location}")
 
     def intrinsic(self, name: str, ret: str, types: Sequence[str], args: Sequence[str]) -> str:
         """Return the text of a call, whose function is declared once in the module."""
@@ -203,4 +211,5 @@ class FunctionBuilder:
 
     def text(self) -> str:
         """Return the whole definition."""
-        return "\n".join([self.header + " {", "entry:", *self.allocas, *self.lines, "}"])
+        subprogram = f" !dbg {self.scope}" if self.scope else ""
+        return "\n".join([f"{self.header}{subprogram} {{", "entry:", *self.allocas, *self.lines, "}"])

@@ -91,8 +91,7 @@ def _store_place(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType) ->
     if em.streaming != ALIGNED and align % whole:
         return align, ""
     em.streamed = True
-    em.unit.metadata.setdefault("nontemporal", "!{i32 1}")
-    return whole, ", !nontemporal !0"
+    return whole, f", !nontemporal {em.unit.node('!{i32 1}')}"
 
 
 def address(em: LlvmScope, e: BufferLoad) -> str:

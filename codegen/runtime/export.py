@@ -24,6 +24,7 @@ from ..machine.target import Target
 from ..machine.target_kinds import load_installed
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from ..version import CODEGEN_VERSION
+from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
 from .written_files import write_file
 
@@ -39,10 +40,18 @@ class ExportError(RuntimeError):
     """Raised when the file cannot be written: an unknown suffix, or no linker."""
 
 
-def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> list[Path]:
+def export_module(
+    functions: Sequence[LoweredFunc], code: CompiledCode, path: Path, debug_info: bool = False
+) -> list[Path]:
     """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` is written beside it, for
-    ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist."""
+    ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist.
+
+    With ``debug_info`` the code has line tables, for ``objdump -dlS``, gdb and perf: they refer to the lowered programs,
+    which are written to ``.tir`` beside. The machine code is the same.
+    """
     suffix, header = path.suffix, path.with_suffix(".h")
+    if debug_info and suffix not in SUFFIXES:
+        raise ExportError(f"cannot export {path.name!r} with line tables: only {', '.join(SUFFIXES)} have them")
     if suffix not in (*SUFFIXES, *WRITERS) and backend_of_suffix(suffix) is None:
         load_installed()
     backend = backend_of_suffix(suffix)
@@ -61,17 +70,22 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
     if suffix in WRITERS:
         write_file(path, WRITERS[suffix](code, [f.name for f in functions]))
         return [path]
+    programs: list[Path] = []
+    if debug_info:
+        programs = [path.with_suffix(".tir")]
+        code, text = with_line_tables(functions, code, programs[0])
+        write_file(programs[0], text)
     whole = self_contained(code)
     if suffix == ".ll":
         write_file(path, whole.optimized_ll())
-        return [path]
+        return [path, *programs]
     if suffix == ".s":
         write_file(path, whole.asm())
     elif suffix == ".o":
         write_file(path, whole.object)
     else:
         link_shared([whole.object], path, code.target)
-    written = [path, *_header(functions, header)]
+    written = [path, *_header(functions, header), *programs]
     if suffix != ".so":
         return written
     package = path.with_suffix(".pc")

@@ -24,6 +24,7 @@ from ..machine.target_kinds import load_installed
 from .arguments import Arguments, c_types
 from .array_libraries import TensorCalls, as_numpy, new_arrays, returned, static_shape
 from .export import export_module
+from .line_tables import with_line_tables
 from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
 from .timing import TimingResult, native_seconds, time_packed
@@ -343,11 +344,19 @@ class Module:
             return BACKENDS[fmt].emit(list(self._lowered.values()))
         raise ValueError(f"no source {fmt!r}; there are {', '.join((*SOURCES, *BACKENDS))}")
 
-    def export(self, path: str | Path) -> list[Path]:
+    def export(self, path: str | Path, *, debug_info: bool = False) -> list[Path]:
         """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.
         Back ends of the table have suffixes of their own.
+
+        With ``debug_info`` the code has line tables, and the lowered program to which they refer is written beside it as
+        ``.tir``: ``objdump -dlS``, gdb and perf then show the program's lines. The machine code is the same.
         Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
-        return export_module(list(self._lowered.values()), self.code, Path(path))
+        return export_module(list(self._lowered.values()), self.code, Path(path), debug_info)
+
+    def located_asm(self) -> tuple[str, str]:
+        """Return the lowered programs as text, and the assembly with directives ``.loc`` that name lines of that text."""
+        code, text = with_line_tables(list(self._lowered.values()), self.code, Path("program.tir"))
+        return text, code.asm()
 
     def _load(self) -> Loaded:
         missing = self.target.missing_here()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 LINES = {
-    "pages": 660,
-    "tir": 18650,
+    "pages": 800,
+    "tir": 18690,
     "schedule": 13190,
-    "codegen": 20160,
+    "codegen": 20360,
     "te": 6220,
     "tuning_db": 1770,
     "tuner": 9000,
     "graph": 3990,
     "frontends": 7200,
-    "driver": 4790,
-    "cli": 2010,
+    "driver": 5000,
+    "cli": 2100,
     "doors": 460,
 }
 """Lines per layer, everything counted."""
@@ -37,5 +37,5 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28680
+RING_CODE_LINES = 28860
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""

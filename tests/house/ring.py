@@ -24,7 +24,7 @@ RING: dict[str, str] = {
     "codegen/llvm": (
         "casts cold_paths emit function_builder half_conversions integer_division jit linear_sums llvm_calls "
         "llvm_expr llvm_scope llvm_stmt llvm_types loads_stores loop_invariants parallel_regions "
-        "reduction_network single_lane_stores"
+        "reduction_network single_lane_stores source_lines"
     ),
     "codegen/lower": (
         "allocation_places bound_checks compact_buffers flatten_blocks hoist_guards lanes legalize_loops "
@@ -34,7 +34,7 @@ RING: dict[str, str] = {
     "codegen/machine": "cpu cpu_features target target_kinds triples",
     "codegen/math": "math_builder trig",
     "codegen/runtime": (
-        "arguments array_libraries array_views export loader memory_ir module native_glue pool_ir runtime_ir timing written_files"
+        "arguments array_libraries array_views export line_tables loader memory_ir module native_glue pool_ir runtime_ir timing written_files"
     ),
     "driver": "planning request",
     "driver/workloads": "spec workload_definition",

@@ -55,6 +55,28 @@ def script(
 
 
 @with_room
+def script_lines(func: PrimFunc) -> tuple[str, dict[int, list[int]]]:
+    """Return the text of ``func`` with its header, and by the identity of each node the numbers, from 1, of the lines
+    that begin with it: several where the same node stands at several places.
+
+    >>> from tilewright.tir.parser import parse
+    >>> func = parse("@T.prim_func\\ndef main(A: T.Buffer((4,), 'float32')):\\n    for i in range(4):\\n        A[i] = 1.0")
+    >>> text, lines = script_lines(func)
+    >>> text.splitlines()[lines[id(func.body)][0] - 1]
+    '    for i in range(4):'
+    """
+    printer = ProgramPrinter((), _words(None))
+    printer.places = []
+    printer.stmt(func)
+    lines: dict[int, list[int]] = {}
+    first = _T_HEADER.count("\n") + 1
+    for number, nodes in printer.places:
+        for node in nodes:
+            lines.setdefault(id(node), []).append(first + number)
+    return _T_HEADER + "\n".join(printer.lines), lines
+
+
+@with_room
 def _render(node: Any, words: str | None = None) -> str:
     return ExprPrinter().text(node) if isinstance(node, (Expr, CommReducer)) else script(node, words=words)
 

@@ -69,6 +69,7 @@ class ProgramPrinter(StmtPrinter):
                 return
             plain = plain - self.used_params  # the pointer itself is used, so match_buffer declares the buffer
             del self.lines[start:]
+            self.places = self.places and [place for place in self.places if place[0] < start]
 
     def _plain_params(self, f: PrimFunc) -> set[Var]:
         """Return the parameters whose buffers ``A: T.Buffer(...)`` describes completely."""

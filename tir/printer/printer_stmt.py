@@ -53,12 +53,15 @@ class StmtPrinter(ExprPrinter):
         self.head: int | None = None
         self.head_scope = 0
         self.head_pointers: set[Var] = set()  # of buffers that are parameters
+        self.places: list[tuple[int, tuple[Any, ...]]] | None = None  # lines with their nodes, where they are asked for
         self.marks = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "")
 
     # Lines
 
     def line(self, text: str, *nodes: Any) -> None:
         """Add one line, underlined when one of ``nodes`` is highlighted."""
+        if self.places is not None:
+            self.places.append((len(self.lines), nodes))
         self.lines.append(self.indent + text)
         for node in nodes:
             remark = self.marks.get(node) if self.marks else None
@@ -100,6 +103,8 @@ class StmtPrinter(ExprPrinter):
             first = self.lines[self.head - 1]
             step = first[: len(first) - len(first.lstrip())] + ("    " if first.endswith(":") else "")
             self.lines.insert(self.head, step + text)
+            if self.places is not None:
+                self.places = [(n + (n >= self.head), nodes) for n, nodes in self.places]
             self.head += 1
 
     # Buffers
