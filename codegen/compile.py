@@ -44,7 +44,8 @@ def compile(
     """Compile a PrimFunc, a Schedule, an IRModule (or a mapping of functions by name), or a result of :func:`lower`.
 
     The result has every function by its name in the module. A function's C symbol is its ``global_symbol``; functions
-    with equal symbols (te calls every function ``main``) get their names in the module.
+    with equal symbols (te calls every function ``main``) get their names in the module. The symbol of a function called
+    ``main`` is ``kernel``, since no program could link a second ``main``; ``name`` gives another one.
 
     Parameters that the attribute ``layout_free_buffers`` names are packed ahead where the schedule allows it: see
     :meth:`Module.pack_weights`. ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go
@@ -60,6 +61,8 @@ def compile(
             {key or _symbol(name or one.name): one for key, one in functions.items()}, machine
         )
     symbols = {"": name or functions[""].name} if "" in functions else _symbols(functions)
+    if name is None:
+        symbols = _without_main(symbols)
     for key, item in functions.items():
         packs: Mapping[int, PrimFunc] = {}
         if isinstance(item, LoweredFunc):
@@ -70,14 +73,15 @@ def compile(
         symbol = _symbol(name or symbols[key])
         if one.name != symbol:
             one = LoweredFunc(one.func, symbol, one.target, one.params, one.scheduled)
-        lowered[key or symbol] = one
+        entry = key or name or item.name
+        lowered[entry] = one
         if isinstance(item, PrimFunc) and layout_free_params(item):
-            packing[key or symbol] = dict.fromkeys(layout_free_params(item), "")
+            packing[entry] = dict.fromkeys(layout_free_params(item), "")
         for index, pack in packs.items():
             taken = {*symbols.values(), *lowered, *[f.name for f in lowered.values()]}
             step = lower(pack, machine, _fresh(_symbol(symbol + pack.name[len(split.main.name) :]), taken))
             lowered[step.name] = step
-            packing[key or symbol][index] = step.name
+            packing[entry][index] = step.name
     if not lowered:
         raise ValueError("nothing to compile: the module has no functions")
     machine = next(iter(lowered.values())).target
@@ -118,6 +122,12 @@ def _symbols(functions: Mapping[str, PrimFunc | LoweredFunc]) -> dict[str, str]:
         if key not in out:
             out[key] = _fresh(key, set(out.values()))
     return {key: out[key] for key in functions}
+
+
+def _without_main(symbols: dict[str, str]) -> dict[str, str]:
+    """Returns symbols that C programs can link: ``kernel`` in place of ``main``."""
+    taken = set(symbols.values())
+    return {key: _fresh("kernel", taken) if symbol == "main" else symbol for key, symbol in symbols.items()}
 
 
 def _fresh(name: str, taken: Collection[str]) -> str:

@@ -56,7 +56,9 @@ class Plan:
 
     def compile(self) -> Module:
         """Returns the machine code; its ``origin`` is the plan's."""
-        module = compile(self.scheduled, self.target, usable_symbol(self.request.func.name))
+        name = self.request.func.name
+        symbol = usable_symbol(name)
+        module = compile(self.scheduled, self.target, None if symbol == name else symbol)
         module.origin, module.plan = self.origin, self
         return module
 

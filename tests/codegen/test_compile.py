@@ -97,6 +97,18 @@ def test_symbols_in_a_module():
     run_scale(compile({"main": scale_by(2, "main"), "other": scale_by(3, "main")}), 2)  # main is what a call means
 
 
+@pytest.mark.parametrize("functions, symbols", [
+    (["main"], ["kernel"]), (["main", "kernel"], ["kernel_1", "kernel"]), (["kernel"], ["kernel"]),
+])  # fmt: skip
+def test_a_program_can_link_what_is_called_main(functions, symbols, tmp_path):
+    module = compile({name: scale_by(2, name) for name in functions})
+    assert [module[name].name for name in functions] == symbols
+    alone = compile(scale_by(2, functions[0]))
+    assert (alone.entry_name, alone.entry.name) == (functions[0], "kernel")
+    assert "int32_t kernel(" in alone.export(tmp_path / "k.o")[1].read_text()
+    run_scale(alone["kernel"], 2)
+
+
 def test_modules_are_lowered_function_by_function():
     module = IRModule({"a": scale_by(2, "main"), "b": scale_by(3, "main")})
     lowered = lower(module, "native")
