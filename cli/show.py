@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
+from ..pages import size_text
 from .exit_codes import CommandError
 from .options import (
     apply,
@@ -13,12 +17,17 @@ from .options import (
     database_path,
     db_option,
     input_shapes,
+    output_file,
     size_bounds,
     spec_argument,
     target_option,
     target_text,
 )
 from .output import echo_json, json_option
+
+if TYPE_CHECKING:
+    from ..codegen import Target
+    from ..driver import WorkloadCase
 
 STAGES = ("te", "tir", "scheduled", "space", "trace", "lowered", "ll", "asm", "c")
 MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled", "lowered", "ll", "asm", "c")
@@ -34,6 +43,11 @@ MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled", "lowe
     help="What to show.",
 )
 @click.option("--mca", is_flag=True, help="Print what llvm-mca says of the innermost loop, where it is installed.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Write a page with the program at every stage beside its machine code, lines linked.",
+)
 @cores_option
 @bounds_option
 def command(
@@ -44,10 +58,11 @@ def command(
     as_json: bool,
     stage: str,
     mca: bool,
+    html: str | None,
     num_cores: int | None,
     bounds: str | None,
 ) -> int:
-    """Print SPEC at a stage: te (its tensors), tir (loops as written), scheduled (the best in the database, else the
+    """Print SPEC at a stage, or write a page with all of them (--html): te (its tensors), tir (loops as written), scheduled (the best in the database, else the
     default), space (what the tuner searches: sketches, decisions, sizes), trace (the schedule's steps as Python), lowered,
     ll (LLVM IR), asm, c.
 
@@ -55,18 +70,20 @@ def command(
     tir, scheduled, lowered, ll, asm and c.
     """
     from ..codegen import Target
-    from ..driver import parse_spec, plan
+    from ..driver import parse_spec
     from ..driver.models.model_files import is_model, load_model
     from ..driver.models.model_stages import model_text
-    from ..driver.throughput import throughput_report
-    from ..schedule import Trace
-    from ..tuner import Space
 
     known = MODEL_STAGES if is_model(spec) else STAGES
     if stage not in known:
         raise CommandError(f"--stage {stage}: {spec} has the stages {', '.join(known)}", code=2)
     if mca and (is_model(spec) or stage in ("te", "tir")):
         raise CommandError(f"--mca is about the machine code of a workload, not {spec} --stage {stage}", code=2)
+    if html is not None:
+        if is_model(spec):
+            raise CommandError(f"--html is about a workload, not {spec}; --stage shows the stages of a model", code=2)
+        _write_page(spec, args, Target(target_text(target, num_cores)), db_path, html)
+        return 0
     if is_model(spec):
         graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
         path = database_path(db_path, needed=False)
@@ -76,28 +93,49 @@ def command(
     if bounds is not None:
         raise CommandError("--bounds is for models", code=2)
     case = parse_spec(spec, args)
-    origin = ""
-    if stage == "te":
-        text = "\n".join([f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]{_body(t)}" for t in case.tensors])
-    elif stage == "tir":
-        text = case.func.script()
-    elif stage == "space":
-        text = Space(case.func, Target(target_text(target, num_cores))).describe()
-    else:
-        made = plan(case, target=Target(target_text(target, num_cores)), db=database_path(db_path, needed=False))
-        origin = made.origin
-        if mca:
-            stage, target_of = "mca", made.target
-            text = throughput_report(made.compile().get_source("asm"), target_of.llvm_cpu, target_of.triple)
-        elif stage == "scheduled":
-            text = made.scheduled.script()
-        elif stage == "trace":
-            text = made.trace.as_python() if isinstance(made.trace, Trace) else "# no steps"
-        else:
-            text = made.compile().get_source(stage)
+    stage = "mca" if mca else stage
+    origin, text = _workload_text(case, stage, Target(target_text(target, num_cores)), db_path)
+    if origin:
         click.echo(f"# {origin}", err=True)
     _say(case.spec, stage, origin, text, as_json)
     return 0
+
+
+def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str | None) -> tuple[str, str]:
+    """Returns where the schedule of a stage comes from, empty for stages before scheduling, and the stage's text."""
+    from ..driver import plan
+    from ..driver.throughput import throughput_report
+    from ..schedule import Trace
+    from ..tuner import Space
+
+    if stage == "te":
+        return "", "\n".join([f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]{_body(t)}" for t in case.tensors])
+    if stage == "tir":
+        return "", case.func.script()
+    if stage == "space":
+        return "", Space(case.func, target).describe()
+    made = plan(case, target=target, db=database_path(db_path, needed=False))
+    if stage == "mca":
+        assembly = made.compile().get_source("asm")
+        return made.origin, throughput_report(assembly, made.target.llvm_cpu, made.target.triple)
+    if stage == "scheduled":
+        return made.origin, made.scheduled.script()
+    if stage == "trace":
+        return made.origin, made.trace.as_python() if isinstance(made.trace, Trace) else "# no steps"
+    return made.origin, made.compile().get_source(stage)
+
+
+def _write_page(spec: str, args: tuple[str, ...], target: Target, db_path: str | None, file: str) -> None:
+    from ..codegen.runtime.written_files import write_file
+    from ..driver import parse_spec, plan
+    from ..driver.stages import stage_page
+
+    output_file(file)
+    case = parse_spec(spec, args)
+    made = plan(case, target=target, db=database_path(db_path, needed=False))
+    text = stage_page(made, case.tensors)
+    write_file(Path(file), text)
+    click.echo(f"{file}: {size_text(len(text.encode()))}, {made.origin}")
 
 
 def _say(spec: str, stage: str, origin: str, text: str, as_json: bool) -> None:

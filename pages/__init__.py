@@ -1,12 +1,13 @@
 """This package writes HTML and SVG: for the report of a database, for listings and for notebooks.
 
 It knows text and numbers only, and imports nothing of Tilewright. :class:`Plot` draws a chart, :func:`code_html` colours a
-program, :func:`table` and :func:`card` lay text out, :mod:`.figures` writes times and rates.
+program, :func:`table` and :func:`card` lay text out, :func:`side_by_side` shows programs with linked lines, :mod:`.figures` writes times and rates.
 """
 
 from .coloured_code import code_html
 from .figures import counted, rate_text, seconds_text, share_text, size_text
 from .html_text import card, folded, table
+from .linked_listings import LISTING_STYLE, Listing, side_by_side
 from .notebook import shown_in_notebooks
 from .page_style import CHART_STYLE, COLOURS
 from .plot import Axis, Plot, thinned
@@ -15,7 +16,9 @@ from .search_chart import improvements, search_chart, sparkline
 __all__ = [
     "CHART_STYLE",
     "COLOURS",
+    "LISTING_STYLE",
     "Axis",
+    "Listing",
     "Plot",
     "card",
     "code_html",
@@ -27,6 +30,7 @@ __all__ = [
     "seconds_text",
     "share_text",
     "shown_in_notebooks",
+    "side_by_side",
     "size_text",
     "sparkline",
     "table",

@@ -33,15 +33,16 @@ def code_html(text: str, fold: bool = True) -> str:
         deeper = len(following) - len(following.lstrip()) > depth
         if fold and deeper and _OPENS.match(line):
             open_at.append(depth)
-            out.append(f"<details open><summary>{_coloured(line)}</summary>")
+            out.append(f"<details open><summary>{coloured_line(line)}</summary>")
         else:
-            out.append(_coloured(line) + "\n")
+            out.append(coloured_line(line) + "\n")
     out += ["</details>"] * len(open_at)
     rest = f"<s># {len(cut)} more lines</s>" if cut else ""
     return f'<div class="code">{"".join(out)}{rest}</div>'
 
 
-def _coloured(line: str) -> str:
+def coloured_line(line: str) -> str:
+    """Returns a line as HTML in colours."""
     out, at = [], 0
     for token in _TOKEN.finditer(line):
         kind, text = token.lastgroup, escape(token.group(), quote=False)

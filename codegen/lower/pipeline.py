@@ -139,12 +139,13 @@ def run_passes(
     show: Sequence[str] = (),
     check: bool | None = None,
     report: PassReport | None = None,
+    seen: Callable[[str, PrimFunc], None] | None = None,
 ) -> PrimFunc:
     """Run ``passes`` in order.
 
     ``show``: names of passes after which the function is printed to stderr (``"all"``: every one); ``check``: verify
     the function after each (False: before the first and after the last; None: as ``TILEWRIGHT_VERIFY=passes`` in the
-    environment says); ``report`` collects the times.
+    environment says); ``report`` collects the times; ``seen`` is called with the name of each pass and its result.
 
     Raises VerifyError for a function that is not well-formed, ValueError for an annotation with an invalid value.
     """
@@ -162,6 +163,8 @@ def run_passes(
             report.seconds[p.name] = report.seconds.get(p.name, 0.0) + time.perf_counter() - start
         if p.name in show or "all" in show:
             print(f"# after {p.name}\n{func.script()}", file=sys.stderr)
+        if seen is not None:
+            seen(p.name, func)
         if check:
             verify(func)
     if not check:

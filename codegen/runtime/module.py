@@ -353,10 +353,9 @@ class Module:
         Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
         return export_module(list(self._lowered.values()), self.code, Path(path), debug_info)
 
-    def located_asm(self) -> tuple[str, str]:
-        """Return the lowered programs as text, and the assembly with directives ``.loc`` that name lines of that text."""
-        code, text = with_line_tables(list(self._lowered.values()), self.code, Path("program.tir"))
-        return text, code.asm()
+    def with_line_tables(self) -> tuple[CompiledCode, str]:
+        """Return the code with line tables, and the lowered programs as the text to whose lines they refer."""
+        return with_line_tables(list(self._lowered.values()), self.code, Path("program.tir"))
 
     def _load(self) -> Loaded:
         missing = self.target.missing_here()

@@ -193,6 +193,8 @@ INPUTS = {
     ],
     "files to write": [
         ("build matmul -o x", 2, "the suffix says what to write"),
+        ("build matmul -o x.c -g", 2, "-g: C has no line tables"),
+        ("show matmul --html nowhere/x.html", 2, "there is no folder"),
         ("build matmul -o x.exe", 2, "the suffix says what to write"),
         ("build matmul -o nowhere/x.so", 2, "there is no folder"),
         ("build matmul -o folder.c", 2, "folder.c is a folder; name a file"),

@@ -202,3 +202,10 @@ def test_a_workload_of_ones_own(run, tmp_path):
     assert json.loads(done.out)["spec"] == "kernels.py:double:n=100"
     done = run("bench", "kernels.py:double:n=100", "--db", "t.db", "--rounds", "1", "--json")
     assert [row["name"] for row in json.loads(done.out)["rows"]] == ["default", "tuned"]
+
+
+def test_a_page_of_stages_and_line_tables(run, tmp_path):
+    done = run("show", "relu:M=7,N=13", "--html", "relu.html", "--num-cores", "1")
+    assert done.code == 0 and done.out.startswith("relu.html: ")
+    assert "machine code" in (tmp_path / "relu.html").read_text(encoding="utf-8")
+    assert run("build", "relu:M=7,N=13", "-g", "-o", "relu.o").out.startswith("relu.o, relu.h, relu.tir: ")

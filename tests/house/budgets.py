@@ -12,7 +12,7 @@ LINES = {
     "tuner": 9000,
     "graph": 3990,
     "frontends": 7200,
-    "driver": 5000,
+    "driver": 5150,
     "cli": 2100,
     "doors": 460,
 }
