@@ -11,7 +11,7 @@ import numpy as np
 
 from ..tir.expr import to_numpy
 from ..tir.expr.base.rounding import bfloat16_to_bits
-from .graph import Graph, GraphError, Node, Value, dims
+from .graph import Graph, GraphError, Node, Value, bodies, dims
 from .graph_operators import infer
 
 _NOT_IN_NAMES = re.compile(r"\W")
@@ -38,6 +38,15 @@ class Builder:
         self.constants: dict[Value, np.ndarray[Any, Any]] = {}
         self._taken: set[str] = set()
         self._uses: Counter[str] = Counter()
+
+    @staticmethod
+    def on(graph: Graph) -> Builder:
+        """Returns a builder with the names, the inputs and the constants of a graph, and none of its operators."""
+        made = Builder(graph.name)
+        made.inputs, made.constants = list(graph.inputs), dict(graph.constants)
+        made._taken.update(v.name for v in graph.values())
+        made._taken.update(body.name for body in bodies(graph))
+        return made
 
     def input(self, name: str, shape: Sequence[Any], dtype: str = "float32") -> Value:
         """Add an input; GraphError when the name is taken."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..tir.expr import BufferLoad, Call, Cast, Expr, StringImm, Var, const
-from ..tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, PrimFunc, Stmt, decl_buffer, seq
-from .graph import Value
-from .kernels import Division, Kernel
+from ..tir.expr import BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, const, floordiv, floormod
+from ..tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, decl_buffer, seq
+from .graph import GraphError, Value
+from .kernels import Division, Kernel, Loop
 from .memory_plan import ALIGNMENT, MemoryPlan
 
 
@@ -58,23 +59,38 @@ def entry_function(
 ) -> PrimFunc:
     """Returns the function ``name`` (the graph's name when empty) that makes ``calls`` in order.
 
-    A kernel that fails fails the function, with a message that names it; a symbolic size outside its bounds does so
-    before the first call. ``clock`` is the C symbol of a function that returns the time as an int64: it is called before
-    the first kernel and after each, and the times are stored in a further parameter ``times``.
+    ``calls`` has one entry for each kernel, also of those in loops. A kernel that fails fails the function, with a message
+    that names it; a symbolic size outside its bounds does so before the first call. ``clock`` is the C symbol of a function
+    that returns the time as an int64: then the times that the calls take are added to a further parameter ``times``, one
+    number for each of ``calls``, and two more for the time of the last two readings.
     """
-    scope = _Scope(division, memory, constants)
-    times = scope.declare("times", (len(calls) + 1,), "int64") if clock else None
+    scope = _Outermost(division, memory, constants)
+    numbers = {one.kernel: n for n, one in enumerate(calls)}
+    times = scope.declare("times", (len(calls) + 2,), "int64") if clock else None
     body: list[Stmt] = [
         AssertStmt((var >= 1) & (var <= bound), f"{var.name} must be in 1..{bound}", _NOTHING)
         for var, bound in memory.bounds.items()
     ]
     if times is not None:
-        body.append(_noted(times, 0, clock))
-    for n, one in enumerate(calls):
-        call = Call("tir.call_extern", (StringImm(one.symbol), *map(scope.argument, one.arguments)), "int32")
-        body.append(AssertStmt(call.equal(0), f"the kernel {one.kernel.name} failed", _NOTHING))
-        if times is not None:
-            body.append(_noted(times, n + 1, clock))
+        body.append(_read_clock(times, len(calls), clock))
+
+    def statements(inner: _Scope) -> list[Stmt]:
+        out: list[Stmt] = []
+        for kernel in inner.division.kernels:
+            if isinstance(kernel, Loop):
+                t = Var("t", "int64")
+                steps = _whole(kernel.steps)
+                every = seq(*statements(_InLoop(inner, kernel, t)))
+                out.append(For(t, const(0, "int64"), steps, "serial", every))
+                continue
+            one = calls[numbers[kernel]]
+            call = Call("tir.call_extern", (StringImm(one.symbol), *map(inner.argument, one.arguments)), "int32")
+            out.append(AssertStmt(call.equal(0), f"the kernel {kernel.name} failed", _NOTHING))
+            if times is not None:
+                out += _noted(times, numbers[kernel], len(calls), clock)
+        return out
+
+    body += statements(scope)
     attrs = {"global_symbol": name or division.graph.name, "tir.noalias": True}
     return PrimFunc(tuple(scope.params), seq(*body) if body else _NOTHING, scope.buffers, attrs)
 
@@ -82,21 +98,68 @@ def entry_function(
 _NOTHING = Evaluate(const(0))
 
 
-def _noted(times: Buffer, index: int, clock: str) -> Stmt:
-    return BufferStore(times, Call("tir.call_extern", (StringImm(clock),), "int64"), (const(index),))
+def _whole(size: Any) -> Expr:
+    """Returns an extent as an int64."""
+    if isinstance(size, int):
+        return const(size, "int64")
+    made: Expr = size if size.dtype == "int64" else Cast("int64", size)
+    return made
+
+
+def _read_clock(times: Buffer, at: int, clock: str) -> Stmt:
+    return BufferStore(times, Call("tir.call_extern", (StringImm(clock),), "int64"), (const(at),))
+
+
+def _noted(times: Buffer, index: int, last: int, clock: str) -> list[Stmt]:
+    """Returns what adds the time since the last reading, at ``last``, to the number of a kernel."""
+
+    def at(n: int) -> Expr:
+        return BufferLoad(times, (const(n),))
+
+    added = BufferStore(times, at(index) + at(last + 1) - at(last), (const(index),))
+    return [_read_clock(times, last + 1, clock), added, BufferStore(times, at(last + 1), (const(last),))]
 
 
 class _Scope:
-    """The parameters of the function, and the addresses of values in them."""
+    """A division, and the addresses of its values; ``address(value, n)`` is that of the element ``n`` in order."""
+
+    def __init__(self, division: Division, memory: MemoryPlan, outermost: _Outermost, base: int) -> None:
+        self.division, self.memory, self.outermost, self.base = division, memory, outermost, base
+
+    def argument(self, argument: object) -> Expr:
+        """Returns what is handed to a kernel."""
+        if isinstance(argument, Expr):
+            return _whole(argument)
+        return self.address(argument, const(0, "int64"))
+
+    def address(self, key: object, n: Expr) -> Expr:
+        root = self.division.root(key) if isinstance(key, Value) else key
+        found = self.outside(root, n) if isinstance(root, Value) else None
+        if found is not None:
+            return found
+        if root in self.outermost.constants.offsets:
+            offset = self.outermost.constants.offsets[root]
+            return _address_in(self.outermost.blob, offset, n, root)
+        assert isinstance(root, Value)
+        return _address_in(self.outermost.workspace, self.base + self.memory.offsets[root], n, root)
+
+    def outside(self, value: Value, n: Expr) -> Expr | None:
+        """Returns the address of what is not placed in this division."""
+        raise NotImplementedError
+
+
+class _Outermost(_Scope):
+    """The parameters of the function, in which inputs and outputs lie."""
 
     def __init__(self, division: Division, memory: MemoryPlan, constants: Blob) -> None:
-        self.division, self.memory, self.constants = division, memory, constants
+        super().__init__(division, memory, self, 0)
+        self.constants = constants
         self.params: list[Var] = []
         self.buffers: dict[Var, Buffer] = {}
         graph = division.graph
-        self.base: dict[Value, Buffer] = {v: self.declare(v.name, v.shape, v.dtype) for v in graph.inputs}
+        self.given: dict[Value, Buffer] = {v: self.declare(v.name, v.shape, v.dtype) for v in graph.inputs}
         for v in graph.outputs:
-            self.base.setdefault(division.root(v), self.declare(v.name, v.shape, v.dtype))
+            self.given.setdefault(division.root(v), self.declare(v.name, v.shape, v.dtype))
         self.blob = self.declare("constants", (max(constants.size, 1),), "uint8")
         self.workspace = self.declare("workspace", (max(memory.size, 1),), "uint8")
 
@@ -107,16 +170,75 @@ class _Scope:
         self.buffers[handle] = buffer
         return buffer
 
-    def argument(self, argument: object) -> Expr:
-        if isinstance(argument, Expr):
-            return argument if argument.dtype == "int64" else Cast("int64", argument)
-        key = self.division.root(argument) if isinstance(argument, Value) else argument
-        if isinstance(key, Value) and key in self.base:
-            return _address(self.base[key], [const(0)] * self.base[key].ndim)
-        if key in self.constants.offsets:
-            return _address(self.blob, [const(self.constants.offsets[key], "int64")])
-        assert isinstance(key, Value)
-        return _address(self.workspace, [const(self.memory.offsets[key], "int64")])
+    def outside(self, value: Value, n: Expr) -> Expr | None:
+        if value not in self.given:
+            return None
+        buffer, indices = self.given[value], []
+        if isinstance(n, IntImm) and n.value == 0:
+            return _address(buffer, [n] * buffer.ndim)
+        for extent in reversed(buffer.shape[1:]):
+            indices.append(floormod(n, _whole(extent)))
+            n = floordiv(n, _whole(extent))
+        return _address(buffer, [n, *reversed(indices)])
+
+
+class _InLoop(_Scope):
+    """The body of a loop at the step ``t``: states are read where the step before wrote them."""
+
+    def __init__(self, around: _Scope, loop: Loop, t: Var) -> None:
+        inner = around.memory.loops[loop]
+        super().__init__(loop.body, inner, around.outermost, around.base + around.memory.offsets[loop])
+        self.around, self.loop, self.t = around, loop, t
+        attrs, graph = loop.node.attrs, loop.body.graph
+        self.states, self.arrays = attrs["states"], attrs["arrays"]
+        self.read = {v: k for k, v in reversed(list(enumerate(graph.inputs)))}
+        self.written = {loop.body.root(v): k for k, v in enumerate(graph.outputs)}
+        if len(self.written) < len(graph.outputs) or any(v in self.read or v in graph.constants for v in self.written):
+            raise GraphError(f"{loop.name}: the results of its body share memory; prepare the graph first")
+        self.reverse, self.history = bool(attrs.get("reverse")), attrs.get("history", ())
+
+    def outside(self, value: Value, n: Expr) -> Expr | None:
+        if value in self.written:
+            return self.result(self.written[value], self.t, n)
+        k = self.read.get(value)
+        if k is None:
+            return None
+        given = self.loop.inputs[k]
+        if k >= self.states + self.arrays:
+            return self.around.address(given, n)
+        if k >= self.states:
+            return self.row(given, self.t, n)
+        before = self.result(k, self.t - 1, n)
+        return _chosen(self.t.equal(0), self.around.address(given, n), before)
+
+    def result(self, k: int, t: Expr, n: Expr) -> Expr:
+        """Returns the address of the result ``k`` of the step ``t``."""
+        v = self.loop.outputs[k]
+        if k >= self.states or k in self.history:
+            return self.row(v, t, n)
+        at = self.base + self.around.memory.second[v]
+        other = _address_in(self.outermost.workspace, at, n, v)
+        return _chosen(floormod(self.last - t, const(2, "int64")).equal(0), self.around.address(v, n), other)
+
+    def row(self, value: Value, t: Expr, n: Expr) -> Expr:
+        size: Expr = const(1, "int64")
+        for extent in value.shape[1:]:
+            size = size * _whole(extent)
+        return self.around.address(value, (self.last - t if self.reverse else t) * size + n)
+
+    @property
+    def last(self) -> Expr:
+        return _whole(self.loop.steps) - 1
+
+
+def _chosen(condition: Expr, a: Expr, b: Expr) -> Expr:
+    return Call("tir.if_then_else", (condition, a, b), "handle")
+
+
+def _address_in(block: Buffer, offset: int, n: Expr, value: object) -> Expr:
+    """Returns the address of an element of what lies at ``offset`` bytes in a block."""
+    size = DType(value.dtype).bytes if isinstance(value, Value) else 1
+    return _address(block, [const(offset, "int64") + n * size])
 
 
 def _address(buffer: Buffer, indices: Sequence[Expr]) -> Expr:

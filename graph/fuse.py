@@ -31,7 +31,7 @@ def fuse(graph: Graph) -> Division:
             groups.join_producer(node)
         elif kind in ("rows", "reduction", "injective"):
             groups.join_light_operands(node)
-    return divide(graph, groups.listed())
+    return divide(graph, groups.listed(), fuse)
 
 
 class _Groups:

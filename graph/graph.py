@@ -86,6 +86,12 @@ class Node:
         return out
 
     @property
+    def body(self) -> Graph | None:
+        """Returns the graph that a loop runs at each step; None for operators that are no loops."""
+        found = self.attrs.get("body")
+        return found if isinstance(found, Graph) else None
+
+    @property
     def given(self) -> Iterator[Value]:
         """Yields the inputs that are not left out."""
         return (v for v in self.inputs if v is not None)
@@ -133,6 +139,11 @@ class Graph:
 
     def __str__(self) -> str:
         return _renderer[0](self)
+
+
+def bodies(graph: Graph) -> Iterator[Graph]:
+    """Yields the bodies of the loops in a graph."""
+    return (node.body for node in graph.nodes if node.body is not None)
 
 
 _renderer: list[Callable[[Graph], str]] = []

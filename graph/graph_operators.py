@@ -15,7 +15,7 @@ from .. import te
 from ..te.tensor import Tensor
 from ..tir.expr import Expr
 from .attribute_keys import attributes_key
-from .graph import GraphError, Value, dims
+from .graph import Graph, GraphError, Value, dims
 
 KINDS = ("elementwise", "broadcast", "injective", "reduction", "rows", "anchor", "opaque")
 """What fusion may do with an operator:
@@ -120,7 +120,7 @@ def _types_key(row: Operator, inputs: Sequence[Value | None], attrs: Mapping[str
 
 
 def _has_expression(values: Iterable[Any]) -> bool:
-    return any(_has_expression(v) if isinstance(v, (tuple, list)) else isinstance(v, Expr) for v in values)
+    return any(_has_expression(v) if isinstance(v, (tuple, list)) else isinstance(v, (Expr, Graph)) for v in values)
 
 
 def _register(kind: str, names: str, module: Any = te.ops) -> None:

@@ -10,19 +10,24 @@ from collections import Counter
 from dataclasses import replace
 
 from .graph import Value
-from .kernels import Division, Kernel
+from .kernels import Division, Kernel, Loop
 from .memory_plan import plan_memory, size_of
 
 
 def order_kernels(division: Division) -> Division:
     """Returns the division with its kernels in the order whose plan needs the least memory, of those tried."""
+    division = replace(division, kernels=tuple([_with_ordered_body(k) for k in division.kernels]))
     if any(not v.is_static for kernel in division.kernels for v in kernel.outputs):
         return division
     greedy = replace(division, kernels=tuple(_greedy(division)))
     return min(division, greedy, key=lambda d: plan_memory(d).size)
 
 
-def _greedy(division: Division) -> list[Kernel]:
+def _with_ordered_body(kernel: Kernel | Loop) -> Kernel | Loop:
+    return replace(kernel, body=order_kernels(kernel.body)) if isinstance(kernel, Loop) else kernel
+
+
+def _greedy(division: Division) -> list[Kernel | Loop]:
     makers = {v: kernel for kernel in division.kernels for v in kernel.outputs}
     reads = {
         k: list(dict.fromkeys([division.root(v) for v in k.inputs if division.root(v) in makers]))
@@ -33,9 +38,9 @@ def _greedy(division: Division) -> list[Kernel]:
     position = {kernel: n for n, kernel in enumerate(division.kernels)}
     done: set[Value] = set()
     waiting = list(division.kernels)
-    out: list[Kernel] = []
+    out: list[Kernel | Loop] = []
 
-    def growth(kernel: Kernel) -> tuple[int, int]:
+    def growth(kernel: Kernel | Loop) -> tuple[int, int]:
         freed = sum(size_of(v) for v in reads[kernel] if left[v] == 1)
         return sum(size_of(v) for v in kernel.outputs) - freed, position[kernel]
 

@@ -5,16 +5,16 @@ An operator that only gives a tensor another shape needs no kernel: its result i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import te
 from ..te.tensor import Tensor
 from ..tir.expr import Expr, Var
 from ..tir.stmt import PrimFunc
-from .graph import Graph, Node, Value
+from .graph import Dim, Graph, Node, Value
 from .graph_operators import operator, placeholder_for
 
 VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
@@ -75,13 +75,66 @@ class Kernel:
         return len(users) == 1 and operator(users[0].op).kind == "anchor" and users[0].inputs[1:2] == (value,)
 
 
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A loop stands for one ``scan``: the kernels of ``body`` run once for each of ``steps``."""
+
+    name: str
+    node: Node
+    body: Division
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Returns the operator, as kernels return theirs."""
+        return (self.node,)
+
+    @property
+    def steps(self) -> Dim:
+        """Returns how often the body runs."""
+        return self.node.attrs["steps"]
+
+    @property
+    def turns(self) -> tuple[Value, ...]:
+        """Returns the results that hold states of the last step only: two copies of them take turns."""
+        attrs = self.node.attrs
+        return tuple([v for n, v in enumerate(self.outputs[: attrs["states"]]) if n not in attrs.get("history", ())])
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.steps} steps"
+
+
+class Leaf(NamedTuple):
+    """A kernel, the division that it stands in, and how often one run calls it (a symbolic number of steps counts once)."""
+
+    kernel: Kernel
+    division: Division
+    calls: int
+
+
 @dataclass(frozen=True)
 class Division:
     """A division has the kernels of a graph in the order in which they run, and the values that are views of others."""
 
     graph: Graph
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[Kernel | Loop, ...]
     views: dict[Value, Value]
+
+    def leaves(self, calls: int = 1) -> Iterator[Leaf]:
+        """Yields the kernels in order, those of loops at the places of the loops."""
+        for kernel in self.kernels:
+            if isinstance(kernel, Kernel):
+                yield Leaf(kernel, self, calls)
+            else:
+                yield from kernel.body.leaves(calls * kernel.steps if isinstance(kernel.steps, int) else calls)
+
+    def loops(self) -> Iterator[tuple[Loop, Division]]:
+        """Yields the loops, with the divisions that they stand in; inner ones follow outer ones."""
+        for kernel in self.kernels:
+            if isinstance(kernel, Loop):
+                yield kernel, self
+                yield from kernel.body.loops()
 
     def root(self, value: Value) -> Value:
         """Returns the value whose memory holds ``value``."""
@@ -90,15 +143,16 @@ class Division:
         return value
 
 
-def divide(graph: Graph, groups: Sequence[Sequence[Node]]) -> Division:
+def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Graph], Division]) -> Division:
     """Returns the division of a graph into ``groups`` of its operators; views may be in none of them.
 
     The groups hold each other operator once, in the order of the graph; no group both feeds another one and reads from it.
+    ``inner`` divides the bodies of loops.
     """
     group_of = {node: n for n, group in enumerate(groups) for node in group}
     views = {n.output: v for n in graph.nodes if n not in group_of for v in n.given}
     producers, users = graph.producers(), graph.users()
-    kernels: dict[int, Kernel] = {}
+    kernels: dict[int, Kernel | Loop] = {}
     constants = frozenset(graph.constants)
     taken: set[str] = set()
     order: list[int] = []
@@ -114,7 +168,11 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]]) -> Division:
         outputs = tuple([v for node in nodes for v in node.outputs if _leaves(v, members, graph, users)])
         for v in inputs:
             _visit_producer(v)
-        kernels[n] = Kernel(_name(nodes, taken), nodes, inputs, outputs, constants)
+        name = _name(nodes, taken)
+        if nodes[0].body is not None:
+            kernels[n] = Loop(name, nodes[0], inner(nodes[0].body), tuple(nodes[0].given), nodes[0].outputs)
+        else:
+            kernels[n] = Kernel(name, nodes, inputs, outputs, constants)
         order.append(n)
 
     def _visit_producer(v: Value) -> None:
@@ -145,7 +203,7 @@ def _name(nodes: Sequence[Node], taken: set[str]) -> str:
 
 def unfused(graph: Graph) -> Division:
     """Returns the division in which each operator is a kernel of its own."""
-    return divide(graph, [[node] for node in graph.nodes if not is_view(node, graph)])
+    return divide(graph, [[node] for node in graph.nodes if not is_view(node, graph)], unfused)
 
 
 def is_view(node: Node, graph: Graph) -> bool:

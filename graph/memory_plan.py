@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ..tir.arith import Analyzer
 from ..tir.expr import DType, Expr, Range, Var, const, vars_in
 from .graph import GraphError, Value
-from .kernels import Division
+from .kernels import Division, Loop
 
 ALIGNMENT = 64
 """Results begin at multiples of so many bytes."""
@@ -26,13 +26,19 @@ _NO_BOUNDS: Mapping[Var, int] = MappingProxyType({})
 class MemoryPlan:
     """The size of the block, and the offset and the size of each intermediate result, in bytes; ``lifetimes`` are the
     first and the last kernel, by number, between which a result is alive. ``bounds``: the largest values of symbolic
-    sizes, for which there is space."""
+    sizes, for which there is space.
+
+    A loop has a place, too, while it runs: for what ``loops`` says of its body, and then for a second copy of each state,
+    at ``second`` from the loop's place. The states of one step are read where the last step wrote them, so they take turns.
+    """
 
     size: int
-    offsets: Mapping[Value, int]
-    sizes: Mapping[Value, int]
-    lifetimes: Mapping[Value, tuple[int, int]]
+    offsets: Mapping[Value | Loop, int]
+    sizes: Mapping[Value | Loop, int]
+    lifetimes: Mapping[Value | Loop, tuple[int, int]]
     bounds: Mapping[Var, int]
+    loops: Mapping[Loop, MemoryPlan] = field(default_factory=dict)
+    second: Mapping[Value, int] = field(default_factory=dict)
 
     @property
     def apart(self) -> int:
@@ -79,7 +85,10 @@ def _largest(extent: Expr, bounds: Mapping[Var, int]) -> int | None:
 def plan_memory(division: Division, bounds: Mapping[Var, int] = _NO_BOUNDS) -> MemoryPlan:
     """Returns offsets for all results of kernels that are not outputs of the graph."""
     outside = {division.root(v) for v in division.graph.outputs}
-    lifetimes: dict[Value, tuple[int, int]] = {}
+    lifetimes: dict[Value | Loop, tuple[int, int]] = {}
+    sizes: dict[Value | Loop, int] = {}
+    loops: dict[Loop, MemoryPlan] = {}
+    second: dict[Value, int] = {}
     for n, kernel in enumerate(division.kernels):
         for v in kernel.outputs:
             if v not in outside:
@@ -88,16 +97,33 @@ def plan_memory(division: Division, bounds: Mapping[Var, int] = _NO_BOUNDS) -> M
             root = division.root(v)
             if root in lifetimes:
                 lifetimes[root] = (lifetimes[root][0], n)
-    sizes = {v: size_of(v, bounds) for v in lifetimes}
-    offsets: dict[Value, int] = {}
-    for v in sorted(lifetimes, key=lambda v: (-sizes[v], lifetimes[v])):
-        offsets[v] = _lowest(v, offsets, sizes, lifetimes)
+        if isinstance(kernel, Loop):
+            loops[kernel] = plan_memory(kernel.body, bounds)
+            sizes[kernel], places = _with_second_states(kernel, loops[kernel])
+            second.update(places)
+            lifetimes[kernel] = (n, n)
+    sizes.update((v, size_of(v, bounds)) for v in lifetimes if isinstance(v, Value))
+    offsets: dict[Value | Loop, int] = {}
+    for one in sorted(lifetimes, key=lambda one: (-sizes[one], lifetimes[one])):
+        offsets[one] = _lowest(one, offsets, sizes, lifetimes)
     size = max((at + sizes[v] for v, at in offsets.items()), default=0)
-    return MemoryPlan(size, offsets, sizes, lifetimes, dict(bounds))
+    return MemoryPlan(size, offsets, sizes, lifetimes, dict(bounds), loops, second)
+
+
+def _with_second_states(loop: Loop, inner: MemoryPlan) -> tuple[int, dict[Value, int]]:
+    """Returns the bytes that a loop needs, and where the second copies of its states are in them."""
+    at, places = inner.size, {}
+    for v in loop.turns:
+        places[v] = -(-at // ALIGNMENT) * ALIGNMENT
+        at = places[v] + size_of(v, inner.bounds)
+    return at, places
 
 
 def _lowest(
-    value: Value, offsets: Mapping[Value, int], sizes: Mapping[Value, int], lifetimes: Mapping[Value, tuple[int, int]]
+    value: Value | Loop,
+    offsets: Mapping[Value | Loop, int],
+    sizes: Mapping[Value | Loop, int],
+    lifetimes: Mapping[Value | Loop, tuple[int, int]],
 ) -> int:
     """Returns the lowest offset at which ``value`` meets no other result in space and time."""
     first, last = lifetimes[value]

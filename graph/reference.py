@@ -10,7 +10,7 @@ import numpy as np
 from ..tir.expr import Var, to_numpy
 from ..tir.interpret import interpret
 from .graph import Graph, GraphError
-from .kernels import unfused
+from .kernels import Loop, unfused
 from .rewrite import specialize
 from .verify_graph import verify
 
@@ -41,8 +41,26 @@ def evaluate(graph: Graph, *inputs: Any, run: Callable[..., Any] = interpret) ->
             values[node.output] = np.asarray(values[source], order="C").reshape(node.output.shape)
             continue
         kernel = kernels[node]
+        if isinstance(kernel, Loop):
+            given = [np.asarray(values[v]) for v in kernel.inputs]
+            values.update(zip(node.outputs, _looped(kernel, given, run), strict=True))
+            continue
         for v in kernel.outputs:
             values[v] = np.zeros(v.shape, to_numpy(v.dtype))
         arguments = [np.asarray(values[v], order="C") for v in kernel.inputs]
         run(kernel.func, *arguments, *[values[v] for v in kernel.outputs])
     return tuple([values[v] for v in plain.outputs])
+
+
+def _looped(loop: Loop, given: list[Any], run: Callable[..., Any]) -> list[Any]:
+    """Returns the results of a ``scan``, step by step."""
+    attrs, body = loop.node.attrs, loop.node.attrs["body"]
+    count, arrays = attrs["states"], given[attrs["states"] : attrs["states"] + attrs["arrays"]]
+    states, others = given[:count], given[count + len(arrays) :]
+    out = [np.zeros(v.shape, to_numpy(v.dtype)) for v in loop.node.outputs]
+    for t in range(loop.steps)[:: -1 if attrs.get("reverse") else 1]:
+        made = evaluate(body, *states, *[a[t] for a in arrays], *others, run=run)
+        states = list(made[:count])
+        for n, data in enumerate(made):
+            out[n][t if n >= count or n in attrs.get("history", ()) else ...] = data
+    return out

@@ -52,6 +52,8 @@ def specialize(graph: Graph, sizes: Mapping[Var, int]) -> Graph:
     def filled(value: Any) -> Any:
         if isinstance(value, Expr):
             return dims([substitute(value, numbers)])[0]
+        if isinstance(value, Graph):
+            return specialize(value, sizes)
         return tuple([filled(v) for v in value]) if isinstance(value, (tuple, list)) else value
 
     new: dict[Value, Value] = {}

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import te
 from ..tir.expr import Expr, Var, max_, min_, to_numpy
-from .graph import Dim, Graph, GraphError, Node, Value, dims, same_shape, set_graph_renderer
+from .graph import Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape, set_graph_renderer
 from .graph_operators import infer
 
 _INLINE = 16
@@ -25,6 +25,8 @@ def script(graph: Graph) -> str:
     """Returns the graph as text."""
     params = ", ".join([f"{v.name}: {_type(v)}" for v in graph.inputs])
     lines = [f"def {graph.name}({params}):"]
+    for body in bodies(graph):
+        lines += ["    " + line for line in script(body).split("\n")]
     for v, data in graph.constants.items():
         shown = _data(data)
         lines.append(f"    {v.name}: {_type(v)} = constant({shown})")
@@ -53,7 +55,17 @@ def _attr(value: Any) -> str:
         return f"float('{value}')" if value != value or value in (float("inf"), float("-inf")) else repr(value)
     if isinstance(value, np.generic):
         return _attr(value.item())
+    if isinstance(value, Graph):
+        return value.name
     return str(value) if isinstance(value, Expr) else repr(value)
+
+
+def named_constants(graph: Graph, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the data of constants by name, as :func:`parse` takes it; those of a loop's body are ``body.name``."""
+    found = {prefix + v.name: data for v, data in graph.constants.items()}
+    for body in bodies(graph):
+        found |= named_constants(body, f"{prefix}{body.name}.")
+    return found
 
 
 def _data(data: np.ndarray[Any, Any]) -> str:
@@ -83,10 +95,13 @@ def parse(text: str, constants: Mapping[str, np.ndarray[Any, Any]] | None = None
 class _Parser:
     """Reads the statements of a graph in order."""
 
-    def __init__(self, constants: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        self.data = constants
+    def __init__(
+        self, constants: Mapping[str, np.ndarray[Any, Any]], symbols: dict[str, Var] | None = None, prefix: str = ""
+    ) -> None:
+        self.data, self.prefix = constants, prefix
         self.values: dict[str, Value] = {}
-        self.symbols: dict[str, Var] = {}
+        self.bodies: dict[str, Graph] = {}
+        self.symbols: dict[str, Var] = {} if symbols is None else symbols
         self.constants: dict[Value, np.ndarray[Any, Any]] = {}
         self.nodes: list[Node] = []
         self.outputs: tuple[Value, ...] | None = None
@@ -148,6 +163,9 @@ class _Parser:
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.Name)):
             targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
             self.assign([t.id for t in targets if isinstance(t, ast.Name)], node.value, None, node)
+        elif isinstance(node, ast.FunctionDef):
+            inner = _Parser(self.data, self.symbols, f"{self.prefix}{node.name}.")
+            self.bodies[node.name] = inner.graph(node)
         else:
             raise self.error("a statement of a graph is name: type = operator(…)", node)
 
@@ -183,10 +201,10 @@ class _Parser:
         dtype, shape = self.type(annotation)
         if call.args:
             data = np.array(self.attribute(call.args[0]), to_numpy(dtype))
-        elif name in self.data:
-            data = np.asarray(self.data[name])
+        elif self.prefix + name in self.data:
+            data = np.asarray(self.data[self.prefix + name])
         else:
-            raise self.error(f"the data of the constant {name} is not given", node)
+            raise self.error(f"the data of the constant {self.prefix}{name} is not given", node)
         if tuple(data.shape) != shape or data.dtype != to_numpy(dtype):
             raise self.error(
                 f"the data of {name} is {data.dtype}{list(data.shape)}, not {ast.unparse(annotation)}", node
@@ -196,6 +214,8 @@ class _Parser:
     def attribute(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant):
             return node.value
+        if isinstance(node, ast.Name) and node.id in self.bodies:
+            return self.bodies[node.id]
         if isinstance(node, (ast.Tuple, ast.List)):
             return tuple([self.attribute(e) for e in node.elts])
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..tir.expr import Expr, Var, to_numpy
 from ..tir.walk import free_vars
-from .graph import Graph, GraphError, Node, Value, same_shape
+from .graph import Graph, GraphError, Node, Value, bodies, same_shape
 from .graph_operators import infer
 
 
@@ -17,6 +17,7 @@ def verify(graph: Graph, checked: set[Node] | None = None) -> None:
     4. A constant's data has its data type and shape, which are numbers.
     5. Every output is provided.
     6. Symbolic sizes are those of inputs.
+    7. The body of a loop is a well-formed graph with a name that nothing else beside it has.
     """
     known: dict[Value, None] = {}
     names: set[str] = set()
@@ -27,6 +28,11 @@ def verify(graph: Graph, checked: set[Node] | None = None) -> None:
             raise GraphError(f"the name {v.name!r} is taken, or is not an identifier")
         known[v] = None
         names.add(v.name)
+    for body in bodies(graph):
+        if body.name in names or not body.name.isidentifier():
+            raise GraphError(f"the name {body.name!r} is taken, or is not an identifier")
+        names.add(body.name)
+        verify(body, checked)
     _constants(graph)
     sizes = {s for v in graph.inputs for d in v.shape if isinstance(d, Expr) for s in free_vars(d)}
     ready = {*graph.inputs, *graph.constants}

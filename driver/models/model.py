@@ -32,11 +32,13 @@ CLOCK = "tw_now"
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a kernel: the kernel's name in the graph, its function before scheduling, and what was built."""
+    """A place where a kernel is called: the kernel's name in the graph, its function before scheduling, what was built, and
+    how often one run calls it there."""
 
     name: str
     func: PrimFunc
     built: BuiltKernel
+    calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -125,15 +127,16 @@ class Model:
         loaded = self._link([code], [lowered.name])
         function = Function(lowered, loaded.address(lowered.name), loaded)
         outs = [np.empty(shape, dtype) for shape, dtype in self._sized(arrays)]
-        times = np.zeros(len(self.steps) + 1, np.int64)
+        times = np.zeros(len(self.steps) + 2, np.int64)
         workspace = aligned_bytes(max(self._parts.workspace, 1))
         runs = []
         for _ in range(repeat + 1):  # the first run is not counted
+            times[:] = 0
             function(*arrays, *outs, self._constants(), workspace, times)
-            runs.append(np.diff(times))
+            runs.append(times[:-2].copy())
         seconds = np.median(np.array(runs[1:]), axis=0) * 1e-9 if self.steps else []
         rows = [
-            KernelRow(step.name, step.built.symbol, float(s), step.built.kind, step.built.origin, step.func)
+            KernelRow(step.name, step.built.symbol, float(s), step.built.kind, step.built.origin, step.func, step.calls)
             for step, s in zip(self.steps, seconds, strict=True)
         ]
         return profile_of(self.name, rows, self.target, self._sizes(arrays))

@@ -90,7 +90,7 @@ def kernel_jobs(
 def representatives(division: Division) -> dict[Kernel, Kernel]:
     """Returns, for each kernel in order, the first one that computes the same on values of the same types."""
     firsts: dict[Any, Kernel] = {}
-    return {kernel: firsts.setdefault(kernel.signature, kernel) for kernel in division.kernels}
+    return {leaf.kernel: firsts.setdefault(leaf.kernel.signature, leaf.kernel) for leaf in division.leaves()}
 
 
 def _job(kernel: Kernel, machine: Target, db: Database | None, require_tuned: bool) -> KernelJob:
@@ -112,21 +112,25 @@ def _assembled(
         memory = plan_memory(division, bounds)
     except GraphError as error:
         raise BuildError(f"{error}; give the largest value of each symbolic size with bounds=") from error
-    calls = [KernelCall(k, built[k].symbol, _arguments(k, built[k])) for k in division.kernels]
+    leaves = list(division.leaves())
+    calls = [KernelCall(k, built[k].symbol, _arguments(k, built[k])) for k, _, _ in leaves]
+    loops = list(division.loops())
+    constants = {**graph.constants, **{v: data for loop, _ in loops for v, data in loop.body.graph.constants.items()}}
+    read = [(a, leaf.division) for one, leaf in zip(calls, leaves, strict=True) for a in one.arguments]
     sizes: dict[object, int] = {}
-    for one in calls:
-        for a in one.arguments:
-            root = division.root(a) if isinstance(a, Value) else a
-            if isinstance(root, _Packed):
-                sizes[root] = root.weight.size
-            elif isinstance(root, Value) and root in graph.constants:
-                sizes[root] = graph.constants[root].nbytes
+    for a, around in [*read, *[(v, around) for loop, around in loops for v in loop.inputs]]:
+        root = around.root(a) if isinstance(a, Value) else a
+        if isinstance(root, _Packed):
+            sizes[root] = root.weight.size
+        elif isinstance(root, Value) and root in constants:
+            sizes[root] = constants[root].nbytes
     blob = place(sizes)
+    firsts = representatives(division)
     parts = Parts(
         graph.name, machine, graph.inputs, graph.outputs,
-        [Step(k.name, first.func, built[k]) for k, first in representatives(division).items()],
+        [Step(k.name, firsts[k].func, built[k], count) for k, _, count in leaves],
         entry_function(division, memory, calls, blob), entry_function(division, memory, calls, blob, clock=CLOCK),
-        memory.size, _filled(graph, blob, list(built.values())),
+        memory.size, _filled(constants, blob, list(built.values())),
     )  # fmt: skip
     return Model(parts)
 
@@ -147,7 +151,7 @@ def _arguments(kernel: Kernel, built: BuiltKernel) -> list[object]:
     return arrays if static else [*arrays, *size_vars(kernel.func)]
 
 
-def _filled(graph: Graph, blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
+def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
     """Returns the constants' bytes: packed weights by their functions, others as they are."""
     data = aligned_bytes(max(blob.size, 1))
     packing = {p.symbol: k for k in kernels for p in k.packs.values()}
@@ -157,12 +161,12 @@ def _filled(graph: Graph, blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
             symbol = key.weight.symbol
             if symbol not in functions:
                 functions[symbol] = _pack_function(packing[symbol], symbol)
-            source = np.ascontiguousarray(graph.constants[key.value])
+            source = np.ascontiguousarray(constants[key.value])
             code = functions[symbol](source.ctypes.data, data[at:].ctypes.data)
             if code:
                 raise BuildError(f"packing {key.value} failed with code {code}")
         elif isinstance(key, Value):
-            array = graph.constants[key]
+            array = constants[key]
             data[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return data
 

@@ -90,7 +90,6 @@ def _together(
     bound = None
     if report is not None and count_bytes(first.func) is not None:
         bound = bound_for(report, first.func, target).seconds
-    share = len(group) * bound / seconds if bound and seconds else None
-    return KernelRow(
-        first.name, first.symbol, seconds, first.kind, first.origin, first.func, len(group), flops, share
-    )  # fmt: skip
+    calls = sum(row.calls for row in group)
+    share = calls * bound / seconds if bound and seconds else None
+    return KernelRow(first.name, first.symbol, seconds, first.kind, first.origin, first.func, calls, flops, share)

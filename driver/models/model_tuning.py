@@ -188,7 +188,10 @@ def kernel_tasks(graph: Graph, target: Target, trials: int) -> list[KernelTask]:
     report = known_report(target)
     calls: Counter[Any] = Counter()
     firsts: dict[Any, Kernel] = {}
-    for first, count in Counter(representatives(division).values()).items():
+    same, counts = representatives(division), Counter[Kernel]()
+    for kernel, _, count in division.leaves():
+        counts[same[kernel]] += count
+    for first, count in counts.items():
         key = (workload_key(first.func), str(first.func.attrs.get(LAYOUT_FREE)))
         calls[key] += count
         firsts.setdefault(key, first)

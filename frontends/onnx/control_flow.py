@@ -1,4 +1,7 @@
-"""Branches and loops, whose conditions and trip counts have to be known while the graph is made; loops are unrolled."""
+"""Branches and loops, whose conditions and trip counts have to be known while the graph is made.
+
+A loop stays a loop where each iteration is like the others; else it is unrolled.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...graph.builder import Builder
-from ...graph.graph import Value
+from ...graph.graph import GraphError, Value
+from ...graph.scan_operator import add_scan
+from ...tir.expr import Expr
 from .call import NeedsConstant, OnnxError
 
 LONGEST_LOOP = 1024
@@ -40,6 +45,11 @@ def loop(
     limit = LONGEST_LOOP if inputs[0] is None else int(np.ravel(known(builder, inputs[0], "the trip count", label))[0])
     goes_on = inputs[1] is None or bool(np.all(known(builder, inputs[1], "the condition", label)))
     values = [v for v in inputs[2:] if v is not None]
+    if inputs[0] is not None and goes_on and limit > 1:
+        try:
+            return _kept_loop(builder, label, body, limit, values, run)
+        except (OnnxError, GraphError):
+            pass  # iterations differ, in sizes or in what has to be known
     rows: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(values))]
     number = 0
     while goes_on and number < limit:
@@ -54,6 +64,19 @@ def loop(
     if any(not row for row in rows):
         raise OnnxError(f"{label}: a loop without iterations has results of no elements, which are not supported")
     return [*values, *[stacked(builder, row, 0) for row in rows]]
+
+
+def _kept_loop(builder: Builder, label: str, body: Any, limit: int, values: Sequence[Value], run: Body) -> list[Value]:
+    """Returns the results of a loop of ``limit`` iterations; OnnxError or GraphError where iterations differ."""
+
+    def step(states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        made = run(body, [parts[0], builder.constant(True, "c", "bool"), *states])
+        if not np.all(known(builder, made[0], "the condition of the next iteration", label)):
+            raise OnnxError(f"{label}: the loop ends before its trip count")
+        return made[1 : 1 + len(values)], made[1 + len(values) :]
+
+    ends, rows = add_scan(builder, values, [builder.constant(np.arange(limit), "c", "int64")], step)
+    return [*ends, *rows]
 
 
 def scan(
@@ -71,6 +94,14 @@ def scan(
     out_axes = attributes.get("scan_output_axes", (0,) * outs)
     out_backwards = attributes.get("scan_output_directions", (0,) * outs)
     steps = scanned[0].shape[axes[0]]
+    if isinstance(steps, Expr) or steps > 1:
+        turns = [bool(d) for d in (*backwards, *out_backwards)]
+        moved = [_to_front(builder, v, a) for v, a in zip(scanned, axes, strict=True)]
+        try:
+            ends, stacks = _kept_scan(builder, states, moved, turns, lambda s, parts: run(body, [*s, *parts]))
+            return [*ends, *[_from_front(builder, v, a) for v, a in zip(stacks, out_axes, strict=True)]]
+        except (OnnxError, GraphError):
+            pass  # something in the body has to be known for each iteration
     if not isinstance(steps, int) or not 0 < steps <= LONGEST_LOOP:
         raise OnnxError(f"{label}: a scan of {steps} iterations cannot be unrolled")
     rows: list[list[Value]] = [[] for _ in range(outs)]
@@ -84,6 +115,39 @@ def scan(
         for row, v, back in zip(rows, outputs[len(states) :], out_backwards, strict=True):
             row.insert(0, v) if back else row.append(v)
     return [*states, *[stacked(builder, row, a) for row, a in zip(rows, out_axes, strict=True)]]
+
+
+def _kept_scan(
+    builder: Builder, states: Sequence[Value], scanned: Sequence[Value], turns: Sequence[bool], run: Body
+) -> tuple[list[Value], list[Value]]:
+    """Returns the last states and the stacked rows; ``turns``: which arrays, and then which rows, go backwards."""
+    reverse = all(turns)
+
+    def turned(v: Value, back: bool) -> Value:
+        return builder.op("flip", v, axis=0) if back and not reverse else v
+
+    def step(before: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        made = run(before, parts)
+        return made[: len(states)], made[len(states) :]
+
+    arrays = [turned(v, back) for v, back in zip(scanned, turns, strict=False)]
+    ends, rows = add_scan(builder, states, arrays, step, reverse=reverse)
+    return ends, [turned(v, back) for v, back in zip(rows, turns[len(scanned) :], strict=True)]
+
+
+def _to_front(builder: Builder, v: Value, axis: int) -> Value:
+    """Returns the array with a dimension moved to the front."""
+    axis %= v.ndim
+    order = (axis, *[d for d in range(v.ndim) if d != axis])
+    return builder.op("transpose", v, axes=order) if axis else v
+
+
+def _from_front(builder: Builder, v: Value, axis: int) -> Value:
+    """Returns the array with its first dimension moved to ``axis``."""
+    axis %= v.ndim
+    order = [*range(1, v.ndim)]
+    order.insert(axis, 0)
+    return builder.op("transpose", v, axes=tuple(order)) if axis else v
 
 
 def sliced(builder: Builder, v: Value, axis: int, at: int) -> Value:

@@ -210,9 +210,15 @@ class _Reader:
             return None
 
     def nodes(self, nodes: Any, scope: dict[str, Value], opsets: Mapping[str, int]) -> None:
-        self.depth += 1
-        if self.depth > _DEEPEST:
+        if self.depth >= _DEEPEST:
             raise OnnxError(f"graphs and functions nest more than {_DEEPEST} deep; does a function call itself?")
+        self.depth += 1
+        try:
+            self.each(nodes, scope, opsets)
+        finally:
+            self.depth -= 1
+
+    def each(self, nodes: Any, scope: dict[str, Value], opsets: Mapping[str, int]) -> None:
         for node in nodes:
             self.read += 1
             if max(self.read, len(self.builder.nodes)) > _MOST_NODES:
@@ -228,7 +234,6 @@ class _Reader:
                     raise OnnxError(f"{label_of(node)}: its output {n}, {shown(name)}, is not supported")
                 if name and value is not None:
                     scope[name] = value
-        self.depth -= 1
 
     def checked(
         self, node: Any, inputs: list[Value | None], scope: dict[str, Value], opsets: Mapping[str, int]

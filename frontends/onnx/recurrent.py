@@ -1,19 +1,22 @@
-"""Converters of recurrent layers, unrolled over time."""
+"""Converters of recurrent layers: a loop over time for each direction.
+
+The input times its weights depends on no state, so that a pass of the graph takes it out of the loop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...graph.graph import Value
+from ...graph.scan_operator import add_scan
 from .call import Call
 from .table import converter
 
 _FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softsign": "", "softplus": "softplus"}
-
-
-_LONGEST = 4096
-"""More time steps are not unrolled."""
 
 
 def _function(c: Call, name: str) -> Callable[[Value], Value]:
@@ -36,12 +39,7 @@ class _Layer:
         self.activations = [[_function(c, n) for n in names[d * per : (d + 1) * per]] for d in range(len(directions))]
         if c.attr("clip") is not None:
             raise c.error("clipping is not supported")
-        steps, batch = self.x.shape[0], self.x.shape[1]
-        if not isinstance(steps, int):
-            raise c.error("the number of time steps has to be known")
-        if steps > _LONGEST:
-            raise c.error(f"{steps} time steps are too many to be written out")
-        self.steps, self.batch = steps, batch
+        self.steps, self.batch = self.x.shape[0], self.x.shape[1]
         self.lengths = c.optional(4)
 
     def part(self, value: Value, direction: int) -> Value:
@@ -51,10 +49,15 @@ class _Layer:
         one = self.c.op("strided_slice", value, begin=tuple(begin), end=tuple(end))
         return self.c.op("squeeze", one, axis=0)
 
-    def split(self, value: Value, axis: int, count: int | None = None) -> tuple[Value, ...]:
-        """Returns the parts of a value for each gate."""
-        count = count or self.gates
-        return self.c.several("split", value, sections=count, axis=axis) if count > 1 else (value,)
+    def parts(self, value: Value, count: int) -> list[Value]:
+        """Returns the parts of the last dimension, each as wide as a state."""
+        if count == 1:
+            return [value]
+        if not value.is_static:
+            return list(self.c.several("split", value, sections=count, axis=value.ndim - 1))
+        lead, bounds = [0] * (value.ndim - 1), [(n * self.size, (n + 1) * self.size) for n in range(count)]
+        ends = value.shape[:-1]
+        return [self.c.op("strided_slice", value, begin=(*lead, a), end=(*ends, b)) for a, b in bounds]
 
     def state(self, n: int, direction: int) -> Value:
         given = self.c.optional(n)
@@ -65,47 +68,42 @@ class _Layer:
             given = self.c.op("transpose", given, axes=(1, 0, 2))
         return self.part(given, direction)
 
-    def input_at(self, t: int) -> Value:
-        one = self.c.op(
-            "strided_slice", self.x, begin=(t, 0, 0), end=(t + 1, self.batch, self.x.shape[2])
-        )  # fmt: skip
-        return self.c.op("squeeze", one, axis=0)
-
-    def alive(self, t: int, new: Value, old: Value) -> Value:
+    def alive(self, t: Value | None, new: Value, old: Value) -> Value:
         """Returns the new state where the sequence is longer than ``t``, else the old one."""
-        if self.lengths is None:
+        if t is None or self.lengths is None:
             return new
-        c = self.c
-        longer = c.op("greater", self.lengths, c.like(t, self.lengths))
-        mask = c.op("broadcast_to", c.op("reshape", longer, shape=(self.batch, 1)), shape=new.shape)
-        return c.op("where", mask, new, old)
+        longer = self.c.op("reshape", self.c.op("greater", self.lengths, t), shape=(self.batch, 1))
+        return self.c.op("where", self.c.op("broadcast_to", longer, shape=new.shape), new, old)
 
-    def run(self, step: Callable[[int, int, Any], Any], start: Callable[[int], Any]) -> tuple[list[Value], list[Any]]:
-        """Returns the outputs (steps, directions, batch, size) as parts, and the last states of each direction.
+    def run(self, step: Callable[[int, Value, Any], Any], start: Callable[[int], Any]) -> tuple[list[Value], list[Any]]:
+        """Returns the outputs (steps, batch, size) and the last states of each direction.
 
-        ``step(direction, t, states)`` returns the new states, of which the first is the output.
+        ``step(direction, input, states)`` returns the new states, of which the first is the output.
         """
-        c, columns, finals = self.c, [], []
-        for d, backwards in enumerate(self.reversed):
-            states, rows = start(d), {}
-            for t in reversed(range(self.steps)) if backwards else range(self.steps):
-                new = step(d, t, states)
-                states = tuple([self.alive(t, a, b) for a, b in zip(new, states, strict=True)])
-                shown = new[0]
-                if self.lengths is not None:
-                    shown = self.alive(t, new[0], c.op("multiply", new[0], c.like(0, new[0])))
-                rows[t] = shown
-            columns.append([rows[t] for t in range(self.steps)])
-            finals.append(states)
-        every = []
-        for t in range(self.steps):
-            per = [c.op("reshape", column[t], shape=(1, 1, self.batch, self.size)) for column in columns]
-            every.append(per[0] if len(per) == 1 else c.op("concatenate", *per, axis=1))
-        return every, finals
+        c, arrays = self.c, [self.x]
+        if self.lengths is not None:
+            if not isinstance(self.steps, int):
+                raise c.error("the number of time steps has to be known where sequences have lengths")
+            arrays.append(c.constant(np.arange(self.steps), self.lengths.dtype))
 
-    def results(self, every: list[Value], finals: list[Any]) -> tuple[Value, ...]:
+        def one(d: int, states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+            made = step(d, parts[0], states)
+            t = parts[1] if len(parts) > 1 else None
+            kept = [self.alive(t, a, b) for a, b in zip(made, states, strict=True)]
+            shown = kept[0] if t is None else self.alive(t, made[0], c.op("multiply", made[0], c.like(0, made[0])))
+            return kept, [shown]
+
+        rows, finals = [], []
+        for d, backwards in enumerate(self.reversed):
+            ends, (every,) = add_scan(c.builder, start(d), arrays, partial(one, d), reverse=backwards)
+            rows.append(every)
+            finals.append(ends)
+        return rows, finals
+
+    def results(self, rows: list[Value], finals: list[Any]) -> tuple[Value, ...]:
         c = self.c
-        outputs = every[0] if len(every) == 1 else c.op("concatenate", *every, axis=0)
+        wide = [c.op("expand_dims", v, axis=1) for v in rows]
+        outputs = wide[0] if len(wide) == 1 else c.op("concatenate", *wide, axis=1)
         last = []
         for k in range(len(finals[0])):
             per = [c.op("expand_dims", states[k], axis=0) for states in finals]
@@ -115,30 +113,30 @@ class _Layer:
             last = [c.op("transpose", v, axes=(1, 0, 2)) for v in last]
         return (outputs, *last)
 
-    def bias(self, direction: int) -> tuple[Any, Any]:
-        """Returns the biases of the input and of the state for each gate, or Nones."""
+    def bias(self, direction: int) -> list[Value] | None:
+        """Returns the biases of the input and of the state, for all gates; None when there are none."""
         given = self.c.optional(3)
         if given is None:
-            return (None,) * self.gates, (None,) * self.gates
-        parts = self.split(self.part(given, direction), 0, 2 * self.gates)
-        return parts[: self.gates], parts[self.gates :]
+            return None
+        return list(self.c.several("split", self.part(given, direction), sections=2, axis=0))
 
     def line(self, x: Value, w: Value, bias: Value | None = None) -> Value:
-        out = self.c.op("dense", x, w)
-        return out if bias is None else self.c.op("add", out, bias)
+        return self.c.op("dense", x, w, *[] if bias is None else [bias])
+
+    def sums(self, direction: int) -> Callable[[Value, Value], Value]:
+        """Returns a function of the input and the state at one step: the sums of all gates, side by side."""
+        w, r, bias = self.part(self.c.input(1), direction), self.part(self.c.input(2), direction), self.bias(direction)
+        both = None if bias is None else self.c.op("add", *bias)
+        return lambda x, h: self.c.op("add", self.line(x, w, both), self.line(h, r))
 
 
 @converter("RNN")
 def rnn(c: Call) -> tuple[Value, ...]:
     layer = _Layer(c, 1, ["Tanh"])
-    weights = [
-        (layer.part(c.input(1), d), layer.part(c.input(2), d), layer.bias(d)) for d in range(len(layer.reversed))
-    ]
+    sums = [layer.sums(d) for d in range(len(layer.reversed))]
 
-    def step(d: int, t: int, states: Any) -> Any:
-        w, r, (wb, rb) = weights[d]
-        total = c.op("add", layer.line(layer.input_at(t), w, wb[0]), layer.line(states[0], r, rb[0]))
-        return (layer.activations[d][0](total),)
+    def step(d: int, x: Value, states: Any) -> Any:
+        return (layer.activations[d][0](sums[d](x, states[0])),)
 
     return layer.results(*layer.run(step, lambda d: (layer.state(5, d),)))
 
@@ -146,23 +144,31 @@ def rnn(c: Call) -> tuple[Value, ...]:
 @converter("GRU")
 def gru(c: Call) -> tuple[Value, ...]:
     layer = _Layer(c, 3, ["Sigmoid", "Tanh"])
-    weights = [
-        (layer.split(layer.part(c.input(1), d), 0), layer.split(layer.part(c.input(2), d), 0), layer.bias(d))
-        for d in range(len(layer.reversed))
-    ]
+    after = bool(c.attr("linear_before_reset", 0))
+    cut = 2 * layer.size
+    weights = []
+    for d in range(len(layer.reversed)):
+        r, bias = layer.part(c.input(2), d), layer.bias(d)
+        rows = [
+            c.op("strided_slice", r, begin=(a, 0), end=(b, r.shape[1])) for a, b in ((0, cut), (cut, 3 * layer.size))
+        ]
+        ends: list[Value | None] = [None, None]
+        if bias is not None:
+            ends = [c.op("strided_slice", bias[1], begin=(a,), end=(b,)) for a, b in ((0, cut), (cut, 3 * layer.size))]
+        weights.append((layer.part(c.input(1), d), None if bias is None else bias[0], rows, ends))
 
-    def step(d: int, t: int, states: Any) -> Any:
-        (wz, wr, wh), (rz, rr, rh), (wb, rb) = weights[d]
-        x, h, (f, g) = layer.input_at(t), states[0], layer.activations[d]
-        z = f(c.op("add", layer.line(x, wz, wb[0]), layer.line(h, rz, rb[0])))
-        r = f(c.op("add", layer.line(x, wr, wb[1]), layer.line(h, rr, rb[1])))
-        if c.attr("linear_before_reset", 0):
-            inner = c.op("multiply", r, layer.line(h, rh, rb[2]))
+    def step(d: int, x: Value, states: Any) -> Any:
+        w, wb, (rows, rh), (rb, rhb) = weights[d]
+        h, (f, g) = states[0], layer.activations[d]
+        zx, rx, hx = layer.parts(layer.line(x, w, wb), 3)
+        zh, rr = layer.parts(layer.line(h, rows, rb), 2)
+        z, r = f(c.op("add", zx, zh)), f(c.op("add", rx, rr))
+        if after:
+            inner = c.op("multiply", r, layer.line(h, rh, rhb))
         else:
-            inner = layer.line(c.op("multiply", r, h), rh, rb[2])
-        new = g(c.op("add", layer.line(x, wh, wb[2]), inner))
-        kept = c.op("subtract", c.like(1, z), z)
-        return (c.op("add", c.op("multiply", kept, new), c.op("multiply", z, h)),)
+            inner = layer.line(c.op("multiply", r, h), rh, rhb)
+        new = g(c.op("add", hx, inner))
+        return (c.op("add", c.op("multiply", c.op("subtract", c.like(1, z), z), new), c.op("multiply", z, h)),)
 
     return layer.results(*layer.run(step, lambda d: (layer.state(5, d),)))
 
@@ -173,21 +179,15 @@ def lstm(c: Call) -> tuple[Value, ...]:
     peepholes = c.optional(7)
     if c.attr("input_forget", 0):
         raise c.error("coupled input and forget gates are not supported")
-    weights = [
-        (
-            layer.split(layer.part(c.input(1), d), 0),
-            layer.split(layer.part(c.input(2), d), 0),
-            layer.bias(d),
-            None if peepholes is None else layer.split(layer.part(peepholes, d), 0, 3),
-        )
-        for d in range(len(layer.reversed))
-    ]
+    directions = range(len(layer.reversed))
+    sums = [layer.sums(d) for d in directions]
+    peeps = [None if peepholes is None else layer.parts(layer.part(peepholes, d), 3) for d in directions]
 
-    def step(d: int, t: int, states: Any) -> Any:
-        w, r, (wb, rb), peep = weights[d]
-        x, h, cell = layer.input_at(t), states[0], states[1]
+    def step(d: int, x: Value, states: Any) -> Any:
+        h, cell = states
+        peep = peeps[d]
         f, g, last = layer.activations[d]
-        i, o, forget, inner = [c.op("add", layer.line(x, w[n], wb[n]), layer.line(h, r[n], rb[n])) for n in range(4)]
+        i, o, forget, inner = layer.parts(sums[d](x, h), 4)
         if peep is not None:
             i = c.op("add", i, c.op("multiply", peep[0], cell))
             forget = c.op("add", forget, c.op("multiply", peep[2], cell))

@@ -79,7 +79,7 @@ def _widens(node: Node) -> bool:
 
 
 def _results(node: Node, constants: dict[Value, Array], services: Services) -> list[Array] | None:
-    if not all(v.is_static for v in node.outputs):
+    if node.body is not None or not all(v.is_static for v in node.outputs):
         return None
     given = {v: constants[v] for v in node.given}
     if sum(_bytes(v) for v in node.outputs) > sum(d.nbytes for d in given.values()) + _GROWTH:
@@ -94,7 +94,7 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     alone = Graph("folded", (), node.outputs, (node,), given)
     if small:
         return list(evaluate(alone))
-    (kernel,) = unfused(alone).kernels
+    kernel = next(unfused(alone).leaves()).kernel
     outputs = [np.zeros(v.shape, to_numpy(v.dtype)) for v in kernel.outputs]
     assert services.run is not None
     services.run(kernel.func, *[np.ascontiguousarray(given[v]) for v in kernel.inputs], *outputs)

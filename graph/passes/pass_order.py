@@ -15,6 +15,8 @@ from .choose_layouts import choose_layouts
 from .distinct_outputs import distinct_outputs
 from .fold_constants import fold_constants, fold_narrow
 from .fold_scales import fold_scales
+from .hoist_from_loops import hoist_from_loops
+from .loop_bodies import rewritten_bodies
 from .merge_equal import merge_equal
 from .recognize import recognize
 from .simplify_operators import simplify_operators
@@ -28,13 +30,19 @@ class GraphPass:
     run: Callable[[Graph, Services], Graph]
 
 
+def _prepare_bodies(graph: Graph, services: Services) -> Graph:
+    return rewritten_bodies(graph, lambda body: prepare(body, services=services))
+
+
 PASSES: list[GraphPass] = [
+    GraphPass("hoist_from_loops", hoist_from_loops),
     GraphPass("merge_equal", merge_equal),
     GraphPass("fold_narrow", fold_narrow),
     GraphPass("simplify_operators", simplify_operators),
     GraphPass("patterns", recognize),
     GraphPass("fold_constants", fold_constants),
     GraphPass("fold_scales", fold_scales),
+    GraphPass("loop_bodies", _prepare_bodies),
     GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),
     GraphPass("simplify_operators", simplify_operators),

@@ -10,7 +10,7 @@ LINES = {
     "te": 6220,
     "tuning_db": 1770,
     "tuner": 9000,
-    "graph": 3990,
+    "graph": 4580,
     "frontends": 7200,
     "driver": 5150,
     "cli": 2100,

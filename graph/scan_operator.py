@@ -1,0 +1,110 @@
+"""This module has the operator ``scan``: a loop over steps, whose body is a graph.
+
+``scan(*states, *arrays, *others, body=…, states=n, arrays=m, steps=T)`` runs ``body`` T times. The body takes the states, one
+part of each array (along its first dimension, of extent T), and the other inputs as they are. It returns the new states and
+then rows. The results are the states after the last step, and each row of all steps, stacked along a new first dimension.
+A state in ``history`` gives its values after every step instead, stacked like rows. With ``reverse`` the steps go from
+the last part to the first one, and rows are stored at the places of the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..te.tensor import Tensor
+from .builder import Builder
+from .graph import Dim, Graph, GraphError, Node, Value, dims, same_shape
+from .graph_operators import register_operator
+
+SCAN = "scan"
+"""The operator's name."""
+
+
+def _types(
+    *tensors: Tensor | None, body: Graph, states: int, arrays: int, steps: Any, history: Any = (), reverse: bool = False
+) -> tuple[Tensor, ...]:
+    """Returns placeholders for the results of a scan; ValueError for inputs that do not fit the body."""
+    given = [t for t in tensors if t is not None]
+    if len(given) != len(body.inputs) or states + arrays > len(given) or states > len(body.outputs):
+        raise ValueError(f"scan: {len(given)} inputs for {len(body.inputs)} of the body, {states} + {arrays} of them")
+    if not set(history) <= set(range(states)):
+        raise ValueError(f"scan: history={history} names no states; there are {states}")
+    if isinstance(steps, int) and steps < 1:
+        raise ValueError(f"scan: {steps} steps")
+    (count,) = dims([steps])
+    for n, (tensor, v) in enumerate(zip(given, body.inputs, strict=True)):
+        wanted = (count, *v.shape) if states <= n < states + arrays else v.shape
+        if tensor.dtype != v.dtype or not same_shape(dims(tensor.shape), wanted):
+            raise ValueError(f"scan: input {n} does not fit {v.name}, {v.type_text}, of the body for {count} steps")
+    for before, after in zip(body.inputs[:states], body.outputs, strict=False):
+        if before.dtype != after.dtype or not same_shape(before.shape, after.shape):
+            raise ValueError(f"scan: the state {before} becomes {after}")
+    made = []
+    for n, v in enumerate(body.outputs):
+        stacked = n >= states or n in history
+        made.append(te.placeholder((count, *v.shape) if stacked else v.shape, v.dtype, v.name))
+    return tuple(made)
+
+
+register_operator(SCAN, _types, "opaque")
+
+Step = Callable[[Sequence[Value], Sequence[Value]], tuple[Sequence[Value], Sequence[Value]]]
+"""A function of the states and the parts of arrays at one step that returns the new states and the rows."""
+
+
+def add_scan(
+    builder: Builder,
+    states: Sequence[Value],
+    arrays: Sequence[Value],
+    step: Step,
+    *,
+    steps: Dim | None = None,
+    reverse: bool = False,
+) -> tuple[list[Value], list[Value]]:
+    """Add a loop, and return the states after it and the stacked rows.
+
+    ``step`` adds the operators of one step to ``builder``; values that it takes from outside become inputs of the body, or
+    its constants. ``steps``: how many there are, when no array says so.
+    """
+    count = arrays[0].shape[0] if arrays else steps
+    if count is None:
+        raise GraphError("scan: how many steps there are is not given")
+    taken = [Value(builder.fresh(v.name), v.dtype, v.shape) for v in states]
+    parts = [Value(builder.fresh(v.name), v.dtype, v.shape[1:]) for v in arrays]
+    before = len(builder.nodes)
+    try:
+        new, rows = step(taken, parts)
+        nodes = builder.nodes[before:]
+    finally:
+        del builder.nodes[before:]
+    body, others = _body(builder, [*taken, *parts], nodes, [*new, *rows])
+    told = isinstance(count, int)  # the place of the last row
+    history = {n: next(k for k, row in enumerate(rows) if row is v) for n, v in enumerate(new) if told and v in rows}
+    shown = [k for k in range(len(rows)) if k not in history.values()]
+    kept = tuple([v for k, v in enumerate(body.outputs) if k < len(new) or k - len(new) in shown])
+    results = builder.several(
+        SCAN, *states, *arrays, *others, body=body.replaced(body.nodes, outputs=kept), states=len(states),
+        arrays=len(arrays), steps=count, history=tuple(history), reverse=reverse,
+    )  # fmt: skip
+    whole = dict(zip(shown, results[len(new) :], strict=True)) | {k: results[n] for n, k in history.items()}
+    ends = [_end(builder, v, count, reverse) if n in history else v for n, v in enumerate(results[: len(new)])]
+    return ends, [whole[k] for k in range(len(rows))]
+
+
+def _body(
+    builder: Builder, inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value]
+) -> tuple[Graph, list[Value]]:
+    """Returns the body's graph, and the values from outside that are its further inputs."""
+    made = {*inputs, *[v for node in nodes for v in node.outputs]}
+    read = dict.fromkeys([v for node in nodes for v in node.given] + list(outputs))
+    outside = [v for v in read if v not in made]
+    constants = {v: builder.constants[v] for v in outside if v in builder.constants}
+    others = [v for v in outside if v not in constants]
+    return Graph(builder.fresh("step"), (*inputs, *others), tuple(outputs), tuple(nodes), constants), others
+
+
+def _end(builder: Builder, rows: Value, count: Dim, reverse: bool) -> Value:
+    """Returns the row of the last step."""
+    return builder.op("take", rows, builder.constant(0 if reverse else count - 1), axis=0)

@@ -1,0 +1,161 @@
+"""Loops over steps: text, reference, passes, memory and compiled code against NumPy."""
+
+import numpy as np
+import pytest
+
+from tilewright.driver.models.model_building import build_graph
+from tilewright.graph import (
+    Builder,
+    GraphError,
+    add_scan,
+    evaluate,
+    fuse,
+    named_constants,
+    order_kernels,
+    parse,
+    plan_memory,
+    prepare,
+)
+from tilewright.graph.passes.hoist_from_loops import hoist_from_loops
+
+SIZES = {"x": (3, 5), "h": (3, 4), "c": (3, 4), "s": (4,)}
+
+
+def recurrent(steps, reverse=False, outputs="hcr"):
+    """A cell with two states, of which the first is a row as well, and a second row that no state goes into."""
+    rng = np.random.default_rng(0)
+    w, r = [rng.integers(-2, 3, s).astype(np.float32) / 4 for s in ((4, 5), (4, 4))]
+    b = Builder("net")
+    x, h, c, s = b.input("x", (steps, 3, 5)), *[b.input(n, SIZES[n]) for n in "hcs"]
+    wc, rc = b.constant(w, "w"), b.constant(r, "r")
+
+    def step(states, parts):
+        scale = b.op("multiply", s, s)
+        line = b.op("add", b.op("dense", b.op("negative", parts[0]), wc), scale)
+        new = b.op("add", b.op("add", b.op("dense", states[0], rc), line), states[1])
+        out = b.op("tanh", new)
+        return [out, b.op("multiply", new, b.constant(0.5))], [out, line]
+
+    ends, rows = add_scan(b, [h, c], [x], step, reverse=reverse)
+    graph = b.graph([{"h": ends[0], "c": ends[1], "r": rows[0], "l": rows[1]}[o] for o in outputs])
+
+    def expected(x, h, c, s):
+        every, lines = np.zeros((steps, 3, 4), np.float32), np.zeros((steps, 3, 4), np.float32)
+        for t in range(steps)[:: -1 if reverse else 1]:
+            lines[t] = -x[t] @ w.T + s * s
+            new = h @ r.T + lines[t] + c
+            h, c = np.tanh(new), new / 2
+            every[t] = h
+        return [{"h": h, "c": c, "r": every, "l": lines}[o] for o in outputs]
+
+    arrays = [rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs]
+    return graph, arrays, expected(*arrays)
+
+
+@pytest.mark.parametrize(
+    ("steps", "reverse", "outputs"),
+    [(1, False, "hcr"), (2, True, "hcrl"), (7, False, "c"), (13, True, "h"), (16, False, "lrhc")],
+)
+def test_loops_compute_what_numpy_does(steps, reverse, outputs):
+    graph, arrays, want = recurrent(steps, reverse, outputs)
+    prepared = prepare(graph)
+    made = build_graph(graph)(*arrays)
+    results = {
+        "reference": evaluate(graph, *arrays),
+        "prepared": evaluate(prepared, *arrays),
+        "compiled": made if isinstance(made, tuple) else (made,),
+    }
+    for name, got in results.items():
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_text_round_trip():
+    graph, arrays, want = recurrent(7, True)
+    text = str(graph)
+    again = parse(text, named_constants(graph))
+    assert str(again) == text
+    assert "    def step(h_1: float32[3, 4], c_1: float32[3, 4], x_1: float32[3, 5], s: float32[4]):" in text
+    assert "body=step, states=2, arrays=1, steps=7, history=(0,), reverse=True)" in text
+    for a, b in zip(evaluate(again, *arrays), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_products_of_parts_become_one_product_outside():
+    graph, arrays, want = recurrent(7)
+    after = hoist_from_loops(graph)
+    assert [n.op for n in after.nodes] == [
+        "multiply", "negative", "reshape", "dense", "reshape", "add", "scan", "take",
+    ]  # fmt: skip
+    (body,) = [n.attrs["body"] for n in after.nodes if n.op == "scan"]
+    assert [n.op for n in body.nodes] == ["dense", "add", "add", "tanh", "multiply"]
+    for a, b in zip(evaluate(after, *arrays), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_kernels_and_memory_do_not_grow_with_the_steps():
+    plans = {}
+    for steps in (7, 64):
+        division = order_kernels(fuse(prepare(recurrent(steps, outputs="c")[0])))
+        plans[steps] = division, plan_memory(division)
+    assert [leaf.kernel.name for leaf in plans[7][0].leaves()] == [leaf.kernel.name for leaf in plans[64][0].leaves()]
+    assert {leaf.calls for leaf in plans[64][0].leaves()} == {1, 64}
+    loops = [[p.sizes[loop] for loop in p.loops] for _, p in plans.values()]
+    assert loops[0] == loops[1]
+
+
+def test_a_loop_in_a_loop():
+    b = Builder("net")
+    x, h = b.input("x", (3, 5, 7)), b.input("h", (7,))
+
+    def outer(states, parts):
+        def inner(sums, rows):
+            return [b.op("add", b.op("multiply", sums[0], b.constant(0.5)), rows[0])], []
+
+        ends, _ = add_scan(b, [states[0]], [parts[0]], inner)
+        return ends, [b.op("negative", ends[0])]
+
+    ends, rows = add_scan(b, [h], [x], outer, reverse=True)
+    graph = b.graph([*ends, *rows])
+    arrays = [np.random.default_rng(1).standard_normal(v.shape).astype(np.float32) for v in graph.inputs]
+    state, want = arrays[1], np.zeros((3, 7), np.float32)
+    for i in (2, 1, 0):
+        for j in range(5):
+            state = state / 2 + arrays[0][i, j]
+        want[i] = -state
+    for got in (evaluate(prepare(graph), *arrays), build_graph(graph)(*arrays)):
+        np.testing.assert_allclose(got[0], state, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(got[1], want, rtol=1e-5, atol=1e-6)
+
+
+BODY = """
+def net(h: float32[4], x: float32[7, 4]):
+    def step(a: float32[4], b: float32[4]):
+        c = add(a, b)
+        return c
+    y = scan({args}, body=step, {attrs})
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "attrs", "problem"),
+    [
+        ("h", "states=1, arrays=1, steps=7", "1 inputs for 2 of the body"),
+        ("h, x", "states=1, arrays=1, steps=6", r"input 1 does not fit b, float32\[4\], of the body for 6 steps"),
+        ("h, h", "states=1, arrays=1, steps=7", "input 1 does not fit b"),
+        ("h, x", "states=1, arrays=1, steps=0", "scan: 0 steps"),
+        ("h, x", "states=1, arrays=1, steps=7, history=(1,)", "names no states"),
+    ],
+)
+def test_loops_that_do_not_fit_are_refused(args, attrs, problem):
+    with pytest.raises(GraphError, match=problem):
+        parse(BODY.format(args=args, attrs=attrs))
+
+
+def test_states_keep_their_type():
+    b = Builder("net")
+    h, x = b.input("h", (4,)), b.input("x", (3, 4))
+    with pytest.raises(GraphError, match="the state h_1: .* becomes stack"):
+        add_scan(b, [h], [x], lambda s, p: ([b.op("stack", s[0], p[0])], []))
+    assert not b.nodes
