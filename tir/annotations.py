@@ -18,6 +18,7 @@ MOST_ELEMENTS = (1 << 31) - 1
 """The largest factor and offset of :data:`ALIGN`, in elements."""
 
 ANNOTATIONS: dict[str, str] = {
+    "async_scope": "attribute: on GPUs, copies to shared memory are started only",
     ALIGN: "block: [buffer written, axis, factor, offset] each; the stride of the axis is k * factor + offset",
     "explicit_read_region": "block: numbers of the buffers read whose declared region is kept as it is",
     "explicit_write_region": "block: numbers of the buffers written whose declared region is kept as it is",

@@ -15,7 +15,7 @@ from ..tir.arith import Analyzer
 from ..tir.arith.normal_form.linear import Linear, collect, expression_key
 from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var
 from ..tir.expr.intrinsics import OPERATIONS
-from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt
+from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, children_of
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
 
@@ -294,7 +294,7 @@ class Program:
             self._leave(root, "the body of the function is not a root block")
             return ()
         body = root.block.body
-        return body.seq if isinstance(body, SeqStmt) else (body,)
+        return children_of(body)
 
     def _leave(self, stmt: Stmt, reason: str) -> None:
         """Record that ``stmt`` stays as it is, and why."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ...tir.analysis.scope import Scope, buffers_of
 from ...tir.analysis.tree import Tree
-from ...tir.stmt import BlockRealize, SeqStmt, Stmt
-from .statement_edits import children_of
+from ...tir.stmt import BlockRealize, SeqStmt, Stmt, children_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

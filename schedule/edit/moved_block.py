@@ -13,7 +13,7 @@ from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.expr import Expr, IterVar, Range, Var, is_const_int, same
-from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt
+from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt, children_of
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
@@ -32,7 +32,7 @@ from ..storage_scopes import shared_by_thread
 from .inlined_block import inlined
 from .inlined_consumer import inlined_into_producer
 from .loop_nests import nest, realize_over, span_within
-from .statement_edits import children_of, insert_in
+from .statement_edits import insert_in
 
 
 def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, forward: bool) -> PrimFunc:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.stmt import Block, Buffer, SeqStmt, Stmt
-
-
-def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
-    """Return the statements of a sequence, or the single statement."""
-    return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+from ...tir.stmt import Block, Buffer, SeqStmt, Stmt, children_of
 
 
 def insert_in(body: Stmt, position: int, new: Stmt) -> SeqStmt:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from ...tir.analysis.access_regions import regions_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import Expr, IterVar, Var, cast, structural_equal
-from ...tir.stmt import Block, BlockRealize, BufferRegion, For, PrimFunc, SeqStmt, Stmt, seq
+from ...tir.stmt import Block, BlockRealize, BufferRegion, For, PrimFunc, SeqStmt, Stmt, children_of, seq
 from ...tir.walk import substitute
 from ..edit.block_division import DividedBlock, divide_block, outer_regions, union_regions
 from ..edit.blockized_loops import blockized, check_direct, place_name
 from ..edit.loop_nests import in_loops
-from ..edit.statement_edits import children_of
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive

@@ -13,12 +13,12 @@ from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.expr import BufferLoad, IterVar, Range, Var, const, max_, min_
-from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.copy_stage import CopyRequest
 from ..edit.loop_nests import nest
 from ..edit.reduction_loops import is_reduce_loop, may_be_empty
-from ..edit.statement_edits import allocating, children_of
+from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive

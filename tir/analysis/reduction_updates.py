@@ -9,7 +9,7 @@ from typing import Any
 
 from ..expr import Expr, Var, structural_equal, substitute
 from ..expr.reducers import REDUCERS, Reducer, Values
-from ..stmt import Buffer, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt, loads_and_stores
+from ..stmt import Buffer, BufferStore, IfThenElse, LetStmt, Stmt, children_of, loads_and_stores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ def updates_of(stmt: Stmt) -> Updates | str:
             stmt = stmt.then_case
     written: set[Buffer] = set()
     stores: list[BufferStore] = []
-    for store in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
+    for store in children_of(stmt):
         if not isinstance(store, BufferStore) or store.predicate is not None:
             return "it holds more than plain stores"
         if store.buffer in written:

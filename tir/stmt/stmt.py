@@ -196,6 +196,11 @@ class BlockRealize(Stmt):
     parts = counts("iter_values") + nodes("predicate", "block")
 
 
+def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return the statements of a sequence, or the single statement."""
+    return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+
+
 def seq(*stmts: Stmt | None) -> Stmt:
     """Return the statements one after the other: nested sequences are flattened, ``None`` and no-ops dropped."""
     flat: list[Stmt] = []

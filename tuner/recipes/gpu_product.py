@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
-from .loop_steps import extent_of, fuse_all, loops_within
+from .loop_steps import copy_ahead, extent_of, fuse_all, loops_within
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class ThreadTiles:
 
     ``rows`` and ``columns``: the virtual threads, the threads and the elements of one thread along each. ``step``: how
     far the first reduced loop goes between two copies into shared memory. ``lanes``: the elements that a thread copies at
-    once, where they divide the lines of the tile.
+    once, where they divide the lines of the tile. ``versions``: of the tiles in shared memory; with more than one, copies run
+    ahead of the sums by that many steps less one.
     """
 
     row: int
@@ -26,6 +27,7 @@ class ThreadTiles:
     columns: tuple[int, int, int] = (2, 8, 4)
     step: int = 8
     lanes: int = 4
+    versions: int = 1
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -69,6 +71,8 @@ def threaded_product(
         _copy_together(sch, copy, outer, tiles, lanes=1 if padding else tiles.lanes)
     for name in padding:
         sch.compute_inline(name)
+    if not padding:
+        copy_ahead(sch, outer, tiles.versions)
     for loop in (inner, *reduced[1:], r[3], c[3]):
         if extent_of(sch, loop) <= 16:
             sch.unroll(loop)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
-from .loop_steps import arrange, fuse_all, loops_within
+from .loop_steps import arrange, copy_ahead, fuse_all, loops_within
 
 TILE = 16
 WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "int8": ("s8", "s32")}
@@ -17,6 +17,7 @@ WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "int8": ("s8", 
 class WarpTiles:
     """The tiles of a product. ``warps``: of a block, along rows and columns; ``tiles``: of sums that a warp holds along each;
     ``steps``: tiles of the reduction between two copies into shared memory; ``lanes``: elements that a thread copies at once.
+    ``versions``: of the tiles in shared memory; with more than one, copies run ahead of the products by that many steps less one.
     """
 
     dtype: str
@@ -24,6 +25,7 @@ class WarpTiles:
     tiles: tuple[int, int] = (2, 2)
     steps: int = 2
     lanes: int = 8
+    versions: int = 1
 
 
 def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
@@ -53,6 +55,7 @@ def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
         sch.vectorize(lane)
         factor, offset = (32, 16) if sizes.dtype == "int8" else (16, 8)  # rows lie 16 bytes beside a multiple of 32
         sch.storage_align(copy, 0, -2, factor, offset)
+    copy_ahead(sch, loops["k0"], sizes.versions)
     sch.reverse_compute_at(out, warp, preserve_unit_loops=True)
     init = sch.decompose_reduction(block, loops["k0"])
     sch.tensorize(loops["i3"], f"wmma_16x16x16_{operand}")

@@ -8,7 +8,7 @@ from typing import Any
 from ...schedule import Schedule
 from ...tir.analysis.tree import tree_of
 from ...tir.expr import IntImm, Var
-from ...tir.stmt import BlockRealize
+from ...tir.stmt import BlockRealize, children_of
 from ...tir.walk import vars_in
 
 
@@ -101,3 +101,16 @@ def by_lanes(sch: Schedule, block: Any, loop: Any, width: int, place: int) -> An
     has the lanes as axis number ``place``."""
     _, lanes = sch.split(loop, [None, width])
     return sch.rfactor(lanes, place)
+
+
+def copy_ahead(sch: Schedule, loop: Any, versions: int) -> None:
+    """Let the copies to shared memory, which come first in ``loop``, run ahead of its last statement.
+
+    ``versions``: how many versions of the copied tiles there are; fewer where the loop has fewer steps.
+    """
+    versions = min(versions, extent_of(sch, loop))
+    parts = len(children_of(sch.get(loop).body))
+    if versions > 1 and parts > 1:
+        sch.annotate(loop, "software_pipeline_stage", [0] * (parts - 1) + [versions - 1])
+        sch.annotate(loop, "software_pipeline_order", list(range(parts)))
+        sch.annotate(loop, "software_pipeline_async_stages", [0])

@@ -24,6 +24,10 @@ MANY = 1 << 15
 """So many elements keep a GPU busy without dividing reductions."""
 
 
+VERSIONS = 3
+"""So many versions of tiles in shared memory let copies run two steps ahead of products."""
+
+
 @dataclass
 class GpuSchedule:
     """A schedule for a GPU: ``recipes`` has the name of the recipe of each anchor, ``left`` what stays as written."""
@@ -99,6 +103,7 @@ def _product(
         _cut(block.extents[column]),
         min(8, block.extents[block.reduce[0]]),
         4 if block.itemsize == 4 and block.loads[0].buffer.dtype.bits == 32 else 1,
+        VERSIONS,
     )
     paddings = [b for b in program.producers(block) if b in free and _pads(b) and program.consumers(b) == [block]]
     after = program.consumers(block)
@@ -131,7 +136,7 @@ def _warp_tiles(program: Program, block: BlockInfo) -> WarpTiles | None:
     for warps, tiles in (((2, 2), (4, 4)), ((2, 2), (2, 2)), ((1, 1), (2, 2)), ((1, 1), (1, 1))):
         if m % (warps[0] * tiles[0] * TILE) == 0 and n % (warps[1] * tiles[1] * TILE) == 0 and steps % TILE == 0:
             together = 2 if steps % (2 * TILE) == 0 else 1
-            return WarpTiles(dtype, warps, tiles, together, 16 if dtype == "int8" and together == 2 else 8)
+            return WarpTiles(dtype, warps, tiles, together, 16 if dtype == "int8" and together == 2 else 8, VERSIONS)
     return None
 
 

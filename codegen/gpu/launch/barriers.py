@@ -18,6 +18,7 @@ from ....tir.stmt import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    children_of,
     seq,
 )
 from ....tir.walk import loads_and_stores, pre_order, statements
@@ -160,12 +161,18 @@ class _Placement:
             return s
         if isinstance(s, (SeqStmt, Allocate, AttrStmt)):
             return self._within(s, loops)
-        buffer = self.conflict(self.pending, self.accesses(s, loops))
+        buffer = self.conflict(self.pending, self._first_accesses(s, loops))
         if buffer is None:
             return self._within(s, loops)
         self._need(buffer)
         self.pending = []
         return seq(barrier(), self._within(s, loops))
+
+    def _first_accesses(self, s: Stmt, loops: tuple[For, ...]) -> list[ThreadAccess]:
+        """Return the accesses of ``s`` that a barrier in it does not separate from what comes before."""
+        if isinstance(s, For) and any(is_barrier(child) for child in children_of(s.body)):
+            return [*self._own(s, loops), *self._until_barrier(s.body, (*loops, s))]
+        return self.accesses(s, loops)
 
     def _need(self, buffer: Buffer) -> None:
         if self.divergent:
@@ -210,7 +217,7 @@ class _Placement:
     def _until_barrier(self, s: Stmt, loops: tuple[For, ...]) -> list[ThreadAccess]:
         """Return the accesses of ``s`` that may happen before its first barrier."""
         out: list[ThreadAccess] = []
-        for child in s.seq if isinstance(s, SeqStmt) else (s,):
+        for child in children_of(s):
             if is_barrier(child):
                 return out
             if isinstance(child, (Allocate, AttrStmt)) and child is not s:

@@ -1,7 +1,9 @@
 """Runs the statements of a loop at different iterations at a time, so that copies for the next one overlap with computing.
 
 The annotations are TVM's: ``software_pipeline_stage`` has for each statement of the loop's body by how many iterations it
-lags behind, ``software_pipeline_order`` its place among the others.
+lags behind, ``software_pipeline_order`` its place among the others. ``software_pipeline_async_stages`` lists the stages whose
+copies from global to shared memory run beside the threads (:mod:`.asynchronous_copies`). A step then begins by waiting for the
+copies that it uses, and by a barrier, as they were started by all threads of the block.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from typing import Any
 from ....tir.expr import BufferLoad, Expr, IntImm, const
 from ....tir.expr.base.node import Node
 from ....tir.fresh_copy import fresh_copy
-from ....tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, seq
+from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, PrimFunc, Stmt, children_of, seq
 from ....tir.walk import loads_and_stores, statements, transform, transform_statements
-from .thread_axes import GpuError, is_shared
+from .asynchronous_copies import commit, started, wait
+from .barriers import barrier
+from .thread_axes import GpuError, is_shared, tag_of
 
-STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
+STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
 
 
 def pipeline_loops(func: PrimFunc) -> PrimFunc:
@@ -51,7 +55,7 @@ class _Pipeline:
 
     def __init__(self, loop: For) -> None:
         self.loop = loop
-        body = loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
+        body = children_of(loop.body)
         stages = _numbers(loop, STAGE, loop.annotations[STAGE])
         order = _numbers(loop, ORDER, loop.annotations.get(ORDER, list(range(len(body)))))
         if len(stages) != len(body) or sorted(order) != list(range(len(body))):
@@ -60,9 +64,11 @@ class _Pipeline:
             self._refuse("its extent is no constant")
         self.count: int = loop.extent.value  # type: ignore[attr-defined]
         least = min(stages)
+        self.asynchronous = {n - least for n in _numbers(loop, ASYNC, loop.annotations.get(ASYNC, []))}
         self.parts = [(stage - least, s) for _, stage, s in sorted(zip(order, stages, body, strict=True), key=_first)]
         self.last = max(stage for stage, _ in self.parts)
         self.wider = self._versions()
+        self.lag = self._shortest_lag() if self.asynchronous else 0
 
     def _refuse(self, why: str) -> None:
         raise GpuError(f"the loop {self.loop.loop_var.name} cannot be a pipeline: {why}")
@@ -82,12 +88,37 @@ class _Pipeline:
                 wanted[access.buffer] = max(wanted.get(access.buffer, 0), lag)
         return {b: _versioned(b, lag + 1) for b, lag in wanted.items() if lag > 0}
 
+    def _shortest_lag(self) -> int:
+        """Return how many iterations lie at least between the start of a copy and its use."""
+        started = {
+            access.buffer: stage
+            for stage, s in self.parts
+            for access in loads_and_stores(s)
+            if stage in self.asynchronous and isinstance(access, BufferStore)
+        }
+        lags = [
+            (stage - started[access.buffer], access.buffer.name)
+            for stage, s in self.parts
+            for access in loads_and_stores(s)
+            if access.buffer in started and isinstance(access, BufferLoad)
+        ]
+        if self.asynchronous - {stage for stage, _ in self.parts}:
+            self._refuse(f"{ASYNC} names a stage that no statement has")
+        shortest, name = min(lags, default=(1, ""))
+        if shortest < 1:
+            self._refuse(f"{name}, which is copied asynchronously, is used in the stage that copies it")
+        return shortest
+
     def applied(self, func: PrimFunc) -> PrimFunc:
         """Return ``func`` with the pipeline in place of the loop."""
         inside = {id(a) for a in loads_and_stores(self.loop)}
         for access in loads_and_stores(func.body):
             if access.buffer in self.wider and id(access) not in inside:
                 self._refuse(f"{access.buffer.name} is used outside of it as well")
+        if self.asynchronous:
+            kernel = next(s for s in statements(func.body) if tag_of(s) and self.loop in statements(s))
+            written = {a.buffer.data for a in loads_and_stores(kernel) if isinstance(a, BufferStore)}
+            self.parts = [(n, started(s, written) if n in self.asynchronous else s) for n, s in self.parts]
         made = self.statement()
 
         def post(n: Node) -> Stmt | None:
@@ -108,13 +139,13 @@ class _Pipeline:
         tail = [
             self._step(const(t - self.last, dtype), t - self.last) for t in range(first + full, self.count + self.last)
         ]
-        notes = {k: v for k, v in self.loop.annotations.items() if k not in (STAGE, ORDER)}
+        notes = {k: v for k, v in self.loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
         loop = For(var, const(0, dtype), const(full, dtype), "serial", self._step(var, None), None, notes)
         return seq(*head, loop if full else None, *tail)
 
     def _step(self, at: Expr, known: int | None) -> Stmt:
         """Return what runs when the last stage is at iteration ``at``; ``known``: that number, which may be negative."""
-        out = []
+        out: list[Stmt] = [] if self.lag == 0 else self._waiting(known)
         for stage, s in self.parts:
             ahead = self.last - stage
             if known is not None and not 0 <= known + ahead < self.count:
@@ -122,7 +153,22 @@ class _Pipeline:
             iteration = at + ahead if known is None else const(known + ahead, at.dtype)
             copy = fresh_copy(_in_version(s, self.wider, self.loop.loop_var), {self.loop.loop_var: iteration})
             out.append(copy)
+        if self.asynchronous and any(self._starts(stage, known) for stage in self.asynchronous):
+            last = max(n for n, s in enumerate(out) if isinstance(s, AttrStmt))
+            out.insert(last + 1, commit())
         return seq(*out)
+
+    def _starts(self, stage: int, known: int | None) -> bool:
+        """Return whether a stage runs in a step; all do where the step is none of the first and last ones."""
+        return known is None or 0 <= known + self.last - stage < self.count
+
+    def _waiting(self, known: int | None) -> list[Stmt]:
+        """Return what waits for the copies that a step uses, where it uses any."""
+        if not any(self._starts(stage, known) for stage, _ in self.parts if stage not in self.asynchronous):
+            return []
+        between = [None if known is None else known - n for n in range(1, self.lag)]
+        later = sum(any(self._starts(stage, at) for stage in self.asynchronous) for at in between)
+        return [wait(later), barrier()]
 
 
 def _first(part: tuple[Any, ...]) -> Any:

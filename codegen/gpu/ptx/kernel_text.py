@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from ....tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
 from ....tir.expr.base.deep_recursion import with_room
 from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
-from ....tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
+from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ....tir.walk import free_vars, loads_and_stores, statements
 from ...backend.emitter import Tables
 from ...backend.storage import constant_elements
 from ...llvm.emit import TABLES, LlvmEmitter, parameter_list
 from ...llvm.function_builder import FunctionBuilder
 from ...llvm.llvm_scope import LlvmScope, LlvmUnit
+from ...llvm.llvm_stmt import attribute
 from ...llvm.llvm_types import align_of, memory_type
 from ...lowered import LoweredFunc, Param, written_data
 from ...machine.target import Target
+from ..launch.asynchronous_copies import SCOPE
 from ..launch.barriers import BARRIER
 from ..launch.launch_form import inside_threads
 from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_shared, tag_of
+from .copy_text import COPY_CALLS, start_copy
 from .warp_tile_text import WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment
 
 STATIC_SHARED = 48 << 10
@@ -126,6 +129,7 @@ class PtxEmitter(LlvmEmitter):
     """An emitter of what one thread does."""
 
     unit: PtxUnit
+    copying = False
 
     def serial_loop(self, s: For) -> None:
         tag = tag_of(s)
@@ -188,6 +192,17 @@ def _allocate(em: PtxEmitter, s: Allocate) -> None:
     em.stmt(s.body)
 
 
+def _attribute(em: PtxEmitter, s: AttrStmt) -> None:
+    outer, em.copying = em.copying, em.copying or s.attr_key == SCOPE
+    attribute(em, s)
+    em.copying = outer
+
+
+def _store(em: PtxEmitter, s: BufferStore) -> None:
+    if not (em.copying and start_copy(em, s)):
+        TABLES.statements[BufferStore](em, s)
+
+
 def _barrier(em: LlvmScope, e: Call) -> str:
     em.fn.do(em.fn.intrinsic("llvm.nvvm.barrier0", "void", [], []))
     em.touch(*em.bases)
@@ -195,9 +210,9 @@ def _barrier(em: LlvmScope, e: Call) -> str:
 
 
 _TABLES = Tables(
-    {**TABLES.statements, Allocate: _allocate},
+    {**TABLES.statements, Allocate: _allocate, AttrStmt: _attribute, BufferStore: _store},
     {**TABLES.expressions, BufferLoad: loaded, Broadcast: splat_of_tile},
-    {**TABLES.calls, **WARP_TILE_CALLS, BARRIER.removeprefix("tir."): _barrier},
+    {**TABLES.calls, **WARP_TILE_CALLS, **COPY_CALLS, BARRIER.removeprefix("tir."): _barrier},
 )
 
 

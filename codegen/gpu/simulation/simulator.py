@@ -31,6 +31,7 @@ from ....tir.stmt import (
     statements_in,
 )
 from ...lowered import written_data
+from ..launch.asynchronous_copies import COMMIT, SCOPE, WAIT
 from ..launch.barriers import is_barrier
 from ..launch.launch_form import inside_threads
 from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_private, is_shared, tag_of
@@ -61,6 +62,8 @@ class _Simulator:
         one = np.zeros(1, np.int64)
         self.lanes = self.host = Lanes(one, one, 0, {})
         self.epoch = 1
+        self.copying = False
+        self.groups = one
         for buffer, array in arrays.items():
             view = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
             self.memory[buffer.data] = WatchedArray(buffer, array.shape, view, "global", 1)
@@ -123,7 +126,14 @@ class _Simulator:
             store_fragment(self, s.buffer, s.indices, tile_value(s.value, self, mask), mask)
             return
         value = self.value(s.value, mask)
-        self._memory(s.buffer).store(value, [self.value(i, mask) for i in s.indices], mask, self.lanes, self.epoch)
+        group = self.groups + 1 if self.copying else None
+        places = [self.value(i, mask) for i in s.indices]
+        self._memory(s.buffer).store(value, places, mask, self.lanes, self.epoch, group)
+
+    def _attribute(self, s: AttrStmt, mask: Mask) -> None:
+        outer, self.copying = self.copying, self.copying or s.attr_key == SCOPE
+        self.stmt(s.body, mask)
+        self.copying = outer
 
     def _seq(self, s: SeqStmt, mask: Mask) -> None:
         for child in s.seq:
@@ -168,6 +178,14 @@ class _Simulator:
         if isinstance(s.value, Call) and s.value.op == "tir.wmma_store":
             store_tile(self, s.value, mask)
             return
+        if isinstance(s.value, Call) and s.value.op == COMMIT:
+            self.groups = self.groups + np.asarray(mask, np.int64)
+            return
+        if isinstance(s.value, Call) and s.value.op == WAIT:
+            done = np.where(mask, self.groups - self.value(s.value.args[0]), 0)
+            for memory in self.memory.values():
+                memory.arrive(done, self.epoch)
+            return
         if not is_barrier(s):
             self.value(s.value, mask)
             return
@@ -210,6 +228,9 @@ class _Simulator:
         for tag, loop in loops.items():
             self.values[loop.loop_var] = self.value(loop.min) + names[tag]
         self.epoch += 1
+        self.groups = np.zeros(self.lanes.count, np.int64)
+        for memory in self.memory.values():
+            memory.arriving = None
         self.stmt(body, True)
 
 
@@ -237,7 +258,7 @@ _S = _Simulator
 _STATEMENTS: dict[type, Callable[[Any, Any, Mask], None]] = {
     Allocate: _S._allocate,
     AssertStmt: _S._assert,
-    AttrStmt: lambda sim, s, mask: sim.stmt(s.body, mask),
+    AttrStmt: _S._attribute,
     BufferStore: _S._store,
     Evaluate: _S._evaluate,
     For: _S._for,

@@ -80,6 +80,9 @@ class WatchedArray:
             self.ready = None if self.ready is None else self.ready.reshape(*full, 1)
         self.watch = False
         self.writer = self.epoch = self.reader = self.reader_epoch = np.empty(0, np.int64)
+        self.arriving: np.ndarray | None = None
+        """The group of the copy that fills each element, among those of the lane in ``starter``; 0 where none does."""
+        self.starter = self.writer
 
     def start_watching(self, on: bool = True) -> None:
         """Forget who used the elements: a kernel begins; ``on``: it writes them."""
@@ -111,6 +114,7 @@ class WatchedArray:
             bad = int(np.argmin(self.ready[place]))
             where = use.lanes.name(int(chosen[bad]))
             raise GpuError(f"reads {self._text(place, bad)}, which nothing has written, in {where}")
+        self._check_copies(use, "reads")
         if self.watch:
             self._check(use, self.writer, self.epoch, "reads", "wrote")
             earlier, when = self.reader[place], self.reader_epoch[place]
@@ -124,14 +128,23 @@ class WatchedArray:
             return bfloat16_from_bits(found)
         return found if self.buffer.dtype.is_bool else np.asarray(found).astype(held_type(self.buffer.dtype))[()]
 
-    def store(self, value: Value, indices: list[Value], mask: Mask, lanes: Lanes, epoch: int) -> None:
-        """Write the elements at ``indices`` in the lanes of ``mask``."""
+    def store(
+        self,
+        value: Value,
+        indices: list[Value],
+        mask: Mask,
+        lanes: Lanes,
+        epoch: int,
+        group: np.ndarray | None = None,
+    ) -> None:
+        """Write the elements at ``indices`` in the lanes of ``mask``; ``group``: by copies of these groups, one per lane."""
         place, active = self._place(indices, mask, lanes, "writes")
         chosen = np.arange(lanes.count) if active is None else active
         values = np.broadcast_to(np.asarray(value), (lanes.count,))[chosen]
         values = bfloat16_to_bits(values) if self.buffer.dtype.kind == "bfloat" else values.astype(self.array.dtype)
         place = tuple([np.broadcast_to(p, chosen.shape) for p in place])
         use = _Use(place, chosen, lanes, epoch)
+        self._check_copies(use, "writes")
         if self.watch:
             same = _equal(self.array[place], values)
             if self.ready is not None:
@@ -151,6 +164,18 @@ class WatchedArray:
                 raise RaceError(f"two threads write different values to {self._text(place, bad)}, one of them is "
                                 f"{lanes.name(int(chosen[bad]))}")  # fmt: skip
             self.writer[tuple([p[several] for p in place])] = SEVERAL
+        if group is not None:
+            if self.arriving is None:
+                self.arriving, self.starter = np.zeros((2, *self.array.shape), np.int64)
+            self.arriving[place], self.starter[place] = group[chosen], chosen
+
+    def arrive(self, done: np.ndarray, epoch: int) -> None:
+        """End the copies of each lane up to a group. The elements count as written now."""
+        if self.arriving is not None:
+            ended = (self.arriving > 0) & (self.arriving <= done[self.starter])
+            self.arriving[ended] = 0
+            if self.watch:
+                self.epoch[ended] = epoch
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
@@ -175,6 +200,12 @@ class WatchedArray:
             own = lanes.block - lanes.first if self.lead == "block" else np.arange(lanes.count)
             found.insert(0, own if active is None else own[active])
         return tuple(found), active
+
+    def _check_copies(self, use: _Use, what: str) -> None:
+        if self.arriving is not None and self.arriving[use.place].any():
+            bad = int(np.argmax(self.arriving[use.place] > 0))
+            where = use.lanes.name(int(use.chosen[bad]))
+            raise RaceError(f"{what} {self._text(use.place, bad)}, which an asynchronous copy still fills, in {where}")
 
     def _check(
         self, use: _Use, who: np.ndarray, when: np.ndarray, what: str, did: str, but: Any = True

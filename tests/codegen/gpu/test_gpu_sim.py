@@ -215,3 +215,83 @@ def test_an_access_outside_has_a_place():
 def test_a_function_without_threads_is_refused():
     with pytest.raises(GpuError, match="no loop runs on blocks or threads; bind one"):
         tw.codegen.compile(matmul(4, 4, 4), "gpu-sim")
+
+
+def copying_ahead(k, stages, asynchronous=(0,)):
+    s = pipelined(matmul(16, 32, k), stages)
+    s.annotate(s.get_loops("C")[6], "software_pipeline_async_stages", list(asynchronous))
+    return s
+
+
+@pytest.mark.parametrize(("k", "stages"), [
+    (4, (0, 0, 1)), (8, (0, 0, 1)), (13, (0, 0, 1)), (32, (0, 0, 2)), (32, (0, 0, 3)), (32, (0, 1, 3)), (8, (0, 0, 3)), (32, (1, 1, 2)),
+])  # fmt: skip
+def test_asynchronous_copies(k, stages):
+    a, b = integers(16, k), integers(k, 32, seed=1)
+    s = copying_ahead(k, stages, sorted(set(stages[:2])))
+    assert (run(s, a, b, shape=(16, 32)) == a @ b).all()
+
+
+def test_asynchronous_copies_have_one_barrier_a_step():
+    text = tw.build(copying_ahead(32, (0, 0, 2)), "gpu-sim").get_source("lowered")
+    head, loop = text.split("for k_0 in range(6):")
+    assert (
+        "tvm_storage_sync" not in head and head.count("ptx_commit_group()") == 2 and head.count("ptx_wait_group(") == 0
+    )
+    assert (
+        loop.count("tvm_storage_sync") == 3
+        and loop.count("ptx_wait_group(1)") == 2
+        and loop.count("ptx_wait_group(0)") == 1
+    )
+
+
+@pytest.mark.parametrize(("text", "without", "words"), [
+    ("wait", "T.evaluate(T.ptx_wait_group(1))", "reads A_shared.*, which an asynchronous copy still fills"),
+    ("wait for fewer", "ptx_wait_group(0)", "reads .*_shared.*, which an asynchronous copy still fills"),
+    ("barriers", 'T.evaluate(T.tvm_storage_sync("shared"))', "without a barrier in between"),
+])  # fmt: skip
+def test_copies_that_are_not_awaited(text, without, words):
+    lowered = tw.build(copying_ahead(32, (0, 0, 2)), "gpu-sim").get_source("lowered")
+    broken = tw.tir.parse(lowered.replace(without, "ptx_wait_group(2)" if "fewer" in text else "T.evaluate(0)"))
+    arrays = [integers(16, 32), integers(32, 32, seed=1), np.empty((16, 32), "float32")]
+    with pytest.raises(RaceError, match=words):
+        simulate(broken, dict(zip(broken.buffers, arrays, strict=True)), {})
+
+
+@pytest.mark.parametrize(("stages", "asynchronous", "words"), [
+    ((0, 0, 1), [1], "C_local, which is copied asynchronously, is used in the stage that copies it"),
+    ((0, 0, 1), [2], "software_pipeline_async_stages names a stage that no statement has"),
+    ((0, 1, 1), [0, 1], "B_shared, which is copied asynchronously, is used in the stage that copies it"),
+])  # fmt: skip
+def test_stages_that_cannot_be_asynchronous(stages, asynchronous, words):
+    with pytest.raises(GpuError, match=words):
+        tw.build(copying_ahead(32, stages, asynchronous), "gpu-sim")
+
+
+COPIED = """
+@T.prim_func
+def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8, 32), "float32")):
+    with T.block("root"):
+        S = T.alloc_buffer((32,), scope="shared")
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                for k in T.serial(8, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1],
+                                                  "software_pipeline_async_stages": [0]}):
+                    S[t] = VALUE
+                    B[k, t] = S[31 - t]
+"""
+
+
+@pytest.mark.parametrize(("value", "words"), [
+    ("A[k, t]", None),
+    ("A[k, t] * T.float32(2)", "S cannot be filled by asynchronous copies"),
+    ("B[k, t]", "S cannot be filled by asynchronous copies"),
+])  # fmt: skip
+def test_what_asynchronous_copies_may_move(value, words):
+    func = tir.parse(COPIED.replace("VALUE", value))
+    a = integers(8, 32)
+    if words is None:
+        assert (run(func, a, shape=(8, 32)) == a[:, ::-1]).all()
+        return
+    with pytest.raises(GpuError, match=words):
+        tw.build(func, "gpu-sim")

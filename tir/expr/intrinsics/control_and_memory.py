@@ -93,7 +93,7 @@ UNSUPPORTED = [
         "tvm_stack_make_array", "tvm_stack_make_shape", "tvm_store_matrix_sync", "tvm_tuple",
     )],
     *[_unsupported(name, "int32") for name in (
-        "call_cpacked", "call_packed", "dp4a", "tvm_call_cpacked", "tvm_call_packed", "tvm_storage_sync",
+        "call_cpacked", "call_packed", "dp4a", "ptx_commit_group", "ptx_wait_group", "tvm_call_cpacked", "tvm_call_packed", "tvm_storage_sync",
         "tvm_thread_allreduce", "vscale",
     )],
 ]  # fmt: skip
