@@ -6,7 +6,7 @@ from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import Effect, effect_of
 from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, Stmt
-from ...tir.walk import pre_order, statements
+from ...tir.walk import distinct, pre_order, statements
 from ..lowered import REGISTER_SCOPE
 from .emitter import EmitError, Emitter
 
@@ -20,7 +20,7 @@ def captured(em: Emitter, body: Stmt) -> tuple[list[Var], list[Var]]:
     data: dict[Var, None] = {}
 
     def see(node: Node) -> None:
-        for n in pre_order(node):
+        for n in distinct(node):  # unrolled copies share their expressions
             if isinstance(n, Var) and n in em.vars:
                 found.setdefault(n)
             elif isinstance(n, Var) and n in em.bases:

@@ -15,6 +15,16 @@ class Phi:
         self.name, self.type, self.line = name, type_, line
 
 
+class Place:
+    """A place in a function under construction where code may still be put, and the values computed there."""
+
+    __slots__ = ("known", "line")
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.known: dict[Any, str] = {}
+
+
 class FunctionBuilder:
     """The text of one function under construction.
 
@@ -81,6 +91,26 @@ class FunctionBuilder:
         """Return the value of an operation without effects, which is computed once per scope."""
         known = self._known.get(text)
         return known if known is not None else self.remember(text, self.emit(text))
+
+    def place(self) -> Place:
+        """Return this place, for code that is found later to belong here (:meth:`hoisted`)."""
+        self.lines.append("")
+        return Place(len(self.lines) - 1)
+
+    def hoisted(self, place: Place, compute: Callable[[], str]) -> str:
+        """Return what ``compute`` returns, whose instructions, all in one block, are written at ``place``."""
+        outer = self.lines, self._known, self._scopes
+        self.lines, self._known, self._scopes = [], place.known, [set(place.known)]
+        try:
+            return compute()
+        finally:
+            written = self.lines
+            self.lines, self._known, self._scopes = outer
+            self.lines[place.line] = "\n".join([*filter(None, (self.lines[place.line],)), *written])
+
+    def opaque(self, value: str) -> str:
+        """Return an i64 value about which LLVM knows nothing; it costs no instruction."""
+        return self.pure(f'call i64 asm "", "=r,0"(i64 {value}) nounwind willreturn memory(none)')
 
     def emit(self, text: str) -> str:
         """Return the value of an operation, which is computed here."""
@@ -212,4 +242,4 @@ class FunctionBuilder:
     def text(self) -> str:
         """Return the whole definition."""
         subprogram = f" !dbg {self.scope}" if self.scope else ""
-        return "\n".join([f"{self.header}{subprogram} {{", "entry:", *self.allocas, *self.lines, "}"])
+        return "\n".join([f"{self.header}{subprogram} {{", "entry:", *self.allocas, *filter(None, self.lines), "}"])

@@ -54,6 +54,7 @@ def run_loop(em: LlvmScope, s: For, low: str, high: str, may_be_empty: bool) -> 
     phis = _phis(em, before, "acc")
     em.vars[s.loop_var] = counter.name
     em.indices.add(s.loop_var)
+    em.places[s.loop_var] = fn.place()
     em.touch(*touched)
     em.stmt(s.body)
     latch = fn.block

@@ -186,3 +186,33 @@ def test_vectors_of_scratch_memory_are_aligned_where_that_is_sure(columns, dtype
     a, b = np.arange(13 * columns).reshape(13, columns).astype(dtype), np.zeros((13, columns), dtype)
     compile_function(func, "native -num-cores=1")(a, b)
     np.testing.assert_array_equal(a[:, : columns // 8 * 8], b[:, : columns // 8 * 8])
+
+
+def remainders(index: str, rows: int = 91) -> str:
+    """A loop whose inner loops read a row that a remainder of the outer loop's variable picks."""
+    return f"""
+@T.prim_func
+def main(A: T.Buffer((16, 7, 13), "float32"), C: T.Buffer(({rows}, 16, 13), "float32")):
+    for i in T.serial({rows}):
+        for j, k in T.grid(16, 13):
+            C[i, j, k] = A[j, {index}, k]
+"""
+
+
+@pytest.mark.parametrize("index", ["i % 7", "i // 3 % 7", "(i * 2 + 1) % 7"])
+@pytest.mark.parametrize("target", ["llvm -mcpu=x86-64-v3", "llvm -mtriple=riscv64-linux-gnu"])
+def test_remainders_of_outer_loops_are_computed_once_and_hidden(index, target):
+    text = emit(lower(parse(remainders(index)), Target(f"{target} -num-cores=1"), "main"))
+    inner = text[text.index("%j") :]
+    hidden = target.startswith("llvm -mcpu")
+    assert text.count(" urem ") == 1
+    assert text.count('call i64 asm ""') == hidden
+    assert (" urem " in inner) is not hidden
+
+
+@pytest.mark.parametrize("index", ["i % 7", "i // 3 % 7", "(i * 2 + 1) % 7"])
+def test_hidden_remainders_pick_the_right_rows(index):
+    A = np.arange(16 * 7 * 13, dtype=np.float32).reshape(16, 7, 13)
+    C = np.full((91, 16, 13), np.nan, np.float32)
+    compile_function(parse(remainders(index)))(A, C)
+    np.testing.assert_array_equal(C, A[:, eval(index, {"i": np.arange(91)}), :].transpose(1, 0, 2))
