@@ -12,6 +12,7 @@ import time
 import uuid
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -27,6 +28,7 @@ from .payload import VERSION, Answer, Request
 _POLL_SECONDS = 0.5
 _GREETING_SECONDS = 120.0
 _REFERENCE_SECONDS = 600.0
+_ANSWER_SECONDS = 30.0
 
 
 class RemoteError(RuntimeError):
@@ -83,10 +85,11 @@ class DaskRunner(Runner):
         while futures and time.monotonic() < until:
             self._wait(list(futures.values()), min(until, time.monotonic() + _POLL_SECONDS))
             there = self._workers()
-            for worker in [w for w, future in futures.items() if future.done() or w not in there]:
+            answers = self._answers([future for future in futures.values() if future.done()])
+            for worker in [w for w, future in futures.items() if future.key in answers or w not in there]:
                 future = futures.pop(worker)
-                if future.done():
-                    self._results(worker, future, 0)
+                if future.key in answers:
+                    self._results(worker, answers[future.key], 0)
         if futures and time.monotonic() >= deadline:
             raise TimeUp("computing the result of the unscheduled function took all of it")
 
@@ -115,9 +118,10 @@ class DaskRunner(Runner):
                 number = queue.pop()
                 busy[number] = worker, self._submit((programs[number],), worker, best_seconds, deadline)
             self._wait([future for _, future in busy.values()], min(deadline, time.monotonic() + _POLL_SECONDS))
+            answers = self._answers([future for _, future in busy.values() if future.done()])
             for number, (worker, future) in list(busy.items()):
-                if future.done():
-                    done(number, self._results(worker, future, 1)[0])
+                if future.key in answers:
+                    done(number, self._results(worker, answers[future.key], 1)[0])
                 elif worker not in workers:
                     future.cancel()
                     done(number, _lost(worker))
@@ -202,10 +206,27 @@ class DaskRunner(Runner):
             except (Exception, CancelledError) as error:  # the client gives up its tasks when it cannot connect again
                 raise RemoteError(self._gone(error)) from None
 
-    def _results(self, worker: str, future: Any, count: int) -> tuple[MeasureResult, ...]:
+    def _answers(self, futures: Sequence[Any]) -> dict[str, str | BaseException]:
+        """Returns the answers of tasks that are done by their keys, or what went wrong; fetched together where all went
+        well, which takes a tenth of the time."""
+        well = [future for future in futures if future.status == "finished"]
+        found: dict[str, str | BaseException] = {}
+        with suppress(Exception, CancelledError):
+            found.update(zip([f.key for f in well], self._client.gather(well, errors="raise"), strict=True))
+        for future in futures:
+            if future.key not in found:
+                try:
+                    found[future.key] = future.result(timeout=_ANSWER_SECONDS)
+                except (Exception, CancelledError) as error:
+                    found[future.key] = error
+        return found
+
+    def _results(self, worker: str, text: str | BaseException, count: int) -> tuple[MeasureResult, ...]:
         """Returns the results in the answer of a task; a task that failed is a crash."""
         try:
-            answer = Answer.loads(future.result(timeout=1))
+            if not isinstance(text, str):
+                raise text
+            answer = Answer.loads(text)
         except (Exception, CancelledError) as error:
             return (MeasureResult("crash", f"the worker {worker}: {type(error).__name__}: {error}"[:4000]),) * count
         self.machines[worker] = dict(answer.machine) or self.machines.get(worker, {})
