@@ -51,7 +51,10 @@ def main() -> None:
     for count in chosen.workers:
         found, busy = rate(count, chosen.candidates)
         first = first or found / count
-        print(f"{count:7} {found:13.1f} {found / first:11.2f}x {found * SECONDS / count:12.0%} {busy * 1e3:15.2f} ms", flush=True)
+        print(
+            f"{count:7} {found:13.1f} {found / first:11.2f}x {found * SECONDS / count:12.0%} {busy * 1e3:15.2f} ms",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -101,7 +101,6 @@ class _Job:
     error: str = ""
     compile_seconds: float = 0.0
     times: list[float] = field(default_factory=list)
-    attempts: int = 0
 
     def fail(self, status: str, error: str) -> None:
         self.status, self.error = status, error
@@ -276,7 +275,6 @@ class LocalRunner(Runner):
             for worker in self.workers:
                 if queue and worker not in busy and time.monotonic() < deadline:
                     job = queue.pop()
-                    job.attempts += 1
                     try:
                         self._make_ready(worker)
                         worker.send({"command": "compile", "job": job.number, "program": job.program})
@@ -327,11 +325,8 @@ class LocalRunner(Runner):
         for job in jobs:
             if job.worker is worker:
                 job.worker = None
-                if job.status == "compiled":
-                    if job.attempts < 3 or time.monotonic() >= self._deadline:
-                        job.status = "waiting"
-                    else:
-                        job.fail("crash", "its worker was lost three times")
+                if job.status == "compiled":  # another one has failed, and that ends: there are only so many
+                    job.status = "waiting"
 
     def _run(
         self, job: _Job, jobs: Sequence[_Job], *, check: bool, samples: int, stop_above: float, limit: float
