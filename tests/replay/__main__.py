@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
 
 from .contest import STRATEGIES, model_correlation, prior_correlation, replay
 from .recorded_space import RecordedSpace
-from .recording import FOLDER, Recording, record
+from .recording import FOLDER, WORKLOADS, Recording, path_of, record
 
 
 def options() -> argparse.Namespace:
@@ -18,6 +17,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--record", action="append", metavar="SPEC", default=[], help="measure a space and store it")
+    parser.add_argument("--record-all", action="store_true", help="measure and store all workloads that are not there")
     parser.add_argument("--rows", type=int, default=3000, help="candidates of a recording")
     parser.add_argument("--target", default="native -num-cores=1")
     parser.add_argument("--noisy", action="store_true", help="mark the recording: the machine was not quiet")
@@ -27,12 +27,12 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Record, or compare strategies on what was recorded."""
     chosen = options()
-    for spec in chosen.record:
-        made = record(spec, count=chosen.rows, target=chosen.target, quiet=not chosen.noisy)
-        path = FOLDER / (re.sub(r"[^A-Za-z0-9]+", "_", spec).strip("_") + ".npz")
-        made.save(path)
-        print(f"{path.name}: {sum(map(len, made.rows.values()))} candidates, {path.stat().st_size} bytes")
-    if not chosen.record:
+    specs = [*chosen.record, *[spec for spec in WORKLOADS if chosen.record_all and not path_of(spec).exists()]]
+    for spec in specs:
+        path = path_of(spec)
+        made = record(spec, path, count=chosen.rows, target=chosen.target, quiet=not chosen.noisy)
+        print(f"{path.name}: {sum(map(len, made.rows.values()))} candidates, {path.stat().st_size} bytes", flush=True)
+    if not specs:
         compare(chosen)
 
 

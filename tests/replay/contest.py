@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.tuner import ModelGuidedSearch, RandomSearch, SearchStrategy, XGBCostModel
 
 from .recorded_space import RecordedSpace
-from .rivals import Annealing, EvolutionarySearch, OptunaSearch
+from .rivals import Annealing, CmaSearch, EvolutionarySearch, OptunaSearch
 
 Strategy = Callable[[Any, np.random.Generator], SearchStrategy]
 
@@ -24,6 +24,8 @@ STRATEGIES: dict[str, Strategy] = {
 }
 if importlib.util.find_spec("optuna") is not None:
     STRATEGIES["tpe"] = OptunaSearch
+if importlib.util.find_spec("cma") is not None:
+    STRATEGIES["cma-es"] = CmaSearch
 
 GOOD = 0.95
 """The share of the best candidate's speed that counts as good."""

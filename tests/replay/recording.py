@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,25 @@ import numpy as np
 from tilewright import Target
 from tilewright.driver import parse_spec
 from tilewright.schedule import ScheduleError
-from tilewright.tuner import LocalRunner, Space
+from tilewright.tuner import LocalRunner, Sketch, Space
 
 FOLDER = Path(__file__).parent / "recordings"
+
+WORKLOADS = (
+    "matmul:M=256,N=256,K=256", "matmul:M=1024,N=1024,K=1024", "matmul:M=32,N=1024,K=4096", "matmul:M=255,N=255,K=255",
+    "matmul:M=256,N=256,K=256,dtype=int8", "matmul_bias_gelu:M=128,N=3072,K=768", "gemv:M=4096,K=4096",
+    "batch_matmul:B=12,M=128,N=128,K=64", "conv2d:CI=64,H=56,W=56,CO=64", "conv2d:CI=256,H=14,W=14,CO=256",
+    "conv2d:CI=512,H=7,W=7,CO=512", "conv2d:CI=3,H=224,W=224,CO=64,kernel=7,stride=2,padding=3",
+    "conv2d:CI=64,H=56,W=56,CO=128,kernel=1,stride=2,padding=0", "depthwise_conv2d:C=512,H=14,W=14",
+    "softmax:M=128,N=1024", "layer_norm:M=128,N=768", "sum:M=4096,N=4096", "transpose:M=2048,N=2048",
+    "blur:H=2048,W=2048", "attention:heads=12,seq=128,dim=64",
+)  # fmt: skip
+"""The workloads of ``--record-all``."""
+
+
+def path_of(spec: str) -> Path:
+    """Returns where the recording of a workload is stored."""
+    return FOLDER / (re.sub(r"[^A-Za-z0-9]+", "_", spec).strip("_") + ".npz")
 
 
 @dataclass(frozen=True)
@@ -61,8 +79,12 @@ def chosen_rows(space: Space, count: int, rng: np.random.Generator) -> dict[str,
     return out
 
 
-def record(spec: str, *, count: int, target: str, quiet: bool, seed: int = 0) -> Recording:
-    """Measure ``count`` candidates of a workload; each is measured once, its result compared."""
+def record(
+    spec: str, path: Path, *, count: int, target: str, quiet: bool, seed: int = 0, say: Callable[[str], None] = print
+) -> Recording:  # fmt: skip
+    """Measure ``count`` candidates of a workload, each once, its result compared, and write them to ``path``.
+
+    What was measured is kept beside it at once, so that an interrupted recording goes on where it was."""
     case, machine = parse_spec(spec), Target(target)
     space = Space(case.func, machine)
     rows = chosen_rows(space, count, np.random.default_rng(seed))
@@ -71,23 +93,67 @@ def record(spec: str, *, count: int, target: str, quiet: bool, seed: int = 0) ->
         "cpu": platform.processor() or platform.machine(), "load": os.getloadavg()[0], "quiet_machine": quiet,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }  # fmt: skip
-    seconds: dict[str, np.ndarray] = {}
+    kept = _Kept(path.with_suffix(".partial"), [spec, str(machine)])
+    todo = [
+        (s, tuple(row)) for s in space.sketches for row in rows[s.name].tolist() if (s.name, tuple(row)) not in kept
+    ]
+    done, total, start = len(kept.seconds), len(kept.seconds) + len(todo), time.monotonic()
     with LocalRunner() as runner:
-        runner.open(case.func, machine)
-        for sketch in space.sketches:
-            times = []
-            for start in range(0, len(rows[sketch.name]), 16):
-                times += _measured(space, sketch, rows[sketch.name][start : start + 16], runner)
-            seconds[sketch.name] = np.array(times)
-    return Recording(about, rows, seconds)
+        if todo:
+            runner.open(case.func, machine)
+        for place in range(0, len(todo), _BATCH):
+            part = todo[place : place + _BATCH]
+            kept.add(part, _measured(space, part, runner))
+            each = (time.monotonic() - start) / (place + len(part))
+            left = each * (len(todo) - place - len(part)) / 60
+            say(f"{spec}: {done + place + len(part)}/{total}, {each:.2f} s each, {left:.1f} min left")
+    seconds = {name: np.array([kept.seconds[name, tuple(row)] for row in r.tolist()]) for name, r in rows.items()}
+    made = Recording(about, rows, seconds)
+    made.save(path)
+    kept.path.unlink(missing_ok=True)
+    return made
 
 
-def _measured(space: Space, sketch: Any, rows: np.ndarray, runner: LocalRunner) -> list[float]:
+_BATCH = 16
+
+
+class _Kept:
+    """The results of a recording that is not at its end: a line of JSON for each batch."""
+
+    def __init__(self, path: Path, about: list[str]) -> None:
+        self.path, self.seconds = path, dict[tuple[str, tuple[int, ...]], float]()
+        lines = path.read_text().splitlines() if path.exists() else []
+        if lines and json.loads(lines[0]) != about:
+            raise ValueError(f"{path} is of another recording: {lines[0]}; delete it to begin anew")
+        if not lines:
+            path.write_text(json.dumps(about) + "\n")
+        for line in lines[1:]:
+            try:
+                self._learn(json.loads(line))
+            except ValueError:  # it was killed while it wrote this
+                break
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.seconds
+
+    def _learn(self, batch: list[Any]) -> None:
+        for name, row, seconds in batch:
+            self.seconds[name, tuple(row)] = float("inf") if seconds is None else seconds
+
+    def add(self, part: Sequence[tuple[Sketch, tuple[int, ...]]], seconds: Sequence[float]) -> None:
+        """Write the results of a batch."""
+        batch = [[s.name, row, t if np.isfinite(t) else None] for (s, row), t in zip(part, seconds, strict=True)]
+        self._learn(batch)
+        with self.path.open("a") as file:
+            file.write(json.dumps(batch) + "\n")
+
+
+def _measured(space: Space, part: Sequence[tuple[Sketch, tuple[int, ...]]], runner: LocalRunner) -> list[float]:
     programs: dict[int, str] = {}
-    for n, row in enumerate(rows):
+    for n, (sketch, row) in enumerate(part):
         try:
             programs[n] = space.schedule(sketch, row).func.script()
         except ScheduleError:
             continue
     found = dict(zip(programs, runner.measure(list(programs.values())), strict=True))
-    return [found[n].run_seconds if n in found and found[n].ok else float("inf") for n in range(len(rows))]
+    return [found[n].run_seconds if n in found and found[n].ok else float("inf") for n in range(len(part))]

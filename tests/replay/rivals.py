@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -194,3 +195,61 @@ class OptunaSearch(_Seen):
             trial = self.trials.pop(candidate.key, None)
             if trial is not None:
                 self.study.tell(trial, float(np.log(value)) if np.isfinite(value) else 10.0)
+
+
+def _cma() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it would like to plot
+        return importlib.import_module("cma")
+
+
+class CmaSearch(_Seen):
+    """CMA-ES (Hansen, "The CMA evolution strategy: a tutorial", 2016) by the package ``cma``: a point of the unit cube has
+    a coordinate for each sketch, of which the largest chooses, and one for each decision; what it proposes is taken to
+    the nearest candidate."""
+
+    def __init__(self, space: Any, rng: np.random.Generator) -> None:
+        super().__init__(space, rng)
+        self.sketches = len(space.sketches)
+        size = max(2, self.sketches + max(len(s.decisions) for s in space.sketches))
+        options = {"seed": int(rng.integers(1, 1 << 30)), "bounds": [0, 1], "verbose": -9}
+        self.evolution = _cma().CMAEvolutionStrategy(size * [0.5], 0.3, options)
+        self.waiting: list[np.ndarray] = []
+        self.points: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+        self.answered: list[tuple[np.ndarray, float]] = []
+
+    def ask(self, count: int, remaining: int) -> list[Candidate]:
+        out: list[Candidate] = []
+        while len(out) < count and self.left():
+            if not self.waiting:
+                if self.points:
+                    break  # the population is measured first
+                self.waiting = list(self.evolution.ask())
+            point = self.waiting.pop()
+            candidate = self._candidate(point)
+            if self.propose(candidate, out):
+                self.points[candidate.key] = point
+            else:
+                self._answer(point, 10.0)
+        return out
+
+    def _candidate(self, point: np.ndarray) -> Candidate:
+        sketch = self.space.sketches[int(np.argmax(point[: self.sketches]))]
+        places = [min(int(x * len(d.candidates)), len(d.candidates) - 1)
+                  for x, d in zip(point[self.sketches :], sketch.decisions, strict=False)]  # fmt: skip
+        wanted = np.array([d.candidates[n] for d, n in zip(sketch.decisions, places, strict=True)])
+        return self.nearest(sketch, wanted)
+
+    def tell(self, candidates: Sequence[Candidate], seconds: Sequence[float]) -> None:
+        super().tell(candidates, seconds)
+        for candidate, value in zip(candidates, seconds, strict=True):
+            point = self.points.pop(candidate.key, None)
+            if point is not None:
+                self._answer(point, float(np.log(value)) if np.isfinite(value) else 10.0)
+
+    def _answer(self, point: np.ndarray, value: float) -> None:
+        self.answered.append((point, value))
+        if len(self.answered) >= self.evolution.popsize:
+            points, values = zip(*self.answered, strict=True)
+            self.answered = []
+            self.evolution.tell(list(points), list(values))
