@@ -9,7 +9,7 @@ LINES = {
     "codegen": 20643,
     "te": 6220,
     "tuning_db": 1770,
-    "tuner": 9020,
+    "tuner": 9200,
     "graph": 4580,
     "frontends": 7200,
     "driver": 5150,
