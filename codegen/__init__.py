@@ -24,6 +24,7 @@ from .runtime.export import WRITERS, ExportError
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
 from .runtime.wasm_module import wasm_module
+from .verilog import VERILOG, HardwareError
 from .version import CODEGEN_VERSION
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ExportError",
     "Function",
     "GpuError",
+    "HardwareError",
     "JITError",
     "LoweredFunc",
     "Module",
@@ -59,3 +61,4 @@ WRITERS.update({".wasm": wasm_module})
 register_backend(Backend("c", ".c", emit_c, c_header))
 register_target_kind(CUDA)
 register_target_kind(GPU_SIM)
+register_target_kind(VERILOG)

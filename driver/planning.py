@@ -156,6 +156,8 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
     unknown = unknown_sizes(asked.func)
     if unknown is not None:
         return Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
+    if machine.stays_as_written:
+        return Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
     if machine.is_gpu:
         made = tuner.default_gpu_schedule(asked.func)
         return Plan(asked, machine, "default", before + made.origin, made.schedule.func, None, made.schedule.trace)

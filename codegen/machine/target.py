@@ -281,6 +281,11 @@ class Target:
         return self.kind in TARGET_KINDS and TARGET_KINDS[self.kind].gpu
 
     @property
+    def stays_as_written(self) -> bool:
+        """Return whether programs that nobody scheduled are compiled without a schedule, as circuits are."""
+        return self.kind in TARGET_KINDS and TARGET_KINDS[self.kind].as_written
+
+    @property
     def has_runtime(self) -> bool:
         """Return whether threads and scratch memory are available: on POSIX systems with 64-bit addresses."""
         return self.kind == "native" or has_runtime(self.triple)

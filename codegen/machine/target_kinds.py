@@ -22,7 +22,7 @@ class TargetKind:
 
     ``compile(functions, target)`` returns the module of functions by name, each as it was scheduled. ``triple`` and
     ``cpu`` are LLVM's words for the machine (an empty triple: this machine), ``words`` other names of options, as
-    ``arch`` for ``mcpu``.
+    ``arch`` for ``mcpu``. ``as_written``: programs that nobody scheduled stay as they are.
     """
 
     name: str
@@ -31,6 +31,7 @@ class TargetKind:
     cpu: str = "generic"
     words: Mapping[str, str] = field(default_factory=dict)
     gpu: bool = False
+    as_written: bool = False
 
 
 TARGET_KINDS: dict[str, TargetKind] = {}

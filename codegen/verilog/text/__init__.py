@@ -1,0 +1,1 @@
+"""Circuits as text: expressions, state machines, modules of Verilog and their test benches."""

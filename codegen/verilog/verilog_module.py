@@ -1,0 +1,124 @@
+"""Functions as modules of Verilog: their texts, their test benches, and calls, which a simulator runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...tir.stmt import PrimFunc
+from ..lower.hardware_annotations import partition_of
+from ..lower.pipeline import run_passes
+from ..lowered import LoweredFunc
+from ..machine.target import Target
+from ..machine.target_kinds import TargetKind
+from ..runtime.arguments import Arguments
+from .circuit.memories import HardwareError
+from .hardware_passes import HARDWARE_PASSES
+from .simulators import simulate
+from .text.module_text import Circuit, circuit_of
+from .text.testbench import testbench
+
+
+class VerilogModule:
+    """Functions as circuits, by name. A call of the module simulates the only one, or the one named ``main``."""
+
+    def __init__(self, circuits: Mapping[str, Circuit], target: Target) -> None:
+        self.circuits = dict(circuits)
+        self.target = target
+        self.origin = ""
+
+    def __repr__(self) -> str:
+        return f"<VerilogModule {', '.join(self.circuits)}>"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.circuits)
+
+    def __len__(self) -> int:
+        return len(self.circuits)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.circuits
+
+    def __getitem__(self, name: str) -> VerilogFunction:
+        if name not in self.circuits:
+            raise KeyError(f"no function {name!r} in this module; there are {sorted(self.circuits)}")
+        return VerilogFunction(self.circuits[name])
+
+    @property
+    def entry(self) -> VerilogFunction:
+        """The only function, or ``main``. ValueError when there are several and none of that name."""
+        if len(self.circuits) != 1 and "main" not in self.circuits:
+            raise ValueError(f"this module has several functions, {sorted(self.circuits)}: pick one, module[name]")
+        return self["main"] if len(self.circuits) != 1 else self[next(iter(self.circuits))]
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.entry(*args, **named)
+
+    def simulate(self, *args: Any, simulator: str | None = None) -> int:
+        """Return the cycles of a run of the only function on complete arguments (:meth:`VerilogFunction.simulate`)."""
+        return self.entry.simulate(*args, simulator=simulator)
+
+    def get_source(self, fmt: str = "verilog") -> str:
+        """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``verilog``, or ``bench``,
+        the test bench. ValueError for another word."""
+        writers = {
+            "tir": lambda c: (c.lowered.scheduled or c.lowered.func).script(),
+            "scheduled": lambda c: (c.lowered.scheduled or c.lowered.func).script(),
+            "lowered": lambda c: c.lowered.script(),
+            "verilog": lambda c: c.text,
+            "bench": testbench,
+        }
+        if fmt not in writers:
+            raise ValueError(f"no source {fmt!r} of a module for verilog; there are {', '.join(writers)}")
+        return "\n".join([writers[fmt](circuit) for circuit in self.circuits.values()])
+
+    def export(self, path: str | Path) -> list[Path]:
+        """Write the modules to ``NAME.v`` and their test benches to ``NAME_bench.v`` beside it. Return the files."""
+        place = Path(path)
+        if place.suffix != ".v":
+            raise HardwareError(f"{place.name}: modules in Verilog are written to files with the suffix .v")
+        bench = place.with_name(f"{place.stem}_bench.v")
+        place.write_text(self.get_source("verilog"))
+        bench.write_text(self.get_source("bench"))
+        return [place, bench]
+
+
+class VerilogFunction:
+    """One function of a module. ``cycles`` are those of the last call."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit, self.name = circuit, circuit.lowered.name
+        self.cycles: int | None = None
+        self._arguments = Arguments(self.name, circuit.lowered.params)
+
+    def __repr__(self) -> str:
+        return f"<verilog {self._arguments.signature()}>"
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        complete, fresh = self._arguments.completed(args, named)
+        self.cycles = self.simulate(*complete)
+        return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
+
+    def simulate(self, *args: Any, simulator: str | None = None) -> int:
+        """Run the module on complete arguments in ``icarus`` or ``verilator`` (None: the first that is installed), and
+        return the cycles from the start to the results. HardwareError when the simulator is not installed."""
+        self._arguments.prepare(args)
+        return simulate(self.circuit, args, simulator)
+
+
+def compile_verilog(functions: Mapping[str, Any], target: Target) -> VerilogModule:
+    """Returns the module of functions, each as it was scheduled."""
+    circuits = {}
+    for name, func in functions.items():
+        if not isinstance(func, PrimFunc):
+            raise HardwareError(f"{name}: circuits are made of scheduled functions, not of {type(func).__name__}")
+        with warnings.catch_warnings():
+            made = run_passes(func, target, HARDWARE_PASSES)
+        circuits[name] = circuit_of(LoweredFunc.of(made, target, name, func), partition_of(func))
+    return VerilogModule(circuits, target)
+
+
+VERILOG = TargetKind("verilog", compile_verilog, as_written=True)
+"""Circuits: ``target="verilog"``."""
