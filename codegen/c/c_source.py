@@ -11,12 +11,13 @@ from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS
 from ..backend.storage import constant_elements
 from ..lowered import LoweredFunc
-from . import c_expr, c_stmt, freestanding_words, portable_words
+from . import c_expr, c_stmt, freestanding_words, hls_words, portable_words
 from .c_calls import PLAIN_CALLS, library_call
 from .c_header import c_names, c_prototype
 from .c_scope import CScope, CUnit
 from .c_tiles import TILE_CALLS
 from .freestanding_words import FREESTANDING_CALLS, STACK_BYTES, FreestandingScope, Workspace
+from .hls_words import HlsScope, arrays_inside, divided_arrays, hls_prototype, partition_lines
 from .inline_functions import Helpers
 from .portable_scope import PortableScope
 from .portable_words import PORTABLE_CALLS
@@ -129,6 +130,18 @@ class FreestandingEmitter(PortableEmitter, FreestandingScope):
         unit.on_stack = frozenset(small)
 
 
+class HlsEmitter(PortableEmitter, HlsScope):
+    """A writer of strict C99 for high-level synthesis."""
+
+    serial_loop = hls_words.serial_loop
+    stack_memory = hls_words.stack_memory
+
+    def __init__(self, unit: CUnit, lowered: LoweredFunc) -> None:
+        super().__init__(unit)
+        self.divided = divided_arrays(lowered)
+        unit.on_stack = arrays_inside(lowered)
+
+
 @with_room
 def emit_c(functions: Sequence[LoweredFunc]) -> str:
     """Return the source of ``functions``, each with the C signature that its header declares.
@@ -143,6 +156,8 @@ def emit_c(functions: Sequence[LoweredFunc]) -> str:
         em: CEmitter
         if freestanding:
             em = FreestandingEmitter(CUnit(func, FREESTANDING, helpers), workspace)
+        elif func.target.is_hls:
+            em = HlsEmitter(CUnit(func, PORTABLE, helpers), func)
         else:
             em = (PortableEmitter if portable else CEmitter)(CUnit(func, PORTABLE if portable else TABLES, helpers))
         names = c_names(func.params)
@@ -151,12 +166,18 @@ def emit_c(functions: Sequence[LoweredFunc]) -> str:
         em.stmt(func.func.body)
         text = "".join(f"{line}\n" for line in em.lines)
         unused = [name for name in names if portable and not re.search(rf"\b{name}\b", text)]
-        text = "".join(f"  (void){name};\n" for name in unused) + text
-        bodies.append(f"{c_prototype(func, restrict=True)} {{\n{text}  return 0;\n}}\n")
+        text = (
+            "".join(f"  {line}\n" for line in [*[f"(void){name};" for name in unused], *partition_lines(func)]) + text
+        )
+        bodies.append(f"{_prototype(func)} {{\n{text}  return 0;\n}}\n")
     if not portable:
         return "\n".join([_HEAD, helpers.text(), "", *bodies])
-    prototypes = [f"{c_prototype(func, restrict=True)};" for func in functions]
+    prototypes = [f"{_prototype(func)};" for func in functions]
     head = _PORTABLE_HEAD
     if freestanding:
         head = _FREESTANDING_HEAD.replace("NUMBER", str(workspace.bytes)) + workspace.text()
     return "\n".join([head, helpers.text(), "", *prototypes, "", *bodies])
+
+
+def _prototype(func: LoweredFunc) -> str:
+    return hls_prototype(func) if func.target.is_hls else c_prototype(func, restrict=True)

@@ -34,7 +34,7 @@ def while_loop(em: CScope, s: While) -> None:
     block(em, f"while ({em.guarded(s.condition)})", s.body)
 
 
-def _head(em: CScope, s: For) -> str:
+def loop_head(em: CScope, s: For) -> str:
     """Returns the head of a loop, counted in 64 bits. Bounds that are read from memory are read once, in front of it."""
     name = em.vars[s.loop_var] = em.name(s.loop_var.name)
     em.indices.add(s.loop_var)
@@ -57,12 +57,12 @@ def _fixed(em: CScope, hint: str, text: str, kind: str) -> str:
 
 def serial_loop(em: CScope, s: For) -> None:
     """Write a loop whose iterations run in order."""
-    block(em, _head(em, s), s.body)
+    block(em, loop_head(em, s), s.body)
 
 
 def parallel_loop(em: CScope, s: For) -> None:
     """Write a loop whose iterations OpenMP distributes."""
-    head, can_fail = _head(em, s), asserts(s.body)
+    head, can_fail = loop_head(em, s), asserts(s.body)
     em.in_parallel, em.outside = True, len(em.scratch)
     em.regions += 1
     failed = f"tw_failed{em.regions}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.expr.base.node import Node
-from ...tir.stmt import Block, For, PrimFunc
+from ...tir.stmt import For, PrimFunc
 from ...tir.walk import statements, transform_statements
 from .loop_annotations import plain_value, steps_number
 
 PIPELINE = "pragma_pipeline"
 PARTITION = "pragma_array_partition"
+HLS_UNROLL = "pragma_hls_unroll"
 
 
 def interval_of(loop: For) -> int:
@@ -19,11 +20,11 @@ def interval_of(loop: For) -> int:
 
 
 def partition_of(func: PrimFunc) -> dict[str, dict[int, int]]:
-    """Returns the factors by dimension of the buffers by name that loops and blocks of a function name. ValueError for a
-    value that is not a list of [buffer, dimension, factor]."""
+    """Returns the factors by dimension of the buffers by name that loops of a function name. ValueError for a value that
+    is not a list of [buffer, dimension, factor]."""
     found: dict[str, dict[int, int]] = {}
     for s in statements(func.body):
-        if isinstance(s, (For, Block)) and PARTITION in s.annotations:
+        if isinstance(s, For) and PARTITION in s.annotations:
             for name, dim, factor in _wishes(s.annotations[PARTITION]):
                 found.setdefault(name, {})[dim] = factor
     return found
@@ -43,7 +44,7 @@ def without_partition(func: PrimFunc) -> PrimFunc:
     """Return the function without its annotations of buffers."""
 
     def post(n: Node) -> Node | None:
-        if isinstance(n, (For, Block)) and PARTITION in n.annotations:
+        if isinstance(n, For) and PARTITION in n.annotations:
             return n.with_(annotations={k: v for k, v in n.annotations.items() if k != PARTITION})  # type: ignore[no-any-return]
         return None
 

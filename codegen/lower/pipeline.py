@@ -42,6 +42,7 @@ from .loop_annotations import (
     UNROLL_FACTOR,
     UNROLL_STEPS,
 )
+from .loops_for_hls import loops_for_hls
 from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
 from .place_init import place_init
@@ -86,6 +87,7 @@ _GUARDS = (IfThenElse, Select, "tir.if_then_else")
 PASSES: tuple[Pass, ...] = (
     _step(unified, name="unify_indices"),
     _step(drop_assumptions, ["tir.assume"]),
+    _step(loops_for_hls, [VECTORIZED, UNROLLED, UNROLL_FACTOR], target=True),
     _step(serialize_vector_loops, [VECTORIZED, HORIZONTAL, NONTEMPORAL, PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
     _step(place_init, [INIT], [IfThenElse]),
     _step(flatten_blocks),

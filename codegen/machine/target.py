@@ -34,7 +34,7 @@ from .triples import (
 
 KINDS = ("native", "llvm", "c")
 OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
-FLAGS = ("openmp", "vector-extensions")
+FLAGS = ("openmp", "vector-extensions", "hls")
 """The options without a value, which the kind ``c`` takes."""
 
 _WIDTHS = {"x86_64": (128, 256, 512), "aarch64": (128, 256, 512, 1024, 2048), "riscv64": (128, 256, 512, 1024)}
@@ -54,12 +54,12 @@ class Target:
     ``-mcpu``, ``-mattr=+a,-b``, ``-num-cores=N``, ``-vector-width=BITS`` (narrower vectors than the machine's widest).
 
     ``Target("c")`` is any machine with a C99 compiler: its text is strict ISO C, without vector types and threads.
-    ``-vector-extensions`` writes the vector types of GCC and Clang, ``-openmp`` distributes parallel loops.
+    ``-vector-extensions`` writes GCC's vector types, ``-openmp`` distributes parallel loops, ``-hls`` has HLS pragmas.
     ``Target("c -mcpu=cortex-m7")`` is a microcontroller: its text needs neither a heap nor a mathematical library.
 
     The thread count is ``-num-cores``, else the environment's ``TILEWRIGHT_NUM_THREADS``, else what this process may
     use; 1 for another machine: a processor or a system that is not this one, or ``-mcpu`` of one particular other CPU.
-    Raises :class:`TargetError` for anything else, naming the nearest option, and for processors without code.
+    Raises :class:`TargetError` for anything else, and for processors without code.
     """
 
     __slots__ = ("_attrs", "_enabled", "caches", "features", "flags", "kind", "mcpu", "model", "num_cores", "triple",
@@ -83,6 +83,8 @@ class Target:
         if unknown:
             raise TargetError(f"target {target!r}: no option -{unknown[0]}{nearest(unknown[0], known, '-')}")
         flags = tuple([name for name in FLAGS if given.get(name)])
+        if flags[1:] and "hls" in flags:
+            raise TargetError(f"target {target!r}: -hls is strict C without threads; leave out -{flags[0]}")
         attrs = parse_attrs(given.get("mattr", ()))
         if kind == "native":
             wrong = [name for name in ("mtriple", "mcpu") if given.get(name)]
@@ -91,21 +93,20 @@ class Target:
             here = host()
             triple, mcpu, model, caches = here.triple, here.cpu, here.model, here.caches
             enabled = features_left(arch_of(triple), here.features, attrs)
-            names = sorted({f[1:] for f in here.features} | {a[1:] for a in attrs})
-            features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in names])
+            names = {f[1:] for f in (*here.features, *attrs)}
+            features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in sorted(names)])
         else:
             own = TARGET_KINDS.get(kind)
-            usual_triple = own.triple if own else microcontroller(str(given.get("mcpu")))
-            triple = str(given.get("mtriple") or usual_triple or default_triple())
+            usual = own.triple if own else microcontroller(str(given.get("mcpu")))
+            triple = str(given.get("mtriple") or usual or default_triple())
             mcpu = str(given.get("mcpu") or (own.cpu if own else "generic"))
             if kind == "llvm" and address_bits(triple) is None:
                 raise TargetError(
                     f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "
                     "riscv64, ppc64le, loongarch64 and, without threads and scratch memory, i686, arm, thumb, riscv32, wasm32"
                 )
-            usual = usual_features(triple)
-            enabled = enabled_features(arch_of(triple), mcpu, (*usual, *attrs))
-            features, model = (*usual, *attrs), mcpu
+            features, model = (*usual_features(triple), *attrs), mcpu
+            enabled = enabled_features(arch_of(triple), mcpu, features)
             caches = generic_caches(arch_of(triple), "avx512f" in enabled)
         widest = 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128
         width = _positive(given["vector-width"], "vector-width") if "vector-width" in given else widest
@@ -171,6 +172,11 @@ class Target:
         return self.kind == "c" and "vector-extensions" not in self.flags
 
     @property
+    def is_hls(self) -> bool:
+        """Return whether the text is C for high-level synthesis."""
+        return "hls" in self.flags
+
+    @property
     def is_wasm(self) -> bool:
         """Return whether the code is WebAssembly."""
         return self.arch.startswith("wasm")
@@ -185,8 +191,7 @@ class Target:
         return feature in self._enabled
 
     def vector_lanes(self, dtype: str) -> int:
-        """Return the elements of ``dtype`` (its lanes ignored) in one vector register, at least 1. A bool takes a
-        byte."""
+        """Return the elements of ``dtype`` (its lanes ignored) in a vector register, at least 1; bool takes a byte."""
         return max(1, self.vector_bits // max(8, DType(dtype).bits))
 
     @property
@@ -282,7 +287,7 @@ class Target:
 
     @property
     def stays_as_written(self) -> bool:
-        """Return whether programs that nobody scheduled are compiled without a schedule, as circuits are."""
+        """Return whether programs that nobody scheduled get no schedule, as circuits do."""
         return self.kind in TARGET_KINDS and TARGET_KINDS[self.kind].as_written
 
     @property
