@@ -5,7 +5,7 @@ program, :func:`table` and :func:`card` lay text out, :func:`side_by_side` shows
 """
 
 from .coloured_code import code_html
-from .figures import counted, rate_text, seconds_text, share_text, size_text
+from .figures import counted, duration_text, rate_text, seconds_text, share_text, size_text
 from .html_text import card, folded, table
 from .linked_listings import LISTING_STYLE, Listing, side_by_side
 from .notebook import shown_in_notebooks
@@ -23,6 +23,7 @@ __all__ = [
     "card",
     "code_html",
     "counted",
+    "duration_text",
     "folded",
     "improvements",
     "rate_text",

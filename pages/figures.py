@@ -15,6 +15,14 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
+def duration_text(seconds: float) -> str:
+    """Returns how long something went on: ``0 s``, ``45 s``, ``12.5 min``, ``11.8 h``."""
+    for unit, scale in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return seconds_text(seconds) if seconds else "0 s"
+
+
 def size_text(count: float | None) -> str:
     """Returns a number of bytes such as ``1.5 MiB``; a dash for None."""
     if count is None:

@@ -24,7 +24,7 @@ CODE_STYLE = (
 
 CHART_STYLE = (
     "svg{max-width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}"
-    "svg text.said{paint-order:stroke;stroke:var(--paper);stroke-width:4px;stroke-linejoin:round}svg .grid{stroke:var(--line);stroke-width:1;fill:none}svg .line{stroke:var(--accent);fill:none;stroke-width:2}"
+    "svg .end,svg .said{text-anchor:end}svg .mid{text-anchor:middle}svg text.said{paint-order:stroke;stroke:var(--paper);stroke-width:4px;stroke-linejoin:round}svg .grid{stroke:var(--line);stroke-width:1;fill:none}svg .line{stroke:var(--accent);fill:none;stroke-width:2}"
     "svg .roof{stroke:var(--ink);fill:none;stroke-width:1.5}svg .mark{stroke:var(--soft);stroke-dasharray:3 3;fill:none}"
     "svg .dot{fill:var(--soft);fill-opacity:.55}svg .best{fill:var(--accent)}svg .default{fill:var(--warn)}"
     "svg .cloud{stroke:var(--soft);stroke-opacity:.5;stroke-width:4.5;stroke-linecap:round;fill:none}svg .failed{stroke:var(--bad);fill:none;stroke-width:1.3}svg .bar{fill:var(--accent)}svg .badbar{fill:var(--bad)}"

@@ -74,18 +74,12 @@ class Plot:
         self.x_axis, self.y_axis, self.label, self.width, self.height = x, y, label, width, height
         self.parts: list[str] = []
         right, bottom = width - _RIGHT, height - _BOTTOM
-        for value in y.ticks():
-            at = self.y(value)
-            self.parts.append(f'<path class="grid" d="M{_LEFT} {at}H{right}"/>')
-            self.parts.append(
-                f'<text x="{_LEFT - 6}" y="{at + 4:.4g}" text-anchor="end">{escape(y.text(value))}</text>'
-            )
-        for value in x.ticks():
-            self.parts.append(
-                f'<text x="{self.x(value)}" y="{bottom + 15}" text-anchor="middle">{escape(x.text(value))}</text>'
-            )
-        self.parts.append(f'<path class="grid" d="M{_LEFT} {bottom}H{right}"/>')
-        self.parts.append(f'<text x="{right}" y="{height - 4}" text-anchor="end">{escape(x.title)}</text>')
+        levels = [(round(self.y(value)), escape(y.text(value))) for value in y.ticks()]
+        grid = "".join([f"M{_LEFT} {at}H{right}" for at in (*[at for at, _ in levels], bottom)])
+        beside = "".join([f'<text x="{_LEFT - 6}" y="{at + 4}">{text}</text>' for at, text in levels])
+        below = "".join([f'<text x="{self.x(v):.0f}" y="{bottom + 15}">{escape(x.text(v))}</text>' for v in x.ticks()])
+        self.parts.append(f'<path class="grid" d="{grid}"/><g class="end">{beside}')
+        self.parts.append(f'<text x="{right}" y="{height - 4}">{escape(x.title)}</text></g><g class="mid">{below}</g>')
         self.parts.append(f'<text x="{_LEFT}" y="{height - 4}">↑ {escape(y.title)}</text>')
 
     def x(self, value: float) -> float:
@@ -119,7 +113,7 @@ class Plot:
             if kind == "failed":
                 self.parts.append(f'<path class="failed" d="M{x - 2.5:g} {y - 2.5:g}l5 5m0-5l-5 5">{said}</path>')
             else:
-                self.parts.append(f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{size:g}">{said}</circle>')
+                self.parts.append(f'<circle class="{kind}" cx="{x:.0f}" cy="{y:.0f}" r="{size:g}">{said}</circle>')
         return self
 
     def cloud(self, points: Iterable[tuple[float, float]], kind: str = "cloud") -> Plot:
@@ -134,11 +128,9 @@ class Plot:
 
     def across(self, value: float, title: str, kind: str = "mark") -> Plot:
         """Draw a level line with a word at its end."""
-        at = self.y(value)
+        at = round(self.y(value))
         self.parts.append(f'<path class="{kind}" d="M{_LEFT} {at}H{self.width - _RIGHT}"/>')
-        self.parts.append(
-            f'<text x="{self.width - _RIGHT}" y="{at - 4:g}" text-anchor="end" class="said">{escape(title)}</text>'
-        )
+        self.parts.append(f'<text x="{self.width - _RIGHT}" y="{at - 4}" class="said">{escape(title)}</text>')
         return self
 
     def down(self, value: float, title: str) -> Plot:

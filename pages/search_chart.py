@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from .figures import seconds_text
+from .figures import duration_text, seconds_text
 from .plot import Axis, Plot, thinned
+
+LEAST_DOTS = 12
+"""A chart over time with so few dots shows the best so far as a line only."""
 
 
 def improvements(seconds: Sequence[float | None]) -> list[tuple[int, float]]:
@@ -20,6 +23,17 @@ def improvements(seconds: Sequence[float | None]) -> list[tuple[int, float]]:
         if value is not None and (not out or value < out[-1][1]):
             out.append((number, value))
     return out
+
+
+def _steps(best: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+    """Returns the first and the last improvement, and those between that are large enough to be seen apart: a fortieth
+    of the whole gain, or an eighth where only few points may be drawn."""
+    least = (best[0][1] / best[-1][1]) ** (1 / (8 if most <= 2 * LEAST_DOTS else 40))
+    out = [best[0]]
+    for number, value in best[1:-1]:
+        if value * least < out[-1][1] and best[-1][1] * least < value:
+            out.append((number, value))
+    return out + list(best[1:][-1:])
 
 
 def search_chart(
@@ -46,7 +60,7 @@ def search_chart(
     center = sorted(good)[len(good) // 2]
     shown = [s for s in good if s <= 30 * center]
     y = Axis.around([*shown, *marks.values()], "time, less is better", log=True, text=seconds_text)
-    text = _passed if place_title != "trial" else "{:.4g}".format
+    text = duration_text if place_title != "trial" else "{:,.0f}".format
     x = Axis(min(at[0], 0.0 if place_title != "trial" else 1.0), max(at[-1], at[0] + 1e-9), place_title, text=text)
     best = improvements(seconds)
     plot = Plot(x, y, f"{len(seconds)} trials, the best took {seconds_text(min(good))}")
@@ -58,12 +72,10 @@ def search_chart(
     plot.cloud([(at[n], s) for n in chosen if (s := seconds[n]) is not None])
     plot.cloud([(at[n], y.high) for n in chosen if seconds[n] is None], "failed")
     plot.line([*[(at[n], s) for n, s in best], (at[-1], best[-1][1])], steps=True)
-    plot.dots([(at[n], s, title(n) if title else seconds_text(s)) for n, s in best], "best", 3)
+    named = title or (lambda n: seconds_text(seconds[n]))
+    if most > LEAST_DOTS or place_title == "trial":
+        plot.dots([(at[n], s, named(n)) for n, s in _steps(best, most)], "best", 3)
     return plot.svg()
-
-
-def _passed(seconds: float) -> str:
-    return seconds_text(seconds) if seconds else "0 s"
 
 
 def sparkline(seconds: Sequence[float | None], width: int = 120, height: int = 24) -> str:
@@ -77,16 +89,20 @@ def sparkline(seconds: Sequence[float | None], width: int = 120, height: int = 2
         for number, value in best:
             x = number / count * width
             y = 2 + (high - math.log(value)) / ((high - low) or 1.0) * (height - 8)
-            path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}"
+            path += f"M{x:.0f} {y:.3g}" if not path else f"H{x:.0f}V{y:.3g}"
             last = y
         parts.append(
-            f'<path class="line" d="{path}H{width}"/><circle class="best" cx="{width - 2}" cy="{last:.1f}" r="2"/>'
+            f'<path class="line" d="{path}H{width}"/><circle class="best" cx="{width - 2}" cy="{last:.3g}" r="2"/>'
         )
-    failed = sorted({round(n / count * width) for n, s in enumerate(seconds) if s is None})
+    bad = [n for n, s in enumerate(seconds) if s is None]
+    most = max(1, round(width / 4 * len(bad) / count))  # as dense as the failures are
+    failed = sorted(
+        {round(bad[n] / count * width) for n in (thinned(len(bad), most) if count > width else range(len(bad)))}
+    )
     if failed:
         parts.append(f'<path class="failed" d="{"".join([f"M{x} {height - 3}v3" for x in failed])}"/>')
     said = f"{len(seconds)} trials, {sum(s is None for s in seconds)} failed"
     return (
-        f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        f'aria-label="{said}"><title>{said}</title>{"".join(parts)}</svg>'
+        f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+        f"<title>{said}</title>{''.join(parts)}</svg>"
     )

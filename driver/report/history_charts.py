@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...pages import Axis, Plot, rate_text, search_chart, seconds_text, thinned
+from ...pages import Axis, Plot, duration_text, rate_text, search_chart, seconds_text, thinned
 from .search_history import SearchHistory
 
 
@@ -17,6 +17,8 @@ def by_trial(history: SearchHistory, dots: int) -> str:
 def by_time(history: SearchHistory, dots: int) -> str:
     """Returns the times over the seconds spent."""
     places = history.elapsed
+    if not places or places[-1] <= 0:
+        return ""
     starts = [places[n] for n in history.session_starts]
     return search_chart(
         history.seconds, _title_of(history), places=places, place_title="time spent", levels=history.levels(),
@@ -65,8 +67,8 @@ def timeline_chart(history: SearchHistory, dots: int) -> str:
     parts = []
     for number, name in enumerate(names):
         y = number * row + 4
-        short = name if len(name) <= 24 else name[:23] + "…"
-        parts.append(f'<text x="0" y="{y + 11}">{_plain(short)} ({count[name]})<title>{_plain(name)}</title></text>')
+        short, said = (name, "") if len(name) <= 24 else (name[:23] + "…", f"<title>{_plain(name)}</title>")
+        parts.append(f'<text x="0" y="{y + 11}">{_plain(short)} ({count[name]}){said}</text>')
         for kind, good in (("tried", True), ("failed", False)):
             mine = [
                 n
@@ -74,12 +76,13 @@ def timeline_chart(history: SearchHistory, dots: int) -> str:
                 if (t["sketch"] or "no sketch") == name and (t["status"] == "ok") == good
             ]
             at = sorted({round(left + places[n] / last * (width - left - 4)) for n in mine})
-            chosen = [at[n] for n in thinned(len(at), max(dots, 8))]
+            share = len(mine) / count[name]  # ticks of a kind are as dense as its trials
+            chosen = [at[n] for n in thinned(len(at), max(round(max(dots, 8) * share), 1))]
             if chosen:
                 parts.append(f'<path class="{kind}" d="{"".join([f"M{x} {y}v13" for x in chosen])}"/>')
     height = len(names) * row + 20
     parts.append(
-        f'<text x="{left}" y="{height - 4}">0 s</text><text x="{width - 4}" y="{height - 4}" text-anchor="end">{seconds_text(last)}</text>'
+        f'<text x="{left}" y="{height - 4}">0 s</text><text x="{width - 4}" y="{height - 4}" class="end">{duration_text(last)}</text>'
     )
     return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="when each sketch was tried">{"".join(parts)}</svg>'
 

@@ -17,9 +17,9 @@ from ...tuning_db import Database
 from .history_charts import by_time, by_trial, predicted_chart, roofline_chart, timeline_chart
 from .search_history import SearchHistory, best_five, examples
 
-FEWEST_DOTS, _PROGRAM_DOTS = 20, 100
-"""With so few points a chart of each workload and its steps are all that a page has room for; with so many, and more,
-there is room for the scheduled program."""
+ONE_CHART, THREE_CHARTS, ALL_CHARTS, _PROGRAM_DOTS = 12, 16, 20, 100
+"""With so few points a page has room for one chart of each workload only; for three; for all, but not for the schedule's
+steps; for the scheduled program as well."""
 
 _MOST_CODE = 40_000
 """Longer programs are left out."""
@@ -28,12 +28,15 @@ _MOST_CODE = 40_000
 def details_html(db: Database, history: SearchHistory, dots: int) -> str:
     """Returns the part that opens; ``dots`` is about how many points a chart may have."""
     best = best_five(db, history)
-    parts = [_titled("Convergence by trial", by_trial(history, dots))]
-    if dots > FEWEST_DOTS:
+    parts = [_titled("Convergence by trial", by_trial(history, dots if dots >= ALL_CHARTS else ONE_CHART))]
+    if dots >= ALL_CHARTS:
         parts += [
             _titled("Convergence by time", by_time(history, dots // 2)),
             _titled("Roofline", roofline_chart(history)),
-            _titled("Predicted against measured", predicted_chart(history, dots)),
+        ]
+    if dots >= THREE_CHARTS:
+        parts += [
+            _titled("Predicted against measured", predicted_chart(history, dots if dots >= ALL_CHARTS else 6)),
             _titled("When each sketch was tried", timeline_chart(history, dots // 2)),
         ]
     parts += [
@@ -61,7 +64,9 @@ def _build(db: Database, history: SearchHistory) -> str:
 
 
 def _failures(rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = [(row["status"], str(row["n"]), row["example"].strip().split("\n")[0][:160]) for row in rows]
+    lines = [
+        (row["status"].replace("_", " "), str(row["n"]), row["example"].strip().split("\n")[0][:160]) for row in rows
+    ]
     return table(("reason", "trials", "example"), lines, numbers=(1,))
 
 
@@ -82,10 +87,10 @@ def _schedule(db: Database, history: SearchHistory, best: Sequence[Mapping[str, 
     """Returns the best schedule as Python, what differs from the default, and the scheduled program."""
     if not best:
         return ""
+    if dots <= ALL_CHARTS:
+        return ""
     python = _python(best[0]["trace"])
     steps = folded("The best schedule as Python", code_html(python, fold=False))
-    if dots <= FEWEST_DOTS:
-        return steps
     default = _default_trace(db, history)
     change = folded("What differs from the default schedule", _difference(_python(default), python)) if default else ""
     program = _program(db, history, best[0]["trace"]) if dots >= _PROGRAM_DOTS else ""

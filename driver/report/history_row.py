@@ -18,7 +18,9 @@ def row_html(history: SearchHistory) -> str:
     trouble = f'<span class="bad">{failed} failed</span>' if failed else ""
     name = f'<span class="name">{escape(history.title)}</span><span class="note">{escape(history.facts["target_text"])}</span>'
     if best is None:
-        reasons = ", ".join([f"{count} {status}" for status, count in history.failures.most_common(3)])
+        reasons = ", ".join(
+            [f"{count} {status.replace('_', ' ')}" for status, count in history.failures.most_common(3)]
+        )
         figures = f'<span class="bad">nothing worked: {escape(reasons)}</span>'
         return _grid(name, "", figures, sparkline(history.seconds), trials)
     flops = history.facts["flops"]
@@ -58,10 +60,10 @@ def bar_svg(history: SearchHistory) -> str:
     tuned = f"tuned: {seconds_text(best['run_seconds'])}, {share_text(full / best['run_seconds'])} {of}"
     parts = [
         f'<rect class="track" width="{_WIDTH}" height="12" y="5" rx="2"/>',
-        f'<rect class="bar" width="{max(x(best["run_seconds"]), 1.5)}" height="12" y="5" rx="2"><title>{escape(tuned)}</title></rect>',
+        f'<rect class="bar" width="{max(x(best["run_seconds"]), 1.5)}" height="12" y="5" rx="2"/>',
     ]
     for name, seconds in others.items():
         said = f"{name}: {seconds_text(seconds)}, {share_text(full / seconds)} {of}"
         kind = "default" if name == "default" else "other"
         parts.append(f'<path class="tick {kind}" d="M{max(x(seconds), 1)} 1v20"><title>{escape(said)}</title></path>')
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" role="img" aria-label="{escape(tuned)}">{"".join(parts)}</svg>'
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" role="img"><title>{escape(tuned)}</title>{"".join(parts)}</svg>'

@@ -12,21 +12,21 @@ from ...pages import CHART_STYLE, COLOURS, counted, folded, rate_text, table
 from ...pages.page_style import CODE_STYLE, TABLE_STYLE
 from ...tuning_db import Database, utc_now
 from ..planning import open_database
-from .history_details import FEWEST_DOTS, details_html
+from .history_details import ALL_CHARTS, ONE_CHART, THREE_CHARTS, details_html
 from .history_row import row_html
 from .search_history import SearchHistory, search_histories
 
 MOST_BYTES = 300_000
 _STYLE = (
     COLOURS
-    + "body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:2rem auto;max-width:72rem;padding:0 1rem}"
+    + "body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:2rem auto;max-width:76rem;padding:0 1rem}"
     "h1{font-size:1.5rem;margin:0 0 .3rem}p{margin:.3rem 0 1rem}.note{color:var(--soft)}.bad{color:var(--bad)}"
     "details.row{border-top:1px solid var(--line)}details.row:last-of-type{border-bottom:1px solid var(--line)}"
     "details.row>summary,div.row{display:grid;grid-template-columns:minmax(12rem,3fr) 220px minmax(9rem,2fr) 120px minmax(5rem,1fr);gap:.2rem 1rem;"
     "align-items:center;padding:.45rem .3rem;cursor:pointer;list-style:none}div.row{cursor:default;border-top:1px solid var(--line)}"
     "summary::-webkit-details-marker{display:none}details.row[open]>summary{background:var(--raised)}"
     "details.row>summary:hover{background:var(--raised)}summary:focus-visible{outline:2px solid var(--accent)}"
-    ".who .name{display:block;font-weight:600;overflow-wrap:anywhere}.who .note{font-size:.85em}.who .name::before{content:'▸ ';color:var(--soft)}"
+    ".who .name{display:block;font-weight:600;overflow-wrap:anywhere;padding-left:1.1em;text-indent:-1.1em}.who .note{margin-left:1.3em}.who .note{font-size:.85em}.who .name::before{content:'▸ ';color:var(--soft)}"
     "details.row[open] .who .name::before{content:'▾ '}div.row .name::before{content:''!important}"
     ".figures span{display:inline-block;margin-right:.8em}.figures,.count{font-size:.9em;font-variant-numeric:tabular-nums}.count span{display:block}"
     ".more{padding:.6rem .3rem 1.4rem}.charts{display:flex;flex-wrap:wrap;gap:1rem 2rem}figure{margin:0;max-width:100%;min-width:0}"
@@ -62,15 +62,15 @@ def write_report(db: Database | str | os.PathLike[str], path: str | os.PathLike[
 def report_html(db: Database) -> str:
     """Returns the page as text: charts have fewer points, and in the end no parts open, where there is much to show."""
     histories = search_histories(db)
-    fewer = [dots for dots in (240, 100, 50) if dots * len(histories) <= 10_000] + [FEWEST_DOTS]
-    for dots in fewer:
+    fewer = [dots for dots in (240, 100, 50) if dots * len(histories) <= 10_000]
+    for dots in (*fewer, ALL_CHARTS, THREE_CHARTS, ONE_CHART):
         page = _page(db, histories, dots, len(histories))
         if len(page.encode()) <= MOST_BYTES:
             return page
     opening = len(histories)
     while opening and len(page.encode()) > MOST_BYTES:
         opening = opening * 3 // 4
-        page = _page(db, histories, FEWEST_DOTS, opening)
+        page = _page(db, histories, ONE_CHART, opening)
     return page
 
 
