@@ -27,16 +27,17 @@ _COST_SECONDS = 3.0
 
 
 class KernelTask:
-    """A distinct kernel of a model. ``calls``: how often a run calls it; ``floor``: the least seconds that the machine
-    allows for one call (0: not known); ``trials``: the most of this search; ``done`` says why no more are of use.
+    """A distinct kernel of a model. ``calls``: how often a run calls it; ``limits``: those of the machine, as a
+    session keeps them; ``floor``: the least seconds that they allow for one call (0: not known); ``trials``: the most of this search; ``done`` says why no more are of use.
 
     ``expected_gain``: by how many seconds a run of the model is expected to become faster, per second of searching on.
     The last gain is expected to come again by half, and the search's own prediction by a part that falls with the trials
     that brought nothing."""
 
-    def __init__(self, kernel: Kernel, calls: int, target: Target, floor: float, trials: int) -> None:
+    def __init__(self, kernel: Kernel, calls: int, target: Target, limits: Mapping[str, Any], trials: int) -> None:
         self.name, self.func, self.calls = kernel.name, kernel.func, calls
-        self.target, self.floor, self.limit = target, floor, trials
+        self.target, self.limits, self.limit = target, limits, trials
+        self.floor: float = limits.get("roofline_seconds") or 0.0
         self.done = unknown_sizes(self.func) or ""
         self.expected_gain = 0.0
         self._session: TuningSession | None = None
@@ -87,7 +88,7 @@ class KernelTask:
     def start(self, db: Database | None, options: Mapping[str, Any]) -> None:
         """Prepare the search with what is on record; a kernel that cannot be tuned is done."""
         try:
-            self._session = TuningSession(self.func, self.target, db=db, **options)
+            self._session = TuningSession(self.func, self.target, db=db, **{"limits": self.limits, **options})
         except ScheduleError as error:
             self.done = str(error).split("\n")[0]
             return

@@ -32,10 +32,11 @@ from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped
 from ...tuning_db import Database
 from ..graph_services import graph_services
+from ..library_versions import library_versions
 from ..machine_report import known_report, model_of
 from ..planning import TuneError, open_database
 from ..request import require_known
-from ..roofline import bound_for
+from ..roofline import limits_of
 from .kernel_task import KernelTask
 from .model_building import representatives
 from .model_files import READING, load_model
@@ -178,6 +179,7 @@ def tune_graph(
     with open_database(db) if db is not None else nullcontext() as opened, LocalRunner() as runner:
         search = {"runner": runner, **chosen.search}
         search.setdefault("machine", model_of(known_report(target), target))
+        search.setdefault("versions", library_versions())
         tuning = _Tuning(graph, target, opened, replace(chosen, search=search))
         return tuning.run()
 
@@ -197,8 +199,8 @@ def kernel_tasks(graph: Graph, target: Target, trials: int) -> list[KernelTask]:
         firsts.setdefault(key, first)
     tasks = []
     for key, kernel in firsts.items():
-        floor = bound_for(report, kernel.func, target).seconds if report is not None else None
-        tasks.append(KernelTask(kernel, calls[key], target, floor or 0.0, trials))
+        limits = limits_of(report, kernel.func, target) if report is not None else {}
+        tasks.append(KernelTask(kernel, calls[key], target, limits, trials))
     return sorted(tasks, key=lambda t: -t.calls * (t.floor or _rough_seconds(t.func)))
 
 

@@ -356,8 +356,13 @@ def test_calls_between_kernels_are_plain_calls(built):
 # -- tuning
 
 
-def test_a_model_is_tuned_kernel_by_kernel(tmp_path):
-    """Two equal layers are one kernel with two calls; what is on record is not measured again, nor for another model."""
+def test_a_model_is_tuned_kernel_by_kernel(tmp_path, monkeypatch):
+    """Two equal layers are one kernel with two calls; what is on record is not measured again, nor for another model.
+    Sessions keep versions, and the machine's limits where these are known."""
+    limits = {"roofline_seconds": 1e-9, "peak_flops": 1e11, "bandwidth": 1e10, "limited_by": "memory"}
+    monkeypatch.setattr(model_tuning, "known_report", lambda target: object())
+    monkeypatch.setattr(model_tuning, "model_of", lambda report, target: None)
+    monkeypatch.setattr(model_tuning, "limits_of", lambda report, func, target: limits)
     db = tmp_path / "tuning.db"
     seen = []
     result = tw.tune(layers((16, 17, 17, 17)), ONE, db=db, trials=3, callbacks=[seen.append])
@@ -366,6 +371,9 @@ def test_a_model_is_tuned_kernel_by_kernel(tmp_path):
     assert seen[-1].measured == seen[-1].kernels == 2 and 0 < seen[-1].seconds <= seen[-1].default_seconds
     with tw.Database(db) as opened:
         first = {(r.workload, r.trace) for r in opened.records()}
+        sessions = opened.sessions()
+        assert all("tilewright" in s.versions and s.status == "done" and s.ended for s in sessions)
+        assert {s.roofline_seconds for s in sessions} == {1e-9}
         again = tw.tune(layers((16, 17, 17), name="other"), ONE, db=opened, trials=2)
         both = [(r.workload, r.trace) for r in opened.records()]
     assert again.seconds < math.inf and again.trials == 4

@@ -132,6 +132,17 @@ def test_an_interrupt_keeps_what_was_found(tmp_path):
         assert db.sessions()[0].status == "interrupted"
 
 
+def test_a_session_says_which_error_ended_it(tmp_path):
+    class Broken(FakeRunner):
+        def measure(self, traces, **options):
+            raise OSError("no space left\non the disk")
+
+    with Database(tmp_path / "t.db") as db:
+        with pytest.raises(OSError, match="no space"):
+            tune(matmul(), TARGET, trials=4, runner=Broken(), db=db)
+        assert [(s.status, s.ended) for s in db.sessions()] == [("failed", "OSError: no space left")]
+
+
 class Streaming(FakeRunner):
     """Tells each result when it has it; a second timing follows."""
 

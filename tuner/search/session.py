@@ -149,7 +149,7 @@ class TuningSession:
         self._run = run = Run(trials, start + limit, tuple(callbacks), start, self._start(trials), len(self.records))
         stopped: Stopped = "trials"
         status = "failed"
-        late = ""
+        late = broken = ""
         try:
             self._say(SearchStarted)
             kept = 0.0 if time_limit is None or not final_race else min(_FINAL_SHARE * time_limit, _FINAL_SECONDS)
@@ -162,11 +162,14 @@ class TuningSession:
             status = "failed" if self.best is None and stopped in ("trials", "exhausted") else "done"
         except KeyboardInterrupt:
             stopped, status = "interrupted", "interrupted"
+        except Exception as error:
+            broken = f"{type(error).__name__}: {error}".split("\n")[0]
+            raise
         finally:
             if self.options.runner is None:
                 self.runner.close()
             if self.db is not None and run.session is not None:
-                self.db.finish_session(run.session, status, ENDS[stopped])
+                self.db.finish_session(run.session, status, broken or ENDS[stopped])
         result = self._result(stopped, time.monotonic() - start, limit, late)
         if stopped == "interrupted":
             raise TuningInterrupted(result)
