@@ -14,7 +14,9 @@ from .lock import FileLock
 from .schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, VIEWS, migrate
 
 BUSY_SECONDS = 30.0
-_QUICK_CHECK_BYTES = 256 << 20
+_QUICK_CHECK_BYTES = 4 << 20
+"""Larger files are not read as a whole when they are opened; what is damaged there shows when it is read, and
+``Database.check`` reads everything."""
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "lustre", "gpfs", "ceph", "afs"}
 
 

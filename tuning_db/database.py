@@ -7,7 +7,7 @@ import math
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -300,17 +300,29 @@ class Database:
         uses the names of the program that it was made for, ``workload(record.workload)``. ``target``: a codegen Target,
         its key, a TargetRecord, or the text of a target; LookupError when several machines go by that text.
         """
-        rows = self.query(
-            f"SELECT * FROM records WHERE workload IN {_PROGRAMS} AND target = :target AND status = 'ok' "
-            "ORDER BY codegen_version <> ifnull(:version, codegen_version), run_seconds, id LIMIT :limit",
-            {
-                "workload": workload_key_of(workload),
-                "target": self.stored_target(target),
-                "version": codegen_version,
-                "limit": limit,
-            },
-        )
-        return [_value(TuningRecord, row) for row in rows]
+        keys = [row["key"] for row in self.query(_PROGRAMS[1:-1], {"workload": workload_key_of(workload)})]
+        machine = self.stored_target(target)
+        if codegen_version is None:
+            return self._fastest_of(keys, machine, limit)
+        found = self._fastest_of(keys, machine, limit, "AND codegen_version = :version", codegen_version)
+        if len(found) < limit:
+            others = "AND codegen_version <> :version"
+            found += self._fastest_of(keys, machine, limit - len(found), others, codegen_version)
+        return found
+
+    def _fastest_of(
+        self, programs: Sequence[str], target: str, limit: int, clause: str = "", version: int | None = None
+    ) -> list[TuningRecord]:
+        """Return the fastest correct records of stored programs. Each query follows an index and ends at ``limit``."""
+        rows = []
+        for program in programs:
+            rows += self.query(
+                f"SELECT * FROM records WHERE workload = :program AND target = :target AND status = 'ok' {clause} "
+                "ORDER BY run_seconds, id LIMIT :limit",
+                {"program": program, "target": target, "version": version, "limit": limit},
+            )
+        rows.sort(key=lambda row: (row["run_seconds"], row["id"]))
+        return [_value(TuningRecord, row) for row in rows[:limit]]
 
     def records(
         self,

@@ -32,7 +32,7 @@ def records_dataframe(records: Sequence[TuningRecord], flops: float | None = Non
 def _database_frame(db: Database, workload: Workload | None = None, target: Target | None = None) -> pd.DataFrame:
     """Returns the records of a workload and target (None: all) as a table of pandas, which must be installed."""
     rows = db.query(
-        "SELECT r.*, w.flops AS flops FROM records AS r JOIN workloads AS w ON w.key = r.workload "
+        f"SELECT {', '.join([f'r.{name} AS {name}' for name in (*COLUMNS, 'decisions')])}, w.flops AS flops FROM records AS r JOIN workloads AS w ON w.key = r.workload "
         "WHERE (:key IS NULL OR r.workload = :key OR w.structure = :key) AND (:target IS NULL OR r.target = :target) "
         "ORDER BY r.id",
         {

@@ -180,6 +180,11 @@ def _add_place(conn: sqlite3.Connection) -> None:
     conn.execute("ALTER TABLE records ADD COLUMN machine TEXT NOT NULL DEFAULT '{}'")
 
 
+def _add_versions_index(conn: sqlite3.Connection) -> None:
+    """Version 6: the fastest record of one code generator is found without reading the others."""
+    conn.execute("CREATE INDEX records_version ON records (workload, target, status, codegen_version, run_seconds)")
+
+
 def structure_of(text: str) -> str:
     """Returns the :func:`workload_key` of a program given as text; empty when the text is not a program."""
     try:
@@ -188,7 +193,7 @@ def structure_of(text: str) -> str:
         return ""
 
 
-MIGRATIONS = (_first_schema, _add_structure, _add_liveness, _add_machine, _add_place)
+MIGRATIONS = (_first_schema, _add_structure, _add_liveness, _add_machine, _add_place, _add_versions_index)
 """Step ``i`` takes a database from version ``i`` to ``i + 1``. Steps are never edited once released."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

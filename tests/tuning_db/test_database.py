@@ -21,6 +21,7 @@ from tilewright.tuning_db import (
     TargetRecord,
     TuningRecord,
     WorkloadRecord,
+    connection,
     schema,
 )
 from tilewright.tuning_db.schema import APPLICATION_ID
@@ -343,3 +344,71 @@ os._exit(9)
         db.start_session()
         status = {s.id: s.status for s in db.sessions()}
         assert [status[s] for s in (lost.id, own, far, old)] == ["killed", "running", "running", "killed"]
+
+
+# -- work that does not grow with the records
+
+
+def steps_of(db, call) -> int:
+    """How many hundred steps SQLite's machine makes in a call."""
+    counted = [0]
+
+    def count():
+        counted[0] += 1
+        return 0
+
+    db.connection.set_progress_handler(count, 100)
+    call()
+    db.connection.set_progress_handler(None, 100)
+    return counted[0]
+
+
+BEST = [
+    ("best", lambda db: db.best(W, T)),
+    ("of this code generator", lambda db: db.best(W, T, codegen_version=2)),
+    ("of a code generator without records", lambda db: db.best(W, T, codegen_version=9)),
+    ("the fastest four", lambda db: db.fastest(W, T, codegen_version=2, limit=4)),
+    ("a view's row", lambda db: db.query("SELECT * FROM best_records WHERE record = 1")),
+]
+
+
+@pytest.mark.parametrize("name, call", BEST, ids=[name for name, _ in BEST])
+def test_the_best_is_found_without_reading_the_others(db, name, call):
+    db.add_records([record(1e-3 + n * 1e-6, codegen_version=1 + n % 2, trial=n) for n in range(40)])
+    few = steps_of(db, lambda: call(db))
+    db.add_records([record(2e-3 + n * 1e-6, codegen_version=1 + n % 2, trial=n) for n in range(4000)])
+    assert steps_of(db, lambda: call(db)) <= few + 2
+    assert steps_of(db, lambda: db.records(W)) > 100  # reading them all takes many more
+
+
+def test_the_order_of_the_fastest(db):
+    """Those of the asked code generator first, then by time, then by number."""
+    db.add_records([
+        record(s, codegen_version=v, trial=n)
+        for n, (s, v) in enumerate(((5e-3, 1), (1e-3, 1), (4e-3, 2), (3e-3, 2), (3e-3, 2)))
+    ])
+    assert [r.id for r in db.fastest(W, T, limit=9)] == [2, 4, 5, 3, 1]
+    assert [r.id for r in db.fastest(W, T, codegen_version=2, limit=9)] == [4, 5, 3, 2, 1]
+    assert [r.id for r in db.fastest(W, T, codegen_version=1, limit=3)] == [2, 1, 4]
+
+
+def test_opening_does_not_read_a_large_file(path, monkeypatch):
+    """The pages of a small one are checked; statements that would read all records are not there."""
+    seen = []
+    monkeypatch.setattr(connection, "_QUICK_CHECK_BYTES", 1000)
+    real = sqlite3.connect
+
+    def traced(*args, **options):
+        made = real(*args, **options)
+        made.set_trace_callback(seen.append)
+        return made
+
+    with Database(path) as db:
+        db.add_workload(W)
+        db.add_target(T)
+        db.add_records([record(1e-3, trial=n) for n in range(10)])
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    for readonly in (True, False):
+        with Database(path, readonly=readonly) as db:
+            assert steps_of(db, lambda: None) == 0
+    assert seen and not [text for text in seen if "quick_check" in text or "FROM records" in text]
