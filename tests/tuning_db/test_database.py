@@ -383,10 +383,12 @@ def test_the_best_is_found_without_reading_the_others(db, name, call):
 
 def test_the_order_of_the_fastest(db):
     """Those of the asked code generator first, then by time, then by number."""
-    db.add_records([
-        record(s, codegen_version=v, trial=n)
-        for n, (s, v) in enumerate(((5e-3, 1), (1e-3, 1), (4e-3, 2), (3e-3, 2), (3e-3, 2)))
-    ])
+    db.add_records(
+        [
+            record(s, codegen_version=v, trial=n)
+            for n, (s, v) in enumerate(((5e-3, 1), (1e-3, 1), (4e-3, 2), (3e-3, 2), (3e-3, 2)))
+        ]
+    )
     assert [r.id for r in db.fastest(W, T, limit=9)] == [2, 4, 5, 3, 1]
     assert [r.id for r in db.fastest(W, T, codegen_version=2, limit=9)] == [4, 5, 3, 2, 1]
     assert [r.id for r in db.fastest(W, T, codegen_version=1, limit=3)] == [2, 1, 4]
