@@ -148,13 +148,6 @@ class Database:
             cursor = self.connection.execute(sql, params if isinstance(params, Mapping) else tuple(params))
             return [dict(row) for row in cursor.fetchall()]
 
-    def tuples(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Returns the rows of a SELECT as plain tuples, for many of them."""
-        with say_what(self.path):
-            cursor = self.connection.cursor()
-            cursor.row_factory = None
-            return cursor.execute(sql, params).fetchall()
-
     # --- workloads, targets, sessions
 
     def add_workload(self, workload: Workload, *, name: str = "", spec: str = "") -> str:
