@@ -33,7 +33,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
-from ...tir.walk import substitute, transform
+from ...tir.walk import substitute, transform, uses_var
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..require.block_form import has_trivial_bindings, own_nest
@@ -220,7 +220,11 @@ def _fills_alone(tree: Tree, writer: BlockRealize, old: Buffer) -> bool:
     )
     if not whole or own_nest(tree, writer) is None or not has_trivial_bindings(tree, writer):
         return False
-    plain = all(lp.kind == "serial" and not lp.annotations for lp in tree.loops_above(writer))
+    loops = tree.loops_above(writer)
+    plain = all(lp.kind == "serial" and not lp.annotations for lp in loops)
+    outer = {lp.loop_var for lp in loops[:ndim]}
+    if any(uses_var(e, outer.__contains__) for lp in loops[ndim:] for e in (lp.min, lp.extent)):
+        return False  # the padding has no iterations of inner loops
     return plain and covers_domain(tree, writer, once=True)
 
 

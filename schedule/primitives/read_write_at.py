@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
+from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.footprint import bounding_box, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.region_cover import why_not_covered
@@ -219,7 +221,7 @@ class _Work:
         ends: list[Ends] = []
         for found, extent in zip(total, self.old.shape, strict=True):
             first, last = const(0, extent.dtype), an.simplify(extent - 1)
-            lo, hi = found if found is not None else (first, last)
+            lo, hi = found if found is not None and not self._changes(found) else (first, last)
             lo = lo if an.can_prove(lo >= first) else an.simplify(max_(lo, first))
             hi = hi if an.can_prove(hi <= last) else an.simplify(min_(hi, last))
             ends.append((lo, hi))
@@ -232,7 +234,7 @@ class _Work:
         for store in stores:
             analyzer = self.analyzer(store)
             box = whole_box(analyzer, store, self.relaxed)
-            if box is None:
+            if box is None or any(map(self._changes, box)):
                 raise ScheduleError(
                     f"the elements of {self.old.name} that an iteration of loop {self.loop.loop_var.name} writes are not "
                     "known to be a box without holes, so copying them back could overwrite others",
@@ -249,6 +251,15 @@ class _Work:
             where=(self.loop, self.realize),
             hint="choose a loop with one of the blocks under it, or an outer loop",
         )
+
+    def _changes(self, ends: Ends) -> bool:
+        """Return whether the ends are read from memory that the loop writes."""
+        return any(isinstance(n, BufferLoad) and n.buffer in self.written_here for e in ends for n in post_order(e))
+
+    @cached_property
+    def written_here(self) -> set[Buffer]:
+        """The buffers that blocks under the loop write."""
+        return {r.buffer for realize in blocks_below(self.loop) for r in realize.block.writes}
 
     def _contains(self, box: Sequence[Ends], other: Sequence[Ends]) -> bool:
         an = self.outside
@@ -299,7 +310,8 @@ class _Work:
         loops = [(Var(f"ax{n}", r.extent.dtype), r.extent) for n, r in enumerate(box)]
         indices = tuple([r.min + v for r, (v, _) in zip(box, loops, strict=True)])
         body = nest(loops, BufferStore(target, BufferLoad(source, indices), indices))
-        reads, writes = (BufferRegion(source, box),), (BufferRegion(target, box),)
+        read_too = [r for r in access_regions(body)[0] if r.buffer is not source]  # what the region depends on
+        reads, writes = (BufferRegion(source, box), *read_too), (BufferRegion(target, box),)
         block = Block(axes, reads, writes, self.copy.name, body, annotations={"auto_copy": True})
         return BlockRealize(tuple(used), const(True, "bool"), block)
 

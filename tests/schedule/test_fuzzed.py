@@ -704,3 +704,72 @@ def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
     interpret(func, a, found[0])
     compile(sch.func, "native")(a, found[1])
     np.testing.assert_array_equal(*found)
+
+
+ROWS_OF_GIVEN_LENGTH = """
+@T.prim_func
+def main(A: T.Buffer((7, 13)), L: T.Buffer((7,), "int16"), C: T.Buffer((7,))):
+    for i in range(7):
+        for k in range(T.max(T.min(T.cast(L[i], "int32"), 13), 0)):
+            with T.block("C"):
+                vi = T.axis.spatial(7, i)
+                vk = T.axis.reduce(T.max(T.min(T.cast(L[i], "int32"), 13), 0), k)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+def test_copies_read_what_their_region_depends_on(agree):
+    func = parse(ROWS_OF_GIVEN_LENGTH)
+    sch = Schedule(func)
+    copy = sch.read_at(sch.get_loops("C")[0], "C", 0, "shared")
+    assert [r.buffer.name for r in sch.get(copy).reads] == ["A", "L"]
+    agree(func, sch.func)
+
+
+def test_a_region_that_changes_under_the_loop_is_copied_whole(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 13)), L: T.Buffer((7,), "int32"), C: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("first"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = A[vi, 12]
+        with T.block("L"):
+            vi = T.axis.spatial(7, i)
+            L[vi] = vi
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            T.reads(C[vi], A[vi, 0:13], L[vi])
+            T.writes(C[vi])
+            C[vi] = C[vi] + A[vi, T.max(T.min(L[vi], 12), 0)]
+""")
+    sch = Schedule(func)
+    copy = sch.read_at(sch.get_loops("C")[0], "C", "A", "shared")
+    assert [r.buffer.name for r in sch.get(copy).reads] == ["A"]
+    agree(func, sch.func)
+
+
+@pytest.mark.parametrize("layout", [lambda i, j: (i, j // 4, j % 4), lambda i, j: (i // 4, i % 4, j)])
+def test_padding_beside_a_triangle_has_a_block_of_its_own(agree, layout):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 5), "int64"), C: T.Buffer((7, 5), "int64")):
+    S = T.alloc_buffer((7, 5), "int64")
+    for i, j in T.grid(7, 5):
+        for k in range(j + 1):
+            with T.block("S"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                vk = T.axis.reduce(j + 1, k)
+                with T.init():
+                    S[vi, vj] = T.int64(0)
+                S[vi, vj] = S[vi, vj] + A[vi, vk]
+    for i, j in T.grid(7, 5):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = S[vi, vj]
+""")
+    sch = Schedule(func)
+    sch.transform_layout("S", ("write", 0), layout, pad_value=1)
+    agree(func, sch.func)
