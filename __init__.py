@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilewright import codegen, driver, graph, schedule, te, tir, tuner, tuning_db
     from tilewright.codegen import Target
     from tilewright.doors import jax_door as jax
+    from tilewright.doors import lazy_door as lazy
     from tilewright.doors import torch_door as torch
     from tilewright.driver import bench, build, tune, workload
     from tilewright.frontends.onnx import from_onnx
@@ -54,6 +55,7 @@ __all__ = [
     "from_torch",
     "graph",
     "jax",
+    "lazy",
     "lower",
     "meta_schedule",
     "nd",
@@ -87,7 +89,7 @@ _HOMES = {
     "workload": "driver",
 }
 _LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db", "tvm_names")
-_DOORS = {"jax": "doors.jax_door", "torch": "doors.torch_door"}
+_DOORS = {"jax": "doors.jax_door", "lazy": "doors.lazy_door", "torch": "doors.torch_door"}
 _TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
 _TVM_MODULES = ("meta_schedule", "nd", "target", "testing", "tir_integration")
 

@@ -132,13 +132,14 @@ _register(
     "elementwise",
     "abs acos acosh asin asinh atan atanh ceil clip cos cosh elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish "
     "identity leaky_relu log log10 log1p log2 mish negative relu relu6 round rsqrt sigmoid sign silu sin sinh softplus "
-    "sqrt square tan tanh trunc cast reinterpret logical_not bitwise_not is_nan is_inf",
+    "sqrt square tan tanh trunc cast reinterpret logical_not bitwise_not is_finite is_nan is_inf",
 )
 _register(
     "broadcast",
     "add subtract multiply divide floor_divide floor_mod maximum minimum power equal not_equal less less_equal greater "
     "greater_equal broadcast_to prelu where logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor "
-    "left_shift right_shift truncate_divide remainder swiglu",
+    "left_shift right_shift truncate_divide remainder swiglu atan2 copysign hypot "
+    "logaddexp nextafter",
 )
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
           "gather_elements gather_nd triangle rotary")  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType
+from ..integer_power import power_of_integers
 from .hlo_call import HloCall
 from .hlo_table import CONVERTERS, hlo, op
 from .known_arrays import known
@@ -17,7 +17,7 @@ from .known_arrays import known
 _FUNCTIONS = {
     "cosine": "cos", "exponential": "exp", "exponential_minus_one": "expm1", "log": "log", "log_plus_one": "log1p",
     "logistic": "sigmoid", "rsqrt": "rsqrt", "sine": "sin", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
-    "ceil": "ceil", "floor": "floor", "round_nearest_even": "round", "negate": "negative",
+    "ceil": "ceil", "floor": "floor", "is_finite": "is_finite", "round_nearest_even": "round", "negate": "negative",
 }  # fmt: skip
 _CHLO = "acos acosh asin asinh atan atanh cosh erf sinh".split()
 _ARITHMETIC = {"add": ("add", "or"), "multiply": ("multiply", "and"), "subtract": ("subtract", "xor")}
@@ -28,6 +28,7 @@ _WORD = re.compile(r"(\w+)>$")
 def _enter_functions() -> None:
     for name, row in _FUNCTIONS.items():
         CONVERTERS[f"stablehlo.{name}"] = lambda c, row=row: c.op(row, c.x)
+    CONVERTERS["stablehlo.atan2"] = lambda c: c.together("atan2", *c.values)
     for name in _CHLO:
         for key in (f"chlo.{name}", f"composite chlo.{name}"):
             CONVERTERS[key] = lambda c, row=name: c.op(row, c.x)
@@ -120,12 +121,7 @@ def power(c: HloCall) -> Value:
     if DType(c.dtype).is_float:
         return c.together("power", a, b)
     one, zero = c.constant(1, c.dtype), c.constant(0, c.dtype)
-    out, square = c.full(a.shape, 1, c.dtype), a
-    bits = DType(c.dtype).bits
-    for n in range(bits):  # by the binary digits of the exponent
-        digit = c.op("bitwise_and", c.op("right_shift", b, c.constant(n, c.dtype)), one)
-        out = c.where(c.op("equal", digit, zero), out, c.op("multiply", out, square))
-        square = c.op("multiply", square, square)
+    out = power_of_integers(c.op, a, b, one, DType(c.dtype).bits)
     if c.dtype.startswith("u"):
         return out
     odd = c.op("bitwise_and", b, one)
@@ -133,25 +129,6 @@ def power(c: HloCall) -> Value:
     small = c.where(c.op("equal", a, c.constant(-1, c.dtype)), minus, c.full(a.shape, 0, c.dtype))
     small = c.where(c.op("equal", a, one), c.full(a.shape, 1, c.dtype), small)
     return c.where(c.op("less", b, zero), small, out)
-
-
-@hlo("atan2")
-def atan2(c: HloCall) -> Value:
-    y, x = c.values
-    kind = c.dtype
-    zero = c.constant(0, kind)
-    bits = f"int{DType(kind).bits}"
-    left = c.op("less", c.op("reinterpret", x, dtype=bits), c.constant(0, bits))  # negative, -0 among them
-    below = c.op("less", c.op("reinterpret", y, dtype=bits), c.constant(0, bits))
-    a, b = c.op("abs", y), c.op("abs", x)
-    steep = c.op("greater", a, b)
-    small, large = c.where(steep, b, a), c.where(steep, a, b)
-    both = c.op("logical_and", c.op("is_inf", a), c.op("is_inf", b))
-    ratio = c.op("divide", small, c.where(c.op("equal", large, zero), c.full(a.shape, 1, kind), large))
-    angle = c.op("atan", c.where(both, c.full(a.shape, 1, kind), ratio))
-    angle = c.where(steep, c.op("subtract", c.constant(math.pi / 2, kind), angle), angle)
-    angle = c.where(left, c.op("subtract", c.constant(math.pi, kind), angle), angle)
-    return c.where(below, c.op("negative", angle), angle)
 
 
 @hlo("cbrt")
@@ -178,11 +155,6 @@ def rounded_away(c: HloCall) -> Value:
     whole = c.op("trunc", x)
     far = c.op("greater_equal", c.op("abs", c.op("subtract", x, whole)), c.constant(0.5, x.dtype))
     return c.where(far, c.op("add", whole, c.op("sign", x)), whole)
-
-
-@hlo("is_finite")
-def is_finite(c: HloCall) -> Value:
-    return c.op("logical_not", c.op("logical_or", c.op("is_nan", c.x), c.op("is_inf", c.x)))
 
 
 @hlo("clamp")

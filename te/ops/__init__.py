@@ -99,6 +99,7 @@ from .elementwise import (
     where,
 )
 from .elementwise import cast_to as cast
+from .float_pairs import atan2, copysign, hypot, logaddexp, nextafter
 from .gather import cumprod, cumsum, gather_elements, gather_nd, triangle
 from .grid_sample import grid_sample
 from .logic import (
@@ -106,6 +107,7 @@ from .logic import (
     bitwise_not,
     bitwise_or,
     bitwise_xor,
+    is_finite,
     is_inf,
     is_nan,
     left_shift,
@@ -144,17 +146,17 @@ sub = subtract
 
 __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "argmax", "argmin", "asin", "asinh", "atan", "atanh",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
     "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul", "batch_norm", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "col2im", "concat", "concatenate", "conv1d",
-    "conv2d", "conv2d_transpose", "conv3d", "cos", "cosh", "cumprod", "cumsum", "deformable_windows", "dense",
+    "conv2d", "conv2d_transpose", "conv3d", "copysign", "cos", "cosh", "cumprod", "cumsum", "deformable_windows", "dense",
     "depthwise_conv2d", "div", "divide", "einsum", "elu", "equal", "erf", "exp", "exp2", "expand_dims", "expm1",
     "flatten", "flip", "floor", "floor_divide", "floor_mod", "full", "gather_elements", "gather_nd", "gelu",
     "global_avg_pool", "global_max_pool", "greater", "greater_equal", "grid_sample", "group_norm", "hardsigmoid",
-    "hardswish", "identity", "is_inf", "is_nan", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "log",
-    "log10", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "hardswish", "hypot", "identity", "is_finite", "is_inf", "is_nan", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "log",
+    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
     "max", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "maximum", "mean", "min", "minimum", "mish",
-    "mul", "multiply", "negative", "not_equal", "one_hot", "pad", "power", "prelu", "prod", "reinterpret", "relu",
+    "mul", "multiply", "negative", "nextafter", "not_equal", "one_hot", "pad", "power", "prelu", "prod", "reinterpret", "relu",
     "relu6", "remainder", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "right_shift",
     "rms_norm", "roi_align", "rotary", "round", "rsqrt", "scatter_elements", "scatter_nd", "sigmoid", "sign", "silu",
     "sin", "sinh", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub",

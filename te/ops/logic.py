@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tir.expr import And, Expr, Not, Or, cast, const, truncdiv, truncmod
-from ...tir.expr.intrinsics.float_operations import fmod, isinf, isnan
+from ...tir.expr.intrinsics.float_operations import fmod, isfinite, isinf, isnan
 from ..compute import compute
 from ..tensor import Tensor
 from .blocks.broadcast import broadcasting
@@ -50,7 +50,9 @@ logical_or = broadcasting("logical_or", lambda a, b: Or(_truth(a), _truth(b)), "
 logical_xor = broadcasting("logical_xor", lambda a, b: _differ(_truth(a), _truth(b)), "Whether exactly one is true")
 bitwise_and = broadcasting("bitwise_and", _bitwise(lambda a, b: a & b), "The bits that both have")
 bitwise_or = broadcasting("bitwise_or", _bitwise(lambda a, b: a | b), "The bits that one of both has")
-bitwise_xor = broadcasting("bitwise_xor", _bitwise(lambda a, b: a ^ b), "The bits that exactly one has")
+bitwise_xor = broadcasting(
+    "bitwise_xor", _bitwise(lambda a, b: _differ(a, b) if a.dtype.is_bool else a ^ b), "The bits that exactly one has"
+)
 left_shift = broadcasting("left_shift", _bitwise(lambda a, b: a << b), "a shifted by b bits to the left")
 right_shift = broadcasting("right_shift", _bitwise(lambda a, b: a >> b), "a shifted by b bits to the right")
 truncate_divide = broadcasting("truncate_divide", _truncated(truncdiv), "a / b of integers, rounded towards zero")
@@ -74,12 +76,12 @@ def _test(op: str, f: Callable[[Expr], Expr], meaning: str) -> Callable[..., Ten
     return function
 
 
-def _of_float(f: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    """Returns ``f`` of floats, false of integers."""
+def _of_float(f: Callable[[Expr], Expr], of_integers: bool = False) -> Callable[[Expr], Expr]:
+    """Returns ``f`` of floats, and a constant of integers."""
 
     def test(e: Expr) -> Expr:
         if not e.dtype.is_float:
-            return const(False, "bool")
+            return const(of_integers, "bool")
         return f(e if e.dtype in ("float32", "float64") else cast("float32", e))
 
     return test
@@ -89,3 +91,4 @@ logical_not = _test("logical_not", lambda e: Not(_truth(e)), "Whether the elemen
 bitwise_not = _test("bitwise_not", lambda e: ~e, "The element with each bit inverted")
 is_nan = _test("is_nan", _of_float(isnan), "Whether the element is not a number")
 is_inf = _test("is_inf", _of_float(isinf), "Whether the element is infinite")
+is_finite = _test("is_finite", _of_float(isfinite, True), "Whether the element is neither infinite nor NaN")

@@ -7,14 +7,14 @@ LINES = {
     "tir": 18690,
     "schedule": 13190,
     "codegen": 23720,
-    "te": 6220,
+    "te": 6240,
     "tuning_db": 1770,
     "tuner": 9200,
     "graph": 4580,
     "frontends": 7200,
     "driver": 5150,
     "cli": 2100,
-    "doors": 460,
+    "doors": 1460,
 }
 """Lines per layer, everything counted."""
 
@@ -22,7 +22,7 @@ FLOORS = 5
 """How many floors a folder may have."""
 
 LONGEST_FILE = 450
-LONGER_FILES: dict[str, int] = {}
+LONGER_FILES: dict[str, int] = {"doors/lazy_door.py": 530}
 """Files that are longer, and their lines."""
 
 LONG_FUNCTIONS = 0

@@ -1,0 +1,20 @@
+"""This module computes powers of integers by squaring, as the binary digits of the exponent say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def power_of_integers(op: Callable[..., Any], x: Any, exponent: Any, one: Any, bits: int) -> Any:
+    """Returns ``x`` to the power ``exponent``, which is not negative; it wraps where it overflows.
+
+    ``op`` adds operators, ``one`` is 1 in the data type of both, which has ``bits`` bits.
+    """
+    out = one
+    for n in range(bits):
+        factor = op("multiply", op("bitwise_and", exponent, one), op("subtract", x, one))
+        out = op("multiply", out, op("add", factor, one))
+        if n < bits - 1:
+            exponent, x = op("right_shift", exponent, one), op("multiply", x, x)
+    return out
