@@ -17,6 +17,7 @@ from ..tir.program_key import workload_key
 from ..tir.stmt import PrimFunc
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord
+from .example_sizes import ODD, example_of, shown_sizes
 from .request import Request, in_order, request
 
 log = logging.getLogger("tilewright")
@@ -155,7 +156,8 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
         return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
     unknown = unknown_sizes(asked.func)
     if unknown is not None:
-        return Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
+        given = Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
+        return _by_example(asked, machine, before) or given
     if machine.stays_as_written:
         return Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
     if machine.is_gpu:
@@ -164,6 +166,22 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
     default = tuner.choose_default(tuner.Space(asked.func, machine))
     origin = before + default.origin.replace("not tuned", f"not tuned{elsewhere}", 1)
     return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)
+
+
+def _by_example(asked: Request, machine: Target, before: str) -> Plan | None:
+    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them, where that applies."""
+    for less in (0, ODD):
+        example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
+        if example is None:
+            return None
+        trace = tuner.choose_default(tuner.Space(example, machine)).schedule.trace
+        try:
+            scheduled = tuner.replay(asked.func, trace).func
+        except (ScheduleError, TraceError):
+            continue
+        origin = f"{before}the analytic model's best schedule for {shown_sizes(asked.func, less)}, not tuned"
+        return Plan(asked, machine, "default", origin, scheduled, None, trace)
+    return None
 
 
 def _other_targets(db: Database, func: PrimFunc) -> str:

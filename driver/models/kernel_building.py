@@ -25,6 +25,7 @@ from ...tir.parser import parse
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner.measure.protocol import MessageReader, encode
+from ..example_sizes import EXAMPLE
 from ..planning import Plan, does_not_apply, plan_request
 from ..request import Request
 
@@ -89,7 +90,8 @@ def job_for(func: PrimFunc, target: Target, traces: Sequence[tuple[str, str]] = 
     """Returns the job of a function, with the key of everything that its result depends on."""
     free = [str(int(n)) for n in func.attrs.get(LAYOUT_FREE, ())]
     schedules = [text for _, text in traces]
-    key = object_key([_code(), target.key, str(target), workload_key(func), *free, "traces", *schedules])
+    sizes = [f"{name}={size}" for name, size in func.attrs.get(EXAMPLE, {}).items()]
+    key = object_key([_code(), target.key, str(target), workload_key(func), *free, *sizes, "traces", *schedules])
     return KernelJob(func.script(), str(target), key, tuple(traces))
 
 

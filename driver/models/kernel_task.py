@@ -12,6 +12,7 @@ from ...schedule import ScheduleError
 from ...tuner import ReferenceFailed, TuningSession
 from ...tuner.measure.inputs import unknown_sizes
 from ...tuning_db import Database
+from ..example_sizes import example_of
 
 FIRST, SLICE = 8, 16
 """The trials that each kernel gets first, and those that it gets at a time later."""
@@ -27,15 +28,16 @@ _COST_SECONDS = 3.0
 
 
 class KernelTask:
-    """A distinct kernel of a model. ``calls``: how often a run calls it; ``limits``: those of the machine, as a
-    session keeps them; ``floor``: the least seconds that they allow for one call (0: not known); ``trials``: the most of this search; ``done`` says why no more are of use.
+    """A distinct kernel of a model, with examples of symbolic sizes. ``calls``: how often a run calls it; ``limits``: those
+    of the machine, as a session keeps them; ``floor``: the least seconds that they allow for one call (0: not known);
+    ``trials``: the most of this search; ``done`` says why no more are of use.
 
     ``expected_gain``: by how many seconds a run of the model is expected to become faster, per second of searching on.
     The last gain is expected to come again by half, and the search's own prediction by a part that falls with the trials
     that brought nothing."""
 
     def __init__(self, kernel: Kernel, calls: int, target: Target, limits: Mapping[str, Any], trials: int) -> None:
-        self.name, self.func, self.calls = kernel.name, kernel.func, calls
+        self.name, self.func, self.calls = kernel.name, example_of(kernel.func) or kernel.func, calls
         self.target, self.limits, self.limit = target, limits, trials
         self.floor: float = limits.get("roofline_seconds") or 0.0
         self.done = unknown_sizes(self.func) or ""

@@ -24,6 +24,7 @@ from ...graph.memory_plan import plan_memory
 from ...graph.passes import prepare
 from ...tir.expr import Var
 from ...tuning_db import Database
+from ..example_sizes import example_of, with_example
 from ..graph_services import graph_services
 from ..planning import BuildError, NoRecordError, open_database, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, job_for
@@ -59,7 +60,7 @@ def build_graph(
     division = order_kernels(fuse(prepare(graph, services=graph_services(machine))))
     bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
-        jobs = kernel_jobs(division, machine, opened, chosen.require_tuned)
+        jobs = kernel_jobs(division, machine, opened, chosen)
     built = build_kernels(list(jobs.values()), processes=chosen.processes, note=chosen.note)
     return _assembled(division, machine, {k: built[job.key] for k, job in jobs.items()}, bounds)
 
@@ -75,14 +76,14 @@ def bounds_of(graph: Graph, given: Mapping[str, int]) -> dict[Var, int]:
 
 
 def kernel_jobs(
-    division: Division, machine: Target, db: Database | None = None, require_tuned: bool = False
+    division: Division, machine: Target, db: Database | None = None, options: GraphOptions = GraphOptions()
 ) -> dict[Kernel, KernelJob]:
     """Returns what to build for each kernel of a graph; kernels of one structure share it."""
     jobs: dict[Kernel, KernelJob] = {}
     out: dict[Kernel, KernelJob] = {}
     for kernel, first in representatives(division).items():
         if first not in jobs:
-            jobs[first] = _job(first, machine, db, require_tuned)
+            jobs[first] = _job(first, machine, db, options)
         out[kernel] = jobs[first]
     return out
 
@@ -93,15 +94,15 @@ def representatives(division: Division) -> dict[Kernel, Kernel]:
     return {leaf.kernel: firsts.setdefault(leaf.kernel.signature, leaf.kernel) for leaf in division.leaves()}
 
 
-def _job(kernel: Kernel, machine: Target, db: Database | None, require_tuned: bool) -> KernelJob:
-    traces = []
-    for found in recorded(db, kernel.func, machine) if db is not None else ():
-        if found.trace is not None:
-            traces.append((found.origin, found.trace.dumps()))
-    if require_tuned and not traces:
+def _job(kernel: Kernel, machine: Target, db: Database | None, options: GraphOptions) -> KernelJob:
+    func = with_example(kernel.func, options.bounds)
+    examples = [made for f in (func, kernel.func) if (made := example_of(f)) is not None] or [func]
+    found = (one for f in examples for one in (recorded(db, f, machine) if db is not None else ()))
+    traces = [(one.origin, one.trace.dumps()) for one in found if one.trace is not None]
+    if options.require_tuned and not traces:
         where = "no database was given" if db is None else f"{db.path} has no record of it"
         raise NoRecordError(f"the kernel {kernel.name} on {machine}: {where}; tune the model first")
-    return job_for(kernel.func, machine, traces)
+    return job_for(func, machine, traces)
 
 
 def _assembled(

@@ -31,6 +31,7 @@ from ...tuner import LocalRunner, Progress, TuneOptions
 from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped
 from ...tuning_db import Database
+from ..example_sizes import example_of
 from ..graph_services import graph_services
 from ..library_versions import library_versions
 from ..machine_report import known_report, model_of
@@ -199,7 +200,7 @@ def kernel_tasks(graph: Graph, target: Target, trials: int) -> list[KernelTask]:
         firsts.setdefault(key, first)
     tasks = []
     for key, kernel in firsts.items():
-        limits = limits_of(report, kernel.func, target) if report is not None else {}
+        limits = limits_of(report, example_of(kernel.func) or kernel.func, target) if report is not None else {}
         tasks.append(KernelTask(kernel, calls[key], target, limits, trials))
     return sorted(tasks, key=lambda t: -t.calls * (t.floor or _rough_seconds(t.func)))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...tir.expr import DType
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Value, typical
 from ..permutations import axes_of, inverse, moves_only_ones
 from .carried_attributes import WEIGHTED, Axes, carried
 from .min_cut import INFINITE, SINK, SOURCE, Network
@@ -30,7 +30,7 @@ def transposing(v: Value, axes: Axes) -> float:
     """Returns the seconds that a transpose of ``v`` takes."""
     if moves_only_ones(v.shape, axes):
         return 0.0
-    return _CALL + 2 * math.prod(v.shape) * DType(v.dtype).bytes / _BANDWIDTH
+    return _CALL + 2 * math.prod(typical(v).shape) * DType(v.dtype).bytes / _BANDWIDTH
 
 
 def chosen_labels(graph: Graph, axes: Axes, costs: Costs) -> frozenset[Node]:
@@ -70,9 +70,7 @@ def _ends(graph: Graph, axes: Axes) -> dict[Node, tuple[object, object]]:
     for node in graph.nodes:
         passed = any(odd.get(v, False) for v in node.given)
         way: tuple[object, object] = (SOURCE, SOURCE)
-        if not all(v.is_static for v in (*node.given, *node.outputs)):
-            pass
-        elif node.op == "transpose" and axes_of(node) in (axes, inverse(axes)):
+        if node.op == "transpose" and axes_of(node) in (axes, inverse(axes)):
             reads_stored = axes_of(node) == axes and (passed or axes != inverse(axes))
             way = (SINK, SOURCE) if reads_stored else (SOURCE, SINK)
             passed = not passed
@@ -87,7 +85,7 @@ def _operands_fit(node: Node, graph: Graph, ndim: int) -> bool:
     """Returns whether operands of other numbers of dimensions than ``ndim`` are constants or single elements."""
     if node.op in WEIGHTED:
         return node.inputs[1] in graph.constants
-    return all(v.ndim in (ndim, 0) or v in graph.constants or math.prod(v.shape) == 1 for v in node.given) or (
+    return all(v.ndim in (ndim, 0) or v in graph.constants or math.prod(typical(v).shape) == 1 for v in node.given) or (
         node.op in ("layer_norm", "rms_norm", "batch_norm", "prelu")
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.expr import DType
 from ..attribute_keys import attributes_key
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Value, typical
 from ..graph_operators import infer
 from ..kernels import Kernel
 from ..layouts import Costs, chosen_labels, relabeled
@@ -59,7 +59,7 @@ def _orders(graph: Graph) -> list[tuple[int, ...]]:
 
 def _transposed(graph: Graph) -> int:
     """Returns how many bytes transposes move."""
-    moved = [n.output for n in graph.nodes if n.op == "transpose" and n.output.is_static]
+    moved = [typical(n.output) for n in graph.nodes if n.op == "transpose"]
     return sum(math.prod(v.shape) * DType(v.dtype).bytes + 1 for v in moved)
 
 
@@ -81,10 +81,10 @@ class _Predicted:
         weight = node.inputs[1]
         assert weight is not None
         per_output = math.prod(weight.shape) // max(node.output.shape[1], 1)
-        estimate = math.prod(node.output.shape) * per_output / _RATE * (_PLAIN if axes is None else 1.0)
+        estimate = math.prod(typical(node.output).shape) * per_output / _RATE * (_PLAIN if axes is None else 1.0)
         if self.services.seconds is None:
             return estimate
-        inputs, attrs = list(node.inputs), node.attrs
+        inputs, attrs = [None if v is None else typical(v) for v in node.inputs], node.attrs
         if axes is not None:
             found = carried(node, axes)
             assert found is not None and inputs[0] is not None

@@ -1,0 +1,60 @@
+"""This module schedules functions of symbolic sizes: like the same function of example sizes.
+
+The schedule of the example is replayed on the function itself. Each step is checked there, and tiles that need not divide a
+symbolic size get bounds checks, which lowering takes out of the tiles that are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import is_not
+
+from ..codegen.lowered import size_vars
+from ..tir.analysis.simplify import simplify
+from ..tir.expr import const
+from ..tir.fresh_copy import fresh_copy
+from ..tir.stmt import Block, PrimFunc
+from ..tir.walk import pre_order, replace_buffers
+from ..tuner.measure.inputs import unknown_sizes
+
+EXAMPLE = "example_sizes"
+"""The attribute of a function that has the example sizes by their names."""
+
+_TYPICAL = 64
+"""The example of a size that the attribute does not name."""
+
+ODD = 3
+"""How much less the example is where the first one's schedule does not apply: a size that few tiles divide."""
+
+
+def with_example(func: PrimFunc, bounds: Mapping[str, int]) -> PrimFunc:
+    """Returns the function with an example of each symbolic size: the largest value, where that is small."""
+    named = {v.name: min(bounds.get(v.name, _TYPICAL), _TYPICAL) for v in size_vars(func)}
+    return func.with_attr(EXAMPLE, named) if named else func
+
+
+def example_of(func: PrimFunc, less: int = 0) -> PrimFunc | None:
+    """Returns the function of example sizes, which are by ``less`` smaller; None when its sizes are known, or do not follow
+    from the shapes of arrays."""
+    sizes = size_vars(func)
+    if not sizes:
+        return None
+    named = func.attrs.get(EXAMPLE, {})
+    numbers = {v: max(int(named.get(v.name, _TYPICAL)) - less, 1) for v in sizes}
+    made: PrimFunc = _folded(fresh_copy(func, {v: const(number, v.dtype) for v, number in numbers.items()}))
+    return None if unknown_sizes(made) is not None else made.without_attr(EXAMPLE)
+
+
+def _folded(func: PrimFunc) -> PrimFunc:
+    """Returns the function with numbers in place of expressions of numbers, in the shapes of its buffers and in loops."""
+    inner = [made for n in pre_order(func.body) if isinstance(n, Block) for made in n.alloc_buffers]
+    shapes = {b: tuple([simplify(extent) for extent in b.shape]) for b in (*func.buffers, *inner)}
+    changed = {b: b.with_(shape=shape) for b, shape in shapes.items() if any(map(is_not, shape, b.shape))}
+    made: PrimFunc = simplify(replace_buffers(func, changed)) if changed else func
+    return made
+
+
+def shown_sizes(func: PrimFunc, less: int = 0) -> str:
+    """Returns the example sizes as text, ``n = 64``."""
+    named = func.attrs.get(EXAMPLE, {})
+    return ", ".join([f"{v.name} = {max(int(named.get(v.name, _TYPICAL)) - less, 1)}" for v in size_vars(func)])

@@ -1,0 +1,109 @@
+"""Kernels of symbolic sizes get the schedules of example sizes, and compute what NumPy does for every size."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.driver.example_sizes import example_of, with_example
+from tilewright.driver.planning import plan
+from tilewright.graph import Builder, prepare
+
+ONE = "native -num-cores=1"
+SIZES = (1, 7, 13, 16, 17, 64, 65)
+RNG = np.random.default_rng(0)
+W = RNG.integers(-2, 3, (24, 40)).astype(np.float32)
+K = RNG.integers(-2, 3, (5, 3, 3, 3)).astype(np.float32)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def convolved(x):
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    return np.maximum(np.einsum("nchwij,ocij->nohw", windows, K), 0)
+
+
+def attended(q, k, v):
+    return softmax(q @ k.swapaxes(-1, -2) / np.sqrt(np.float32(q.shape[-1]))) @ v
+
+
+CASES = {
+    "product": (
+        ("n 24",),
+        lambda b, x: b.op("sigmoid", b.op("add", b.op("matmul", x, b.constant(W)), b.constant(W[0]))),
+        lambda x: 1 / (1 + np.exp(-(x @ W + W[0]))),
+    ),
+    "products of two": (("n 24", "24 n"), lambda b, x, y: b.op("matmul", x, y), lambda x, y: x @ y),
+    "sums over n": (("n 24", "n 13"), lambda b, x, y: b.op("matmul", x, y, transpose_a=True), lambda x, y: x.T @ y),
+    "images": (
+        ("n 3 7 7",),
+        lambda b, x: b.op("relu", b.op("conv2d", x, b.constant(K), padding=1)),
+        convolved,
+    ),
+    "rows": (("2 n n",), lambda b, x: b.op("softmax", b.op("relu", x)), lambda x: softmax(np.maximum(x, 0))),
+    "norm": (
+        ("1 n 24",),
+        lambda b, x: b.op("layer_norm", x, b.constant(W[:, 0]), b.constant(W[:, 1])),
+        lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * W[:, 0] + W[:, 1],
+    ),
+    "attention": (("1 2 n 16",) * 3, lambda b, q, k, v: b.op("attention", q, k, v), attended),
+    "vector": (("n", "n"), lambda b, x, y: b.op("maximum", b.op("add", x, y), x), lambda x, y: np.maximum(x + y, x)),
+    "transposed": (("n 17",), lambda b, x: b.op("transpose", x, axes=(1, 0)), lambda x: x.T),
+    "total": (("3 n",), lambda b, x: b.op("sum", x, axis=(1,)), lambda x: x.sum(1)),
+    "joined": (("n 3", "n 4"), lambda b, x, y: b.op("concatenate", x, y, axis=1), lambda x, y: np.concatenate([x, y], 1)),
+    "shape": (("n 6",), lambda b, x: b.op("tanh", b.op("reshape", x, shape=(b.n * 2, 3))), lambda x: np.tanh(x.reshape(-1, 3))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_size_is_computed(name):
+    shapes, build, expected = CASES[name]
+    n = te.var("n")
+    b = Builder("net")
+    b.n = n
+    inputs = [b.input(f"x{k}", [n if d == "n" else int(d) for d in s.split()]) for k, s in enumerate(shapes)]
+    run = tw.build(b.graph([build(b, *inputs)]), ONE, bounds={"n": 65})
+    assert [step.built.kind for step in run.steps] == ["default"] * len(run.steps)
+    for size in SIZES:
+        arrays = [RNG.integers(-4, 5, [size if d is n else d for d in v.shape]).astype(np.float32) for v in inputs]
+        np.testing.assert_allclose(run(*arrays), expected(*arrays), rtol=1e-4, atol=1e-4, err_msg=str(size))
+
+
+def test_examples_are_the_largest_sizes_where_these_are_small():
+    n = te.var("n")
+    x = te.placeholder((n, 24), name="x")
+    func = te.create_prim_func([x, te.compute((n, 24), lambda i, j: x[i, j] * 2.0, "y")])
+    for bounds, size in (({"n": 4}, 4), ({"n": 1000}, 64), ({}, 64)):
+        example = example_of(with_example(func, bounds))
+        assert [int(e) for e in example.buffer_map[example.params[0]].shape] == [size, 24]
+    made = plan(func, target=ONE)
+    assert made.origin == "the analytic model's best schedule for n = 64, not tuned"
+    assert "T.vectorized" in made.scheduled.script()
+    assert example_of(example) is None
+
+
+def test_records_of_the_example_serve_every_size(tmp_path):
+    n = te.var("n")
+    b = Builder("net")
+    x = b.input("x", (n, 24))
+    graph = b.graph([b.op("matmul", x, b.constant(W))])
+    result = tw.tune(graph, ONE, db=tmp_path / "t.db", trials=3)
+    assert result.trials > 0
+    run = tw.build(graph, ONE, db=tmp_path / "t.db", bounds={"n": 17})
+    assert [step.built.kind for step in run.steps] == ["tuned"]
+    for size in (1, 7, 17):
+        data = RNG.integers(-4, 5, (size, 24)).astype(np.float32)
+        np.testing.assert_array_equal(run(data), data @ W)
+
+
+def test_orders_of_symbolic_arrays_are_chosen():
+    n = te.var("n")
+    b = Builder("net")
+    x = b.input("x", (n, 4, 7))
+    there = b.op("relu", b.op("transpose", x, axes=(0, 2, 1)))
+    after = prepare(b.graph([b.op("transpose", there, axes=(0, 2, 1))]))
+    assert [node.op for node in after.nodes] == ["relu"]
