@@ -6,6 +6,7 @@ divides blocks into cycles and checks the interval of pipelines; :mod:`.text` wr
 """
 
 from .circuit.memories import HardwareError
+from .simulators import installed_simulators
 from .verilog_module import VERILOG
 
-__all__ = ["VERILOG", "HardwareError"]
+__all__ = ["VERILOG", "HardwareError", "installed_simulators"]

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.codegen.machine.target_kinds import TARGET_KINDS
+
 FOLDER = Path(__file__).parents[2] / "examples"
 
 
@@ -79,7 +81,15 @@ def test_schedules_compute_the_product(decisions, relu):
     assert np.array_equal(out, np.maximum(wanted, 0) if relu else wanted)
 
 
-def test_tuned_by_the_simulator(capsys):
+@pytest.fixture
+def kinds_as_before():
+    before = dict(TARGET_KINDS)
+    yield
+    TARGET_KINDS.clear()
+    TARGET_KINDS.update(before)
+
+
+def test_tuned_by_the_simulator(capsys, kinds_as_before):
     found = example.main(16, 32, 64, trials=12)
     assert found["least"] <= found["best"] < found["first"]
     assert "'simulated': 'edge8'" in capsys.readouterr().out
