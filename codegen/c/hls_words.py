@@ -11,11 +11,10 @@ from ..backend.storage import constant_elements
 from ..lower.hardware_annotations import HLS_UNROLL, PIPELINE, interval_of, partition_of
 from ..lower.loop_annotations import steps_number
 from ..lowered import REGISTER_SCOPE, LoweredFunc
-from . import portable_words
 from .c_header import argument_type, c_names
 from .c_scope import CScope
 from .c_stmt import loop_head
-from .inline_functions import CEmitError
+from .inline_functions import CEmitError, scalar_type
 
 
 class HlsScope(CScope):
@@ -92,7 +91,8 @@ def serial_loop(em: HlsScope, s: For) -> None:
 
 def stack_memory(em: HlsScope, buffer: Buffer, elements: int) -> str:
     """Returns the name of an array, which is divided as annotations say."""
-    name = portable_words.stack_memory(em, buffer, elements)  # type: ignore[arg-type]
+    name = em.name(buffer.name)
+    em.put(f"{scalar_type(buffer.dtype.element)} {name}[{elements}];")
     for line in _partition(buffer, name, em.divided):
         em.put(line)
     return name
