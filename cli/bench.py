@@ -117,6 +117,12 @@ def _say(result: BenchResult, again: str) -> None:
         )
     if parts:
         click.echo(", ".join(parts))
+    if any((row[key] or 0.0) > _TOO_FAST for row in rows for key in ("share_of_peak", "share_of_roofline")):
+        click.echo(
+            "the machine was measured while it was busy, for something here is faster than its limits say; when it is "
+            "quiet, measure it again: tilewright doctor --refresh",
+            err=True,
+        )
     if result.row("tuned") is None and result.row("given") is None:
         click.echo("not tuned yet: " + again, err=True)
 
@@ -125,5 +131,9 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
+_TOO_FAST = 1.05
+"""A larger share of what the machine can do says that its limits are not what they were measured to be."""
+
+
 def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
+    return "–" if value is None else f"{value:.1%}" if value <= _TOO_FAST else "over 100 %"

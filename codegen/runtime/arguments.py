@@ -146,6 +146,8 @@ class Arguments:
         return ArgumentError(f"{self.name}: argument {index} ({self.given[index].name}): {message}")
 
     def _view(self, index: int, param: Param, arg: Any) -> ArrayView:
+        if isinstance(arg, (np.generic, int, float)) and not param.writes:
+            arg = _single_element(arg, param)
         try:
             view = view_of(arg, self.devices)
         except (ValueError, BufferError, RuntimeError) as e:
@@ -289,6 +291,24 @@ def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | N
         else:
             return None
     return expr, value
+
+
+def _single_element(arg: Any, param: Param) -> Any:
+    """Returns a number as an array of no dimensions for a parameter that is read as one, where its type fits: NumPy's
+    reductions return numbers. Otherwise returns ``arg``."""
+    assert param.buffer is not None
+    if param.buffer.ndim or param.dtype == "bfloat16":
+        return arg
+    if isinstance(arg, np.generic):
+        return np.asarray(arg)
+    kinds = {bool: "b", int: "iuf", float: "f"}[
+        bool if isinstance(arg, bool) else int if isinstance(arg, int) else float
+    ]
+    dtype = np.dtype(to_numpy(param.dtype))
+    try:
+        return np.asarray(arg, dtype) if dtype.kind in kinds else arg
+    except OverflowError:
+        return arg
 
 
 def _same_dtype(want: str, got: str) -> bool:

@@ -13,7 +13,9 @@ from importlib import metadata
 import numpy as np
 import pytest
 
+from tilewright.cli import bench as bench_command
 from tilewright.cli import doctor
+from tilewright.driver.benching import BenchResult, BenchRow
 
 SPEC = "matmul:M=17,N=32,K=16"
 
@@ -209,3 +211,12 @@ def test_a_page_of_stages_and_line_tables(run, tmp_path):
     assert done.code == 0 and done.out.startswith("relu.html: ")
     assert "machine code" in (tmp_path / "relu.html").read_text(encoding="utf-8")
     assert run("build", "relu:M=7,N=13", "-g", "-o", "relu.o").out.startswith("relu.o, relu.h, relu.tir: ")
+
+
+def test_bench_says_when_the_limits_cannot_be_right(capsys):
+    """A share above 100 % means that the machine was measured while it was busy."""
+    rows = [BenchRow("default", "", [2e-3]), BenchRow("numpy", "", [1e-4])]
+    bench_command._say(BenchResult("matmul", "native", 2e6, 1e3, rows, peak_flops=4e9), "again")
+    shown = capsys.readouterr()
+    assert "25.0%" in shown.out and "over 100 %" in shown.out and "500" not in shown.out
+    assert "measured while it was busy" in shown.err and "doctor --refresh" in shown.err

@@ -265,3 +265,32 @@ def test_spelling_in_llvm_and_c():
     assert spelled("bfloat16") == spelled("float16") == ("i16", "uint16_t")
     assert spelled("uint32") == ("i32", "uint32_t")
     assert spelled("float64") == ("double", "double")
+
+
+def single(dtype, value):
+    """An array of no dimensions, read; what a call with ``value`` passes for it."""
+    buffer, data = decl_buffer((), dtype, "s"), Var("s", "handle")
+    target = Param("buffer", data, DType(dtype), buffer, False)
+    arguments = Arguments("f", (target,))
+    _, (owner,) = arguments.prepare([value])
+    return np.asarray(owner)
+
+
+@pytest.mark.parametrize("dtype, value", [
+    ("float32", np.float32(2.5)), ("float32", 2.5), ("float32", 3), ("float64", 2.5), ("float16", np.float16(2.5)),
+    ("int32", 7), ("int64", np.int64(-7)), ("int8", np.int8(7)), ("bool", True), ("float32", np.ones(5, np.float32).sum()),
+])  # fmt: skip
+def test_a_number_is_an_array_of_no_dimensions(dtype, value):
+    got = single(dtype, value)
+    assert got.shape == () and got == value
+
+
+@pytest.mark.parametrize("dtype, value, message", [
+    ("float32", np.float64(2.5), "expected dtype float32, got float64"),
+    ("int32", 2.5, "expected an array, s: int32[], got float"),
+    ("int8", 300, "expected an array, s: int8[], got int"),
+    ("int32", True, "expected an array, s: int32[], got bool"),
+])  # fmt: skip
+def test_a_number_of_another_type_is_refused(dtype, value, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        single(dtype, value)
