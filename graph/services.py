@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.stmt import PrimFunc
+from .kernels import Kernel
 
 
 @dataclass(frozen=True)
@@ -14,9 +14,9 @@ class Services:
     """Services are what the caller of the passes provides; each may be missing.
 
     ``run(func, *arrays)`` computes a function, outputs in place; without it only small constants are folded.
-    ``seconds(func)`` predicts the time of a function when it is scheduled as well as possible; without it choices follow
+    ``seconds(kernel)`` predicts the time of a kernel when it is scheduled as well as possible; without it choices follow
     from counts of operations and bytes.
     """
 
     run: Callable[..., Any] | None = None
-    seconds: Callable[[PrimFunc], float] | None = None
+    seconds: Callable[[Kernel], float] | None = None

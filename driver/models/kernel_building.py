@@ -6,26 +6,25 @@ A kernel's symbol is made of what it depends on, so that models share the kernel
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from ... import codegen, tuner
+from ... import tuner
 from ...codegen import Target, lower
 from ...codegen.jit.object_cache import find_object, keep_object, object_key
 from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import optimize_and_compile
 from ...codegen.packing import LAYOUT_FREE, split_packing
+from ...graph.kernels import Kernel
 from ...schedule import ScheduleError, Trace, TraceError
 from ...tir.expr import DType
 from ...tir.parser import parse
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner.measure.protocol import MessageReader, encode
-from ..example_sizes import EXAMPLE
+from ..example_sizes import EXAMPLE, with_example
+from ..graph_services import choices_key, signature_key
 from ..planning import Plan, does_not_apply, plan_request
 from ..request import Request
 
@@ -46,9 +45,10 @@ class PackedWeight:
 
 @dataclass(frozen=True)
 class KernelJob:
-    """A kernel to build: its function as text, the target, and schedules on record (origin and trace), best first."""
+    """A kernel to build: what tells its function as text (only when it is built), the target, and schedules on record
+    (origin and trace), best first."""
 
-    func: str
+    text: Callable[[], str] = field(repr=False)
     target: str
     key: str
     traces: Sequence[tuple[str, str]] = ()
@@ -86,13 +86,20 @@ class BuiltKernel:
         return BuiltKernel(object=blobs[0], packs=packs, **texts)
 
 
-def job_for(func: PrimFunc, target: Target, traces: Sequence[tuple[str, str]] = ()) -> KernelJob:
-    """Returns the job of a function, with the key of everything that its result depends on."""
-    free = [str(int(n)) for n in func.attrs.get(LAYOUT_FREE, ())]
-    schedules = [text for _, text in traces]
-    sizes = [f"{name}={size}" for name, size in func.attrs.get(EXAMPLE, {}).items()]
-    key = object_key([_code(), target.key, str(target), workload_key(func), *free, *sizes, "traces", *schedules])
-    return KernelJob(func.script(), str(target), key, tuple(traces))
+def job_for(
+    kernel: Kernel, target: Target, traces: Sequence[tuple[str, str]] = (), bounds: Mapping[str, int] | None = None
+) -> KernelJob:
+    """Returns the job of a kernel, with the key of everything that its result depends on. ``bounds``: the largest values
+    of symbolic sizes."""
+    signature = signature_key(kernel)
+    what = ["signature", signature] if signature is not None else []
+    if signature is None:
+        func = with_example(kernel.func, bounds or {})
+        free = [str(int(n)) for n in func.attrs.get(LAYOUT_FREE, ())]
+        sizes = [f"{name}={size}" for name, size in func.attrs.get(EXAMPLE, {}).items()]
+        what = ["workload", workload_key(func), *free, *sizes]
+    key = object_key([*choices_key(target), *what, "traces", *[text for _, text in traces]])
+    return KernelJob(lambda: with_example(kernel.func, bounds or {}).script(), str(target), key, tuple(traces))
 
 
 def kept_kernel(job: KernelJob) -> BuiltKernel | None:
@@ -111,7 +118,7 @@ def kept_kernel(job: KernelJob) -> BuiltKernel | None:
 
 def build_kernel(job: KernelJob) -> BuiltKernel:
     """Plan and compile a kernel, and keep it on the disk."""
-    func, target = parse(job.func), Target(job.target)
+    func, target = parse(job.text()), Target(job.target)
     assert isinstance(func, PrimFunc)
     if target.missing_here():  # nothing could pack weights here
         func = func.without_attr(LAYOUT_FREE)
@@ -140,14 +147,3 @@ def _planned(func: PrimFunc, target: Target, traces: Sequence[tuple[str, str]]) 
         except (ScheduleError, TraceError) as error:
             failed = failed or does_not_apply(origin, func, str(error))
     return plan_request(Request(func), target, before=f"{failed}; " if failed else ""), None
-
-
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """Returns a key of this package's code, since the schedule that it chooses is kept, and of LLVM's version."""
-    root = Path(codegen.__file__).parents[1]
-    layers = ("tir", "te", "schedule", "codegen", "tuner", "driver")
-    files = sorted(path for layer in layers for path in (root / layer).rglob("*.py"))
-    states = [(path, path.stat()) for path in files]
-    facts = [f"{path.relative_to(root)} {state.st_size} {state.st_mtime_ns}" for path, state in states]
-    return object_key([version("llvmlite"), *facts])

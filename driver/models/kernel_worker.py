@@ -15,12 +15,13 @@ from .kernel_building import KernelJob, build_kernel
 
 def request_of(job: KernelJob) -> dict[str, Any]:
     """Returns the request for a job."""
-    return {"func": job.func, "target": job.target, "key": job.key, "traces": [list(trace) for trace in job.traces]}
+    return {"func": job.text(), "target": job.target, "key": job.key, "traces": [list(trace) for trace in job.traces]}
 
 
 def _job_of(header: Mapping[str, Any]) -> KernelJob:
     traces = [(origin, text) for origin, text in header["traces"]]
-    return KernelJob(header["func"], header["target"], header["key"], traces)
+    text: str = header["func"]
+    return KernelJob(lambda: text, header["target"], header["key"], traces)
 
 
 def _answer(message: Message) -> tuple[dict[str, Any], list[Any]]:

@@ -20,6 +20,7 @@ from ...codegen.runtime.linked_library import LinkedLibrary, export_library
 from ...codegen.runtime.loader import runtime_symbols
 from ...codegen.runtime.module import Function
 from ...graph.graph import Value
+from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
 from ...tir.expr import Var, to_numpy
 from ...tir.stmt import PrimFunc
@@ -32,13 +33,18 @@ CLOCK = "tw_now"
 
 @dataclass(frozen=True)
 class Step:
-    """A place where a kernel is called: the kernel's name in the graph, its function before scheduling, what was built, and
-    how often one run calls it there."""
+    """A place where a kernel is called: its name in the graph, the first kernel equal to it, what was built, and how often
+    one run calls it there."""
 
     name: str
-    func: PrimFunc
+    kernel: Kernel
     built: BuiltKernel
     calls: int = 1
+
+    @property
+    def func(self) -> PrimFunc:
+        """Returns the kernel's function before scheduling."""
+        return self.kernel.func
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,10 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division, Kernel
 from ...graph.memory_plan import plan_memory
-from ...graph.passes import prepare
 from ...tir.expr import Var
 from ...tuning_db import Database
 from ..example_sizes import example_of, with_example
-from ..graph_services import graph_services
+from ..graph_services import prepared
 from ..planning import BuildError, NoRecordError, open_database, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, job_for
 from .kernel_workers import build_kernels
@@ -57,7 +56,7 @@ def build_graph(
     """
     chosen = GraphOptions(**options)
     machine = target if isinstance(target, Target) else Target(target)
-    division = order_kernels(fuse(prepare(graph, services=graph_services(machine))))
+    division = order_kernels(fuse(prepared(graph, machine)))
     bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
         jobs = kernel_jobs(division, machine, opened, chosen)
@@ -95,14 +94,19 @@ def representatives(division: Division) -> dict[Kernel, Kernel]:
 
 
 def _job(kernel: Kernel, machine: Target, db: Database | None, options: GraphOptions) -> KernelJob:
-    func = with_example(kernel.func, options.bounds)
-    examples = [made for f in (func, kernel.func) if (made := example_of(f)) is not None] or [func]
-    found = (one for f in examples for one in (recorded(db, f, machine) if db is not None else ()))
-    traces = [(one.origin, one.trace.dumps()) for one in found if one.trace is not None]
+    traces = [] if db is None else _recorded(kernel, machine, db, options.bounds)
     if options.require_tuned and not traces:
         where = "no database was given" if db is None else f"{db.path} has no record of it"
         raise NoRecordError(f"the kernel {kernel.name} on {machine}: {where}; tune the model first")
-    return job_for(func, machine, traces)
+    return job_for(kernel, machine, traces, options.bounds)
+
+
+def _recorded(kernel: Kernel, machine: Target, db: Database, bounds: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Returns origin and trace of the schedules on record; of symbolic sizes, those for example sizes."""
+    func = with_example(kernel.func, bounds)
+    examples = [made for f in (func, kernel.func) if (made := example_of(f)) is not None] or [func]
+    found = (one for f in examples for one in recorded(db, f, machine))
+    return [(one.origin, one.trace.dumps()) for one in found if one.trace is not None]
 
 
 def _assembled(
@@ -129,7 +133,7 @@ def _assembled(
     firsts = representatives(division)
     parts = Parts(
         graph.name, machine, graph.inputs, graph.outputs,
-        [Step(k.name, firsts[k].func, built[k], count) for k, _, count in leaves],
+        [Step(k.name, firsts[k], built[k], count) for k, _, count in leaves],
         entry_function(division, memory, calls, blob), entry_function(division, memory, calls, blob, clock=CLOCK),
         memory.size, _filled(constants, blob, list(built.values())),
     )  # fmt: skip

@@ -11,11 +11,10 @@ from ...graph.graph import Graph
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division
 from ...graph.memory_plan import plan_memory
-from ...graph.passes import prepare
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database
-from ..graph_services import graph_services
+from ..graph_services import prepared
 from .model import Step
 from .model_building import bounds_of, build_graph, representatives
 
@@ -40,10 +39,10 @@ def model_text(
             step.built.symbol: step for step in reversed(build_graph(graph, target, db=db, bounds=bounds or {}).steps)
         }
         return "\n".join([_code(step, stage, target) for step in reversed(built.values())])
-    prepared = prepare(graph, services=graph_services(target))
+    after = prepared(graph, target)
     if stage == "fused":
-        return str(prepared)
-    division = order_kernels(fuse(prepared))
+        return str(after)
+    division = order_kernels(fuse(after))
     if stage == "memory":
         return plan_memory(division, bounds_of(graph, bounds or {})).describe()
     if stage == "tir":

@@ -23,7 +23,6 @@ from ...graph.fuse import fuse
 from ...graph.graph import Graph
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Kernel
-from ...graph.passes import prepare
 from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
@@ -32,7 +31,7 @@ from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped
 from ...tuning_db import Database
 from ..example_sizes import example_of
-from ..graph_services import graph_services
+from ..graph_services import prepared
 from ..library_versions import library_versions
 from ..machine_report import known_report, model_of
 from ..planning import TuneError, open_database
@@ -187,7 +186,7 @@ def tune_graph(
 
 def kernel_tasks(graph: Graph, target: Target, trials: int) -> list[KernelTask]:
     """Returns the distinct kernels of a graph, those first that are expected to take the longest."""
-    division = order_kernels(fuse(prepare(graph, services=graph_services(target))))
+    division = order_kernels(fuse(prepared(graph, target)))
     report = known_report(target)
     calls: Counter[Any] = Counter()
     firsts: dict[Any, Kernel] = {}

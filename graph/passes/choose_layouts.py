@@ -94,7 +94,7 @@ class _Predicted:
         alone = Node(node.op, tuple(inputs), (Value("out", dtype, shape),), attrs)
         given = tuple([v for v in inputs if v is not None])
         constants = frozenset(v for v in given[1:])
-        return self.services.seconds(Kernel("convolution", (alone,), given, alone.outputs, constants).func)
+        return self.services.seconds(Kernel("convolution", (alone,), given, alone.outputs, constants))
 
 
 def _permuted(v: Value, axes: tuple[int, ...]) -> Value:

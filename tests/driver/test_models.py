@@ -18,7 +18,7 @@ from tilewright.codegen import Target, lower
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.runtime.export import ExportError
-from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError
+from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError, graph_services
 from tilewright.driver.models import (
     kernel_building,
     kernel_task,
@@ -240,8 +240,8 @@ def test_records_are_used(tmp_path):
 
 def test_a_schedule_that_does_not_apply_is_left_out():
     (kernel,) = fuse(prepare(layers((16, 17)))).kernels
-    job = kernel_building.job_for(kernel.func, Target(ONE), [("record 7", '{"insts": [], "decisions": []}')])
-    odd = kernel_building.job_for(kernel.func, Target(ONE), [("record 7", "not a trace")])
+    job = kernel_building.job_for(kernel, Target(ONE), [("record 7", '{"insts": [], "decisions": []}')])
+    odd = kernel_building.job_for(kernel, Target(ONE), [("record 7", "not a trace")])
     assert job.symbol != odd.symbol
     made = kernel_building.build_kernel(odd)
     assert made.kind == "default" and made.origin.startswith("record 7 does not apply to")
@@ -485,3 +485,20 @@ def test_a_wrong_result_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(model_benching.Model, "__call__", lambda self, *a, **k: np.full((2, 3), 2, np.float32))
     told = tw.bench(tmp_path / "m.onnx", ONE, rounds=1, round_seconds=1e-4).rows[0].error
     assert told.startswith("output 0 differs from ONNX Runtime's by")
+
+
+def test_predicted_times_are_kept_between_builds(monkeypatch):
+    store: dict[str, bytes] = {}
+    monkeypatch.setattr(graph_services, "find_object", store.get)
+    monkeypatch.setattr(graph_services, "keep_object", store.__setitem__)
+    machine = Target(ONE)
+    b = Builder("net")
+    x, w = b.input("x", (1, 3, 16, 13)), b.constant(np.ones((16, 3, 3, 3), np.float32), "w")
+    graph = b.graph([b.op("conv2d", x, w, padding=1)])
+    first = graph_services.prepared(graph, machine)
+    assert len(store) == 1
+    monkeypatch.setattr(graph_services, "Space", None)  # whoever asks the analytic model again fails
+    again = graph_services.prepared(graph, machine)
+    assert [n.op for n in again.nodes] == [n.op for n in first.nodes]
+    with pytest.raises(TypeError):
+        graph_services.prepared(graph, Target(ONE.replace("cores=1", "cores=2")))
