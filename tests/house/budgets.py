@@ -12,7 +12,7 @@ LINES = {
     "tuner": 9200,
     "graph": 4580,
     "frontends": 7200,
-    "driver": 5210,
+    "driver": 5242,
     "cli": 2100,
     "doors": 1460,
 }
