@@ -42,6 +42,7 @@ class FunctionBuilder:
         self.scope, self.line, self.location = "", 0, ""
         """In functions with line tables: their metadata, the line in the program, and both as a suffix of instructions."""
         self._next = 0
+        self._hoisting = False
         self._known: dict[Any, str] = {}
         self._scopes: list[set[Any]] = [set()]
         """What is known, and which of it was found in which region."""
@@ -98,13 +99,17 @@ class FunctionBuilder:
         return Place(len(self.lines) - 1)
 
     def hoisted(self, place: Place, compute: Callable[[], str]) -> str:
-        """Return what ``compute`` returns, whose instructions, all in one block, are written at ``place``."""
-        outer = self.lines, self._known, self._scopes
+        """Return what ``compute`` returns, whose instructions, all in one block, are written at ``place``. What it hoists
+        itself, whose place is not further inside, is written there too."""
+        if self._hoisting:
+            return compute()
+        self._hoisting, outer = True, (self.lines, self._known, self._scopes)
         self.lines, self._known, self._scopes = [], place.known, [set(place.known)]
         try:
             return compute()
         finally:
             written = self.lines
+            self._hoisting = False
             self.lines, self._known, self._scopes = outer
             self.lines[place.line] = "\n".join([*filter(None, (self.lines[place.line],)), *written])
 

@@ -33,7 +33,14 @@ each address of an unrolled body counts as one of its own, and the pass that pic
 with all others: it took nine tenths of the time for machine code of convolutions. Hidden values cost no instruction.
 """
 
-_ARITHMETIC = frozenset((E.Var, E.IntImm, E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod))
+_ARITHMETIC = frozenset((E.Var, E.IntImm, E.Add, E.Sub, E.Mul))
+
+
+def _never_faults(e: object) -> bool:
+    """Returns whether integer arithmetic may be computed although its result is not needed."""
+    if isinstance(e, (E.FloorDiv, E.FloorMod)):
+        return isinstance(e.b, E.IntImm) and e.b.value > 0
+    return type(e) in _ARITHMETIC
 
 
 class LlvmUnit(Unit):
@@ -268,7 +275,7 @@ class LlvmScope(Emitter):
         def computed() -> str:
             return self.fn.opaque(self.index_operation("u%", self.index(e.a), self.index(e.b)))
 
-        if place is None or None in places or any(type(n) not in _ARITHMETIC for n in parts):
+        if place is None or None in places or not all(map(_never_faults, parts)):
             return computed()
         return self.fn.hoisted(place, computed)
 

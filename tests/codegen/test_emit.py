@@ -210,7 +210,9 @@ def test_remainders_of_outer_loops_are_computed_once_and_hidden(index, target):
     assert (" urem " in inner) is not hidden
 
 
-@pytest.mark.parametrize("index", ["i % 7", "i // 3 % 7", "(i * 2 + 1) % 7"])
+@pytest.mark.parametrize(
+    "index", ["i % 7", "i // 3 % 7", "(i * 2 + 1) % 7", "(i % 9 + i // 3) % 7", "(i % 9 % 8 + i) % 5 % 3"]
+)
 def test_hidden_remainders_pick_the_right_rows(index):
     A = np.arange(16 * 7 * 13, dtype=np.float32).reshape(16, 7, 13)
     C = np.full((91, 16, 13), np.nan, np.float32)
