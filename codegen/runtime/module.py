@@ -83,6 +83,12 @@ class Function:
                 raise RuntimeError(self._message(code))
         return None
 
+    def at_addresses(self, *values: int) -> None:
+        """Call the function on the addresses of arrays, and sizes after them; nothing is checked."""
+        code = self._raw(*values)
+        if code:
+            raise RuntimeError(self._message(code))
+
     def _of_others(self, args: Sequence[Any]) -> int:
         """Call the function on arrays of another library; UNUSUAL where the careful path has to decide."""
         addresses = self._tensors.addresses(args)

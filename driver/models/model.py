@@ -117,6 +117,14 @@ class Model:
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     @property
+    def address_call(self) -> Callable[..., None]:
+        """Returns a function of the addresses of inputs and outputs (and of symbolic sizes after them) that checks nothing.
+        The caller sees to it that they are arrays of the model's types, in row-major order, that do not overlap."""
+        if self._loaded is None:
+            self._load()
+        return self._function.at_addresses
+
+    @property
     def workspace_bytes(self) -> int:
         """Returns the bytes that one call uses for intermediate results."""
         return self._parts.workspace
@@ -184,6 +192,10 @@ class Model:
         return Entry(name, self._lowered.name, params, self._parts.workspace, self.constant_bytes)
 
     def _load_and_run(self, *arguments: Any) -> None:
+        self._load()
+        self._run(*arguments)
+
+    def _load(self) -> None:
         missing = self.target.missing_here()
         if missing:
             raise JITError(
@@ -194,8 +206,7 @@ class Model:
         own = self._entry.own
         self._loaded = self._link([self._object, wrapper], [self._lowered.name, self._entry.name, own])
         shown = replace(self._lowered, name=self.name, params=tuple(self._entry.params))
-        self._run = Function(shown, self._loaded.address(own), self._loaded)
-        self._run(*arguments)
+        self._run = self._function = Function(shown, self._loaded.address(own), self._loaded)
 
     def _link(self, objects: Sequence[bytes], symbols: Sequence[str]) -> Loaded:
         """Load code that calls the kernels, together with them."""

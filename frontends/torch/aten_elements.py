@@ -119,15 +119,44 @@ def power(c: AtenCall, x: Any, y: Any) -> Value:
             return c.op("divide", c.constant(1, c.dtype), a)
         if y == -0.5:
             return c.op("rsqrt", a)
-    wide = c.dtype if c.dtype in ("float32", "float64") else "float64"
-    if not DType(c.dtype).is_float and not (isinstance(y, int) and 0 <= y <= 8):
-        raise c.error("powers of integers are supported for constant exponents up to 8")
-    if not DType(c.dtype).is_float:
-        out = c.op("add", c.op("subtract", a, a), c.constant(1, c.dtype))
-        for _ in range(y):
-            out = c.op("multiply", out, a)
+    if DType(c.dtype).is_float:
+        wide = c.dtype if c.dtype in ("float32", "float64") else "float64"
+        return c.cast(c.op("power", c.cast(a, wide), c.value(y, wide)), c.dtype)
+    if isinstance(y, Value):
+        return _power_of_integers(c, a, c.cast(y, c.dtype))
+    if y < 0:
+        raise c.error("integers have no negative powers")
+    out = c.op("add", c.op("subtract", a, a), c.constant(1, c.dtype))
+    while y:
+        out = c.op("multiply", out, a) if y & 1 else out
+        y >>= 1
+        a = c.op("multiply", a, a) if y else a
+    return out
+
+
+_LARGEST_EXPONENT = 63
+"""Larger powers of integers other than -1, 0 and 1 overflow."""
+
+
+def _power_of_integers(c: AtenCall, base: Value, exponent: Value) -> Value:
+    """Returns a power by squares, bit by bit; negative powers are 0, but for those of 1 and -1."""
+    one, none = c.constant(1, c.dtype), c.constant(0, c.dtype)
+    signed = DType(c.dtype).kind == "int"
+    size = c.op("maximum", exponent, c.op("subtract", none, exponent)) if signed else exponent
+    odd = c.op("bitwise_and", size, one)
+    e = c.op("where", *_same(c, c.op("greater", size, c.constant(_LARGEST_EXPONENT, c.dtype)),
+                             c.op("add", odd, c.constant(_LARGEST_EXPONENT - 1, c.dtype)), size))  # fmt: skip
+    out = c.full(c.shape, 1, c.dtype)
+    factor = base
+    for bit in range(_LARGEST_EXPONENT.bit_length()):
+        here = c.op("not_equal", c.op("bitwise_and", e, c.constant(1 << bit, c.dtype)), none)
+        out = c.op("where", *_same(c, here, c.op("multiply", out, factor), out))
+        factor = c.op("multiply", factor, factor)
+    if not signed:
         return out
-    return c.cast(c.op("power", c.cast(a, wide), c.value(y, wide)), c.dtype)
+    unit = c.op("equal", c.op("multiply", base, base), one)
+    kept = c.op("logical_or", unit, c.op("greater_equal", exponent, none))
+    return c.op("where", *_same(c, kept, out, none))
 
 
 @aten("clamp", "clamp.Tensor", "hardtanh")

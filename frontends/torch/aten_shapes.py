@@ -141,6 +141,8 @@ def pad(c: AtenCall, x: Value, pads: Sequence[int], value: Any = 0) -> Value:
     lead = x.ndim - len(pads) // 2
     before = [0] * lead + list(reversed(pads[::2]))
     after = [0] * lead + list(reversed(pads[1::2]))
+    if min((*before, *after), default=0) < 0 and "constant" not in c.label:
+        return _picked(c, x, before, "reflection" in c.label)
     if min((*before, *after), default=0) < 0:
         begin = tuple(max(-b, 0) for b in before)
         end = tuple(e + min(a, 0) for e, a in zip(x.shape, after, strict=True))
@@ -152,6 +154,17 @@ def pad(c: AtenCall, x: Value, pads: Sequence[int], value: Any = 0) -> Value:
         number = bool(value) if x.dtype == "bool" else value
         return c.op("pad", x, pad_before=low, pad_after=high, value=number)
     return c.op("pad", x, pad_before=low, pad_after=high, mode="reflect" if "reflection" in c.label else "edge")
+
+
+def _picked(c: AtenCall, x: Value, before: Sequence[int], reflect: bool) -> Value:
+    """Returns ``x`` padded and cut at once: elements picked along each dimension, those outside from the whole of ``x``."""
+    for axis, low in enumerate(before):
+        extent, count = x.shape[axis], c.shape[axis]
+        place = np.arange(count) - low
+        place = extent - 1 - abs(extent - 1 - abs(place)) if reflect else place.clip(0, extent - 1)
+        if low or count != extent:
+            x = c.op("take", x, c.constant(place), axis=axis, mode="fast")
+    return x
 
 
 @aten("diagonal")
@@ -172,7 +185,8 @@ def as_strided(c: AtenCall, x: Value, size: Sequence[int], stride: Sequence[int]
     given = c.given[0]
     if not given.is_contiguous():
         raise c.error("as_strided is supported on contiguous tensors")
-    places = np.full(tuple(size), (storage_offset or 0) - int(given.storage_offset() if storage_offset else 0))
+    start = 0 if storage_offset is None else storage_offset - int(given.storage_offset())
+    places = np.full(tuple(size), start)
     for d, (e, s) in enumerate(zip(size, stride, strict=True)):
         places += (np.arange(e) * s).reshape([-1 if n == d else 1 for n in range(len(size))])
     if places.size and (places.min() < 0 or places.max() >= math.prod(x.shape)):

@@ -114,9 +114,11 @@ def avg_pool(c: AtenCall, x: Value, kernel: Any, *rest: Any) -> Value:
     given: list[Any] = [*rest, *[(), (0,), False, True, None][len(rest) :]]
     stride, padding, ceil_mode, count_include_pad, divisor = given
     n = int(c.label.split("avg_pool")[1][0])
-    if not DType(x.dtype).is_float:
-        raise c.error("means of integers are not supported")
     window = _window(kernel, stride, padding, n)
+    if not DType(x.dtype).is_float:  # sums below 2**53, divided towards zero
+        sums = _along(c, c.cast(x, "float64"), _matrices(x, c.shape[-n:], window))
+        parts = _divisors(x, c.shape[-n:], window, bool(count_include_pad), divisor)
+        return c.cast(c.op("divide", sums, c.constant(parts, "float64")), c.dtype)
     if divisor is not None:
         sums = _along(c, x, _matrices(x, c.shape[-n:], window))
         return c.op("divide", sums, c.constant(divisor, x.dtype))

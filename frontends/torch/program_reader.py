@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,8 @@ class Reader:
         for node in nodes:
             if node.op == "call_function":
                 self.scope[node] = self._call(node)
+            elif node.op == "get_attr":
+                self.constant(node, reduce(getattr, str(node.target).split("."), node.graph.owning_module))
 
     def _call(self, node: Any) -> Any:
         args = [self._argument(a) for a in node.args]
@@ -216,6 +219,8 @@ class Reader:
         results = val if isinstance(val, (list, tuple)) else [val]
         given = [_described(a) for a in node.args]
         call = AtenCall(self.builder, label, results, given, _used(node, val), self.dim)
+        if _is_empty(val):
+            return call.full(call.shape, 0, call.dtype)
         try:
             made = CONVERTERS[str(node.target)](call, *args, **_plain(kwargs))
         except GraphError as error:
@@ -250,6 +255,11 @@ def _plain(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _described(a: Any) -> Any:
     return a.meta.get("val") if hasattr(a, "meta") else a
+
+
+def _is_empty(val: Any) -> bool:
+    """Returns whether a result is one tensor that has no elements for sure."""
+    return hasattr(val, "dtype") and any(isinstance(d, int) and d == 0 for d in val.shape)
 
 
 def _used(node: Any, val: Any) -> set[int] | None:

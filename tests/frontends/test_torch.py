@@ -9,7 +9,6 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 import tilewright as tw  # noqa: E402
 from tilewright import te  # noqa: E402
-from tilewright.doors import compile_backend  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
 from tilewright.frontends.torch import TorchError, UnsupportedTorchOperators, from_torch  # noqa: E402
 from tilewright.frontends.torch.aten_table import CONVERTERS  # noqa: E402
@@ -122,56 +121,6 @@ def test_what_is_no_program_is_refused(tmp_path):
         from_torch(tmp_path / "damaged.pt2")
 
 
-@pytest.fixture
-def compiled():
-    torch._dynamo.reset()
-    compile_backend._said.clear()
-    yield lambda f, **options: torch.compile(f, backend=tw.torch.backend, options=options)
-    torch._dynamo.reset()
-
-
-def test_compiled_models_follow_changes_of_their_parameters(compiled):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-    fast = compiled(model, strict=True)
-    with torch.no_grad():
-        for rows in (3, 3, 5, 1):
-            x = torch.randn(rows, 8)
-            torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
-            model[0].weight.mul_(2)
-
-
-def test_training_has_the_gradients_of_eager(compiled):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 9), nn.GELU(), nn.LayerNorm(9), nn.Linear(9, 2))
-    fast, x = compiled(model, strict=True), torch.randn(4, 8)
-    fast(x).square().mean().backward()
-    got = [p.grad.clone() for p in model.parameters()]
-    model.zero_grad()
-    model(x).square().mean().backward()
-    for g, p in zip(got, model.parameters(), strict=True):
-        torch.testing.assert_close(g, p.grad, rtol=1e-4, atol=1e-5)
-
-
-def test_what_is_not_supported_runs_eagerly_and_is_said_once(compiled):
-    def f(x):
-        return torch.special.bessel_j0(x * 2 + 1).relu() * 3 + x
-
-    fast, x = compiled(f), torch.rand(4, 5)
-    with torch.no_grad(), pytest.warns(UserWarning, match=r"run eagerly, .*bessel_j0") as said:
-        torch.testing.assert_close(fast(x), f(x))
-        torch.testing.assert_close(fast(x), f(x))
-    assert len([w for w in said if "tilewright" in str(w.message)]) == 1
-    torch._dynamo.reset()
-    with torch.no_grad(), pytest.raises(Exception, match="bessel_j0"):
-        compiled(f, strict=True)(x)
-
-
-def test_unknown_options_are_refused(compiled):
-    with pytest.raises(Exception, match="there is no option 'tuned'"):
-        compiled(lambda x: x + 1, tuned=True)(torch.ones(3))
-
-
 def test_a_kernel_is_an_operator_of_pytorch():
     a, b = te.placeholder((5, 7), name="a"), te.placeholder((5, 7), name="b")
     c = te.compute((5, 7), lambda i, j: a[i, j] * b[i, j] + 1.0, name="c")
@@ -232,31 +181,3 @@ def test_tensors_that_do_not_hold_their_elements_are_refused():
             f(wrong, y, torch.zeros(5, 7))
     with pytest.raises(ValueError, match="shares memory with argument"):
         f(x, y, x)
-
-
-class Convolutions(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem, self.norm = nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4)
-        self.middle, self.head = nn.Conv2d(4, 8, 3, padding=1, groups=2), nn.Linear(8, 3)
-
-    def forward(self, x):
-        x = nn.functional.max_pool2d(self.norm(self.stem(x)).relu(), 2)
-        return self.head(self.middle(x).relu().mean((2, 3)))
-
-
-def test_training_follows_eager(compiled):  # benchmarks/torch_training.py trains a transformer, too
-    losses, x = [], torch.randn(4, 3, 13, 9)
-    for fast in (True, False):
-        torch.manual_seed(0)
-        model = Convolutions()
-        run = compiled(model, strict=True) if fast else model
-        steps = torch.optim.SGD(model.parameters(), lr=0.1)
-        losses.append([])
-        for _ in range(3):
-            loss = nn.functional.cross_entropy(run(x), torch.arange(4) % 3)
-            steps.zero_grad()
-            loss.backward()
-            steps.step()
-            losses[-1].append(loss.item())
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
