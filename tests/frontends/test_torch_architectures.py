@@ -1,5 +1,8 @@
 """Networks of torchvision and transformers, small ones, run through torch.compile; the oracle is eager PyTorch."""
 
+import importlib
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
@@ -10,8 +13,26 @@ from tilewright.doors.said_once import forget  # noqa: E402
 nn = torch.nn
 
 
+def load_torchvision():
+    """Import torchvision where it is installed. A wheel for CUDA beside PyTorch for CPUs lacks its own operators, which no
+    network here needs: then they are only declared."""
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        return
+    except RuntimeError:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        importlib.import_module("torchvision")
+
+
+load_torchvision()
+
+
 def package(name):
-    return pytest.importorskip(name, reason=f"needs the package {name}", exc_type=ImportError)
+    return pytest.importorskip(name, reason=f"needs the package {name}")
 
 
 class UNet(nn.Module):
