@@ -35,7 +35,7 @@ def extreme(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False) -> V
 
 
 def _of_numbers(c: AtenCall, x: Value, row: str, dims: Any, keepdim: bool) -> Value:
-    if x.dtype != "bool":
+    if x.dtype != "bool" or not x.ndim:
         return _reduced(c, row, x, dims, keepdim)
     return c.cast(c.op(row, c.cast(x, "uint8"), axis=c.axes(dims, x), keepdims=bool(keepdim)), "bool")
 
