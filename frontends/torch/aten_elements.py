@@ -7,6 +7,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
+from ..integer_power import power_of_integers
 from .aten_call import AtenCall
 from .aten_table import CONVERTERS, aten
 
@@ -139,19 +140,14 @@ _LARGEST_EXPONENT = 63
 
 
 def _power_of_integers(c: AtenCall, base: Value, exponent: Value) -> Value:
-    """Returns a power by squares, bit by bit; negative powers are 0, but for those of 1 and -1."""
+    """Returns a power of integers; negative powers are 0, but for those of 1 and -1."""
     one, none = c.constant(1, c.dtype), c.constant(0, c.dtype)
     signed = DType(c.dtype).kind == "int"
     size = c.op("maximum", exponent, c.op("subtract", none, exponent)) if signed else exponent
     odd = c.op("bitwise_and", size, one)
     e = c.op("where", *_same(c, c.op("greater", size, c.constant(_LARGEST_EXPONENT, c.dtype)),
                              c.op("add", odd, c.constant(_LARGEST_EXPONENT - 1, c.dtype)), size))  # fmt: skip
-    out = c.full(c.shape, 1, c.dtype)
-    factor = base
-    for bit in range(_LARGEST_EXPONENT.bit_length()):
-        here = c.op("not_equal", c.op("bitwise_and", e, c.constant(1 << bit, c.dtype)), none)
-        out = c.op("where", *_same(c, here, c.op("multiply", out, factor), out))
-        factor = c.op("multiply", factor, factor)
+    out = power_of_integers(c.op, base, e, one, _LARGEST_EXPONENT.bit_length())
     if not signed:
         return out
     unit = c.op("equal", c.op("multiply", base, base), one)
