@@ -22,7 +22,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import echo_json, json_option
+from .output import clear_sign, echo_json, first_sign, json_option
 
 
 @click.command("build")
@@ -57,6 +57,7 @@ def command(
     model.onnx, becomes a library, .so; --arg x=1,3,224,224 gives the shape of its input x, and --bounds n=32 the largest
     value of a size n that the model leaves open.
     """
+    first_sign(spec)
     from ..codegen import Module, Target
     from ..codegen.symbol_names import symbol_problem
     from ..driver import NoRecordError, build, parse_spec
@@ -94,5 +95,6 @@ def command(
     if as_json:
         echo_json(files=files, origin=module.origin, target=str(module.target), symbols=symbols)
     else:
+        clear_sign()
         click.echo(f"{', '.join(files)}: {module.origin}")
     return 0

@@ -113,6 +113,7 @@ def _run(words: list[str]) -> int:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 0
     except (KeyboardInterrupt, click.Abort):
+        clear_sign()
         click.echo("tilewright: interrupted", err=True)
         return 143 if _terminated else 130
     except Exception as error:
@@ -137,6 +138,7 @@ def _prepare_streams() -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     text = " ".join(str(message).split())
+    clear_sign()
     click.echo(f"tilewright: warning: {text}", err=True)
 
 

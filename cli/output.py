@@ -19,6 +19,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def echo_json(**content: Any) -> None:
     """One JSON document: ``{"schema": 1, …}``."""
+    clear_sign()
     click.echo(json.dumps({"schema": SCHEMA, **content}, default=str, indent=2, ensure_ascii=False))
 
 
@@ -29,6 +30,7 @@ def column(title: str, text: Callable[[Mapping[str, Any]], str], right: bool = F
 
 def echo_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[Any, ...]], empty: str = "nothing") -> None:
     """Rows as aligned text; cut at the terminal's width, never when the output goes elsewhere."""
+    clear_sign()
     if not rows:
         click.echo(empty)
         return
@@ -57,17 +59,24 @@ def moves(stream: Any) -> bool:
     return stream is not None and bool(stream.isatty()) and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
+_signs: list[str] = []
+"""What :func:`first_sign` shows at the moment."""
+
+
 def first_sign(text: str) -> None:
-    """Show on a terminal at once that a command has begun; what is printed next takes its place."""
+    """Show on a terminal at once that a command has begun; :func:`clear_sign` takes it away before the first output."""
     if moves(sys.stderr):
+        _signs.append(text)
         sys.stderr.write(f"{text}: starting\r")
         sys.stderr.flush()
 
 
 def clear_sign() -> None:
     """Take away what :func:`first_sign` showed."""
-    if moves(sys.stderr):
+    if _signs:
+        _signs.clear()
         sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
 def _width() -> int | None:

@@ -23,7 +23,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import echo_json, json_option
+from .output import clear_sign, echo_json, first_sign, json_option
 
 if TYPE_CHECKING:
     from ..codegen import Target
@@ -69,6 +69,7 @@ def command(
     A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, and of each distinct kernel
     tir, scheduled, lowered, ll, asm and c.
     """
+    first_sign(spec)
     from ..codegen import Target
     from ..driver import parse_spec
     from ..driver.models.model_files import is_model, load_model
@@ -95,6 +96,7 @@ def command(
     case = parse_spec(spec, args)
     stage = "mca" if mca else stage
     origin, text = _workload_text(case, stage, Target(target_text(target, num_cores)), db_path)
+    clear_sign()
     if origin:
         click.echo(f"# {origin}", err=True)
     _say(case.spec, stage, origin, text, as_json)
@@ -135,6 +137,7 @@ def _write_page(spec: str, args: tuple[str, ...], target: Target, db_path: str |
     made = plan(case, target=target, db=database_path(db_path, needed=False))
     text = stage_page(made, case.tensors)
     write_file(Path(file), text)
+    clear_sign()
     click.echo(f"{file}: {size_text(len(text.encode()))}, {made.origin}")
 
 
@@ -142,6 +145,7 @@ def _say(spec: str, stage: str, origin: str, text: str, as_json: bool) -> None:
     if as_json:
         echo_json(spec=spec, stage=stage, origin=origin, text=text)
     else:
+        clear_sign()
         click.echo(text)
 
 

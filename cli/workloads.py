@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .exit_codes import CommandError
-from .output import column, echo_json, echo_table, json_option
+from .output import clear_sign, column, echo_json, echo_table, first_sign, json_option
 
 
 @click.command("workloads")
@@ -17,6 +17,7 @@ def command(name: str | None, as_json: bool) -> None:
     A workload is written name:key=value,key=value; parameters left out take their defaults. A function of your own
     that returns te tensors is file.py:function.
     """
+    first_sign("workloads")
     from ..driver.workloads.spec import all_workloads, find_workload
 
     if name is not None and "=" in name:
@@ -38,6 +39,7 @@ def command(name: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(workloads=rows)
     elif name:
+        clear_sign()
         click.echo(f"{rows[0]['name']}: {rows[0]['doc']}\n{rows[0]['spec']}\n")
         echo_table(
             rows[0]["parameters"],  # type: ignore[arg-type]

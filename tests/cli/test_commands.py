@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright.cli import bench as bench_command
 from tilewright.cli import doctor
 from tilewright.driver.benching import BenchResult, BenchRow
@@ -220,3 +225,28 @@ def test_bench_says_when_the_limits_cannot_be_right(capsys):
     shown = capsys.readouterr()
     assert "25.0%" in shown.out and "over 100 %" in shown.out and "500" not in shown.out
     assert "measured while it was busy" in shown.err and "doctor --refresh" in shown.err
+
+
+SIGNS = [
+    ("tune", "matmul:M=7,N=7,K=7 --trials 1"), ("bench", "nosuch"), ("build", "nosuch -o x.o"), ("show", "nosuch"),
+    ("report", "--db nosuch.db"), ("workloads", "nosuch"), ("doctor", ""),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals of POSIX")
+@pytest.mark.parametrize("command, words", SIGNS, ids=[command for command, _ in SIGNS])
+def test_a_terminal_shows_a_sign_before_the_compiler_is_loaded(command, words, tmp_path):
+    """The first bytes come while NumPy is not there yet; an import of it ends the process."""
+    (tmp_path / "numpy.py").write_text("import os\nos._exit(7)\n")
+    main_side, terminal = os.openpty()
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(tilewright.__file__).parents[1]}", "TERM": "xterm"}
+    process = subprocess.run(
+        [sys.executable, "-m", "tilewright", command, *words.split()], stderr=terminal, stdout=terminal, cwd=tmp_path,
+        env=environment, timeout=60,
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # a closed terminal is an error on Linux
+        shown = os.read(main_side, 1000)
+    os.close(main_side)
+    assert b": starting\r" in shown and process.returncode == 7
