@@ -61,11 +61,11 @@ def _terms(costs: Costs, machine: MachineModel) -> dict[str, np.ndarray]:
     core = core + 0.3 * np.minimum(
         costs["core_cycles"], costs["load_cycles"]
     )  # arithmetic and loads compete for issue slots
-    core = core + costs["loop_cycles"] + costs["spill_cycles"] + costs["jump_cycles"]
+    core = core + costs["loop_cycles"] + costs["spill_cycles"]
     return {
         "core": core,
         "l2": costs["l2_bytes"] / machine.l2_bytes_per_cycle,
-        "l3": costs["l3_bytes"] / machine.l3_bytes_per_cycle,
+        "l3": np.maximum(costs["l3_bytes"] / machine.l3_bytes_per_cycle, costs["jump_cycles"]),
         "memory": costs["memory_bytes"] / machine.memory_bytes_per_cycle,
     }
 

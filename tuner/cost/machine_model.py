@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from ...codegen.machine.target import Target
 from ..program import BlockInfo
@@ -35,7 +38,7 @@ class MachineModel:
     fork_join_cycles: float = 15_000.0
     l1_ways: int = 12
     line_bytes: int = 64
-    jump_cycles: float = 40.0
+    jump_cycles: float = 18.0
     int8_dots: bool = False
     """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
     int8_tiles: bool = False
@@ -58,6 +61,13 @@ class MachineModel:
     def lanes(self, itemsize: int) -> int:
         """Returns how many elements of ``itemsize`` bytes fit in one vector register."""
         return max(1, self.vector_bytes // itemsize)
+
+
+def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarray:
+    """Returns how likely lines that are ``stride`` bytes apart evict each other from the first-level cache, 0 to 1: those
+    a multiple of 4 KiB apart share the ways of one set."""
+    room = machine.l1_ways * 4096 / math.gcd(stride, 4096)
+    return np.asarray(1.0 / (1.0 + np.exp2(np.clip(2.5 - 14.0 * np.log2(lines / room), -60, 60))))
 
 
 def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:

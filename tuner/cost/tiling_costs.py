@@ -13,7 +13,7 @@ from ...tir.expr import Var
 from ..program import Use
 from .cost_features import Costs
 from .loop_nest import Access, Loop, Nest
-from .machine_model import MachineModel
+from .machine_model import MachineModel, crowding
 from .product_roles import TiledBlock
 from .step_sizes import ceil_div
 
@@ -137,25 +137,32 @@ class TilingCosts:
             cost = cost + cycles * (1.0 + 3.0 * share * crowd)
         return cost
 
-    def _jumps(self, nest: Nest, steps: np.ndarray) -> np.ndarray:
-        """Cycles of waiting for lines beyond the second-level cache that the reduction jumps to: steps of a page or so,
-        each to a run too short for the prefetchers."""
-        machine, itemsize = self.machine, self.block.itemsize
-        weights: list[np.ndarray | float] = []
-        total = np.zeros(self.rows)
-        for use in self.block.loads:
-            strides = [abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce]
-            step = min((s for s in strides if s), default=0)
-            far = min(1.0, max(0.0, (step - 1024) / 3072))
-            if use is self.part.packed or not far:
-                weights.append(0.0)
+    def _beyond(self, nest: Nest, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the bytes that come from beyond the second-level cache because lines at a large power-of-two stride share
+        few of its sets, and the cycles of waiting for lines there that the reduction jumps to."""
+        evicted, waiting = np.zeros(self.rows), np.zeros(self.rows)
+        for number, use in enumerate(self.block.loads):
+            if use is self.part.packed:
                 continue
+            weights = [float(n == number) for n in range(len(nest.accesses))]
+            moved = nest.traffic(self.machine.l2_bytes, weights)
+            share, lines = self._crowded(use)
+            again = share * np.maximum(
+                0.0, steps * lines * 64 - moved
+            )  # a line that is read once is not evicted before
+            evicted = evicted + again
             spans = [self.tile[v] for v in use.axes() if v in self.block.spatial and use.stride(v) == 1]
-            run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * itemsize / 64)
-            waiting = far * np.maximum(0.0, machine.jump_cycles - run * 64 / machine.l3_bytes_per_cycle)
-            weights.append(waiting / run / 64)
-            total = total + self._evicted_by(use, steps) * weights[-1]
-        return total + nest.traffic(machine.l2_bytes, [*weights, 0.0])
+            waiting = waiting + self._jumps(use, (moved + again) / 64, spans)
+        return evicted, waiting
+
+    def _jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
+        """Cycles of waiting for ``lines`` that the reduction reaches by steps of a page or so, each to a run too short for
+        the prefetchers: as many elements as ``spans`` make."""
+        strides = [abs(use.stride(v) or 0) * self.block.itemsize for v in self.axes.reduce]
+        step = min((s for s in strides if s), default=0)
+        far = min(1.0, max(0.0, (step - 1024) / 3072))
+        run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * self.block.itemsize / 64)
+        return np.asarray(far * self.machine.jump_cycles * lines / run)
 
     def _nest(self) -> Nest:
         axes, extents, part = self.axes, self.extents, self.part
@@ -192,38 +199,40 @@ class TilingCosts:
         itemsize = self.block.itemsize
         worst = np.zeros(self.rows)
         for use in self.block.loads:
-            if use is self.part.packed:
+            if use is self.part.packed or self.axes.vector not in use.axes():
                 continue
-            moving = self.axes.vector in use.axes()
-            along = self.axes.reduce if moving else [v for v in (self.axes.rows,) if v is not None]
-            stride = min((s for s in (abs(use.stride(v) or 0) * itemsize for v in along) if s), default=0)
-            if stride < 1024:
-                continue
-            share = math.gcd(stride, 4096) / 4096
-            if moving:
-                worst = np.maximum(worst, share)
-            elif self.axes.rows is not None:  # the rows of a tile, against the ways of a set
-                crowd = self.tile[self.axes.rows] / self.machine.l1_ways * share
-                worst = np.maximum(worst, np.minimum(1.0, 0.5 * crowd))
+            stride = min((s for v in self.axes.reduce if (s := abs(use.stride(v) or 0) * itemsize)), default=0)
+            if stride >= 1024:
+                worst = np.maximum(worst, math.gcd(stride, 4096) / 4096)
         return worst
 
-    def _evicted(self, steps: np.ndarray) -> np.ndarray:
-        """Bytes that come from beyond the second-level cache because lines at a large power-of-two stride share few of
-        its sets."""
-        return np.sum([np.zeros(self.rows), *(self._evicted_by(use, steps) for use in self.block.loads)], axis=0)
+    def _crowded_rows(self, steps: np.ndarray) -> np.ndarray:
+        """Bytes that come from the second-level cache again in each step of the reduction, because the rows of a tile are
+        more lines than the ways of the sets that they share."""
+        total = np.zeros(self.rows)
+        if self.axes.rows is None:
+            return total
+        rows = self.tile[self.axes.rows]
+        for use in self.block.loads:
+            stride = abs(use.stride(self.axes.rows) or 0) * self.block.itemsize
+            if use is self.part.packed or self.axes.vector in use.axes() or stride < 1024:
+                continue
+            total = total + steps * rows * 64 * crowding(rows, stride, self.machine)
+        return np.asarray(total)
 
-    def _evicted_by(self, use: Use, steps: np.ndarray) -> np.ndarray:
-        """Returns one load's share of them: a stride of S leaves room for size / S lines, however large the cache."""
+    def _crowded(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the share of a load's lines that are evicted from the second-level cache before they are read again, and
+        the lines of a step: a stride of S leaves room for size / S lines, however large the cache."""
         itemsize, size = self.block.itemsize, self.machine.l2_bytes
         strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
         far = [v for v, stride in strides.items() if stride >= 1024]
-        if use is self.part.packed or not far:
-            return np.zeros(self.rows)
-        spread = math.gcd(*(strides[v] for v in far), size)
         near = np.prod([np.ones(self.rows), *(self.tile[v] for v in use.axes() if v in self.block.spatial)], axis=0)
         lines = np.ceil(near * itemsize / 64)
+        if not far:
+            return np.zeros(self.rows), lines
+        spread = math.gcd(*(strides[v] for v in far), size)
         crowd = np.log2(lines * math.prod(self.extents[v] for v in far) * max(64, spread) / size)
-        return np.asarray(steps * lines * 64 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60))))
+        return 1.0 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60))), lines
 
     @cached_property
     def _fetched(self) -> np.ndarray:
@@ -249,6 +258,10 @@ class TilingCosts:
         slices = np.maximum(self.trips[self.axes.vector] / np.maximum(self.slice, 1.0), 1.0)
         near = (self.slice > 0) & (size / slices < 0.5 * self.machine.l2_bytes)
         moved = np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
+        if use.stride(self.axes.vector) == 1:  # each step of the reduction is a jump to a row of the panel
+            panel = [self.tile[self.axes.vector] * np.maximum(self.slice, 1.0)]
+            waiting = self._jumps(use, np.full(self.rows, size / 64), panel) * self.machine.l3_bytes_per_cycle
+            moved = moved + np.maximum(0.0, waiting - size)
         return np.where((self.slice == 0) & (use.buffer in self.block.packed_ahead), 0.0, moved)
 
     def costs(self) -> Costs:
@@ -269,6 +282,7 @@ class TilingCosts:
         packed = float(self.part.packed is not None)
         far = nest.traffic(machine.l2_bytes)
         early = self.ahead * np.minimum(far, self._fetched)
+        evicted, waiting = self._beyond(nest, steps)
         costs = Costs(self.rows).put(
             core_cycles=steps * step_core,
             load_cycles=steps * step_load,
@@ -277,9 +291,9 @@ class TilingCosts:
             + steps * 0.3 / columns["unroll"]
             + 0.75 * self.ahead * self._fetched / machine.line_bytes,
             spill_cycles=steps * 2.0 * np.maximum(self._live - machine.registers, 0),
-            jump_cycles=self._jumps(nest, steps),
-            l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict),
-            l3_bytes=far - 0.7 * early + self._evicted(steps),
+            jump_cycles=waiting,
+            l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict) + self._crowded_rows(steps),
+            l3_bytes=far - 0.7 * early + evicted,
             memory_bytes=nest.traffic(machine.l3_bytes),
             pack_bytes=self._pack_bytes(),
             flops=self.block.flops,

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...schedule import Schedule
 from ..cost.cost_features import Costs
-from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.row_sweep import RowSweep, sweep_rows
@@ -163,6 +163,7 @@ class RowPart(Part):
             # rows at the same places of their pages: their lines and pending stores collide
             overhead = overhead + loads * (together - 1) / 2
         streams = 0.6 + 0.4 / together  # memory delivers several streams faster than one
+        streams = streams * (1.0 + crowding(together, row_bytes, machine))  # whose lines may share a set
         again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
         return Costs(rows).put(
             core_cycles=core * count,
