@@ -1,6 +1,7 @@
 """This rule schedules reductions with a vectorized spatial axis: matrix products, convolutions, pooling.
 
-The recipe is :mod:`..recipes.tiled_product`; :mod:`..cost.tiling_costs` says what it costs.
+The recipe is :mod:`..recipes.tiled_product`; :mod:`..cost.tiling_costs` says what it costs. A product of one row may go
+row after row instead, by :mod:`..recipes.outer_sums`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.outer_costs import outer_costs, rows_apart
 from ..cost.product_roles import TiledBlock, tile_axes
 from ..cost.step_sizes import up_to
 from ..cost.tiling_costs import TilingCosts
 from ..cost.vector_choice import loads_fit, packable, vector_axes
 from ..program import BlockInfo, Program, Use
+from ..recipes.outer_sums import outer_sums
 from ..recipes.panels import Panels
 from ..recipes.tiled_product import TileNest, tiled_product
 from .schedule_rule import Group, ScheduleRule, register_rule
@@ -50,6 +53,8 @@ class MultiLevelTilingRule(ScheduleRule):
                 for operand in (None, *packable(group.anchor, vector))
                 if operand is not None or loads_fit(group.anchor, vector)
             )
+            if epilogue is None and rows_apart(group.anchor, vector):
+                parts.append(OuterSumsPart(group.anchor, vector, machine))
         return parts
 
 
@@ -183,6 +188,33 @@ class TilingPart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         return TilingCosts(self.case, self.machine, columns, rows).costs()
+
+
+class OuterSumsPart(Part):
+    """The decisions of this part are ``vectors`` per iteration and ``steps``, the rows that are added at a time."""
+
+    structure = ("steps",)
+
+    def __init__(self, block: BlockInfo, vector: Var, machine: MachineModel) -> None:
+        self.block, self.vector, self.machine = block, vector, machine
+        self.name = f"outer_{block.name}"
+        self.lanes = machine.lanes(block.itemsize)
+        self.parallel = worth_threads(machine, [block])
+        (step,) = block.reduce
+        self.decisions = (
+            Decision("vectors", up_to(math.ceil(block.extents[vector] / self.lanes), 1, 2, 4)),
+            Decision("steps", up_to(block.extents[step], 2, 4, 8)),
+        )
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        width = row["vectors"] * self.lanes
+        share = math.ceil(self.block.extents[self.vector] / width / self.machine.cores) * width
+        place = self.block.axes.index(self.vector)
+        block = sch.get_block(self.block.name)
+        outer_sums(sch, block, place, width, row["steps"], share=share if self.parallel else 0)
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        return outer_costs(self.block, self.vector, self.machine, columns, rows, parallel=self.parallel)
 
 
 register_rule(MultiLevelTilingRule())
