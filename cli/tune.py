@@ -49,7 +49,10 @@ if TYPE_CHECKING:
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="Stop after this long.")
 @click.option(
     "--until", type=click.FloatRange(0, 1), metavar="SHARE",
-    help="A kernel of a model is done at this share of the roofline, as 0.9.",
+    help="Stop at this share of the roofline, as 0.9; each kernel of a model.",
+)  # fmt: skip
+@click.option(
+    "--patience", type=click.IntRange(1), metavar="TRIALS", help="Stop when so many trials brought no gain.",
 )  # fmt: skip
 @click.option("--all-trials", is_flag=True, help="Use all trials, even when no further gain is expected.")
 @click.option(
@@ -68,6 +71,7 @@ def command(
     seed: int,
     time_limit: float | None,
     until: float | None,
+    patience: int | None,
     all_trials: bool,
     runner: str | None,
     num_cores: int | None,
@@ -86,15 +90,15 @@ def command(
     machine = Target(target_text(target, num_cores))
     words = {
         "target": target, "num_cores": num_cores, "db": path, "trials": trials, "seed": seed or None,
-        "time_limit": time_limit, "until": until, "all_trials": all_trials, "runner": runner,
+        "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner,
     }  # fmt: skip
     assert path is not None
     if is_model(spec):
         if runner is not None:
             raise CommandError("--runner is for workloads; the kernels of models are measured here", code=2)
+        if patience is not None:
+            raise CommandError("--patience is for workloads; a kernel of a model ends when others promise more", code=2)
         return tune_model(spec, args, machine, as_json, words)
-    if until is not None:
-        raise CommandError("--until is for models", code=2)
     return _tune_workload(spec, args, machine, as_json, words)
 
 
@@ -119,6 +123,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
             result = tune(
                 case, machine, trials=trials, seed=words["seed"] or 0, db=path, time_limit=words["time_limit"],
                 stop_early=not words["all_trials"], runner=runner, callbacks=[progress.on_event],
+                until=words["until"] or None, patience=words["patience"],
             )  # fmt: skip
         except TuningInterrupted as interrupted:
             result = interrupted.result

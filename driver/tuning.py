@@ -14,7 +14,7 @@ from ..graph.graph import Graph
 from ..tuner import TuneResult
 from ..tuning_db import Database
 from .library_versions import library_versions
-from .machine_report import known_report, model_of
+from .machine_report import known_report, measure_machine, model_of
 from .models.model_files import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
 from .notebook_progress import NotebookProgress, in_notebook
@@ -67,7 +67,7 @@ def tune(
 
     ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.request.request`.
     Records go to ``db`` (nowhere when None), and the search uses the records that are there already. ``time_limit``:
-    seconds. ``callbacks`` are called with the progress; a notebook shows it in the cell. ``options`` (``seed`` and others) are those of
+    seconds; ``until``: end at this share of the roofline. ``callbacks`` are called with the progress; a notebook shows it in the cell. ``options`` (``seed`` and others) are those of
     :class:`~tilewright.tuner.TuneOptions`. What was measured of the machine earlier reaches the analytic model. Ctrl-C ends
     the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
     all candidates fail, ``best`` is None and ``problem`` says why.
@@ -83,8 +83,7 @@ def tune(
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
         until = options.pop("until", None)
         return tune_model(inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options))
-    if "until" in options:
-        raise TypeError("until= is for models")
+    until = options.pop("until", None)
     require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args"), "tune")
     asked = request(inputs, args)
     obstacle = not_measurable(asked, machine)
@@ -92,11 +91,13 @@ def tune(
         raise TuneError(f"tuning: {obstacle}")
     if asked.scheduled and is_scheduled(asked.func):
         raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
-    report = known_report(machine)
+    report = measure_machine(machine) if until is not None else known_report(machine)
     options.setdefault("machine", model_of(report, machine))
     options.setdefault("versions", library_versions())
     if report is not None:
         options.setdefault("limits", limits_of(report, asked.func, machine))
+    if until is not None and options["limits"]["roofline_seconds"]:
+        options.setdefault("enough_seconds", options["limits"]["roofline_seconds"] / until)
     with open_database(db) if db is not None else contextlib.nullcontext() as opened:
         if opened is not None:
             opened.add_workload(asked.func, spec=asked.spec, name=asked.func.name)

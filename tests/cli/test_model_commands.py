@@ -95,9 +95,9 @@ def test_tune_and_build_with_the_records(run, model):
     assert done.code == 0 and "1 kernels (1 tuned)" in done.out
 
 
-def test_until_is_for_models(run):
-    done = run("tune", "relu:M=1,N=4", "--until", "0.9", "--db", "t.db")
-    assert done.code == 2 and "--until is for models" in done.err
+def test_patience_is_for_workloads(run, model):
+    done = run("tune", "m.onnx", "--patience", "3", "--db", "t.db")
+    assert done.code == 2 and "--patience is for workloads" in done.err
 
 
 def test_bench(run, model):

@@ -433,7 +433,6 @@ def test_tuning_a_model_is_stopped(tmp_path, stop):
     ("call", "error", "message"),
     [
         (lambda: tw.tune(layers(), ONE, trial=3), TypeError, "tune\\(\\) takes no 'trial'; did you mean trials?"),
-        (lambda: tw.tune("relu:M=1,N=4", until=0.5), TypeError, "until= is for models"),
         (lambda: tw.tune(layers(), ONE, args=[1]), TypeError, "args for a model"),
         (lambda: tw.tune(layers(), "llvm -mtriple=aarch64-linux-gnu"), TuneError, "this machine cannot run"),
     ],

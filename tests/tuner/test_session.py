@@ -267,3 +267,28 @@ def test_a_renamed_program_goes_on_where_the_other_stopped(tmp_path):
         }
         assert not asked  # what the first session measured is known to the second
         assert db.best(product("ABCD"), TARGET).run_seconds == db.best(other, TARGET).run_seconds == second.best_seconds
+
+
+class Steady(FakeRunner):
+    """The first candidates take 9, 8, 7, 6 ms, all later ones 6."""
+
+    def measure(self, traces, *, best_seconds=float("inf"), deadline=float("inf")):
+        self.seen += traces
+        first = len(self.seen) - len(traces)
+        return [MeasureResult("ok", "", (max(6, 9 - first - n) * 1e-3,)) for n in range(len(traces))]
+
+
+@pytest.mark.parametrize(
+    "options, stopped, trials",
+    [
+        ({"enough_seconds": 7.5e-3}, "enough", 4),
+        ({"enough_seconds": 1e-3}, "trials", 40),
+        ({"patience": 8}, "patience", 12),
+        ({"patience": 100}, "trials", 40),
+    ],
+)
+def test_a_search_ends_when_it_is_fast_enough_or_gains_nothing(options, stopped, trials):
+    result = tune(
+        matmul(), TARGET, trials=40, runner=Steady(), batch=4, stop_early=False, final_race=0, **options
+    )  # fmt: skip
+    assert (result.stopped, len(result.records)) == (stopped, trials) and result.why

@@ -220,8 +220,9 @@ class TuningSession:
                 return "stopped"
             if time.monotonic() >= deadline:
                 return "time"
-            if self._converged(done - gained):
-                return "converged"
+            reached = self._reached(done - gained)
+            if reached is not None:
+                return reached
             try:
                 if not self._batch(self._run.trials - done, deadline):
                     return "exhausted"
@@ -250,6 +251,19 @@ class TuningSession:
 
     def _has_candidates(self) -> bool:
         return any(len(table.rows) for sketch in self.space.sketches for table in sketch.tables)
+
+    def _reached(self, idle: int) -> Stopped | None:
+        """Returns why the search is over before its trials are used; ``idle`` trials brought no gain."""
+        chosen, best = self.options, self.best
+        if (
+            chosen.enough_seconds is not None
+            and best is not None
+            and (best.run_seconds or math.inf) <= chosen.enough_seconds
+        ):
+            return "enough"
+        if chosen.patience is not None and idle >= chosen.patience:
+            return "patience"
+        return "converged" if self._converged(idle) else None
 
     def _converged(self, idle: int) -> bool:
         """Returns whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""

@@ -25,7 +25,8 @@ class TuneOptions:
     ``verify``: compare each candidate's outputs with the unscheduled function's. ``batch``: candidates measured between
     two decisions. ``final_race``: how many of the best are timed once more, alternately, at the end, to find the winner;
     0 for none. ``stop_early``: stop when 24 trials brought no gain and the model expects a gain below 1 % from the
-    remaining candidates. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
+    remaining candidates. ``patience``: stop when so many trials brought no gain, whatever the model expects.
+    ``enough_seconds``: stop when the best takes no longer. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
     ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
     ``where``: the values that decisions may take, by name: ``{"vectors": 2, "tile_matmul_v1.rows": (4, 6)}``.
     ``enqueue``: schedules made by hand, or traces, that are measured first. ``limits`` (of the machine, see
@@ -37,6 +38,8 @@ class TuneOptions:
     batch: int = 8
     final_race: int = 4
     stop_early: bool = True
+    patience: int | None = None
+    enough_seconds: float | None = None
     machine: MachineModel | None = None
     runner: Runner | None = None
     strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-Stopped = Literal["trials", "time", "exhausted", "converged", "stopped", "interrupted"]
+Stopped = Literal["trials", "time", "exhausted", "converged", "patience", "enough", "stopped", "interrupted"]
 
 ENDS: dict[str, str] = {
     "trials": "all trials were used",
     "time": "the time was up",
     "exhausted": "every candidate was tried",
     "converged": "no further gain was expected",
+    "patience": "as many trials as were asked for brought no gain",
+    "enough": "it is as fast as was asked for",
     "stopped": "a callback, or stop(), asked for the end",
     "interrupted": "it was interrupted",
 }
@@ -80,7 +82,8 @@ class TuneResult:
 
     ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target); None
     when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget used),
-    ``time``, ``exhausted`` (every candidate tried), ``converged`` (no further gain expected), ``stopped`` (by a callback
+    ``time``, ``exhausted`` (every candidate tried), ``converged`` (no further gain expected), ``patience`` (as many trials
+    without a gain as were asked for), ``enough`` (as fast as was asked for), ``stopped`` (by a callback
     or :meth:`~tilewright.tuner.TuningSession.stop`) or ``interrupted``; ``why`` says it in words. ``problem`` says why
     there is no ``best``, and is empty when there is one. ``late`` says why the time limit was exceeded by more than 5 %.
     """
