@@ -9,7 +9,7 @@ LINES = {
     "codegen": 23720,
     "te": 6240,
     "tuning_db": 1770,
-    "tuner": 9200,
+    "tuner": 9400,
     "graph": 4580,
     "frontends": 7200,
     "driver": 5242,

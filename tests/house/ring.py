@@ -80,7 +80,7 @@ RING: dict[str, str] = {
     "tuner/measure": "inputs process protocol runner serving statistics worker",
     "tuner/recipes": "element_sweep loop_steps",
     "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",
-    "tuner/search": "final_race ledger outcome model_guided run_request session strategy tune_options tune_result warm_start",
+    "tuner/search": "early_end final_race ledger outcome model_guided run_request session strategy tune_options tune_result warm_start",
     "tuner/space": "default_choice restriction row_table rule_guard search_space sketch",
     "tuning_db": "connection database errors exchange keys lock lost_sessions records schema upkeep",
 }

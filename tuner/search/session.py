@@ -25,6 +25,7 @@ from ..measure.inputs import require_constant_shapes
 from ..measure.runner import TimeUp
 from ..space.default_choice import choose_default
 from ..space.search_space import Space
+from .early_end import GAIN, early_end
 from .final_race import decide, finalists
 from .ledger import Ledger
 from .model_guided import ModelGuidedSearch
@@ -45,12 +46,6 @@ from .tune_result import (
     TuningInterrupted,
 )
 from .warm_start import in_own_names, other_workloads, own_records, replay, trace_on, training_data
-
-_GAIN = 0.01
-"""A gain smaller than this share of the time counts as none."""
-
-_PATIENCE = 24
-"""Trials without a gain after which the search may stop."""
 
 _DEFAULT, _ENQUEUED = "default", "enqueued"
 """The sketches that records name for the default schedule (while none is known to make it) and for a caller's."""
@@ -220,7 +215,7 @@ class TuningSession:
                 return "stopped"
             if time.monotonic() >= deadline:
                 return "time"
-            reached = self._reached(done - gained)
+            reached = early_end(self.options, self.best, done - gained, self.search.promise)
             if reached is not None:
                 return reached
             try:
@@ -230,7 +225,7 @@ class TuningSession:
                 return "stopped"
             new = self.records[self._run.before + done :]
             now = min((r.run_seconds for r in new if r.ok and r.run_seconds), default=float("inf"))
-            if now < (1 - _GAIN) * best:
+            if now < (1 - GAIN) * best:
                 best, gained = now, self._done()
         return "trials"
 
@@ -251,27 +246,6 @@ class TuningSession:
 
     def _has_candidates(self) -> bool:
         return any(len(table.rows) for sketch in self.space.sketches for table in sketch.tables)
-
-    def _reached(self, idle: int) -> Stopped | None:
-        """Returns why the search is over before its trials are used; ``idle`` trials brought no gain."""
-        chosen, best = self.options, self.best
-        if (
-            chosen.enough_seconds is not None
-            and best is not None
-            and (best.run_seconds or math.inf) <= chosen.enough_seconds
-        ):
-            return "enough"
-        if chosen.patience is not None and idle >= chosen.patience:
-            return "patience"
-        return "converged" if self._converged(idle) else None
-
-    def _converged(self, idle: int) -> bool:
-        """Returns whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""
-        best = self.best
-        if not self.options.stop_early or idle < _PATIENCE or best is None or not best.run_seconds:
-            return False
-        promise = self.search.promise()
-        return promise is not None and promise > (1 - _GAIN) * best.run_seconds
 
     def _final_race(self, deadline: float) -> None:
         """Time the best few candidates once more, alternately, and amend their records."""
