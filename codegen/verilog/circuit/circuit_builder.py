@@ -23,6 +23,8 @@ class CircuitBuilder:
         """The conditions around the statement, each of which contains those before it."""
         self.before_block_ends: list[Callable[[], None]] = []
         self._history: dict[Bank, list[Net | Store]] = {}
+        self._words: dict[Net, Net] = {}
+        """What a load found, with the stores before it that it need not wait for."""
         self._made_in: dict[Net, Block] = {}
         self._kept: dict[Net, Register] = {}
         self._block = Block()
@@ -109,13 +111,16 @@ class CircuitBuilder:
                 else:
                     choices.append((entry.predicate, entry.value))
             elif isinstance(entry, Net) and same and not after:
-                found = entry
+                found = self._words[entry]
                 break
+        loaded = None
         if found is None:
-            found = self.nets.load(Load(bank, address, after), bank.low, bank.high)
+            found = loaded = self.nets.load(Load(bank, address, after), bank.low, bank.high)
             self._history.setdefault(bank, []).append(found)
         for predicate, value in reversed(choices):
             found = self.nets.select(predicate, value, found)
+        if loaded is not None:
+            self._words[loaded] = found
         return found
 
     def store(self, bank: Bank, address: Net, value: Net, predicate: Net) -> None:

@@ -16,10 +16,6 @@ from ..timing.stages import Obstacle, Stages, carried_by, placed
 from .net_text import WRITERS, constant, widened
 from .state_machine import BlockStages, StateMachine, end_text, register_width
 
-_MOST = 64
-"""The largest interval that is tried."""
-
-
 @dataclass(frozen=True, slots=True)
 class PipelineFacts:
     """What became of a pipeline: its loops, its interval and the stages of an iteration."""
@@ -72,8 +68,10 @@ def pipelined(region: Pipeline, em: CircuitEmitter, name: str) -> Stages:
     ]
     carried = carried_by(items, counters, extents, LinearNets())
     wanted = max(region.interval, 1)
+    alone = placed(items)
+    most = max(wanted, alone.depth if isinstance(alone, Stages) else 1)  # iterations do not overlap any more
     first: Obstacle | None = None
-    for interval in range(wanted, _MOST + 1):
+    for interval in range(wanted, most + 1):
         found = placed(items, interval, carried)
         if isinstance(found, Stages):
             if first is None or not region.interval:
@@ -81,7 +79,7 @@ def pipelined(region: Pipeline, em: CircuitEmitter, name: str) -> Stages:
             break
         first = first or found
     assert first is not None
-    possible = f"{interval} is possible" if isinstance(found, Stages) else f"none up to {_MOST} is possible"
+    possible = f"{interval} is possible" if isinstance(found, Stages) else "none is possible"
     raise HardwareError(
         f"{name}: the pipeline of {region.name} cannot start an iteration every {wanted} "
         f"cycle{'s' if wanted > 1 else ''}: {first.text}; {possible}"
