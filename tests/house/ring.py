@@ -36,7 +36,7 @@ RING: dict[str, str] = {
     "codegen/runtime": (
         "arguments array_libraries array_views export line_tables loader memory_ir module native_glue pool_ir runtime_ir timing written_files"
     ),
-    "driver": "planning request",
+    "driver": "example_sizes planning request",
     "driver/workloads": "spec workload_definition",
     "pages": "figures",
     "schedule": (
