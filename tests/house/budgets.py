@@ -12,7 +12,7 @@ LINES = {
     "tuner": 9400,
     "graph": 4580,
     "frontends": 7200,
-    "driver": 5242,
+    "driver": 5300,
     "cli": 2100,
     "doors": 1830,
 }
