@@ -10,8 +10,7 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import covers_domain, why_not_covered
 from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, tree_of
-from ...tir.arith import Analyzer
-from ...tir.expr import INDEX_TYPES, Add, BufferLoad, Expr, Mul, Sub, Var, cast, is_const_int, max_value, min_value
+from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
 from ...tir.expr.nodes.index_types import index_like
 from ...tir.expr_length import inlined_length
 from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, PrimFunc, Stmt
@@ -25,6 +24,7 @@ from ..require.block_preconditions import (
     ordered_scope,
 )
 from ..require.lookup import find_block
+from .inlined_places import as_data, may_wrap
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 from .statement_edits import freeing
 
@@ -65,9 +65,15 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
         at = {v: cast(v.dtype, i) for v, i in zip(places, load.indices, strict=True)}
         return {v: substitute(e, at) for v, e in axes.items()}
 
+    def value_of(load: BufferLoad) -> Expr | None:
+        return substitute(store.value, axes_at(load)) if load.buffer is buffer else None
+
     changes: dict[Stmt, Stmt | None] = {realize: None}
     for reader in readers:
-        wraps = index_like(store.value) and _may_wrap(analyzer_at(tree, reader), reader, store, axes_at)
+        analyzer = analyzer_at(tree, reader)
+        for iv in reader.block.iter_vars:
+            analyzer.bind(iv.var, iv.dom)
+        wraps = index_like(store.value) and may_wrap(analyzer, reader, value_of)
         changes[reader] = _with_value(reader, store, axes_at, hidden_reads(realize.block), wraps)
     return tree.replace(changes, {scope.root.block: freeing(buffer)})
 
@@ -130,36 +136,12 @@ def _with_value(
         if isinstance(n, BufferLoad) and n.buffer is store.buffer:
             seen.append(axes_at(n))
             value = substitute(store.value, seen[-1])
-            return cast(n.dtype, cast(f"u{n.dtype}", value)) if wraps else value
+            return as_data(value) if wraps else value
         if isinstance(n, Block) and any(r.buffer is store.buffer for r in n.reads):
             return with_regions(n, _carried(n, hidden, seen))
         return None
 
     return transform(reader, post=post)
-
-
-def _may_wrap(
-    analyzer: Analyzer, reader: BlockRealize, store: BufferStore, axes_at: Callable[[BufferLoad], dict[Var, Expr]]
-) -> bool:
-    """Returns whether arithmetic with a load of the store's buffer may leave its type.
-
-    Such arithmetic wraps, because a load is data. With the value of a place instead of the load it would be arithmetic of
-    places, which never wraps.
-    """
-
-    def post(n: Any) -> Any:
-        return substitute(store.value, axes_at(n)) if isinstance(n, BufferLoad) and n.buffer is store.buffer else None
-
-    for iv in reader.block.iter_vars:
-        analyzer.bind(iv.var, iv.dom)
-    for n in pre_order(reader):
-        if isinstance(n, (Add, Sub, Mul)) and n.dtype in INDEX_TYPES and not index_like(n):
-            new = transform(n, post=post)
-            if index_like(new):
-                low, high = analyzer.const_int_bound(new)
-                if low is None or high is None or low < min_value(n.dtype) or high > max_value(n.dtype):
-                    return True
-    return False
 
 
 def _carried(block: Block, hidden: Sequence[BufferRegion], seen: Sequence[dict[Var, Expr]]) -> list[BufferRegion]:

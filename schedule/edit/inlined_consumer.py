@@ -14,6 +14,7 @@ from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.arith.itermap import invert
 from ...tir.expr import BufferLoad, Expr, Reason, Var, all_, cast, conjuncts, structural_equal
+from ...tir.expr.nodes.index_types import index_like
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
@@ -28,6 +29,7 @@ from ..require.block_preconditions import (
 )
 from ..require.lookup import find_block
 from .buffer_replacement import moved_accesses
+from .inlined_places import as_data, may_wrap
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 from .statement_edits import freeing
 
@@ -76,12 +78,8 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     if copy:
         block_now = _moved(producer.block, buffer, store, indices)
     else:
-
-        def post(n: Any) -> Any:
-            return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None
-
         block_now = producer.block.with_(
-            body=transform(BufferStore(store.buffer, substitute(store.value, axes), indices), post=post)
+            body=_with_value(BufferStore(store.buffer, substitute(store.value, axes), indices), made, analyzer)
         )
     block_now = with_regions(block_now, [substitute(r, axes) for r in hidden_reads(realize.block)])
     local, bound = analyzer_at(tree, producer), bindings(producer)
@@ -89,6 +87,21 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     predicate = all_(*conjuncts(producer.predicate), *more) if more else producer.predicate
     merged = BlockRealize(producer.iter_values, predicate, block_now)
     return tree.replace({realize: None, producer: merged}, {scope.root.block: freeing(buffer)})
+
+
+def _with_value(last: BufferStore, made: BufferStore, analyzer: Analyzer) -> Stmt:
+    """Return ``last`` with the value of ``made`` in the stead of loads of what that stores."""
+
+    def value_of(load: BufferLoad) -> Expr | None:
+        return made.value if load.buffer is made.buffer else None
+
+    value = as_data(made.value) if index_like(made.value) and may_wrap(analyzer, last, value_of) else made.value
+
+    def post(n: Any) -> Any:
+        return value if isinstance(n, BufferLoad) and n.buffer is made.buffer else None
+
+    done: Stmt = transform(last, post=post)
+    return done
 
 
 def _only_producer(scope: Scope, realize: BlockRealize) -> BlockRealize:

@@ -683,7 +683,8 @@ def main(A: T.Buffer((3,), "int32"), B: T.Buffer((3,), "int32"), C: T.Buffer((3,
 
 @pytest.mark.parametrize("by", [1 << 31, -(1 << 31) + 1, 1000])
 @pytest.mark.parametrize("op", ["-", "*"])
-def test_places_inlined_into_arithmetic_that_wraps(agree, op, by):
+@pytest.mark.parametrize("step", [("compute_inline", "B"), ("reverse_compute_inline", "C")])
+def test_places_inlined_into_arithmetic_that_wraps(agree, step, op, by):
     func = parse(f"""
 @T.prim_func
 def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
@@ -698,7 +699,7 @@ def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
             C[vi] = A[T.max(T.min(B[vi] {op} T.int32({by - (1 << 32) if by >= 1 << 31 else by}), 7), 0)]
 """)
     sch = Schedule(func)
-    sch.compute_inline("B")
+    getattr(sch, step[0])(step[1])
     agree(func, sch.func)
     a, found = np.arange(10, 18, dtype="int32"), [np.zeros(8, "int32") for _ in range(2)]
     interpret(func, a, found[0])

@@ -16,6 +16,7 @@ from ..timing.stages import Obstacle, Stages, carried_by, placed
 from .net_text import WRITERS, constant, widened
 from .state_machine import BlockStages, StateMachine, end_text, register_width
 
+
 @dataclass(frozen=True, slots=True)
 class PipelineFacts:
     """What became of a pipeline: its loops, its interval and the stages of an iteration."""
