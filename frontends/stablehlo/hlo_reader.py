@@ -11,7 +11,18 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ..unsupported_operators import UnsupportedOperators
-from . import hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_sort, hlo_windows
+from . import (
+    hlo_collectives,
+    hlo_control,
+    hlo_elements,
+    hlo_lookups,
+    hlo_products,
+    hlo_reductions,
+    hlo_shapes,
+    hlo_solvers,
+    hlo_sort,
+    hlo_windows,
+)
 from .hlo_call import Given, HloCall
 from .hlo_module import Sizes, exported_of, is_exported, module_of
 from .hlo_table import CONVERTERS
@@ -19,7 +30,8 @@ from .jaxlib_package import StableHloError, dtype_of, plain
 from .known_arrays import Known, computed, known
 
 TABLES = (
-    hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_sort, hlo_windows
+    hlo_collectives, hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_solvers, hlo_sort,
+    hlo_windows,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 

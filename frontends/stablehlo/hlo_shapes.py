@@ -131,11 +131,6 @@ def _padded_with_value(c: HloCall, x: Value, number: Value, *sizes: Sequence[int
     return c.where(inside, wide, c.broadcast(number, wide.shape))
 
 
-@hlo("tuple")
-def together(c: HloCall) -> Any:
-    raise c.error("tuples are not supported")
-
-
 @hlo("torch_index_select")
 def index_select(c: HloCall) -> Value:
     x, index = c.values

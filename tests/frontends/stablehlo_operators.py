@@ -55,6 +55,22 @@ def compare(direction: str, kind: str = "f32") -> str:
 
 ZERO = "%zero = stablehlo.constant dense<0.0> : tensor<f32>\n"
 LOW = "%low = stablehlo.constant dense<0xFF800000> : tensor<f32>\n"
+T = "tensor<2x5x5xf32>"
+ALONE = "replica_groups = dense<0> : tensor<1x1xi64>"
+POSITIVE = """%t = stablehlo.transpose %a, dims = [0, 2, 1] : (tensor<2x5x5xf32>) -> tensor<2x5x5xf32>
+%q = stablehlo.dot_general %a, %t, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<2x5x5xf32>, tensor<2x5x5xf32>) -> tensor<2x5x5xf32>
+%i = stablehlo.iota dim = 1 : tensor<2x5x5xi32>
+%j = stablehlo.iota dim = 2 : tensor<2x5x5xi32>
+%e = stablehlo.compare EQ, %i, %j : (tensor<2x5x5xi32>, tensor<2x5x5xi32>) -> tensor<2x5x5xi1>
+%n = stablehlo.convert %e : (tensor<2x5x5xi1>) -> tensor<2x5x5xf32>
+%p = stablehlo.add %q, %n : tensor<2x5x5xf32>
+"""
+DOMINANT = """%i = stablehlo.iota dim = 0 : tensor<5x5xf32>
+%j = stablehlo.iota dim = 1 : tensor<5x5xf32>
+%e = stablehlo.compare EQ, %i, %j : (tensor<5x5xf32>, tensor<5x5xf32>) -> tensor<5x5xi1>
+%n = stablehlo.constant dense<9.0> : tensor<5x5xf32>
+%p = stablehlo.select %e, %n, %a : tensor<5x5xi1>, tensor<5x5xf32>
+"""
 IMAGE = "tensor<2x9x7x4xf32>"
 DIMS = "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
 
@@ -286,13 +302,47 @@ CASES: dict[str, list[str]] = {
         "cond {\n%t = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %t : tensor<i1>\n} do {\n"
         f"%k1 = stablehlo.add %k, %o : tensor<i32>\n%x1 = stablehlo.add %x, %x : {F}\nstablehlo.return %k1, %x1 : tensor<i32>, {F}\n}}\n"
         f"%r = stablehlo.add %w#1, %a : {F}",
+    ), function(
+        F, F,
+        "%i = stablehlo.constant dense<0> : tensor<i32>\n%n = stablehlo.constant dense<100> : tensor<i32>\n"
+        f"%w:2 = stablehlo.while(%k = %i, %x = %a) : tensor<i32>, {F}\n"
+        "cond {\n%t = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>\nstablehlo.return %t : tensor<i1>\n} do {\n"
+        f"%o = stablehlo.constant dense<3> : tensor<i32>\n%k1 = stablehlo.add %k, %o : tensor<i32>\n%x1 = stablehlo.cosine %x : {F}\nstablehlo.return %k1, %x1 : tensor<i32>, {F}\n}}\n"
+        f"%r = stablehlo.add %w#1, %a : {F}",
     )],
     "XorOp": binary("xor", I, B),
+    "AllGatherOp": [function(F, F, f'%r = "stablehlo.all_gather"(%a) <{{all_gather_dim = 0 : i64, {ALONE}}}> : ({F}) -> {F}')],
+    "AllReduceOp": [function(F, F, f'%r = "stablehlo.all_reduce"(%a) <{{{ALONE}}}> {reducer("add")} : ({F}) -> {F}')],
+    "AllToAllOp": [function(F, F, f'%r = "stablehlo.all_to_all"(%a) <{{split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 1 : i64, {ALONE}}}> : ({F}) -> {F}')],
+    "CollectiveBroadcastOp": [function(F, F, f'%r = "stablehlo.collective_broadcast"(%a) <{{{ALONE}}}> : ({F}) -> {F}')],
+    "CollectivePermuteOp": [function(F, F, f'%r = "stablehlo.collective_permute"(%a) <{{source_target_pairs = dense<0> : tensor<1x2xi64>}}> : ({F}) -> {F}')],
+    "CrossReplicaSumOp": [function(F, F, f'%r = "stablehlo.cross-replica-sum"(%a) <{{{ALONE}}}> : ({F}) -> {F}')],
+    "ReduceScatterOp": [function(F, F, f'%r = "stablehlo.reduce_scatter"(%a) <{{scatter_dimension = 0 : i64, {ALONE}}}> {reducer("add")} : ({F}) -> {F}')],
+    "ReplicaIdOp": [function(F, "tensor<ui32>", "%r = stablehlo.replica_id : tensor<ui32>")],
+    "PartitionIdOp": [function(F, "tensor<ui32>", "%r = stablehlo.partition_id : tensor<ui32>")],
+    "CholeskyOp": [
+        function(T, T, POSITIVE + f"%r = stablehlo.cholesky %p, lower = true : {T}"),
+        function(T, T, POSITIVE + f"%u = stablehlo.cholesky %p, lower = false : {T}\n%r = stablehlo.transpose %u, dims = [0, 2, 1] : ({T}) -> {T}"),
+    ],
+    "TriangularSolveOp": [function(
+        "tensor<5x5xf32> tensor<5x3xf32>", "tensor<5x3xf32>",
+        DOMINANT + f'%r = "stablehlo.triangular_solve"(%p, %b) <{{left_side = true, lower = {lower}, unit_diagonal = false, transpose_a = #stablehlo<transpose {how}>}}> : (tensor<5x5xf32>, tensor<5x3xf32>) -> tensor<5x3xf32>',
+    ) for lower in ("true", "false") for how in ("NO_TRANSPOSE", "TRANSPOSE")],
+    "AfterAllOp": [function(F, F, f"%t = stablehlo.after_all : !stablehlo.token\n%r = stablehlo.add %a, %a : {F}")],
+    **dict.fromkeys(("GetTupleElementOp", "TupleOp"), [function(F, F, f"%t = stablehlo.tuple %a, %a : tuple<{F}, {F}>\n%r = stablehlo.get_tuple_element %t[1] : (tuple<{F}, {F}>) -> {F}")]),
+    "CreateTokenOp": [function(F, F, f"%t = stablehlo.create_token : !stablehlo.token\n%r = stablehlo.add %a, %a : {F}")],
 }  # fmt: skip
 """Functions by the operation that they show, under the name that jaxlib's class for it has."""
 
 _PARTS = ("ReturnOp",)
 """Operations that all functions contain."""
+
+
+UNCHANGED = (
+    "AllGatherOp", "AllReduceOp", "AllToAllOp", "CollectiveBroadcastOp", "CollectivePermuteOp", "CrossReplicaSumOp",
+    "ReduceScatterOp", "GetTupleElementOp", "TupleOp",
+)  # fmt: skip
+"""Operations between devices, of which each group has one, and others that return what they are given."""
 
 
 def _normal(x: np.ndarray, mean: np.ndarray, var: np.ndarray) -> np.ndarray:
@@ -315,6 +365,10 @@ _BY_NUMPY = {
     "BatchNormGradOp": _batch_norm_gradient,
     "BatchNormInferenceOp": lambda x, scale, offset, mean, var: [_normal(x, mean, abs(var)) * scale + offset],
     "BatchNormTrainingOp": _batch_norm_training,
+    **dict.fromkeys(UNCHANGED, lambda a: [a]),
+    **dict.fromkeys(("PartitionIdOp", "ReplicaIdOp"), lambda a: [np.uint32(0)]),
+    **dict.fromkeys(("AfterAllOp", "CreateTokenOp"), lambda a: [a + a]),
+    "CholeskyOp": lambda a: [np.linalg.cholesky(a @ a.transpose(0, 2, 1) + np.eye(5, dtype=np.float32))],
     "BroadcastOp": lambda a: [np.broadcast_to(a, (2, 3, 5))],
     "CustomCallOp": lambda a: [a],
     "DotOp": lambda a, b: [a @ b],
@@ -324,6 +378,24 @@ _BY_NUMPY = {
     "UnaryEinsumOp": lambda a: [a.sum(1)],
 }
 """What NumPy says where ``eval_module`` does not know an operation; it ends the process then."""
+
+
+REASONS = {
+    "AsyncDoneOp": "one thread of calls: nothing runs meanwhile",
+    "AsyncStartOp": "one thread of calls: nothing runs meanwhile",
+    "ComplexOp": "complex numbers are not supported",
+    "FftOp": "complex numbers are not supported, and each of its forms takes or gives them",
+    "InfeedOp": "a program has inputs and outputs only",
+    "OutfeedOp": "a program has inputs and outputs only",
+    "RecvOp": "programs are for one device",
+    "RngBitGeneratorOp": "left to the caller: its bits are those of one implementation; keys of threefry are arithmetic",
+    "RngOp": "left to the caller: the same numbers twice would need a state",
+    "SendOp": "programs are for one device",
+    "SetDimensionSizeOp": "shapes do not depend on data",
+    "UniformDequantizeOp": "quantized types are not supported; integers with explicit scales are",
+    "UniformQuantizeOp": "quantized types are not supported; integers with explicit scales are",
+}
+"""Why operations are not there."""
 
 
 def arguments(text: str) -> list[np.ndarray]:
@@ -425,7 +497,7 @@ def _write(path: Path, names: list[str], found: dict[str, list[str]], good: list
     for name in names:
         cases = found.get(name, [])
         text = "; ".join(" ".join(p.split()).replace("|", "/")[:120] for p in cases if p) or (
-            "" if cases else "not supported"
+            "" if cases else REASONS.get(name, "not supported")
         )
         lines.append(f"| {name.removesuffix('Op')} | {sum(not p for p in cases)} | {text} |")
     path.write_text("\n".join(lines) + "\n")

@@ -132,6 +132,48 @@ def test_loops_of_known_length_are_written_out():
         from_stablehlo(exported(lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x), numbers(4)))
 
 
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (lambda x: lax.fori_loop(0, 100, lambda i, c: c * 0.5 + i, x), (numbers(5),)),
+        (lambda x: lax.fori_loop(7, 40, lambda i, c: c + i, x), (numbers(1),)),
+        (lambda x: lax.scan(lambda c, a: (jnp.tanh(c + a), c * a), x[0], x), (numbers(70, 3),)),
+        (lambda x, w: lax.scan(lambda c, a: (jnp.tanh(c @ w + a), c), x[0], x)[1], (numbers(33, 7), numbers(7, 7))),
+    ],
+)
+def test_long_loops_that_are_counted_become_loops_of_the_graph(f, args):
+    graph = from_stablehlo(exported(f, *args))
+    assert [node.op for node in graph.nodes].count("scan") == 1 and len(graph.nodes) < 9
+    check(f, *args, compiled=True)
+
+
+def positive(n):
+    x = numbers(2, n, n)
+    return x @ x.transpose(0, 2, 1) + np.eye(n, dtype=np.float32)
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_factors_and_triangular_systems(n):
+    a, b = positive(n), numbers(2, n, 3, seed=1)
+    check(jnp.linalg.cholesky, a, compiled=True)
+    check(jnp.linalg.cholesky, -a)  # NaN
+    for lower, transposed, unit in (
+        (True, False, False),
+        (False, False, True),
+        (True, True, False),
+        (False, True, False),
+    ):
+
+        def solve(a, b, lower=lower, transposed=transposed, unit=unit, left=True):
+            return lax.linalg.triangular_solve(
+                a, b, left_side=left, lower=lower, transpose_a=transposed, unit_diagonal=unit
+            )
+
+        a = positive(n) / n + np.eye(n, dtype=np.float32)
+        check(solve, a, b)
+        check(lambda a, b, solve=solve: solve(a, b, left=False), a, np.ascontiguousarray(b.transpose(0, 2, 1)))
+
+
 def test_branches_that_depend_on_data_are_selected():
     def f(x, n):
         return lax.cond(n > 0, jnp.sin, jnp.cos, x), lax.switch(n, [lambda y: y * 2, lambda y: y - 1, jnp.tanh], x)
@@ -187,7 +229,7 @@ def test_what_is_no_program_is_refused(tmp_path):
 
 def test_all_missing_operations_are_listed_at_once():
     def f(x):
-        return jnp.fft.rfft(x).real + jnp.linalg.cholesky(x)[:, :3]
+        return jnp.fft.rfft(x).real + jnp.linalg.eigh(x)[1][:, :3]
 
     with pytest.raises(UnsupportedStableHloOperators, match=r"stablehlo\.fft: 1 \(first: .*fft.*\)") as raised:
         from_stablehlo(exported(f, numbers(4, 4)))
@@ -222,7 +264,23 @@ def test_a_kernel_is_a_function_of_jax():
         f(x.astype(np.int32), y)
 
 
-@pytest.mark.parametrize("name", ["ConvolutionOp", "GatherOp", "ScatterOp", "SelectAndScatterOp", "SortOp", "ReduceOp"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AllGatherOp",
+        "CholeskyOp",
+        "CollectivePermuteOp",
+        "ConvolutionOp",
+        "GatherOp",
+        "TriangularSolveOp",
+        "TupleOp",
+        "WhileOp",
+        "ScatterOp",
+        "SelectAndScatterOp",
+        "SortOp",
+        "ReduceOp",
+    ],
+)
 def test_operations_equal_the_interpreter_of_stablehlo(name):
     from .stablehlo_operators import CASES, problem_of
 

@@ -11,7 +11,7 @@ LINES = {
     "tuning_db": 1770,
     "tuner": 9400,
     "graph": 4580,
-    "frontends": 7200,
+    "frontends": 7340,
     "driver": 5300,
     "cli": 2100,
     "doors": 1830,
