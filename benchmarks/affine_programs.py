@@ -482,12 +482,109 @@ def harris(height: int, width: int) -> Program:
     return _made(_data((height, width)), build, reference)
 
 
+def bilateral_grid(rows: int, columns: int, cell: int, bins: int) -> Program:
+    """An image smoothed where it is even: sums in a coarse grid of places and brightness, blurred, and read back (Chen et
+    al., "Real-time edge-aware image processing with the bilateral grid", 2007)."""
+
+    def weight(value: Any, z: Any) -> Any:
+        return te.max(1.0 - te.abs(value * float(bins - 1) - te.cast("float32", z)), 0.0)
+
+    def grid(x: Any, name: str, term: Callable[..., Any]) -> Any:
+        a, b = _axis(cell, "a"), _axis(cell, "b")
+        return te.compute((rows, columns, bins), lambda i, j, z: te.sum(term(x[i, a, j, b], z), axis=[a, b]), name=name)
+
+    def blurred(g: Any, name: str) -> Any:
+        def near(z: Any, move: int, read: Callable[[Any], Any]) -> Any:
+            return choose(te.all(z + move >= 0, z + move < bins), read(z + move), 0.0)
+
+        deep = te.compute(
+            (rows, columns, bins),
+            lambda i, j, z: 2.0 * g[i, j, z] + near(z, -1, lambda y: g[i, j, y]) + near(z, 1, lambda y: g[i, j, y]),
+            name=f"{name}_z",
+        )
+        tall = te.compute(
+            (rows - 2, columns, bins), lambda i, j, z: deep[i, j, z] + 2.0 * deep[i + 1, j, z] + deep[i + 2, j, z],
+            name=f"{name}_i",
+        )  # fmt: skip
+        return te.compute(
+            (rows - 2, columns - 2, bins),
+            lambda i, j, z: tall[i, j, z] + 2.0 * tall[i, j + 1, z] + tall[i, j + 2, z], name=f"{name}_j",
+        )  # fmt: skip
+
+    def build(x: Any) -> Any:
+        light = blurred(grid(x, "light", lambda v, z: weight(v, z) * v), "light")
+        count = blurred(grid(x, "count", weight), "count")
+        z1, z2 = _axis(bins, "z"), _axis(bins, "z")
+        shape = (rows - 2, cell, columns - 2, cell)
+        read = [
+            te.compute(shape, lambda i, a, j, b, g=g, z=z: te.sum(weight(x[i + 1, a, j + 1, b], z) * g[i, j, z], axis=z), name=name)
+            for g, z, name in ((light, z1, "read_light"), (count, z2, "read_count"))
+        ]  # fmt: skip
+        return te.compute(shape, lambda i, a, j, b: read[0][i, a, j, b] / read[1][i, a, j, b], name="smooth")
+
+    def reference(x: np.ndarray) -> np.ndarray:
+        weights = np.maximum(1 - np.abs(x[..., None] * (bins - 1) - np.arange(bins)), 0)
+
+        def smooth(g: np.ndarray) -> np.ndarray:
+            g = np.pad(g, ((0, 0), (0, 0), (1, 1)))
+            g = g[..., :-2] + 2 * g[..., 1:-1] + g[..., 2:]
+            g = g[:-2] + 2 * g[1:-1] + g[2:]
+            return g[:, :-2] + 2 * g[:, 1:-1] + g[:, 2:]
+
+        light, count = (np.einsum("iajbz,ijz->iajb", weights[1:-1, :, 1:-1], smooth(g)) for g in (
+            (weights * x[..., None]).sum((1, 3)), weights.sum((1, 3))))  # fmt: skip
+        return light / count
+
+    return _made(_data((rows, cell, columns, cell), low=0.0), build, reference)
+
+
+def camera(height: int, width: int) -> Program:
+    """Pieces of a camera's pipeline: a mosaic of colours is taken apart, green is interpolated along the weaker edge,
+    colours are corrected by a matrix and a curve."""
+    h, w = height // 2, width // 2
+    inner = (h - 2, w - 2)
+    matrix = [[1.6, -0.4, -0.2], [-0.3, 1.5, -0.2], [-0.1, -0.6, 1.7]]
+
+    def build(raw: Any) -> Any:
+        sites = {"gr": (0, 0), "r": (0, 1), "b": (1, 0), "gb": (1, 1)}
+        gr, r, b, gb = (
+            te.compute((h, w), lambda i, j, p=p, q=q: raw[2 * i + p, 2 * j + q], name=name)
+            for name, (p, q) in sites.items()
+        )
+
+        def green(i: Any, j: Any) -> Any:
+            up, down, left, right = gb[i, j + 1], gb[i + 1, j + 1], gr[i + 1, j + 1], gr[i + 1, j + 2]
+            return choose(te.abs(left - right) < te.abs(up - down), (left + right) * 0.5, (up + down) * 0.5)
+
+        g = te.compute(inner, green, name="green")
+        blue = te.compute(
+            inner, lambda i, j: (b[i, j + 1] + b[i, j + 2] + b[i + 1, j + 1] + b[i + 1, j + 2]) * 0.25, name="blue"
+        )
+        colour = [
+            te.compute(
+                inner, lambda i, j, m=m: m[0] * r[i + 1, j + 1] + m[1] * g[i, j] + m[2] * blue[i, j], name=f"c{n}"
+            )
+            for n, m in enumerate(matrix)
+        ]
+        return tuple(te.compute(inner, lambda i, j, c=c: te.sqrt(te.max(c[i, j], 0.0)), name=f"out{n}")
+                     for n, c in enumerate(colour))  # fmt: skip
+
+    def reference(raw: np.ndarray) -> tuple[np.ndarray, ...]:
+        gr, r, b, gb = raw[::2, ::2], raw[::2, 1::2], raw[1::2, ::2], raw[1::2, 1::2]
+        up, down, left, right = gb[:-2, 1:-1], gb[1:-1, 1:-1], gr[1:-1, 1:-1], gr[1:-1, 2:]
+        green = np.where(np.abs(left - right) < np.abs(up - down), (left + right) / 2, (up + down) / 2)
+        blue = (b[:-2, 1:-1] + b[:-2, 2:] + b[1:-1, 1:-1] + b[1:-1, 2:]) / 4
+        return tuple(np.sqrt(np.maximum(m[0] * r[1:-1, 1:-1] + m[1] * green + m[2] * blue, 0)) for m in matrix)
+
+    return _made(_data((height, width), low=0.0), build, reference)
+
+
 PROGRAMS: dict[str, Callable[..., Program]] = {
     "jacobi_2d": jacobi, "jacobi_3d": jacobi, "gemver": gemver, "three_products": three_products,
     "masked_attention": masked_attention, "k_means": k_means, "viterbi": viterbi, "prefix": prefix,
     "histogram": histogram, "fft_stage": fft_stage, "floyd_warshall": floyd_warshall, "conv_pool": conv_pool,
     "winograd": winograd, "lu_panel": lu_panel, "triangular_solve": triangular_solve, "blur": blur,
-    "unsharp": unsharp, "harris": harris,
+    "unsharp": unsharp, "harris": harris, "bilateral_grid": bilateral_grid, "camera": camera,
 }  # fmt: skip
 
 SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -498,6 +595,6 @@ SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "fft_stage": ((64, 16), (1 << 20, 256)), "floyd_warshall": ((17, 3), (1024, 8)),
     "conv_pool": ((3, 7, 12), (32, 64, 58)), "winograd": ((3, 5, 4), (64, 64, 14)), "lu_panel": ((17, 5), (1024, 32)),
     "triangular_solve": ((17, 13), (256, 64)), "blur": ((18, 35), (2050, 2050)), "unsharp": ((20, 39), (1030, 1030)),
-    "harris": ((20, 39), (1540, 1540)),
+    "harris": ((20, 39), (1540, 1540)), "bilateral_grid": ((5, 6, 3, 7), (128, 128, 8, 12)), "camera": ((14, 38), (1544, 2056)),
 }  # fmt: skip
 """Sizes for a test, and for a benchmark."""

@@ -67,11 +67,10 @@ def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> 
     if consumer.is_reduction or consumer not in free or not consumer.writes_in_order:
         return None
     written = block.stores[0].buffer
-    after = program.blocks[program.blocks.index(block) + 1 :]
     for use in consumer.loads:
         if use.buffer is written and not use.is_at(consumer.spatial):
             return None
-        if program.writer.get(use.buffer) in after:  # its other operands are not there yet
+        if program.writer.get(use.buffer) not in (None, block):  # its other operands are computed elsewhere
             return None
     return consumer
 
