@@ -18,8 +18,8 @@ def call(
 ) -> Callable[..., Any]:
     """Returns a function of JAX arrays that runs a kernel: what :func:`tilewright.build` takes, or what it made.
 
-    The function takes the inputs in their order and returns the outputs, one or a tuple. Under ``jax.jit`` it is a
-    ``jax.pure_callback``; ``jax.vmap`` calls it once for each element. ``backward(inputs, gradients)`` returns the
+    The function takes the inputs in their order and returns the outputs, one or a tuple. Arrays with values are handed to
+    the kernel at once; under ``jax.jit`` the function is a ``jax.pure_callback``; ``jax.vmap`` calls it once for each element. ``backward(inputs, gradients)`` returns the
     gradients of the inputs, and makes the function differentiable. StableHloError for arguments that do not fit.
     """
     try:
@@ -35,7 +35,10 @@ def call(
         return tuple(made)
 
     def function(*arrays: Any) -> Any:
-        plain = [jax.numpy.asarray(a) for a in arrays]
+        plain = [a if isinstance(a, jax.Array) else jax.numpy.asarray(a) for a in arrays]
+        if not any(isinstance(a, jax.core.Tracer) for a in plain):
+            made = [jax.numpy.asarray(a) for a in run(*plain)]
+            return made[0] if len(made) == 1 else tuple(made)
         kinds = [jax.ShapeDtypeStruct(shape, to_numpy(dtype)) for shape, dtype in _results(kernel, plain)]
         out = jax.pure_callback(run, tuple(kinds), *plain, vmap_method="sequential")
         return out[0] if len(out) == 1 else tuple(out)

@@ -288,6 +288,16 @@ def test_operations_equal_the_interpreter_of_stablehlo(name):
         assert problem_of(name, text, compiled=False) == ""
 
 
+def test_arrays_with_values_go_to_the_kernel_without_a_callback(monkeypatch):
+    a = te.placeholder((7,), name="a")
+    f = tw.jax.call([a, te.compute((7,), lambda i: a[i] * 2.0, name="b")])
+    assert "pure_callback" in str(jax.make_jaxpr(f)(jnp.ones(7)))
+    monkeypatch.delattr(jax, "pure_callback")
+    out = f(jnp.arange(7.0))
+    assert isinstance(out, jax.Array) and out.tolist() == [2.0 * n for n in range(7)]
+    assert f(np.arange(7.0)).tolist() == out.tolist()  # float64 is float32 for JAX
+
+
 def test_arrays_of_jax_are_arguments_and_results():
     a = te.placeholder((5,), name="a")
     f = tw.build([a, te.compute((5,), lambda i: a[i] + 1.0, name="c")])
