@@ -154,6 +154,15 @@ for i in range(8):
         B[i] = A[i]
     B[(i + 1) % 8] = B[i] + A[i]
     B[i] = B[i] + T.int8(1)"""),
+    "a word that is read twice after a condition": ("A: T.Buffer((8,), 'int8'), B: T.Buffer((8,), 'int8')", """
+for i in range(8):
+    if A[i] > T.int8(2):
+        B[0] = A[i]
+    B[i] = B[0] * T.int8(3) + B[0] // A[i]"""),
+    "a pipeline longer than 64 cycles": ("A: T.Buffer((80,), 'int8'), B: T.Buffer((3,), 'int8')", """
+for i in T.serial(3, annotations={"pragma_pipeline": 0}):
+    for j in T.unroll(70):
+        B[i] = B[i] + A[i + j]"""),
     "a word of a step before": ("A: T.Buffer((8,), 'int8'), R: T.Buffer((), 'int8'), B: T.Buffer((8,), 'int8')", """
 for i in T.serial(8, annotations={"pragma_pipeline": 0}):
     B[i] = R[()]
