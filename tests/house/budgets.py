@@ -14,7 +14,7 @@ LINES = {
     "frontends": 7340,
     "driver": 5300,
     "cli": 2100,
-    "doors": 1830,
+    "doors": 1840,
 }
 """Lines per layer, everything counted."""
 
