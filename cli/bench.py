@@ -119,8 +119,8 @@ def _say(result: BenchResult, again: str) -> None:
         click.echo(", ".join(parts))
     if any((row[key] or 0.0) > _TOO_FAST for row in rows for key in ("share_of_peak", "share_of_roofline")):
         click.echo(
-            "the machine was measured while it was busy, for something here is faster than its limits say; when it is "
-            "quiet, measure it again: tilewright doctor --refresh",
+            "the machine was measured while it was busy, for something here is faster than its limits say; repeat this "
+            "when the machine is quiet, after tilewright doctor --refresh",
             err=True,
         )
     if result.row("tuned") is None and result.row("given") is None:

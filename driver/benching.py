@@ -190,8 +190,16 @@ def bench(
         result.numpy_threads = compiled_for.num_cores if arranged else None
         race(runs, chosen.rounds, chosen.round_seconds)
     if peak.seconds is not None:  # in the same run as the others: the clock may have changed since the report
-        result.peak_flops = probe.flops_per_call / peak.seconds
+        result.peak_flops = likely_peak(result, probe.flops_per_call / peak.seconds)
     return result
+
+
+def likely_peak(result: BenchResult, probed: float) -> float | None:
+    """Returns the peak as this run has it, or the one measured before where this one is less than a contender reached:
+    then something else took the processor while it was measured."""
+    known = result.peak_flops
+    reached = max([(result.flops or 0.0) / row.seconds for row in result.rows if row.seconds], default=0.0)
+    return known if known is not None and reached > probed and known > probed else probed
 
 
 def _contenders(asked: Request, plans: Sequence[Plan], arguments: Arguments, result: BenchResult) -> list[Run]:

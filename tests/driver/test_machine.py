@@ -11,6 +11,7 @@ from tilewright.codegen.jit import cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
 from tilewright.driver import machine_probes, machine_report
+from tilewright.driver.benching import BenchResult, BenchRow, likely_peak
 from tilewright.driver.machine_probes import PeakProbe
 from tilewright.driver.machine_report import MachineReport, bandwidth_of, measure_machine, model_of, peak_of
 from tilewright.tir.expr import DType
@@ -183,3 +184,15 @@ def test_sweeps_reach_every_element_once(kind, threads):
         np.testing.assert_array_equal(written, given[0] if kind == "copy" else given[0] + 3 * given[1])
         np.testing.assert_array_equal(a, given[0])
         assert not room[:start].any() and not room[start + 3 * count :].any()
+
+
+@pytest.mark.parametrize("known, probed, expected", [
+    (4e11, 3e11, 3e11),  # a slower clock now
+    (4e11, 5e10, 4e11),  # busy while it was probed: a contender was faster
+    (5e10, 6e10, 6e10),
+    (None, 5e10, 5e10),
+])  # fmt: skip
+def test_the_peak_is_not_less_than_what_was_reached(known, probed, expected):
+    rows = [BenchRow("tuned", "", [1e-2]), BenchRow("numpy", "", [1e-1])]
+    result = BenchResult("matmul", "native", 2e9, 1e6, rows, peak_flops=known)  # 200 GFLOP/s
+    assert likely_peak(result, probed) == expected
