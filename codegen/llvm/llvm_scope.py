@@ -249,10 +249,17 @@ class LlvmScope(Emitter):
         return self.fn.pure(f"{_INDEX_OPERATIONS[operation]} i64 {a}, {b}")
 
     def _floor(self, e: E.BinaryOp) -> str:
-        quotient, bits = isinstance(e, E.FloorDiv), power_of_two(e.b)
-        if not quotient and bits is None and isinstance(e.b, E.IntImm) and e.b.value > 0 and self.is_nonnegative(e.a):
-            return self._remainder(e)
-        a = self.index(e.a)
+        """Returns a quotient or remainder. One of loops' variables by a number is computed at the head of the innermost of
+        these loops."""
+        parts = list(pre_order(e))
+        places = [self.places.get(n) for n in parts if isinstance(n, E.Var)]
+        place = max((p for p in places if p is not None), key=lambda p: p.line, default=None)
+        if place is None or None in places or not all(map(_never_faults, parts)):
+            return self._divided(e)
+        return self.fn.hoisted(place, lambda: self._divided(e))
+
+    def _divided(self, e: E.BinaryOp) -> str:
+        a, quotient, bits = self.index(e.a), isinstance(e, E.FloorDiv), power_of_two(e.b)
         if bits is not None:  # an arithmetic shift and a mask round down for negative numbers too
             return (
                 self.index_operation(">>", a, str(bits))
@@ -260,24 +267,9 @@ class LlvmScope(Emitter):
                 else self.index_operation("&", a, str((1 << bits) - 1))
             )
         if isinstance(e.b, E.IntImm) and e.b.value > 0 and self.is_nonnegative(e.a):
-            return self.index_operation("u//", a, str(e.b.value))
+            found = self.index_operation("u//" if quotient else "u%", a, str(e.b.value))
+            return found if quotient or self.target.arch not in OPAQUE_ARCHITECTURES else self.fn.opaque(found)
         return self.quotient(e, a, self.index(e.b), DType("int64"))
-
-    def _remainder(self, e: E.BinaryOp) -> str:
-        """Returns the remainder of an index that is not negative. One of loops' variables is computed at the head of the
-        innermost of these loops."""
-        if self.target.arch not in OPAQUE_ARCHITECTURES:
-            return self.index_operation("u%", self.index(e.a), self.index(e.b))
-        parts = list(pre_order(e))
-        places = [self.places.get(n) for n in parts if isinstance(n, E.Var)]
-        place = max((p for p in places if p is not None), key=lambda p: p.line, default=None)
-
-        def computed() -> str:
-            return self.fn.opaque(self.index_operation("u%", self.index(e.a), self.index(e.b)))
-
-        if place is None or None in places or not all(map(_never_faults, parts)):
-            return computed()
-        return self.fn.hoisted(place, computed)
 
     def is_nonnegative(self, e: E.Expr) -> bool:
         """Return whether an index is known not to be negative."""

@@ -207,7 +207,7 @@ def test_remainders_of_outer_loops_are_computed_once_and_hidden(index, target):
     hidden = target.startswith("llvm -mcpu")
     assert text.count(" urem ") == 1
     assert text.count('call i64 asm ""') == hidden
-    assert (" urem " in inner) is not hidden
+    assert " urem " not in inner
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def main(A: T.Buffer((17,), "float32"), n: T.Buffer((1,), "int32"), B: T.Buffer(
         (True, "for i, j in T.grid(17, 17):\n    B[i, j] = A[j]"),
         (True, "for i in range(17):\n    if i < 7:\n        B[i, i] = A[i]"),
         (True, "B[0, 0] = A[3]"),
+        (True, "for i in range(17):\n    B[0, i] = A[3]\n    for j in range(17):\n        B[i, j] = A[j]"),
+        (False, "for i in range(17):\n    B[0, i] = A[3]\n    for j in range(17):\n        B[i, j] = A[i]"),
         (True, "for i in range(17):\n    with T.LetStmt(A[i]) as x:\n        B[i, 0] = x + x"),
         (False, "for i, j in T.grid(17, 17):\n    B[i, j] = A[i]"),  # a load to be moved out of the loop over j
         (False, "for i, j in T.grid(17, 17):\n    B[i, 0] = A[j]"),  # a value that could wait in a register
