@@ -292,3 +292,22 @@ def test_a_search_ends_when_it_is_fast_enough_or_gains_nothing(options, stopped,
         matmul(), TARGET, trials=40, runner=Steady(), batch=4, stop_early=False, final_race=0, **options
     )  # fmt: skip
     assert (result.stopped, len(result.records)) == (stopped, trials) and result.why
+
+
+def test_a_new_shape_starts_from_the_best_of_the_nearest_ones(tmp_path):
+    """Those of 48 come first; what does not fit the new sizes is replaced by what is next to it; other kinds do not count."""
+    options = {"trials": 12, "runner": FakeRunner(), "final_race": 0, "stop_early": False}
+    with Database(tmp_path / "shapes.db") as db:
+        before = {n: tune(matmul(n, n, 16), TARGET, db=db, **options).best for n in (48, 200)}
+        session = TuningSession(matmul(40, 48, 16), TARGET, db=db, runner=FakeRunner())
+        names = [(c.sketch.name, c.sketch.decisions_of(c.row)) for c in session._nearest]
+        session.run(8)
+        tried = [(r.sketch, dict(r.decisions)) for r in session.records]
+    near = (before[48].sketch, dict(before[48].decisions))
+    assert len(names) == 2 and names[0][0] == near[0] and all(n in tried for n in names)
+    same = [k for k, v in near[1].items() if names[0][1][k] == v]
+    assert len(same) >= len(near[1]) - 2
+    a = te.placeholder((7, 9), name="A")
+    other = te.create_prim_func([a, te.compute((7, 9), lambda i, j: a[i, j] + 1.0, name="B")])
+    with Database(tmp_path / "shapes.db") as db:
+        assert TuningSession(other, TARGET, db=db, runner=FakeRunner())._nearest == []

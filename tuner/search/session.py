@@ -45,7 +45,7 @@ from .tune_result import (
     TuneResult,
     TuningInterrupted,
 )
-from .warm_start import in_own_names, other_workloads, own_records, replay, trace_on, training_data
+from .warm_start import in_own_names, nearest_candidates, other_workloads, own_records, replay, trace_on, training_data
 
 _DEFAULT, _ENQUEUED = "default", "enqueued"
 """The sketches that records name for the default schedule (while none is known to make it) and for a caller's."""
@@ -95,6 +95,7 @@ class TuningSession:
             self.search = ModelGuidedSearch(self.space, rng, chosen.model or XGBCostModel(chosen.seed))
         self._known: dict[str, float] = {}  # trace → seconds
         self._again: list[TuningRecord] = []
+        self._nearest: list[Candidate] = []  # of workloads like this one
         self.runner: Runner = chosen.runner if chosen.runner is not None else LocalRunner()
         self._run = Run(0, math.inf, (), 0.0)
         self._recall()
@@ -238,7 +239,9 @@ class TuningSession:
             self._say(BatchStarted)
             self._measure_again(left, deadline)
             return True
-        candidates = self.search.ask(min(self.options.batch, left), left)
+        count = min(self.options.batch, left)
+        nearest, self._nearest = self._nearest[: count // 2], []
+        candidates = [*nearest, *self.search.ask(count - len(nearest), left)]
         if candidates:
             self._say(BatchStarted)
             self._measure(candidates, deadline)
@@ -407,6 +410,8 @@ class TuningSession:
         fastest = sorted((r for r in other if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
         again = {r.trace: r for r in reversed(fastest) if r.trace and r.trace not in self._known}
         self._again = list(reversed(again.values()))[:_AGAIN]
+        if not self.earlier:
+            self._nearest = nearest_candidates(self.db, self.space, self.options.batch // 2)
         if isinstance(self.search, ModelGuidedSearch):
             found = other_workloads(self.db, self.space) + training_data(own_records(self.space, other))
             if found:
