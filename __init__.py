@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilewright.doors import jax_door as jax
     from tilewright.doors import lazy_door as lazy
     from tilewright.doors import torch_door as torch
-    from tilewright.driver import bench, build, tune, workload
+    from tilewright.driver import bench, build, from_mlir, to_mlir, tune, workload
     from tilewright.frontends.onnx import from_onnx
     from tilewright.frontends.stablehlo import from_stablehlo
     from tilewright.frontends.torch import from_torch
@@ -50,6 +50,7 @@ __all__ = [
     "cpu",
     "device",
     "driver",
+    "from_mlir",
     "from_onnx",
     "from_stablehlo",
     "from_torch",
@@ -65,6 +66,7 @@ __all__ = [
     "testing",
     "tir",
     "tir_integration",
+    "to_mlir",
     "torch",
     "tune",
     "tuner",
@@ -82,9 +84,11 @@ _HOMES = {
     "Target": "codegen",
     "bench": "driver",
     "build": "driver",
+    "from_mlir": "driver",
     "from_onnx": "frontends.onnx",
     "from_stablehlo": "frontends.stablehlo",
     "from_torch": "frontends.torch",
+    "to_mlir": "driver",
     "tune": "driver",
     "workload": "driver",
 }

@@ -29,8 +29,21 @@ if TYPE_CHECKING:
     from ..codegen import Target
     from ..driver import WorkloadCase
 
-STAGES = ("te", "tir", "scheduled", "space", "trace", "lowered", "ll", "asm", "c")
-MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled", "lowered", "ll", "asm", "c")
+STAGES = ("te", "tir", "scheduled", "space", "trace", "linalg", "lowered", "mlir", "ll", "asm", "c")
+MODEL_STAGES = (
+    "graph",
+    "fused",
+    "kernels",
+    "memory",
+    "tir",
+    "linalg",
+    "scheduled",
+    "lowered",
+    "mlir",
+    "ll",
+    "asm",
+    "c",
+)
 
 
 @click.command("show")
@@ -63,11 +76,11 @@ def command(
     bounds: str | None,
 ) -> int:
     """Print SPEC at a stage, or write a page with all of them (--html): te (its tensors), tir (loops as written), scheduled (the best in the database, else the
-    default), space (what the tuner searches: sketches, decisions, sizes), trace (the schedule's steps as Python), lowered,
-    ll (LLVM IR), asm, c.
+    default), space (what the tuner searches: sketches, decisions, sizes), trace (the schedule's steps as Python), linalg (MLIR
+    on tensors), lowered, mlir (the schedule's loops in MLIR), ll (LLVM IR), asm, c.
 
     A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, and of each distinct kernel
-    tir, scheduled, lowered, ll, asm and c.
+    tir, scheduled, lowered, mlir, ll, asm and c; linalg is the whole model.
     """
     first_sign(spec)
     from ..codegen import Target
@@ -78,7 +91,7 @@ def command(
     known = MODEL_STAGES if is_model(spec) else STAGES
     if stage not in known:
         raise CommandError(f"--stage {stage}: {spec} has the stages {', '.join(known)}", code=2)
-    if mca and (is_model(spec) or stage in ("te", "tir")):
+    if mca and (is_model(spec) or stage in ("te", "tir", "linalg")):
         raise CommandError(f"--mca is about the machine code of a workload, not {spec} --stage {stage}", code=2)
     if html is not None:
         if is_model(spec):
@@ -105,7 +118,7 @@ def command(
 
 def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str | None) -> tuple[str, str]:
     """Returns where the schedule of a stage comes from, empty for stages before scheduling, and the stage's text."""
-    from ..driver import plan
+    from ..driver import plan, to_mlir
     from ..driver.throughput import throughput_report
     from ..schedule import Trace
     from ..tuner import Space
@@ -114,6 +127,8 @@ def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str 
         return "", "\n".join([f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]{_body(t)}" for t in case.tensors])
     if stage == "tir":
         return "", case.func.script()
+    if stage == "linalg":
+        return "", str(to_mlir(case.func))
     if stage == "space":
         return "", Space(case.func, target).describe()
     made = plan(case, target=target, db=database_path(db_path, needed=False))

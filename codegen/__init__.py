@@ -19,6 +19,7 @@ from .lowered import LoweredFunc, Param, abi_of
 from .machine.cpu_features import TargetError
 from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
+from .mlir.mlir_source import emit_mlir
 from .runtime.arguments import ArgumentError
 from .runtime.export import WRITERS, ExportError
 from .runtime.module import BoundCall, Function, Module
@@ -59,6 +60,7 @@ register_target = register_target_kind
 
 WRITERS.update({".wasm": wasm_module})
 register_backend(Backend("c", ".c", emit_c, c_header))
+register_backend(Backend("mlir", ".mlir", emit_mlir))
 register_target_kind(CUDA)
 register_target_kind(GPU_SIM)
 register_target_kind(VERILOG)

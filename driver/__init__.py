@@ -8,6 +8,7 @@ parameters; :mod:`.machine_report` says what this machine can do, measured by :m
 from . import module_view as _module_view  # noqa: F401  (registers itself)
 from .benching import BenchResult, bench
 from .building import build
+from .mlir_programs import from_mlir, to_mlir
 from .models.model import Model
 from .models.model_benching import ModelBenchResult
 from .models.model_building import GraphOptions, build_graph
@@ -50,8 +51,10 @@ __all__ = [
     "build",
     "build_graph",
     "find_workload",
+    "from_mlir",
     "parse_spec",
     "plan",
+    "to_mlir",
     "tune",
     "workload",
 ]

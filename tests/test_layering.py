@@ -39,6 +39,7 @@ HOMES = {
     "pandas": {"tuning_db", "tuner/search"},
     "plotly": {"tuner/search"},
     "IPython": {"driver/notebook_progress.py"},
+    "xdsl": {"codegen/mlir"},
 }
 """Heavy packages, and the folders or files that may import them."""
 

@@ -15,11 +15,12 @@ from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database
 from ..graph_services import prepared
+from ..mlir_programs import to_mlir
 from .model import Step
 from .model_building import bounds_of, build_graph, representatives
 
-_CODE = ("scheduled", "lowered", "ll", "asm", "c")
-STAGES = ("graph", "fused", "kernels", "memory", "tir", *_CODE)
+_CODE = ("scheduled", "lowered", "mlir", "ll", "asm", "c")
+STAGES = ("graph", "fused", "kernels", "memory", "tir", "linalg", *_CODE)
 """The stages: the graph as read, and after the passes; the kernels in order; the memory plan; the distinct kernels before
 and after scheduling, lowered, and as code."""
 
@@ -43,6 +44,8 @@ def model_text(
     if stage == "fused":
         return str(after)
     division = order_kernels(fuse(after))
+    if stage == "linalg":
+        return str(to_mlir(after))
     if stage == "memory":
         return plan_memory(division, bounds_of(graph, bounds or {})).describe()
     if stage == "tir":
