@@ -178,6 +178,7 @@ def _say(error: Exception, debug: bool) -> int:
         "TuneError",
         "ExportError",
         "GraphError",
+        "MlirError",
         "JITError",
         "OnnxError",
         "RemoteError",
