@@ -6,6 +6,7 @@ parameters; :mod:`.machine_report` says what this machine can do, measured by :m
 """
 
 from . import module_view as _module_view  # noqa: F401  (registers itself)
+from . import plan_by_example as _plan_by_example  # noqa: F401  (registers itself)
 from .benching import BenchResult, bench
 from .building import build
 from .mlir_programs import from_mlir, to_mlir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,6 @@ from ..tir.program_key import workload_key
 from ..tir.stmt import PrimFunc
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord
-from .example_sizes import ODD, example_of, shown_sizes
 from .request import Request, in_order, request
 
 log = logging.getLogger("tilewright")
@@ -156,8 +155,8 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
         return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
     unknown = unknown_sizes(asked.func)
     if unknown is not None:
-        given = Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
-        return _by_example(asked, machine, before) or given
+        made = next((p for planner in symbolic_planners if (p := planner(asked, machine, before)) is not None), None)
+        return made or Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
     if machine.stays_as_written:
         return Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
     if machine.is_gpu:
@@ -168,20 +167,8 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
     return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)
 
 
-def _by_example(asked: Request, machine: Target, before: str) -> Plan | None:
-    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them, where that applies."""
-    for less in (0, ODD):
-        example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
-        if example is None:
-            return None
-        trace = tuner.choose_default(tuner.Space(example, machine)).schedule.trace
-        try:
-            scheduled = tuner.replay(asked.func, trace).func
-        except (ScheduleError, TraceError):
-            continue
-        origin = f"{before}the analytic model's best schedule for {shown_sizes(asked.func, less)}, not tuned"
-        return Plan(asked, machine, "default", origin, scheduled, None, trace)
-    return None
+symbolic_planners: list[Callable[[Request, Target, str], Plan | None]] = []
+"""What is asked for a plan of a function of symbolic sizes, with the beginning of its origin."""
 
 
 def _other_targets(db: Database, func: PrimFunc) -> str:

@@ -34,6 +34,8 @@ def elements_of_reshape(m: Match) -> Value | None:
         if node is None or node.op != "reshape" or m.readers(this) > 1 or this.shape != m.out.shape:
             continue
         (x,) = node.given
+        if other.shape == m.out.shape and _is_anchor(m, other) and not _is_anchor(m, x):
+            continue  # the operator has the shape of a product already
         moved = _beside(m, x, this, other)
         if moved is not None:
             pair = (x, moved) if this is a else (moved, x)
@@ -53,7 +55,8 @@ def _beside(m: Match, x: Value, shaped: Value, other: Value) -> Value | None:
     if all(d == 1 for d in lead):
         if not lead:
             return other if other.ndim <= x.ndim else None
-        return m.constant(data.reshape(other.shape[len(lead) :]), other.dtype) if data is not None else None
+        if data is not None:
+            return m.constant(data.reshape(other.shape[len(lead) :]), other.dtype)
     if other.shape != shaped.shape:
         return None
     if data is not None:

@@ -45,6 +45,27 @@ def slice_of_slice(m: Match) -> Value | None:
     return m.op("strided_slice", m["x"], begin=tuple(begin), end=tuple(end), strides=tuple(strides))
 
 
+@rule(op("reshape", op("strided_slice", _x, bind="cut"), bind="shaped"))
+def heads_of_slice(m: Match) -> Value | None:
+    """A slice of rows whose elements then form heads is a slice of the heads, in which transposes can join."""
+    x, shape = m["x"], m.out.shape
+    if not x.is_static or not m.out.is_static or len(shape) < 2:
+        return None
+    steps = _steps(m.node("cut"))
+    start, step, count = steps[-1]
+    head, lead = shape[-1], x.shape[:-1]
+    rows = [d for d in shape[:-2] if d != 1]
+    whole = all((a, n) == (0, extent) for (a, _, n), extent in zip(steps[:-1], lead, strict=True))
+    if step != 1 or not whole or shape[-2] * head != count or head < 2 or start % head or x.shape[-1] % head:
+        return None
+    if rows != [d for d in lead if d != 1]:
+        return None
+    wide = m.op("reshape", x, shape=(*shape[:-2], x.shape[-1] // head, head))
+    begin, end = [0] * len(shape), list(shape)
+    begin[-2], end[-2] = start // head, start // head + shape[-2]
+    return m.op("strided_slice", wide, begin=tuple(begin), end=tuple(end))
+
+
 @rule(produced("concatenate", "joined"))
 def joined_parts(m: Match) -> Value | None:
     """A concatenation of one array, or of all parts of a split in order, is the array itself."""
@@ -74,4 +95,4 @@ def joined_joined(m: Match) -> Value | None:
     return m.op("concatenate", *flat, axis=axis) if len(flat) > len(node.inputs) else None
 
 
-RULES: tuple[Rule, ...] = (slice_of_everything, slice_of_slice, joined_parts, joined_joined)
+RULES: tuple[Rule, ...] = (slice_of_everything, slice_of_slice, heads_of_slice, joined_parts, joined_joined)

@@ -16,6 +16,7 @@ from .distinct_outputs import distinct_outputs
 from .fold_constants import fold_constants, fold_narrow
 from .fold_scales import fold_scales
 from .hoist_from_loops import hoist_from_loops
+from .join_products import join_products
 from .loop_bodies import rewritten_bodies
 from .merge_equal import merge_equal
 from .recognize import recognize
@@ -43,6 +44,7 @@ PASSES: list[GraphPass] = [
     GraphPass("fold_constants", fold_constants),
     GraphPass("fold_scales", fold_scales),
     GraphPass("loop_bodies", _prepare_bodies),
+    GraphPass("join_products", join_products),
     GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),
     GraphPass("simplify_operators", simplify_operators),

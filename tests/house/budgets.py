@@ -10,7 +10,7 @@ LINES = {
     "te": 6240,
     "tuning_db": 1770,
     "tuner": 9400,
-    "graph": 4600,
+    "graph": 4780,
     "frontends": 7340,
     "driver": 5340,
     "cli": 2100,
@@ -37,5 +37,5 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 28960
+RING_CODE_LINES = 29000
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
