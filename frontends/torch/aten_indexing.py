@@ -47,7 +47,11 @@ _REDUCTIONS = {"": "none", "add": "add", "sum": "add", "mean": "add", "prod": "m
 def scatter(
     c: AtenCall, x: Value, dim: int, index: Value, source: Any, reduce: str = "", include_self: bool = True
 ) -> Value:
-    reduce = "add" if "scatter_add" in c.label else reduce
+    reduce = reduce or ("add" if "scatter_add" in c.label else "")
+    if x.dtype == "bool" and reduce:  # sums of truth values say whether there is one, products whether all are
+        wide = [c.op("cast", v, dtype="uint8") for v in (x, c.value(source, "bool"))]
+        row = {"add": "amax", "sum": "amax", "prod": "amin"}.get(reduce, reduce)
+        return c.cast(scatter(c, wide[0], dim, index, wide[1], row, include_self), "bool")
     if not x.ndim:
         x, index = [c.op("reshape", v, shape=(math.prod(v.shape),)) for v in (x, index)]
         source = c.op("reshape", source, shape=(1,)) if isinstance(source, Value) else source

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ...tir.expr import DType
 from .aten_call import AtenCall
 from .aten_table import aten
 
@@ -200,8 +201,9 @@ def arange(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
     start, end, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if not all(isinstance(a, (int, float)) for a in (start, end, step)):
         raise c.error("the ends of arange have to be numbers")
-    count = c.shape[0]
-    return c.constant(start + np.arange(count) * step, c.dtype)
+    if not DType(c.dtype).is_float:
+        start, step = int(start), int(step)
+    return c.constant(start + np.arange(c.shape[0]) * step, c.dtype)
 
 
 @aten("empty.memory_format", "empty_strided", "new_empty", "empty_like", "new_zeros", "new_ones", "new_full")

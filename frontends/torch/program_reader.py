@@ -48,12 +48,12 @@ class UnsupportedTorchOperators(UnsupportedOperators, TorchError):
     adder = "tilewright.frontends.torch.op"
 
 
-def from_torch(program: Any, name: str = "") -> Graph:
+def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
     """Returns the graph of an exported program of PyTorch, or of a ``.pt2`` file.
 
     The inputs are the program's own in their order, followed by the buffers that the program changes; the outputs are
-    the program's, followed by the new contents of those buffers. Parameters and other buffers become constants. TorchError
-    for a program that cannot be read; :class:`UnsupportedTorchOperators` lists all operators that are missing.
+    the program's, followed by the new contents of those buffers. Parameters and other buffers become constants. ``shapes``
+    gives numbers to dynamic dimensions, by the names of inputs. TorchError for a program that cannot be read; :class:`UnsupportedTorchOperators` lists all operators that are missing.
     """
     torch = load_torch()
     if isinstance(program, (str, Path)):
@@ -71,6 +71,11 @@ def from_torch(program: Any, name: str = "") -> Graph:
     changed = set(plain.graph_signature.buffers_to_mutate.values())
     held = {**_parameters(plain, changed), **_constants(plain)}
     reader = Reader(name or "main")
+    inputs = {node.name: node for node in plain.graph.nodes if node.op == "placeholder" and node.name not in held}
+    for given, shape in (shapes or {}).items():
+        if given not in inputs:
+            raise TorchError(f"the program has no input {given}; its inputs: {', '.join(inputs)}")
+        reader.fix(inputs[given], shape)
     late = []
     for node in plain.graph.nodes:
         if node.op == "placeholder":
@@ -142,6 +147,14 @@ class Reader:
             return
         shape = [self.dim(d) for d in val.shape]
         self.scope[node] = self.builder.input(self.builder.unused(name or node.name), shape, dtype_name(val.dtype))
+
+    def fix(self, node: Any, shape: Sequence[int]) -> None:
+        """Give numbers to the symbolic sizes of an input. TorchError for a shape that it cannot have."""
+        sizes = node.meta["val"].shape
+        if len(sizes) != len(shape) or any(isinstance(d, int) and d != e for d, e in zip(sizes, shape, strict=True)):
+            raise TorchError(f"the input {node.name} has the shape {tuple(sizes)}, which {tuple(shape)} does not fit")
+        for d, extent in zip(sizes, shape, strict=True):
+            self._note(d, int(extent))
 
     def actual_input(self, node: Any, tensor: Any) -> None:
         """Add an input of the shape that a tensor has, and note what it says about symbolic sizes."""

@@ -1,5 +1,6 @@
 """Graphs of torch.compile, run and trained in kernels; the oracle is eager PyTorch."""
 
+import cProfile
 import os
 import sys
 from dataclasses import replace
@@ -192,6 +193,21 @@ def test_memory_is_shared_as_in_eager(compiled, f):
         assert shared == found[1][1]
         for t, e in zip(tensors, found[1][0], strict=True):
             torch.testing.assert_close(t, e)
+
+
+def test_a_call_takes_few_steps(compiled, regions):
+    model, x = nn.Linear(4, 4), torch.randn(3, 4)
+    fast = compiled(model, strict=True)
+    with torch.no_grad():
+        fast(x)
+        (region,) = regions
+        inputs, run = [], region._last.run
+        region._last.run = lambda args: (inputs.append(list(args)), run(args))[1]
+        fast(x)
+        region._last.run = run
+        profile = cProfile.Profile()
+        profile.runcall(region, inputs[-1])
+    assert sum(row.callcount for row in profile.getstats()) <= 30  # 20 for one input, one output, two parameters
 
 
 def test_new_results_are_new_each_time(compiled):
