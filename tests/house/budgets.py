@@ -37,5 +37,5 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 29000
+RING_CODE_LINES = 29050
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
