@@ -30,10 +30,10 @@ class DividedBlock:
     init: Stmt | None
     analyzer: Analyzer
 
-    @property
-    def domains(self) -> dict[Var, Range]:
-        """Return the domain of each axis of the inner block."""
-        return {iv.var: iv.dom for iv in self.inner.block.iter_vars}
+    def domains(self, inner: Sequence[For]) -> dict[Var, Range]:
+        """Return the domain of each axis of the inner block, and of the loops around it, which a block without axes uses."""
+        loops = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
+        return {**loops, **{iv.var: iv.dom for iv in self.inner.block.iter_vars}}
 
 
 def divide_block(

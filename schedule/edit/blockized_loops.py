@@ -26,8 +26,8 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
     init_name = unique_block_name(tree.func, f"{name}_init")
     new = Block(
         halves.axes,
-        outer_regions(_own_reads(halves, realize), halves.domains, halves.analyzer),
-        outer_regions(regions_of(block)[1], halves.domains, halves.analyzer),
+        outer_regions(_own_reads(halves, realize), halves.domains(inner), halves.analyzer),
+        outer_regions(regions_of(block)[1], halves.domains(inner), halves.analyzer),
         unique_block_name(tree.func, f"{name}_o", [init_name]),
         in_loops(inner, halves.inner),
         None if halves.init is None else init_nest(halves, inner, init_name),

@@ -115,7 +115,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
         inner = [lp.with_(min=substitute(lp.min, known), extent=substitute(lp.extent, known)) for lp in inner]
         inside = regions_of(halves.inner.block)
         for regions, found in zip((reads, writes), inside, strict=True):
-            regions.extend(outer_regions(found, halves.domains, halves.analyzer))
+            regions.extend(outer_regions(found, halves.domains(inner), halves.analyzer))
         body.append(in_loops(inner, halves.inner))
     assert shared is not None
     name = unique_block_name(tree.func, f"outer_{'_'.join(names)}_")

@@ -6,7 +6,7 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import bindings, region_of
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.arith import Analyzer
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, cast
 from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import substitute
 from ..edit.buffer_replacement import renewed_buffers
@@ -122,8 +122,9 @@ def _copies(name: str, source: Buffer, target: Buffer, region: BufferRegion, pre
     axes = [IterVar(Range.from_extent(e), Var(f"v{n}", e.dtype)) for n, e in enumerate(source.shape)]
     at = tuple([iv.var for iv in axes])
     loops = [
-        (Var(f"ax{n}", e.dtype), r.extent) for n, (r, e) in enumerate(zip(region.region, source.shape, strict=True))
+        (Var(f"ax{n}", e.dtype), cast(e.dtype, r.extent))
+        for n, (r, e) in enumerate(zip(region.region, source.shape, strict=True))
     ]
-    values = tuple([r.min + v for r, (v, _) in zip(region.region, loops, strict=True)])
+    values = tuple([cast(v.dtype, r.min) + v for r, (v, _) in zip(region.region, loops, strict=True)])
     block = element_block(name, axes, BufferStore(target, BufferLoad(source, at), at))
     return nest(loops, BlockRealize(values, predicate, block))

@@ -75,8 +75,9 @@ def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:
         bodies.append(substitute(nest[-1].body, change))
     chain: list[For] = []
     new: Stmt = seq(*bodies)
+    first_vars = {lp.loop_var: v for lp, v in zip(nests[0], new_vars, strict=True)}
     for var, lp in zip(reversed(new_vars), reversed(nests[0]), strict=True):
-        new = For(var, const(0, var.dtype), lp.extent, "serial", new)
+        new = For(var, const(0, var.dtype), substitute(lp.extent, first_vars), "serial", new)
         chain.insert(0, new)
     _check_order(tree, nests, bodies, chain)
     first = meet.seq.index(nests[0][0])

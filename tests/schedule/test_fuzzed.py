@@ -774,3 +774,96 @@ def main(A: T.Buffer((7, 5), "int64"), C: T.Buffer((7, 5), "int64")):
     sch = Schedule(func)
     sch.transform_layout("S", ("write", 0), layout, pad_value=1)
     agree(func, sch.func)
+
+
+def test_merged_triangles_end_at_the_merged_loops(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,)), D: T.Buffer((7,))):
+    for i in range(7):
+        for k in range(i + 1):
+            with T.block("C"):
+                vi = T.axis.spatial(7, i)
+                vk = T.axis.reduce(i + 1, k)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vk]
+    for i in range(7):
+        for k in range(i + 1):
+            with T.block("D"):
+                vi = T.axis.spatial(7, i)
+                vk = T.axis.reduce(i + 1, k)
+                with T.init():
+                    D[vi] = T.float32(0)
+                D[vi] = D[vi] + A[vk] * A[vk]
+""")
+    sch = Schedule(func)
+    sch.merge(sch.get_loops("C")[1], sch.get_loops("D")[1])
+    agree(func, sch.func)
+
+
+def test_scratch_of_blocks_that_declare_nothing_stays_theirs(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8, 7)), C: T.Buffer((6, 7))):
+    for i, j, k in T.grid(6, 7, 3):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi + vk, vj]
+""")
+    sch = Schedule(func)
+    sch.loop_partition(sch.get_loops("C")[0], [4, None])
+    names = [r.name for r in sch.get_child_blocks(sch.get_child_blocks("root")[0])]
+    sch.rfactor(sch.get_loops(sch.get_child_blocks(names[1])[0])[2], factor_axis=-1)
+    made = sch.get(sch.blockize(names))
+    assert {r.buffer.name for r in (*made.reads, *made.writes)} == {"A", "C"}
+    agree(func, sch.func)
+
+
+def test_blocks_without_axes_are_blockized_with_their_loops(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16, 7)), C: T.Buffer((16, 7)), D: T.Buffer((1,))):
+    with T.block("D"):
+        T.reads(A[15, 0])
+        T.writes(D[0])
+        D[0] = A[15, 0] * T.float32(3)
+    for i in range(4):
+        with T.block("rows"):
+            T.reads()
+            T.writes()
+            for j, k in T.grid(4, 7):
+                with T.block("C"):
+                    vj = T.axis.spatial(16, i * 4 + j)
+                    vk = T.axis.spatial(7, k)
+                    C[vj, vk] = A[vj, vk] + D[0]
+""")
+    sch = Schedule(func)
+    made = sch.get(sch.blockize(["D", "rows"]))
+    assert "C[0:16, 0:7]" in [str(r) for r in made.writes]
+    agree(func, sch.func)
+
+
+def test_places_of_another_type_are_copied_in_place(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((T.int64(7),), "int8"), B: T.Buffer((T.int64(7),), "int32"), C: T.Buffer((T.int64(7),), "int8")):
+    S = T.alloc_buffer((T.int64(7),), "int8")
+    for i in range(T.int64(7)):
+        with T.block("S"):
+            vi = T.axis.spatial(T.int64(7), i)
+            S[vi] = A[vi]
+    with T.block("C"):
+        T.reads(S[T.max(T.min(B[T.int64(0)], 6), 0)], B[T.int64(0)])
+        T.writes(S[T.max(T.min(B[T.int64(0)], 6), 0)])
+        S[T.max(T.min(B[T.int64(0)], 6), 0)] = S[T.max(T.min(B[T.int64(0)], 6), 0)] + T.int8(1)
+    for i in range(T.int64(7)):
+        with T.block("out"):
+            vi = T.axis.spatial(T.int64(7), i)
+            C[vi] = S[vi]
+""")
+    sch = Schedule(func)
+    sch.cache_inplace("C", 0, "shared")
+    agree(func, sch.func)

@@ -72,7 +72,11 @@ def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRe
 def regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Return the regions that a block declares that it reads and writes; those of its accesses where it declares
     nothing."""
-    return (block.reads, block.writes) if _declares(block) else access_regions(block.body, block.init)
+    if _declares(block):
+        return block.reads, block.writes
+    reads, writes = access_regions(block.body, block.init)
+    own = set(block.alloc_buffers)
+    return tuple([r for r in reads if r.buffer not in own]), tuple([r for r in writes if r.buffer not in own])
 
 
 def _declares(block: Block) -> bool:
