@@ -160,8 +160,10 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
     if machine.stays_as_written:
         return Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
     if machine.is_gpu:
-        made = tuner.default_gpu_schedule(asked.func)
-        return Plan(asked, machine, "default", before + made.origin, made.schedule.func, None, made.schedule.trace)
+        recipe = tuner.default_gpu_schedule(asked.func)
+        return Plan(
+            asked, machine, "default", before + recipe.origin, recipe.schedule.func, None, recipe.schedule.trace
+        )
     default = tuner.choose_default(tuner.Space(asked.func, machine))
     origin = before + default.origin.replace("not tuned", f"not tuned{elsewhere}", 1)
     return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)

@@ -10,7 +10,7 @@ for name in ("grp", "pty", "pwd", "resource", "syslog", "termios", "tty"):
     sys.modules[name] = None
 import tilewright
 
-OPTIONAL = {"jax", "onnx", "torch", "z3"}
+OPTIONAL = {"jax", "onnx", "torch", "xdsl", "z3"}
 outside = {"tests", "benchmarks", "examples", "docs"}
 for module in pkgutil.walk_packages(tilewright.__path__, "tilewright."):
     if module.name.split(".")[1] in outside or module.name.endswith(("__main__", "setup")):

@@ -132,7 +132,7 @@ class _Products:
             ((dtype, made),) = infer(node.op, [x, wide], node.attrs)
             alone = Node(node.op, (x, wide), (Value("out", dtype, made),), node.attrs)
             kernel = Kernel("product", (alone,), (x, wide), alone.outputs, frozenset([wide]))
-            self.known[key] = self.services.seconds(kernel.func)
+            self.known[key] = self.services.seconds(kernel)
         return self.known[key]
 
     def joined(self, groups: Sequence[Sequence[_Product]]) -> Graph:

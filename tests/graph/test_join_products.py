@@ -9,7 +9,10 @@ from tilewright.driver.models.model_building import build_graph
 from tilewright.graph import Services, evaluate, fuse, parse, prepare
 from tilewright.graph.passes.join_products import join_products
 
-ONE_IS_CHEAPER, ALL_ARE_EQUAL = Services(seconds=lambda func: 1e-3), Services(seconds=lambda func: _width(func) * 1e-3)
+ONE_IS_CHEAPER, ALL_ARE_EQUAL = (
+    Services(seconds=lambda kernel: 1e-3),
+    Services(seconds=lambda kernel: _width(kernel.func) * 1e-3),
+)
 
 
 def _width(func):

@@ -24,11 +24,17 @@ ROOT = Path(tilewright.__file__).parent
 LIBRARY = [p for f in ("cli", "codegen", "driver", "schedule", "te", "tir", "tuner", "tuning_db") for p in (ROOT / f).rglob("*.py")]  # fmt: skip
 OPERATORS = ROOT / "te" / "ops"
 """Operators on tensors are another layer: some have the name of an operation on numbers."""
+OTHER_LANGUAGE = ROOT / "codegen" / "mlir" / "words" / "operation_table.py"
+"""MLIR has operations of its own for some; the others are refused there by name."""
 
 
 @pytest.mark.parametrize("name", ["hypot", "log1p"])
 def test_an_operation_is_named_in_three_files(name):
-    files = [p for p in LIBRARY if re.search(rf"\b{name}\b", p.read_text()) and OPERATORS not in p.parents]
+    files = [
+        p
+        for p in LIBRARY
+        if re.search(rf"\b{name}\b", p.read_text()) and OPERATORS not in p.parents and p != OTHER_LANGUAGE
+    ]
     assert len(files) <= 3, files
 
 

@@ -23,7 +23,7 @@ class Operations:
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        self._constants: dict[tuple[Any, Attribute], SSAValue] = {}
+        self._constants: dict[tuple[Any, float, Attribute], SSAValue] = {}
 
     def inside(self, block: Block) -> Operations:
         """Returns a writer for a block within this one."""
@@ -38,7 +38,7 @@ class Operations:
 
     def constant(self, value: int | float, kind: Attribute) -> SSAValue:
         """Returns a number of a type; the same one in all lanes of a vector."""
-        key = (repr(value), kind)
+        key = (value, math.copysign(1, value), kind)
         if key not in self._constants:
             if isinstance(kind, B.VectorType) and not math.isfinite(value):  # xDSL does not read such a dense attribute
                 spread = vector.BroadcastOp(self.constant(value, kind.element_type), kind)

@@ -33,7 +33,6 @@ from ..words.mlir_types import (
 from ..words.operations import Operations
 from ..words.signatures import Signature
 from .block_forms import BlockForm, Result, program_of
-from .named_operations import as_named
 from .value_writer import INDEX, ValueWriter
 
 ANNOTATIONS = "tilewright.annotations"
@@ -229,9 +228,8 @@ class _Body:
         )
         if any(not is_const_int(a.dom.min, 0) for a in form.axes):
             op.attributes[STARTS] = B.DenseArrayBase.from_list(B.i64, [a.dom.min.value for a in form.axes])  # type: ignore[attr-defined]
-        named = as_named(op)
-        self.function.block.add_op(named)
-        return named
+        self.function.block.add_op(op)
+        return op
 
     def load(self, w: ValueWriter, load: BufferLoad) -> SSAValue:
         """Returns an element: of the result so far, of an operand, or by itself."""
