@@ -5,7 +5,7 @@ An operator that only gives a tensor another shape needs no kernel: its result i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from ..te.tensor import Tensor
 from ..tir.expr import Expr, Var
 from ..tir.stmt import PrimFunc
 from .graph import Dim, Graph, Node, Value
-from .graph_operators import operator, placeholder_for
+from .graph_operators import infer, operator, placeholder_for
 
 VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
 """Operators whose result has the elements of the input in the same order."""
@@ -141,6 +141,14 @@ class Division:
         while value in self.views:
             value = self.views[value]
         return value
+
+
+def kernel_alone(name: str, op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any]) -> Kernel:
+    """Returns a kernel of one operator by itself, whose inputs are constants but for the first one."""
+    ((dtype, shape),) = infer(op, inputs, attrs)
+    alone = Node(op, tuple(inputs), (Value("out", dtype, shape),), attrs)
+    given = tuple([v for v in inputs if v is not None])
+    return Kernel(name, (alone,), given, alone.outputs, frozenset(given[1:]))
 
 
 def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Graph], Division]) -> Division:

@@ -45,7 +45,7 @@ def without_partition(func: PrimFunc) -> PrimFunc:
 
     def post(n: Node) -> Node | None:
         if isinstance(n, For) and PARTITION in n.annotations:
-            return n.with_(annotations={k: v for k, v in n.annotations.items() if k != PARTITION})  # type: ignore[no-any-return]
+            return n.with_(annotations={k: v for k, v in n.annotations.items() if k != PARTITION})
         return None
 
     return func.with_body(transform_statements(func.body, post))

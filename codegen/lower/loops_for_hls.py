@@ -30,11 +30,11 @@ def loops_for_hls(func: PrimFunc, target: Target) -> PrimFunc:
         if not isinstance(n, For):
             return None
         if n.kind in ("unrolled", "vectorized"):
-            return n.with_(kind="serial", annotations={**n.annotations, HLS_UNROLL: 0})  # type: ignore[no-any-return]
+            return n.with_(kind="serial", annotations={**n.annotations, HLS_UNROLL: 0})
         if UNROLL_FACTOR in n.annotations:
             factor = steps_number(n.annotations[UNROLL_FACTOR], UNROLL_FACTOR, f"loop {n.loop_var.name}")
             loop = without(n, UNROLL_FACTOR)
-            return loop.with_(annotations={**loop.annotations, HLS_UNROLL: factor})  # type: ignore[no-any-return]
+            return loop.with_(annotations={**loop.annotations, HLS_UNROLL: factor})
         return None
 
     return transform_statements(func, post)

@@ -12,7 +12,7 @@ from ..machine.target import Target
 
 def _fixed_point(func: PrimFunc, _: Target) -> PrimFunc:
     """Write operations on fixed-point numbers out; MLIR has none."""
-    return transform(func, post=lambda n: fixed_point_steps(n) if isinstance(n, Call) and n.op in FIXED_POINT else None)  # type: ignore[no-any-return]
+    return transform(func, post=lambda n: fixed_point_steps(n) if isinstance(n, Call) and n.op in FIXED_POINT else None)
 
 
 _KEPT = (

@@ -51,7 +51,7 @@ def lanes_as_units(func: PrimFunc) -> PrimFunc:
     """Return the function with vector loops as unrolled ones: each lane is a unit of its own."""
 
     def post(n: Node) -> Node | None:
-        return n.with_(kind="unrolled") if isinstance(n, For) and n.kind == "vectorized" else None  # type: ignore[no-any-return]
+        return n.with_(kind="unrolled") if isinstance(n, For) and n.kind == "vectorized" else None
 
     return func.with_body(transform_statements(func.body, post))
 

@@ -24,7 +24,7 @@ def is_operand(x: Any) -> bool:
 def operand(x: Any, like: DType | None = None) -> Expression:
     """Returns ``x`` as an expression; a Python number gets the data type ``like``, or its own default."""
     if hasattr(x, "expression"):
-        return x.expression  # type: ignore[no-any-return]
+        return x.expression
     if not is_number(x):
         if not is_operand(x):
             raise TypeError(f"{type(x).__name__} is no array; asarray makes one")

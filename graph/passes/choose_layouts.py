@@ -8,8 +8,7 @@ from typing import Any
 from ...tir.expr import DType
 from ..attribute_keys import attributes_key
 from ..graph import Graph, Node, Value, typical
-from ..graph_operators import infer
-from ..kernels import Kernel
+from ..kernels import kernel_alone
 from ..layouts import Costs, chosen_labels, relabeled
 from ..layouts.carried_attributes import WEIGHTED, carried, channels_last, weight_order
 from ..permutations import axes_of, inverse
@@ -90,11 +89,7 @@ class _Predicted:
             assert found is not None and inputs[0] is not None
             attrs = found
             inputs[:2] = [_permuted(inputs[0], axes), _permuted(weight, weight_order(node))]
-        ((dtype, shape),) = infer(node.op, inputs, attrs)
-        alone = Node(node.op, tuple(inputs), (Value("out", dtype, shape),), attrs)
-        given = tuple([v for v in inputs if v is not None])
-        constants = frozenset(v for v in given[1:])
-        return self.services.seconds(Kernel("convolution", (alone,), given, alone.outputs, constants))
+        return self.services.seconds(kernel_alone("convolution", node.op, inputs, attrs))
 
 
 def _permuted(v: Value, axes: tuple[int, ...]) -> Value:

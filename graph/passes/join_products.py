@@ -13,8 +13,8 @@ from ...tir.expr import DType
 from ..attribute_keys import attributes_key
 from ..builder import Builder
 from ..graph import Graph, Node, Value
-from ..graph_operators import infer, operator
-from ..kernels import VIEWS, Kernel
+from ..graph_operators import operator
+from ..kernels import VIEWS, kernel_alone
 from ..rewrite import with_replaced
 from ..services import Services
 from ..weighted import channels_of, per_channel
@@ -129,10 +129,7 @@ class _Products:
         key = node.op, x.dtype, x.shape, w.dtype, shape, attributes_key(node.attrs)
         if key not in self.known:
             wide = Value(w.name, w.dtype, shape)
-            ((dtype, made),) = infer(node.op, [x, wide], node.attrs)
-            alone = Node(node.op, (x, wide), (Value("out", dtype, made),), node.attrs)
-            kernel = Kernel("product", (alone,), (x, wide), alone.outputs, frozenset([wide]))
-            self.known[key] = self.services.seconds(kernel)
+            self.known[key] = self.services.seconds(kernel_alone("product", node.op, [x, wide], node.attrs))
         return self.known[key]
 
     def joined(self, groups: Sequence[Sequence[_Product]]) -> Graph:

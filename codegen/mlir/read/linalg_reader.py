@@ -187,7 +187,7 @@ class _Function:
         kind: Any = value.type
         found = dtype_of(kind.element_type)
         if value in self.tensors:
-            return self.tensors[value].dtype  # type: ignore[no-any-return]
+            return self.tensors[value].dtype
         owner: Any = value.owner
         own: Any = owner.attributes.get(DTYPE) if isinstance(owner, Operation) else None
         if own is None:
@@ -219,7 +219,7 @@ class _Function:
             return substitute(what.value, dict(zip(what.axes, indices, strict=True)))
         if what.value is None:
             raise MlirError(f"{self.where}: an element of tensor.empty is read")
-        return what.value  # type: ignore[no-any-return]
+        return what.value
 
     def new_buffer(self, result: SSAValue, shape: tuple[Expr, ...], dtype: DType) -> Buffer:
         """Returns the buffer of a result, a parameter where the function returns it."""
@@ -426,7 +426,7 @@ def _rules_of(f: _Function) -> dict[type[Any], Any]:
         place = r.read(op.index)
         if not isinstance(place, IntImm):
             raise r.refuse(op, "of a dimension that is not constant")
-        return f.content(op.source).shape[place.value]  # type: ignore[no-any-return]
+        return f.content(op.source).shape[place.value]
 
     def element(r: ValueReader, op: Any) -> Expr:
         return f.element(op.tensor, [r.read(i) for i in op.indices])

@@ -241,7 +241,7 @@ def _select(r: ValueReader, op: Any) -> Expr:
 def _divided(node: Any, convert: Callable[[Expr], Expr]) -> Rule:
     def read(r: ValueReader, op: Any) -> Expr:
         a, b = r.pair(*op.operands)
-        return _named(op, node)(convert(a), convert(b))  # type: ignore[no-any-return]
+        return _named(op, node)(convert(a), convert(b))
 
     return read
 

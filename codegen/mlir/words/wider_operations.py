@@ -89,7 +89,7 @@ def _cast(word: str, meaning: str) -> type[Any]:
         "__doc__": f"Converts {meaning}.", "name": f"arith.{word}", "value": operand_def(), "result": result_def(),
         "traits": traits_def(Pure()), "__module__": __name__,
     }  # fmt: skip
-    return irdl_op_definition(type(word, (_Cast,), fields))  # type: ignore[no-any-return]
+    return irdl_op_definition(type(word, (_Cast,), fields))
 
 
 ExtFOp, TruncFOp = _cast("extf", "a float to a wider one"), _cast("truncf", "a float to a narrower one")

@@ -17,8 +17,8 @@ from ....tir.stmt import (
     For,
     LetStmt,
     PrimFunc,
-    SeqStmt,
     Stmt,
+    children_of,
 )
 from ..words.mlir_error import MlirError
 
@@ -62,7 +62,7 @@ def program_of(func: PrimFunc) -> Program:
     while isinstance(body, AssertStmt):
         checks.append(body)
         body = body.body
-    nests = body.seq if isinstance(body, SeqStmt) else (body,)
+    nests = children_of(body)
     return Program(tuple(checks), tuple([_nest(s) for s in nests if not isinstance(s, Evaluate)]))
 
 
@@ -71,7 +71,7 @@ def _nest(stmt: Stmt) -> BlockForm:
     while isinstance(stmt, For):
         loops.append(stmt)
         stmt = stmt.body
-    parts = stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+    parts = children_of(stmt)
     forms = []
     for part in parts:
         if not isinstance(part, BlockRealize):
@@ -138,7 +138,7 @@ def _body(block: Block, where: str) -> tuple[tuple[tuple[Var, Expr], ...], tuple
 
 def _stores(stmt: Stmt, where: str) -> list[BufferStore]:
     out = []
-    for s in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
+    for s in children_of(stmt):
         if not isinstance(s, BufferStore) or s.predicate is not None:
             raise MlirError(
                 f"{where} holds {type(s).__name__}; a body of linalg has only values, form='loops' writes it"
