@@ -74,26 +74,37 @@ def _doomed(keep: int, failures: bool, before: str | None) -> tuple[str, dict[st
 
 def check(db: Database) -> list[str]:
     """Problems, a line each: pages, foreign keys, JSON, figures that do not fit their timings, keys and digests."""
-    problems = []
-    for row in db.connection.execute("PRAGMA integrity_check(20)").fetchall():
-        if row[0] != "ok":
-            problems.append(f"file: {row[0]}")
-    if problems:
-        return problems
-    for row in db.connection.execute("PRAGMA foreign_key_check").fetchall():
-        problems.append(f"{row[0]} {row[1]}: refers to a row of {row[2]} that is not there")
+    try:
+        return (
+            [
+                f"file: {row['integrity_check']}"
+                for row in db.query("PRAGMA integrity_check(20)")
+                if set(row.values()) != {"ok"}
+            ]
+            or [*_row_problems(db)]
+            or [*_record_problems(db)]
+        )
+    except DatabaseError as error:  # a page or a table that cannot be read at all
+        return [f"file: {error}"]
+
+
+def _row_problems(db: Database) -> list[str]:
+    problems = [
+        f"{row['table']} {row['rowid']}: refers to a row of {row['parent']} that is not there"
+        for row in db.query("PRAGMA foreign_key_check")
+    ]
     for table, columns in (
         ("workloads", ("shapes",)),
         ("targets", ("versions",)),
         ("sessions", ("config", "versions")),
         ("records", ("times", "decisions", "trace", "machine")),
     ):
-        for row in db.connection.execute(f"SELECT rowid AS n, {', '.join(columns)} FROM {table}"):
+        for row in db.query(f"SELECT rowid AS n, {', '.join(columns)} FROM {table}"):
             for column in columns:
                 problem = _json_problem(row[column])
                 if problem:
                     problems.append(f"{table} {row['n']}: {column}: {problem}")
-    return problems or [*_record_problems(db)]
+    return problems
 
 
 def _json_problem(text: object) -> str:

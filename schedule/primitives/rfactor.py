@@ -108,16 +108,18 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
         for s in updates
     ]  # fmt: skip
     to = _Partial({s.buffer: b for s, b in zip(updates, partial, strict=True)}, axis)
-    rf_nest = _partial_nest(realize, own, target, rf_name, reduction, tail, to)
+    new = _axes_of_partial(realize, loops, own, target)
+    guards = [(c, _in_axes(c, new, loops, realize, target)) for c in tail]
+    rf_nest = _partial_nest(realize, own, new, rf_name, reduction, guards, to)
     final = _final_realize(realize, own, target, reduction, to)
     outermost = own[0]
     final_nest = in_loops([lp for lp in own if lp is target or not is_reduce_loop(realize, lp)], final)
     scope = scope_around(tree, realize).block
-    new = tree.replace(
+    divided = tree.replace(
         {outermost: seq(rf_nest, final_nest)},
         {scope: allocating(*partial)},
     )
-    return new, BlockRV(rf_name)
+    return divided, BlockRV(rf_name)
 
 
 def _reduced_block(tree: Tree, target: For) -> BlockRealize:
@@ -225,7 +227,7 @@ class _Axes:
     by_loop: dict[Var, Expr]
 
 
-def _axes_of_partial(realize: BlockRealize, own: Sequence[For], target: For) -> _Axes:
+def _axes_of_partial(realize: BlockRealize, above: Sequence[For], own: Sequence[For], target: For) -> _Axes:
     loop = target.loop_var
     factor = IterVar(Range.from_extent(target.extent), Var(f"v{loop.name}", loop.dtype))
     out = _Axes(factor, [factor], [loop], {}, {loop: factor.var})
@@ -247,7 +249,7 @@ def _axes_of_partial(realize: BlockRealize, own: Sequence[For], target: For) -> 
             out.values.append(value)
             if isinstance(value, Var):
                 out.by_loop.setdefault(value, own_axis.var)
-    for lp in own:  # a condition may use a loop of one iteration that no axis uses
+    for lp in above:  # a condition may use a loop of one iteration that no axis uses
         if is_const_int(lp.extent, 1):
             out.by_loop.setdefault(lp.loop_var, lp.min)
     return out
@@ -256,18 +258,18 @@ def _axes_of_partial(realize: BlockRealize, own: Sequence[For], target: For) -> 
 def _partial_nest(
     realize: BlockRealize,
     own: Sequence[For],
-    target: For,
+    new: _Axes,
     name: str,
     reduction: Reduction,
-    tail: Sequence[Expr],
+    tail: Sequence[tuple[Expr, Expr]],
     to: _Partial,
 ) -> Stmt:
     """Return the loops and the block that compute the partial results.
 
-    Where a partial result has only one element, the block just stores that.
+    Where a partial result has only one element, the block just stores that. ``tail`` has conditions on loops, each
+    with the same condition on axes.
     """
     block = realize.block
-    new = _axes_of_partial(realize, own, target)
     alone = all(iv.kind != IterVar.REDUCE for iv in new.axes)
 
     def widen(n: Any) -> Any:
@@ -278,7 +280,7 @@ def _partial_nest(
             return BufferStore(buffer, n.value, indices)
         return None
 
-    guards = [_in_axes(c, new, realize, target) for c in tail]
+    guards = [on_axes for _, on_axes in tail]
     body: Stmt = substitute(block.body, new.rename)
     if alone or guards:
         guards += [substitute(c, new.rename) for c in reduction.conditions]
@@ -292,7 +294,8 @@ def _partial_nest(
     body = transform(body, post=widen)
     declared = tuple([substitute(r, new.rename) for r in block.reads])
     copies = fresh_variables(own)
-    predicate = all_(*[c for c in conjuncts(realize.predicate) if c not in tail])
+    moved = [on_loops for on_loops, _ in tail]
+    predicate = all_(*[c for c in conjuncts(realize.predicate) if c not in moved])
     axes = tuple([  # a domain may depend on loops
         IterVar(
             Range(substitute(iv.dom.min, copies), substitute(iv.dom.extent, copies)), iv.var, iv.kind, iv.thread_tag
@@ -307,12 +310,12 @@ def _partial_nest(
     return in_loops_like(own, copies, nest)
 
 
-def _in_axes(condition: Expr, new: _Axes, realize: BlockRealize, target: For) -> Expr:
+def _in_axes(condition: Expr, new: _Axes, above: Sequence[For], realize: BlockRealize, target: For) -> Expr:
     """Return a condition on loops as one on the axes of the partial block; ScheduleError when it uses other loops."""
     found: Expr = substitute(condition, new.by_loop)
     axes = {iv.var for iv in new.axes}
-    mine = {n for v in realize.iter_values for n in pre_order(v) if isinstance(n, Var)}
-    left = next((n for n in pre_order(found) if isinstance(n, Var) and n in mine and n not in axes), None)
+    mine = {lp.loop_var for lp in above}
+    left = next((n for n in pre_order(found) if n in mine and n not in axes), None)
     if left is not None:
         raise ScheduleError(
             f"under {condition} some of the {target.extent} partial results have no element, so they would never start, "

@@ -867,3 +867,29 @@ def main(A: T.Buffer((T.int64(7),), "int8"), B: T.Buffer((T.int64(7),), "int32")
     sch = Schedule(func)
     sch.cache_inplace("C", 0, "shared")
     agree(func, sch.func)
+
+
+def test_rfactor_under_a_loop_of_one_iteration_that_holds_more():
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 1)), B: T.Buffer((3,)), C: T.Buffer((3,))):
+    for i, k_0 in T.grid(3, 1):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            B[vi] = A[vi, 0] * T.float32(2)
+        for k_1 in range(2):
+            with T.block("C"):
+                vi = T.axis.spatial(3, i)
+                vk = T.axis.reduce(1, k_1)
+                T.where(k_0 * 2 + k_1 < 1)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+""")
+    )
+    sch.rfactor(sch.get_loops("C")[-1], 0)
+    verify(sch.func)
+    a, b, c = np.arange(3, dtype="float32").reshape(3, 1), np.zeros(3, "float32"), np.full(3, np.nan, "float32")
+    interpret(sch.func, a, b, c, check_regions=True)
+    assert (c == a[:, 0]).all()

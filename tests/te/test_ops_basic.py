@@ -155,6 +155,17 @@ def test_argmax_of_infinities(evaluate):
     assert evaluate(ops.argmax(A, 1), [A], x).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+@pytest.mark.parametrize("size", [1, 7, 17])
+def test_the_first_nan_is_the_extreme(op, size, evaluate, rng):
+    x = rng.random((5, size), dtype="float32")
+    x[1, size // 2 :: 3] = np.nan
+    x[2], x[3], x[4] = np.nan, np.inf, -np.inf
+    x[4, -1] = np.nan
+    A = ph(x)
+    np.testing.assert_array_equal(evaluate(getattr(ops, op)(A, 1), [A], x), getattr(np, op)(x, axis=1))
+
+
 def test_narrow_sums(evaluate, rng):
     x = rng.integers(-128, 128, (5, 40)).astype("int8")
     A = ph(x)

@@ -161,3 +161,13 @@ def test_floor_division_of_floats(evaluate):
     A, B = ph(x), ph(y, "B")
     np.testing.assert_allclose(evaluate(ops.floor_mod(A, B), [A, B], x, y), np.mod(x, y), rtol=1e-6)
     np.testing.assert_array_equal(evaluate(ops.floor_divide(A, B), [A, B], x, y), np.floor_divide(x, y))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floor_division_of_odd_floats(dtype, evaluate, rng):
+    odd = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 2, -2.5, 3e38, 1e-45, 0.1, 7, -7, 8388609, 16777215], dtype)
+    x, y = np.repeat(odd, odd.size), np.tile(odd, odd.size)
+    A, B = ph(x), ph(y, "B")
+    with np.errstate(all="ignore"):
+        want = np.floor_divide(x, y)
+    np.testing.assert_array_equal(evaluate(ops.floor_divide(A, B), [A, B], x, y), want)

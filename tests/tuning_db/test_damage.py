@@ -109,3 +109,13 @@ def test_an_unwritable_folder_can_be_read(path):
                 Database(path)
     finally:
         os.chmod(folder, 0o755)
+
+
+@pytest.mark.parametrize("table", ["workloads", "targets", "records"])
+def test_a_check_of_a_file_whose_table_goes(path, table):
+    with Database(path, readonly=True) as db:
+        with sqlite3.connect(path) as conn:
+            conn.execute(f"DROP TABLE {table}")
+        conn.close()
+        problems = db.check()
+    assert any(table in p and p.startswith("file: ") for p in problems)

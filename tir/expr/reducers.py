@@ -27,7 +27,24 @@ from .intrinsics.vector_operations import (
 )
 from .nodes.arithmetic import make_binary, match_types
 from .nodes.constants import const
-from .nodes.expr import GT, LT, Add, And, BinaryOp, Cast, CmpOp, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select
+from .nodes.expr import (
+    GT,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOp,
+    Cast,
+    CmpOp,
+    Expr,
+    FloatImm,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Or,
+    Select,
+)
 
 Values = tuple[Expr, ...]
 Combination = Callable[[Values, Values], Values]
@@ -138,11 +155,15 @@ def _without_nan(name: str, better: type[CmpOp], start: Start, lanes: Operation)
 
 def _position(
     name: str, better: Callable[[Expr, Expr], Expr], as_good: Callable[[Expr, Expr], Expr], start: Start
-) -> Reducer:
-    """Register the extremes with their positions, by what they do with ties; return the one that keeps the first.
+) -> tuple[Reducer, Reducer]:
+    """Register the extremes with their positions, by what they do with ties; return the two that keep the first.
 
-    The values are the index and the element. ``better`` compares elements, ``as_good`` also holds for equal ones.
+    The values are the index and the element. ``better`` compares elements, ``as_good`` also holds for equal ones. The
+    first of the two never takes NaN; the second takes the first NaN that there is, as NumPy does.
     """
+
+    def nan(x: Expr) -> Expr:
+        return NE(x, x)
 
     def strict(x: Values, y: Values) -> Expr:
         return better(x[1], y[1])
@@ -152,6 +173,13 @@ def _position(
 
     def earlier(x: Values, y: Values) -> Expr:
         return Or(strict(x, y), And(x[1].equal(y[1]), x[0] < y[0]))
+
+    def first_nan(x: Values, y: Values) -> Expr:
+        same = Or(x[1].equal(y[1]), nan(x[1]))
+        return Or(strict(x, y), Or(And(same, x[0] < y[0]), And(nan(x[1]), y[1].equal(y[1]))))
+
+    def or_nan(x: Values, y: Values) -> Expr:
+        return Or(strict(x, y), nan(x[1]))
 
     infinite = replace(start, usual=start.neutral)  # the first of elements that are all infinite has a position too
 
@@ -165,7 +193,7 @@ def _position(
     keeping(loose, loose)
     keeping(strict, strict)
     keeping(earlier, loose)
-    return keeping(earlier, strict)
+    return keeping(earlier, strict), keeping(first_nan, or_nan)
 
 
 SUM = _by_node("sum", Add, _exactly(0), vector_reduce_add)
@@ -176,5 +204,5 @@ LARGEST = _without_nan("largest number", GT, LOWEST, vector_reduce_fmax)
 SMALLEST = _without_nan("smallest number", LT, HIGHEST, vector_reduce_fmin)
 ANY = _by_node("any", Or, _exactly(0))
 ALL = _by_node("all", And, _exactly(1))
-ARGMAX = _position("argmax", lambda a, b: a > b, lambda a, b: a >= b, LOWEST)
-ARGMIN = _position("argmin", lambda a, b: a < b, lambda a, b: a <= b, HIGHEST)
+ARGMAX, ARGMAX_OR_NAN = _position("argmax", lambda a, b: a > b, lambda a, b: a >= b, LOWEST)
+ARGMIN, ARGMIN_OR_NAN = _position("argmin", lambda a, b: a < b, lambda a, b: a <= b, HIGHEST)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....tir.expr import Expr, IterVar, Range, cast, const, convert
-from ....tir.expr.reducers import ARGMAX, ARGMIN
+from ....tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN, ARGMIN, ARGMIN_OR_NAN
 from ...compute import compute
 from ...reduce import max_, min_, reduce_axis, reduction_by, sum_
 from ...reduce import prod as product
@@ -110,7 +110,7 @@ def argmax(
     x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmax"
 ) -> Any:
     """Returns the position of the largest element, the first of equals, along one axis or (None) in the flattened
-    tensor."""
+    tensor; the first NaN where there is one."""
     return _arg_extreme("argmax", x, axis, keepdims, dtype, name)
 
 
@@ -118,7 +118,7 @@ def argmin(
     x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmin"
 ) -> Any:
     """Returns the position of the smallest element, the first of equals, along one axis or (None) in the flattened
-    tensor."""
+    tensor; the first NaN where there is one."""
     return _arg_extreme("argmin", x, axis, keepdims, dtype, name)
 
 
@@ -133,6 +133,7 @@ def _arg_extreme(op: str, x: Tensor, axis: Any, keepdims: bool, dtype: str, name
             at = at * x.shape[a] + loop.var
         return cast(dtype, convert(at))
 
-    reducer = reduction_by(ARGMAX if op == "argmax" else ARGMIN)
+    whole, real = (ARGMAX, ARGMAX_OR_NAN) if op == "argmax" else (ARGMIN, ARGMIN_OR_NAN)
+    reducer = reduction_by(real if x.dtype.is_float else whole)
     pair = reduce_over(op, x, axis, keepdims, name, lambda e, k: reducer(e, axis=k), position)
     return pair[0]

@@ -100,25 +100,31 @@ def _divide(x: Expr, y: Expr) -> Expr:
     return cast("float32", x) / cast("float32", y)
 
 
-def _floor_mod(x: Expr, y: Expr) -> Expr:
-    """The remainder with the sign of ``y``, exact for floats: that of C's fmod, moved by ``y`` where the signs differ."""
-    if not (x.dtype.is_float or y.dtype.is_float):
-        return floormod(x, y)
+def _float_division(x: Expr, y: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    """The operands in the type to compute in, C's fmod of them, and whether that has another sign than ``y``."""
     dtype = promote(x.dtype, y.dtype)
     wide = dtype if dtype.bits >= 32 else "float32"
     a, b = cast(wide, x), cast(wide, y)
     rest, zero = fmod(a, b), const(0.0, wide)
-    differs = Or(And(rest < zero, b > zero), And(rest > zero, b < zero))
-    return cast(dtype, select(differs, rest + b, rest))
+    return a, b, rest, Or(And(rest < zero, b > zero), And(rest > zero, b < zero))
+
+
+def _floor_mod(x: Expr, y: Expr) -> Expr:
+    """The remainder with the sign of ``y``, exact for floats: that of C's fmod, moved by ``y`` where the signs differ."""
+    if not (x.dtype.is_float or y.dtype.is_float):
+        return floormod(x, y)
+    _, b, rest, differs = _float_division(x, y)
+    return cast(promote(x.dtype, y.dtype), select(differs, rest + b, rest))
 
 
 def _floor_divide(x: Expr, y: Expr) -> Expr:
+    """The quotient that fits :func:`_floor_mod`; a quotient by zero or of an infinity is that of ``/``, as in NumPy."""
     if not (x.dtype.is_float or y.dtype.is_float):
         return floordiv(x, y)
-    dtype = promote(x.dtype, y.dtype)
-    wide = dtype if dtype.bits >= 32 else "float32"
-    a, b = cast(wide, x), cast(wide, y)
-    return cast(dtype, floor((a - cast(wide, _floor_mod(a, b))) / b + const(0.5, wide)))
+    a, b, rest, differs = _float_division(x, y)
+    near = (a - rest) / b  # a whole number, or next to one
+    whole = floor(near) + cast(a.dtype, near - floor(near) > const(0.5, a.dtype)) - cast(a.dtype, differs)
+    return cast(promote(x.dtype, y.dtype), select(b.equal(const(0.0, b.dtype)), a / b, whole))
 
 
 add = broadcasting("add", lambda x, y: x + y, "a + b")
