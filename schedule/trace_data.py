@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..tir.expr import Add, DType, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
-from ..tir.parser import parse_expression
-from ..tir.parser.errors import ParseError
 from ..tir.printer.printer_expr import ExprPrinter
 from ..tir.walk import pre_order
 
@@ -62,16 +60,13 @@ class Formula:
         formula."""
         if len(self.text) > _MAX_FORMULA:
             raise TraceError(f"a formula of {len(self.text)} characters is not a formula of a schedule")
-        try:
-            value = parse_expression(self.text, {name: lookup(name) for name in self.names()})
-        except ParseError as err:
-            if isinstance(err.__context__, ZeroDivisionError):
-                raise TraceError("a formula divides by zero") from None
-            raise TraceError(f"{self.text!r} is not a formula: {err.message}; {_PARTS}") from None
+        if not _reader:
+            raise TraceError(f"nothing reads the formula {self.text!r}: set_formula_reader was not called")
+        value = _reader[0](self.text, {name: lookup(name) for name in self.names()})
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise TraceError("a formula gives a number of more than 64 bits")
         if not isinstance(value, (int, Expr)) or not all(isinstance(n, _ARITHMETIC) for n in pre_order(convert(value))):
-            raise TraceError(f"{self.text!r} is not a formula; {_PARTS}")
+            raise no_formula(self.text)
         return convert(value)
 
     @staticmethod
@@ -92,6 +87,19 @@ class Formula:
 _ARITHMETIC = (IntImm, Var, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
 _PARTS = "anything but + - * // % min max over numbers and references is not part of a formula"
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
+
+
+_reader: list[Callable[[str, Mapping[str, Any]], Any]] = []
+
+
+def set_formula_reader(read: Callable[[str, Mapping[str, Any]], Any]) -> None:
+    """Set the function that reads a formula's text with the values of its references; what parses texts does this once."""
+    _reader[:] = [read]
+
+
+def no_formula(text: str, why: str = "") -> TraceError:
+    """Return the error for a text that is not a formula."""
+    return TraceError(f"{text!r} is not a formula{f': {why}' if why else ''}; {_PARTS}")
 
 
 def constant(e: Expr) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 LINES = {
     "pages": 800,
     "tir": 18700,
-    "schedule": 13190,
+    "schedule": 13205,
     "codegen": 27600,
     "te": 6240,
     "tuning_db": 1770,
@@ -37,5 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 29050
+RING_CODE_LINES = 20950
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
+
+BOTH_RINGS_CODE_LINES = 29050
+"""How many code lines the core ring and the outer ring have together."""

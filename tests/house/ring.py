@@ -1,10 +1,13 @@
-"""The core ring: the part of the library that is read first, and that stands without the rest.
+"""The two rings: the parts of the library that are read first, and that stand without the rest.
 
-The ring declares a matrix product, schedules it with three kinds of primitives (split, reorder, loop kinds), lowers and
-compiles it, tunes, records and builds again. :data:`RING` is its only list. Everything else is a leaf.
+The *core ring* declares a matrix product, schedules it with three kinds of primitives (split, reorder, loop kinds), verifies,
+prints and interprets it, lowers it, compiles it and calls it. :data:`RING` is its only list. The *outer ring*,
+:data:`OUTER_RING`, stands on it: it parses programs, tunes them, records what it found and builds from the records. Everything
+else is a leaf.
 
 A leaf is named in tables alone: the front pages (``__init__.py``) and :data:`TABLES`. Taking a leaf out of the library
-means to delete its file and its rows in tables, which :func:`without_leaves` does in a copy.
+means to delete its file and its rows in tables, which :func:`reduce_to` does in a copy. The outer ring can be taken out of
+the core ring in the same way.
 """
 
 from __future__ import annotations
@@ -18,39 +21,31 @@ TABLES = ("codegen.lower.pipeline", "codegen.llvm.emit")
 """Modules that name leaves although they are no front pages: each has a table with one row for a leaf."""
 
 RING: dict[str, str] = {
-    "codegen": "compile constant_lanes lowered packing symbol_names version",
+    "codegen": "compile constant_lanes lowered packing version",
     "codegen/backend": "captures emitter expressions lane_offsets registry statements storage value_ranges",
     "codegen/jit": "cache_directory elf_symbols object_cache",
     "codegen/llvm": (
         "casts cold_paths emit function_builder half_conversions integer_division jit linear_sums llvm_calls "
-        "llvm_expr llvm_scope llvm_stmt llvm_types loads_stores loop_invariants parallel_regions "
-        "reduction_network single_lane_stores source_lines"
+        "llvm_expr llvm_scope llvm_stmt llvm_types loads_stores loop_invariants parallel_regions reduction_network "
+        "single_lane_stores source_lines"
     ),
     "codegen/lower": (
-        "allocation_places bound_checks compact_buffers flatten_blocks hoist_guards lanes legalize_loops "
-        "loop_annotations masks pipeline place_init program_contents scoped_transform stride_alignment "
-        "tile_accesses unroll_loops vector_expressions vectorize_loops"
+        "allocation_places compact_buffers flatten_blocks lanes legalize_loops loop_annotations masks pipeline "
+        "place_init program_contents scoped_transform stride_alignment tile_accesses unroll_loops "
+        "vector_expressions vectorize_loops"
     ),
     "codegen/machine": "cpu cpu_features target target_kinds triples",
     "codegen/math": "math_builder trig",
     "codegen/runtime": (
-        "arguments array_libraries array_views export line_tables loader memory_ir module native_glue pool_ir runtime_ir timing written_files"
+        "arguments array_libraries array_views export line_tables loader memory_ir module native_glue pool_ir "
+        "runtime_ir timing written_files"
     ),
-    "driver": "example_sizes planning request",
-    "driver/workloads": "spec workload_definition",
-    "pages": "figures",
-    "schedule": (
-        "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data "
-        "trace_renaming"
-    ),
+    "schedule": "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data",
     "schedule/edit": "bindings reduction_loops",
     "schedule/primitives": "loop_kinds query reorder split_fuse",
     "schedule/require": "independence lookup nest_preconditions",
     "te": "compute create_prim_func decided_conditions operation read_bounds reduce reduction_body scan tensor",
-    "tir": (
-        "annotations cost difference expr_length fresh_copy index_retyping index_width program_key "
-        "reduction_init verify walk"
-    ),
+    "tir": "annotations fresh_copy index_retyping index_width reduction_init verify walk",
     "tir/analysis": (
         "access access_regions accessed_boxes constant_dependence dependence footprint harmless_conflicts "
         "known_ranges reduction_updates region_cover scope simplify tree undeclared_accesses"
@@ -61,40 +56,56 @@ RING: dict[str, str] = {
     ),
     "tir/arith/normal_form": "canonical facts floor_division interval linear polynomial",
     "tir/expr": "equal expression_types reducers traversal",
-    "tir/expr/base": "deep_recursion dtype garbage_collection node node_methods operators reason rounding",
+    "tir/expr/base": "deep_recursion dtype node node_methods operators reason rounding",
     "tir/expr/intrinsics": (
-        "control_and_memory fixed_point float_operations integer_operations numpy_meaning numpy_values "
-        "operation tile_operations type_rules vector_operations"
+        "control_and_memory fixed_point float_operations numpy_meaning numpy_values operation tile_operations "
+        "type_rules vector_operations"
     ),
     "tir/expr/nodes": "arithmetic conditions constants expr index_types op ranges sizes",
     "tir/interpret": "interpret_expr interpret_llvm interpret_memory interpret_stmt",
+    "tir/printer": "printer printer_expr printer_func printer_names printer_stmt",
+    "tir/stmt": "buffer function statement_walks stmt",
+}
+"""The modules of the ring by folder. The front pages of these folders belong to it as well."""
+
+OUTER_RING: dict[str, str] = {
+    "codegen": "symbol_names",
+    "codegen/lower": "bound_checks hoist_guards",
+    "driver": "example_sizes planning request",
+    "driver/workloads": "spec workload_definition",
+    "pages": "figures",
+    "schedule": "formula_reader trace_renaming",
+    "tir": "cost difference expr_length program_key",
+    "tir/expr/base": "garbage_collection",
+    "tir/expr/intrinsics": "integer_operations",
     "tir/parser": (
         "access_parser assignment_parser block_parser errors expression_parser function_parser loop_parser "
         "memory_statements older_spellings parser_base parser_values statement_parser text_limits"
     ),
-    "tir/printer": "printer printer_expr printer_func printer_names printer_stmt",
-    "tir/stmt": "buffer function statement_walks stmt",
     "tir/vocabulary": "expression_words statement_words type_words",
     "tuner": "program",
     "tuner/cost": "cost_features cost_model machine_model step_sizes",
     "tuner/measure": "inputs process protocol runner serving statistics worker",
     "tuner/recipes": "element_sweep loop_steps",
     "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",
-    "tuner/search": "early_end final_race ledger outcome model_guided run_request session strategy tune_options tune_result warm_start",
+    "tuner/search": (
+        "early_end final_race ledger model_guided outcome run_request session strategy tune_options tune_result "
+        "warm_start"
+    ),
     "tuner/space": "default_choice restriction row_table rule_guard search_space sketch",
     "tuning_db": "connection database errors exchange keys lock lost_sessions records schema upkeep",
 }
-"""The modules of the ring by folder. The front pages of these folders belong to it as well."""
+"""The modules that read programs, tune, record and build again; they stand on the ring, and on nothing else."""
 
 
-def ring_modules() -> set[str]:
-    """Returns the names of the modules in :data:`RING`, without front pages."""
-    return {f"{folder.replace('/', '.')}.{name}" for folder, names in RING.items() for name in names.split()}
+def modules_of(*rings: dict[str, str]) -> set[str]:
+    """Returns the names of the modules in lists such as :data:`RING`, without front pages."""
+    return {f"{folder.replace('/', '.')}.{name}" for ring in rings for folder, names in ring.items() for name in names.split()}  # fmt: skip
 
 
-def kept(files: dict[str, Source]) -> set[str]:
-    """Returns the ring with the front pages of its folders and of the folders around them."""
-    ring = ring_modules()
+def kept(files: dict[str, Source], *rings: dict[str, str]) -> set[str]:
+    """Returns the modules of rings with the front pages of their folders and of the folders around them."""
+    ring = modules_of(*rings)
     around = {name.rsplit(".", k)[0] for name in ring for k in range(1, name.count(".") + 1)}
     return ring | (around & files.keys())
 
@@ -134,9 +145,9 @@ def _home(base: str, name: str, files: dict[str, Source]) -> str:
     return base
 
 
-def without_leaves(root: Path, files: dict[str, Source]) -> int:
-    """Delete every leaf below ``root``, a copy of the library, and its rows in tables; returns how many there were."""
-    keep = kept(files)
+def reduce_to(keep: set[str], root: Path, files: dict[str, Source]) -> int:
+    """Delete all but the modules ``keep`` below ``root``, a copy of the library, and their rows in tables; returns how many
+    there were."""
     leaves = files.keys() - keep
     for name in leaves:
         (root / files[name].place).unlink()

@@ -1,4 +1,4 @@
-"""What the core ring has to do: :mod:`.test_ring` runs this file in a copy of the library without its leaves."""
+"""What the core ring has to do: :mod:`.test_ring` runs this file in a copy of the library where all else is deleted."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen import Target
 from tilewright.codegen import compile as compile_function
-from tilewright.driver.planning import plan_request
-from tilewright.driver.request import request
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.tir import assert_structural_equal, interpret, parse, verify
-from tilewright.tuner.search.session import tune
-from tilewright.tuning_db import Database
+from tilewright.tir import interpret, structural_equal, verify
 
 
 def matmul(m, n, k):
@@ -50,16 +45,15 @@ def test_a_scheduled_product_is_right(sizes):
         assert np.array_equal(c, a @ b)
 
 
-def test_what_prints_parses_back():
-    sch = scheduled(matmul(7, 13, 16))
-    assert_structural_equal(parse(sch.func.script()), sch.func)
+def test_a_scheduled_product_prints():
+    assert "for i_0 in T.parallel(" in scheduled(matmul(7, 13, 16)).func.script()
 
 
 def test_a_trace_replays():
     sch = scheduled(matmul(7, 13, 16))
     again = Schedule(matmul(7, 13, 16))
     sch.trace.apply_to_schedule(again)
-    assert_structural_equal(again.func, sch.func)
+    assert structural_equal(again.func, sch.func)
 
 
 def test_a_wrong_step_is_refused():
@@ -67,14 +61,3 @@ def test_a_wrong_step_is_refused():
     _, _, k = sch.get_loops(sch.get_block("C"))
     with pytest.raises(ScheduleError, match="parallel"):
         sch.parallel(k)
-
-
-def test_tune_records_and_build_finds_the_record(tmp_path):
-    x, target = te.placeholder((17, 13), name="x"), Target("native")
-    func = te.create_prim_func([x, te.compute((17, 13), lambda i, j: x[i, j] * 2 + 1, name="y")])
-    with Database(tmp_path / "records.db") as db:
-        result = tune(func, target, trials=2, db=db)
-        assert result.best is not None, result.problem
-        a, b = np.arange(17 * 13, dtype=np.float32).reshape(17, 13), np.full((17, 13), np.nan, np.float32)
-        plan_request(request(func, None, None), target, db, require_tuned=True).compile()(a, b)
-    assert np.array_equal(b, a * 2 + 1)
