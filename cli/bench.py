@@ -11,12 +11,14 @@ from ..pages import seconds_text
 from .bench_model import bench_model
 from .exit_codes import CommandError
 from .options import (
+    WholeNumber,
     apply,
     arg_option,
     command_line,
     cores_option,
     database_path,
     db_option,
+    require_here,
     spec_argument,
     target_option,
     target_text,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.command("bench")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
-@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="Timed runs of each contender.")
+@click.option("--rounds", default=15, show_default=True, type=WholeNumber(1), help="Timed runs of each contender.")
 @cores_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
 @click.option("--profile", is_flag=True, help="Of a model: a table of its kernels, too.")
@@ -59,6 +61,7 @@ def command(
 
     again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
     machine = Target(target_text(target, num_cores))
+    require_here(machine)
     path = database_path(db_path, needed=require_tuned or db_path is not None)
     try:
         if is_model(spec):

@@ -12,6 +12,7 @@ from ..pages import seconds_text, size_text
 from .exit_codes import CommandError
 from .options import (
     Group,
+    WholeNumber,
     apply,
     arg_option,
     command_line,
@@ -201,7 +202,7 @@ def merge(others: tuple[str, ...], db_path: str | None) -> None:
 
 @command.command("prune")
 @db_option
-@click.option("--keep", default=10, show_default=True, type=click.IntRange(1), help="Fastest records to keep of each.")
+@click.option("--keep", default=10, show_default=True, type=WholeNumber(1), help="Fastest records to keep of each.")
 @click.option("--keep-failures", is_flag=True, help="Keep the records of failures.")
 @click.option("--before", metavar="DATE", help="Only records older than this, e.g. 2026-01-31 or 2026-01-31T18:00.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and drop nothing.")

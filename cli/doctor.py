@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import size_text
-from .exit_codes import CommandError
-from .options import cores_option, target_option, target_text
+from .options import cores_option, require_here, target_option, target_text
 from .output import column, echo_json, echo_table, first_sign, json_option
 from .progress import Progress
 from .settings import all_settings, set_options
@@ -37,8 +36,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     from ..driver.machine_report import measure_machine
 
     machine = Target(target_text(target, num_cores))
-    if machine.missing_here():
-        raise CommandError(f"this machine cannot run code for {machine}, so nothing can be measured", code=2)
+    require_here(machine)
     with Progress("doctor") as progress:
         progress.says("measuring the machine")
         report = measure_machine(machine, refresh=refresh)

@@ -119,7 +119,7 @@ def _run(words: list[str]) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _say(error, debug)
+        return _say(error, debug, words)
     finally:
         if previous is not None:
             signal.signal(signal.SIGTERM, previous)
@@ -149,7 +149,7 @@ def _catch_sigterm() -> Any:
         return None
 
 
-def _say(error: Exception, debug: bool) -> int:
+def _say(error: Exception, debug: bool, words: Sequence[str]) -> int:
     """Print the message of an error and return the exit code."""
     hint, code = "", 1
     clear_sign()
@@ -157,7 +157,8 @@ def _say(error: Exception, debug: bool) -> int:
         click.echo(error.format_message(), err=True)
         return error.exit_code
     if isinstance(error, click.ClickException):
-        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "tilewright"
+        command = " ".join(["tilewright", *words[:1]]) if words and words[0] in COMMANDS else "tilewright"
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else command
         click.echo(f"{command}: {error.format_message()}\n  `{command} --help` lists what it takes", err=True)
         return error.exit_code
     if isinstance(error, OSError) and error.filename is not None:

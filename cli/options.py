@@ -8,12 +8,15 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .exit_codes import CommandError
 from .settings import setting
+
+if TYPE_CHECKING:
+    from ..codegen import Target
 
 spec_argument = click.argument("spec")
 arg_option = click.option(
@@ -25,7 +28,13 @@ target_option = click.option(
 )
 
 
-cores_option = click.option("--num-cores", type=click.IntRange(1, 4096), help="Threads that the kernel may use.")
+class WholeNumber(click.IntRange):
+    """A whole number in a range; messages and ``--help`` call it an integer."""
+
+    name = "integer"
+
+
+cores_option = click.option("--num-cores", type=WholeNumber(1, 4096), help="Threads that the kernel may use.")
 
 
 class Group(click.Group):
@@ -74,6 +83,20 @@ class Seconds(click.ParamType[float]):
         if not (math.isfinite(seconds) and seconds > 0):
             self.fail(f"{value!r} is not a number of seconds above zero", param, ctx)
         return seconds
+
+
+def require_here(machine: Target) -> None:
+    """Raise CommandError (exit code 2) when code for ``machine`` cannot be timed on this one."""
+    from ..driver.machine_report import require_few_threads
+
+    missing = machine.missing_here()
+    if missing:
+        raise CommandError(
+            f"this machine cannot run code for {machine}: it has no {missing[0]}",
+            "`tilewright build` and `tilewright show` compile for other machines",
+            code=2,
+        )
+    require_few_threads(machine)
 
 
 DEFAULT_DB = "tuning.db"

@@ -75,9 +75,10 @@ def put_into_force() -> None:
         value = setting(name).value
         if value is not None:
             os.environ[f"TILEWRIGHT_{name.upper()}"] = value
-    level = (setting("log").value or "warning").upper()
+    log = setting("log")
+    level = (log.value or "warning").upper()
     if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise CommandError(f"log is debug, info, warning or error, not {level.lower()!r}", code=2)
+        raise CommandError(f"{log.origin}: log is debug, info, warning or error, not {log.value!r}", code=2)
     logging.basicConfig(level="WARNING", format="%(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("tilewright").setLevel(level)
 

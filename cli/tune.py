@@ -12,12 +12,14 @@ import click
 from .exit_codes import CommandError
 from .options import (
     Seconds,
+    WholeNumber,
     apply,
     arg_option,
     command_line,
     cores_option,
     database_path,
     db_option,
+    require_here,
     spec_argument,
     target_option,
     target_text,
@@ -36,14 +38,14 @@ if TYPE_CHECKING:
 @click.command("tune")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
 @click.option(
-    "--trials", default=64, show_default=True, type=click.IntRange(1),
+    "--trials", default=64, show_default=True, type=WholeNumber(1),
     help="Candidates to measure; of a model, of each kernel at most.",
 )  # fmt: skip
 @click.option(
     "--seed",
     default=0,
     show_default=True,
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     help="Seed of all random choices; measured times still vary.",
 )
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="Stop after this long.")
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     help="Stop at this share of the roofline, as 0.9; each kernel of a model.",
 )  # fmt: skip
 @click.option(
-    "--patience", type=click.IntRange(1), metavar="TRIALS", help="Stop when so many trials brought no gain.",
+    "--patience", type=WholeNumber(1), metavar="TRIALS", help="Stop when so many trials brought no gain.",
 )  # fmt: skip
 @click.option("--all-trials", is_flag=True, help="Use all trials, even when no further gain is expected.")
 @click.option(
@@ -93,6 +95,8 @@ def command(
         "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner,
     }  # fmt: skip
     assert path is not None
+    if runner is None:
+        require_here(machine)
     if is_model(spec):
         if runner is not None:
             raise CommandError("--runner is for workloads; the kernels of models are measured here", code=2)
@@ -115,7 +119,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
     with Database(path):  # a database that cannot be written shows before anything is measured
         pass
     with _runner(words["runner"]) as runner, Progress(case.spec, trials, flops) as progress:
-        if words["runner"] is None and not machine.missing_here():
+        if words["runner"] is None:
             progress.says("measuring the machine")
             progress.bound = bound_for(measure_machine(machine), case.func, machine)
         progress.says("choosing candidates")

@@ -52,7 +52,7 @@ def compile(
     to :func:`tilewright.codegen.llvm.jit.optimize_and_compile`: ``cache=False`` neither reads nor writes the machine
     code kept on disk.
     """
-    machine = target if isinstance(target, Target) else Target(target)
+    machine = Target.of(target)
     lowered: dict[str, LoweredFunc] = {}
     packing: dict[str, dict[int, str]] = {}
     functions = _functions(func, name)

@@ -16,7 +16,7 @@ from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
 from .blas import numpy_threads
 from .machine_probes import PeakProbe
-from .machine_report import MachineReport, measure_machine, too_many_threads
+from .machine_report import MachineReport, measure_machine, require_few_threads
 from .models.model_benching import ModelBenchOptions, ModelBenchResult, bench_graph
 from .models.model_files import READING, is_model, load_model
 from .planning import BuildError, Plan, plan_request
@@ -167,9 +167,10 @@ def bench(
     chosen = BenchOptions(**options)
     compiled_for, args = in_order([target], None, args)
     asked = request(inputs, args)
-    obstacle = not_measurable(asked, compiled_for) or too_many_threads(compiled_for)
+    obstacle = not_measurable(asked, compiled_for)
     if obstacle:
-        raise BuildError(f"bench: {obstacle}")
+        raise BuildError(f"cannot time {asked.func.name}: {obstacle}")
+    require_few_threads(compiled_for)
     plans = [plan_request(asked, compiled_for)]
     if db is not None or require_tuned:
         tuned = plan_request(asked, compiled_for, db, require_tuned)

@@ -71,12 +71,11 @@ def measure_machine(
     A report from the cache directory is tried first: when a short run beats its peak, it was measured on a busy machine
     and is made anew. ValueError for a target that this machine cannot run.
     """
-    t = target if isinstance(target, Target) else Target(target)
+    t = Target.of(target)
     missing = t.missing_here()
     if missing:
         raise ValueError(f"cannot measure {t}: this machine lacks {', '.join(missing)}")
-    if too_many_threads(t):
-        raise TargetError(f"{t}: {too_many_threads(t)}")
+    require_few_threads(t)
     known = None if refresh else known_report(t)
     if known is not None and (t.key in _in_process or not _is_beaten(known, t)):
         _in_process[t.key] = known
@@ -89,14 +88,13 @@ def measure_machine(
     return report
 
 
-def too_many_threads(target: Target) -> str:
-    """Returns a sentence when ``target`` has far more threads than this machine has processors, so that a run would
-    take minutes; empty otherwise."""
+def require_few_threads(target: Target) -> None:
+    """Raise TargetError when ``target`` has far more threads than this machine has processors: a run would take
+    minutes."""
     here = os.cpu_count() or 1
     most = max(64, 4 * here)
-    return (
-        f"at most {most} threads can be measured here, where {here} processors are" if target.num_cores > most else ""
-    )
+    if target.num_cores > most:
+        raise TargetError(f"{target}: this machine has {here} processors, so at most {most} threads are measured")
 
 
 def _is_beaten(report: MachineReport, target: Target) -> bool:

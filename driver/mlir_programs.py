@@ -26,7 +26,7 @@ def to_mlir(inputs: Any, form: str = "linalg", *, target: str | Target = "native
     functions = _functions(inputs)
     if form == "linalg":
         return to_linalg(functions)
-    return to_loops(functions, target if isinstance(target, Target) else Target(target))
+    return to_loops(functions, Target.of(target))
 
 
 def _functions(inputs: Any) -> Sequence[PrimFunc]:

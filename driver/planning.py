@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.program_key import workload_key
 from ..tir.stmt import PrimFunc
 from ..tuner.measure.inputs import unknown_sizes
-from ..tuning_db import Database, TuningRecord
+from ..tuning_db import Database, TuningRecord, open_database
 from .request import Request, in_order, request
 
 log = logging.getLogger("tilewright")
@@ -182,13 +181,3 @@ def _other_targets(db: Database, func: PrimFunc) -> str:
         [workload_key(func)],
     )
     return f" (but for {', '.join([row['text'] for row in rows])})" if rows else ""
-
-
-@contextmanager
-def open_database(db: Database | str | os.PathLike[str], readonly: bool = False) -> Iterator[Database]:
-    """An open database as it is, or a path opened, and closed in the end."""
-    if isinstance(db, Database):
-        yield db
-        return
-    with Database(db, readonly=readonly) as opened:
-        yield opened

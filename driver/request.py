@@ -105,7 +105,7 @@ def in_order(
     target = rest.pop(0) if rest else "native" if target is None else target
     if rest or not isinstance(target, (str, Target, Mapping)):
         raise TypeError(f"{(rest or [target])[0]!r}: after the inputs comes the target, the rest goes by name")
-    return target if isinstance(target, Target) else Target(target), args
+    return Target.of(target), args
 
 
 def require_known(given: Mapping[str, Any], options: type, others: Sequence[str], call: str) -> None:
@@ -144,9 +144,13 @@ def not_measurable(asked: Request, target: Target) -> str | None:
     """Returns a sentence that says why runs of ``asked`` cannot be timed on this machine, or None."""
     missing = target.missing_here()
     if missing:
-        return f"this machine, which cannot run code for {target}: no {missing[0]}"
+        return f"this machine cannot run code for {target}: it has no {missing[0]}"
     unknown = unknown_sizes(asked.func)
-    return None if unknown is None else f"{asked.func.name} cannot be measured: {unknown}; give numbers in their place"
+    return (
+        None
+        if unknown is None
+        else f"{unknown}, and only functions of fixed sizes are measured; give numbers in their place"
+    )
 
 
 def is_scheduled(func: PrimFunc) -> bool:

@@ -12,13 +12,13 @@ from .. import tuner
 from ..codegen import Target
 from ..graph.graph import Graph
 from ..tuner import TuneResult
-from ..tuning_db import Database
+from ..tuning_db import Database, open_database
 from .library_versions import library_versions
 from .machine_report import known_report, measure_machine, model_of
 from .models.model_files import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
 from .notebook_progress import NotebookProgress, in_notebook
-from .planning import TuneError, open_database
+from .planning import TuneError
 from .request import in_order, is_scheduled, not_measurable, request, require_known
 from .roofline import limits_of
 
@@ -88,7 +88,7 @@ def tune(
     asked = request(inputs, args)
     obstacle = not_measurable(asked, machine)
     if obstacle is not None:
-        raise TuneError(f"tuning: {obstacle}")
+        raise TuneError(f"cannot tune {asked.func.name}: {obstacle}")
     if asked.scheduled and is_scheduled(asked.func):
         raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
     report = measure_machine(machine) if until is not None else known_report(machine)

@@ -35,5 +35,5 @@ def tune_tir(
 def compile_tir(database: Database, mod: Any, target: str | Target) -> Schedule | None:
     """Returns the best schedule of the function of ``mod`` that the database has; None without one."""
     func = request(mod).func
-    record = database.best(func, target if isinstance(target, Target) else Target(target))
+    record = database.best(func, Target.of(target))
     return None if record is None else tuner.replay(func, tuner.trace_for(database, record, func))

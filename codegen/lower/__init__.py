@@ -32,7 +32,7 @@ def lower(func_or_schedule: Any, target: Target | str = "native", name: str | No
     its name, ready for code generation; for a module of several functions, those by name. TypeError for anything else,
     ValueError for a ``name`` of several functions.
     """
-    chosen = target if isinstance(target, Target) else Target(target)
+    chosen = Target.of(target)
     if isinstance(func_or_schedule, PrimFunc):
         func = func_or_schedule
         return LoweredFunc.of(run_passes(func, chosen, **options), chosen, name or func.name, func)

@@ -135,7 +135,7 @@ class PassReport:
 @with_room
 def run_passes(
     func: PrimFunc,
-    target: Target,
+    target: Target | str,
     passes: Sequence[Pass] = PASSES,
     *,
     show: Sequence[str] = (),
@@ -153,6 +153,7 @@ def run_passes(
     """
     if check is None:
         check = os.environ.get("TILEWRIGHT_VERIFY", "") == "passes"
+    target = Target.of(target)
     verify(func)
     _warn_of_unread(func)
     inside = contents(func)

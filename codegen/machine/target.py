@@ -126,6 +126,11 @@ class Target:
         for name, value in zip(Target.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
 
+    @staticmethod
+    def of(target: str | Mapping[str, Any] | Target) -> Target:
+        """Returns ``target`` itself where it is one, else the target that it describes."""
+        return target if isinstance(target, Target) else Target(target)
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Target is immutable; target.with_({name}=…) makes another one")
 

@@ -22,10 +22,10 @@ from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division, Kernel
 from ...graph.memory_plan import plan_memory
 from ...tir.expr import Var
-from ...tuning_db import Database
+from ...tuning_db import Database, open_database
 from ..example_sizes import example_of, with_example
 from ..graph_services import prepared
-from ..planning import BuildError, NoRecordError, open_database, recorded
+from ..planning import BuildError, NoRecordError, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, job_for
 from .kernel_workers import build_kernels
 from .model import CLOCK, Model, Parts, Step, aligned_bytes
@@ -55,7 +55,7 @@ def build_graph(
     ``options`` are those of :class:`GraphOptions` by name. :class:`BuildError` for a symbolic size without a bound.
     """
     chosen = GraphOptions(**options)
-    machine = target if isinstance(target, Target) else Target(target)
+    machine = Target.of(target)
     division = order_kernels(fuse(prepared(graph, machine)))
     bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:

@@ -29,12 +29,12 @@ from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, TuneOptions
 from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped
-from ...tuning_db import Database
+from ...tuning_db import Database, open_database
 from ..example_sizes import example_of
 from ..graph_services import prepared
 from ..library_versions import library_versions
 from ..machine_report import known_report, model_of
-from ..planning import TuneError, open_database
+from ..planning import TuneError
 from ..request import require_known
 from ..roofline import limits_of
 from .kernel_task import KernelTask

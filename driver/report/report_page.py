@@ -10,8 +10,7 @@ from pathlib import Path
 from ...codegen.runtime.written_files import write_file
 from ...pages import CHART_STYLE, COLOURS, counted, folded, rate_text, table
 from ...pages.page_style import CODE_STYLE, TABLE_STYLE
-from ...tuning_db import Database, utc_now
-from ..planning import open_database
+from ...tuning_db import Database, open_database, utc_now
 from .history_details import ALL_CHARTS, ONE_CHART, THREE_CHARTS, details_html
 from .history_row import row_html
 from .search_history import SearchHistory, search_histories

@@ -91,11 +91,16 @@ def _from_file(path: Path, function: str) -> Workload:
         raise WorkloadError(f"there is no file {path}")
     module = _run(path)
     marked = {name: value for name, value in vars(module).items() if isinstance(value, Workload)}
+    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
     if not function and len(marked) != 1:
-        raise WorkloadError(f"{path} has {len(marked)} workloads; write {path}:NAME ({', '.join(marked) or 'none'})")
+        names = list(marked) or own
+        if not names:
+            raise WorkloadError(f"{path} has no functions; a workload is a function that returns te tensors")
+        raise WorkloadError(
+            f"{path}: which function is the workload? write {path}:NAME, with one of {', '.join(names)}"
+        )
     found = vars(module).get(function) if function else next(iter(marked.values()))
     if found is None:
-        own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
         raise WorkloadError(f"{path} has no function {function!r}{nearest(function, {*marked, *own})}")
     if not callable(found):
         raise WorkloadError(f"{function} in {path} is not a function that returns te tensors")

@@ -173,9 +173,9 @@ def test_symbolic_shapes_are_scheduled_by_example():
         a, b = np.ones(size, np.float32), np.zeros(size, np.float32)
         f(a, b)
         assert b.tolist() == [2.0] * size
-    with pytest.raises(TuneError, match=r"buffer A has the symbolic shape \(n\); give numbers"):
+    with pytest.raises(TuneError, match=r"buffer A has the symbolic shape \(n\), .*; give numbers"):
         tw.tune(args)
-    with pytest.raises(BuildError, match=r"buffer A has the symbolic shape \(n\); give numbers"):
+    with pytest.raises(BuildError, match=r"buffer A has the symbolic shape \(n\), .*; give numbers"):
         tw.bench(args)
 
 
@@ -241,7 +241,9 @@ def main({params}):
             A[vi] = T.float32(1)
 """)
     assert plan(func).origin == f"not scheduled: {origin}"
-    with pytest.raises(TuneError, match=re.escape(f"main cannot be measured: {origin}; give numbers")):
+    with pytest.raises(
+        TuneError, match=re.escape(f"cannot tune main: {origin}, and only functions of fixed sizes are measured; give")
+    ):
         tw.tune(func)
     with pytest.raises(ValueError, match=re.escape(f"{origin}; tuning needs numbers")):
         tw.tuner.tune(func, tw.Target("native"), trials=1)
@@ -366,7 +368,9 @@ def test_tuning_again_builds_on_the_records(path):
 
 
 def test_tuning_for_a_machine_that_is_not_here():
-    with pytest.raises(TuneError, match="this machine, which cannot run code for llvm -mtriple=aarch64"):
+    with pytest.raises(
+        TuneError, match="this machine cannot run code for llvm -mtriple=aarch64.* it has no aarch64 processor"
+    ):
         tw.tune(SPEC, "llvm -mtriple=aarch64-linux-gnu")
 
 

@@ -45,8 +45,9 @@ class MachineModel:
     """Whether one instruction multiplies tiles of int8."""
 
     @staticmethod
-    def of(target: Target) -> MachineModel:
+    def of(target: Target | str) -> MachineModel:
         """Returns the model of ``target``."""
+        target = Target.of(target)
         return MachineModel(
             vector_bytes=target.vector_bits // 8,
             registers=target.num_vector_registers,

@@ -4,9 +4,11 @@ stops when the trials or the time are used up, or when the search expects no fur
 from __future__ import annotations
 
 import math
+import os
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from ...schedule import Schedule, ScheduleError, Trace, TraceError
 from ...tir.cost import count_flops
 from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
-from ...tuning_db import Database, TuningRecord
+from ...tuning_db import Database, TuningRecord, open_database
 from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
@@ -74,10 +76,11 @@ class TuningSession:
     """
 
     def __init__(
-        self, func: PrimFunc, target: Target, *, db: Database | None = None, options: TuneOptions | None = None,
+        self, func: PrimFunc, target: Target | str, *, db: Database | None = None, options: TuneOptions | None = None,
         **named: Any,
     ) -> None:  # fmt: skip
         require_constant_shapes(func)
+        target = Target.of(target)
         self.func, self.target, self.db = func, target, db
         self.options = chosen = replace(options or TuneOptions(), **named)
         rng = np.random.default_rng(chosen.seed)
@@ -419,13 +422,14 @@ class TuningSession:
 
 
 def tune(
-    func: PrimFunc, target: Target, *, trials: int = 64, time_limit: float | None = None, db: Database | None = None,
+    func: PrimFunc, target: Target | str, *, trials: int = 64, time_limit: float | None = None, db: Database | str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (), **options: Any,
 ) -> TuneResult:  # fmt: skip
     """Find a fast schedule for ``func`` on ``target`` by measuring up to ``trials`` candidates.
 
-    Records go to ``db``; the search uses those that are there already. ``callbacks`` are called with each event, a
+    Records go to ``db``, a database or its path; the search uses those that are there already. ``callbacks`` are called with each event, a
     :class:`Progress`. ``options``: those of :class:`TuneOptions` by name, or ``options`` with all of
     them. ValueError for symbolic shapes; ``ReferenceFailed`` when the unscheduled function itself does not run.
     """
-    return TuningSession(func, target, db=db, **options).run(trials, time_limit=time_limit, callbacks=callbacks)
+    with open_database(db) if db is not None else nullcontext() as opened:
+        return TuningSession(func, target, db=opened, **options).run(trials, time_limit=time_limit, callbacks=callbacks)

@@ -93,7 +93,7 @@ def _ranked(tables: Sequence[RowTable]) -> list[tuple[RowTable, int]]:
 
 
 @with_room
-def default_schedule(func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
+def default_schedule(func: PrimFunc, target: Target | str, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
     """Returns the schedule that the analytic prior thinks best, without measuring anything.
 
     Blocks that no rule takes (those of symbolic extents, for example), and those that no candidate applies to, stay as

@@ -56,11 +56,11 @@ class Space:
     """
 
     def __init__(
-        self, func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None,
+        self, func: PrimFunc, target: Target | str, *, rules: Sequence[ScheduleRule] | None = None,
         machine: MachineModel | None = None, avoid: frozenset[tuple[str, str]] = frozenset(), where: Where | None = None,
     ) -> None:  # fmt: skip
         self.func = func
-        self.target = target
+        self.target = target = Target.of(target)
         self.machine = machine or MachineModel.of(target)
         self.avoid = avoid
         self.where: Where = where or {}
