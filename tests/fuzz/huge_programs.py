@@ -16,17 +16,18 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.expr import Expr, IntImm, Var, const, to_numpy
+from tilewright.tir.arith import Analyzer
+from tilewright.tir.expr import Expr, IntImm, Range, Var, const, to_numpy
 from tilewright.tir.index_retyping import with_index_dtype
 from tilewright.tir.stmt import Block, Buffer, For, PrimFunc, Stmt
-from tilewright.tir.walk import pre_order, replace_buffers
+from tilewright.tir.walk import pre_order, replace_buffers, substitute
 
 from .elementwise_stages import ELEMENTWISE, Stage, one_of, value_of
 from .random_programs import Program
 from .reduction_stages import REDUCTIONS
 
 _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: pages get memory when they are written
-_ROUNDS, _ELEMENTS = 1 << 15, 1 << 18
+_ROUNDS = 1 << 15
 _WINDOWS = ((7,), (13,), (16,), (17,), (3, 5), (4, 4), (2, 13), (8, 7))
 _DTYPES = ("int8", "int8", "float32", "int32", "float16")
 _SHAPES = ((50000, 60000), (46341, 46341), (3, 1 << 30), (1 << 31, 2), (70000, 65537))
@@ -94,18 +95,21 @@ def huge_program(seed: int) -> HugeProgram:
     return HugeProgram(func, seed, sizes, source=source)
 
 
-def too_much(func: PrimFunc, sizes: dict[Var, int]) -> bool:
+def too_much(func: PrimFunc, sizes: dict[Var, int], most: int = _ROUNDS) -> bool:
     """Whether ``func`` takes too long to interpret, or too much memory: a step copies all of a huge array."""
+    known = Analyzer()
 
     def rounds(s: Any, times: int) -> int:
         if isinstance(s, For):
-            times *= max(_known(s.extent, sizes), 1)
-        elif isinstance(s, Block) and any(_elements(buffer, sizes) > _ELEMENTS for buffer in s.alloc_buffers):
-            return _ROUNDS + 1
+            extent = substitute(s.extent, {v: const(n, v.dtype) for v, n in sizes.items()})
+            times *= max(known.const_int_bound(extent).hi or 1, 1)
+            known.bind(s.loop_var, Range(s.min, s.extent))
+        elif isinstance(s, Block) and any(_elements(buffer, sizes) > 8 * most for buffer in s.alloc_buffers):
+            return most + 1
         below = [rounds(child, times) for child in s.children() if isinstance(child, Stmt)]
         return max(sum(below), times)
 
-    return rounds(func.body, 1) > _ROUNDS
+    return rounds(func.body, 1) > most
 
 
 def _elements(buffer: Buffer, sizes: dict[Var, int]) -> int:
