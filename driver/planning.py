@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +41,8 @@ class NoRecordError(BuildError):
 class Plan:
     """A plan says how a function will be computed; it is made before compiling.
 
-    ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, nothing measured) or ``given`` (as the
-    caller has it). ``origin`` says in words which, what stays as written, which records do not apply, and which were
+    ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, or what was the fastest for a near
+    size; nothing measured of this one) or ``given`` (as the caller has it). ``origin`` says in words which, what stays as written, which records do not apply, and which were
     measured with another code generator; ``scheduled`` is the function to compile.
     """
 
@@ -86,19 +87,19 @@ def plan_request(
     """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it.
     ``before`` begins the origin of a plan without a record."""
     failed, elsewhere = "", ""
-    if db is not None:
-        with open_database(db, readonly=True) as opened:
+    with nullcontext() if db is None else open_database(db, readonly=True) as opened:
+        if opened is not None:
             made, failed = _tuned(opened, asked, machine)
             if made is not None:
                 return made
             if not failed:
                 elsewhere = _other_targets(opened, asked.func)
-    if require_tuned and failed:
-        raise BuildError(failed)
-    if require_tuned:
-        where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
-        raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}{elsewhere}; tune it first")
-    return _untuned(asked, machine, f"{failed}; " if failed else before, elsewhere)
+        if require_tuned and failed:
+            raise BuildError(failed)
+        if require_tuned:
+            where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
+            raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}{elsewhere}; tune it first")
+        return _untuned(asked, machine, f"{failed}; " if failed else before, elsewhere, opened)
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,9 @@ def does_not_apply(origin: str, func: PrimFunc, error: str) -> str:
     return f"{origin} does not apply to {func.name}: {error}".split("\n")[0]
 
 
-def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Plan:
-    """As the caller scheduled it, or with the analytic model's schedule. ``before`` and ``elsewhere`` go into the
-    origin."""
+def _untuned(asked: Request, machine: Target, before: str, elsewhere: str, db: Database | None) -> Plan:
+    """As the caller scheduled it, or with the schedule of a near size in ``db``, or the analytic model's. ``before`` and
+    ``elsewhere`` go into the origin."""
     if asked.scheduled:
         return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
     unknown = unknown_sizes(asked.func)
@@ -163,7 +164,13 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Pl
         return Plan(
             asked, machine, "default", before + recipe.origin, recipe.schedule.func, None, recipe.schedule.trace
         )
-    default = tuner.choose_default(tuner.Space(asked.func, machine))
+    space = tuner.Space(asked.func, machine)
+    near = None if db is None else tuner.transferred(db, space)
+    if near is not None and db is not None:
+        sizes = ", ".join(["x".join(map(str, b.shape)) for b in near.program.buffers])
+        origin = f"record {near.record.id} of {db.path}, of the nearest size ({sizes}), not tuned{elsewhere}"
+        return Plan(asked, machine, "default", before + origin, near.schedule.func, None, near.schedule.trace)
+    default = tuner.choose_default(space)
     origin = before + default.origin.replace("not tuned", f"not tuned{elsewhere}", 1)
     return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)
 

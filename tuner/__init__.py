@@ -17,6 +17,7 @@ from .rules.sketch_part import Decision, Part
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
 from .search import result_plots as _result_plots  # noqa: F401  (registers its methods)
 from .search import result_view as _result_view  # noqa: F401  (registers itself)
+from .search.nearest_shapes import Transferred, transferred
 from .search.session import TuningSession, tune
 from .search.tune_options import TuneOptions
 from .search.tune_result import (
@@ -63,6 +64,7 @@ __all__ = [
     "SearchStrategy",
     "Sketch",
     "Space",
+    "Transferred",
     "TuneOptions",
     "TuneResult",
     "TuningInterrupted",
@@ -75,5 +77,6 @@ __all__ = [
     "register_rule",
     "replay",
     "trace_for",
+    "transferred",
     "tune",
 ]

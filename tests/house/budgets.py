@@ -9,7 +9,7 @@ LINES = {
     "codegen": 27600,
     "te": 6240,
     "tuning_db": 1770,
-    "tuner": 9400,
+    "tuner": 9500,
     "graph": 4780,
     "frontends": 7340,
     "driver": 5340,
@@ -40,5 +40,5 @@ SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 RING_CODE_LINES = 20950
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 29050
+BOTH_RINGS_CODE_LINES = 29150
 """How many code lines the core ring and the outer ring have together."""

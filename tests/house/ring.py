@@ -89,8 +89,8 @@ OUTER_RING: dict[str, str] = {
     "tuner/recipes": "element_sweep loop_steps",
     "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",
     "tuner/search": (
-        "early_end final_race ledger model_guided outcome run_request session strategy tune_options tune_result "
-        "warm_start"
+        "early_end final_race ledger model_guided nearest_shapes outcome run_request session strategy tune_options "
+        "tune_result warm_start"
     ),
     "tuner/space": "default_choice restriction row_table rule_guard search_space sketch",
     "tuning_db": "connection database errors exchange keys lock lost_sessions records schema upkeep",

@@ -31,6 +31,7 @@ from .early_end import GAIN, early_end
 from .final_race import decide, finalists
 from .ledger import Ledger
 from .model_guided import ModelGuidedSearch
+from .nearest_shapes import nearest_candidates
 from .outcome import problem_of, with_result
 from .run_request import Callback, Run, checked_limit, takes
 from .strategy import Candidate
@@ -47,7 +48,7 @@ from .tune_result import (
     TuneResult,
     TuningInterrupted,
 )
-from .warm_start import in_own_names, nearest_candidates, other_workloads, own_records, replay, trace_on, training_data
+from .warm_start import in_own_names, other_workloads, own_records, replay, trace_on, training_data
 
 _DEFAULT, _ENQUEUED = "default", "enqueued"
 """The sketches that records name for the default schedule (while none is known to make it) and for a caller's."""

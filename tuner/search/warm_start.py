@@ -132,48 +132,6 @@ def other_workloads(db: Database, space: Space, *, limit: int = 2000) -> list[Me
     return found
 
 
-def nearest_candidates(db: Database, space: Space, count: int) -> list[Candidate]:
-    """Returns what was the fastest for the workloads most like that of ``space``: programs whose buffers have the same
-    ranks and types, and of which a sketch goes by the same name, with other sizes; at most ``count``."""
-    fastest: dict[str, TuningRecord] = {}
-    for record in db.records(not_workload=space.func, target=space.target, status="ok", limit=2000):
-        known = fastest.get(record.workload)
-        if record.run_seconds and (known is None or record.run_seconds < (known.run_seconds or 0.0)):
-            fastest[record.workload] = record
-    found: list[tuple[float, str, Candidate]] = []
-    for key, record in fastest.items():
-        program, candidate = program_of(db, record), _nearest_row(space, record)
-        distance = None if program is None else _distance(program, space.func)
-        if distance is not None and candidate is not None:
-            found.append((distance, key, candidate))
-    unique = {c.key: c for _, _, c in sorted(found, key=lambda item: item[:2])}
-    return list(unique.values())[:count]
-
-
-def _distance(a: PrimFunc, b: PrimFunc) -> float | None:
-    """Returns how far the sizes of two programs are apart, in powers of two; None for programs of other kinds."""
-    kinds = [[(x.dtype, len(x.shape)) for x in f.buffers] for f in (a, b)]
-    if kinds[0] != kinds[1]:
-        return None
-    sizes = [[float(getattr(e, "value", 1)) for x in f.buffers for e in x.shape] for f in (a, b)]
-    return float(np.abs(np.log2(np.maximum(sizes[0], 1)) - np.log2(np.maximum(sizes[1], 1))).sum())
-
-
-def _nearest_row(space: Space, record: TuningRecord) -> Candidate | None:
-    """Returns the candidate whose decisions are those of the record, or next to them where sizes do not allow these."""
-    sketch = space.sketch(record.sketch)
-    if sketch is None or set(sketch.column_names) != set(record.decisions):
-        return None
-    row = sketch.row_of(record.decisions)
-    if row is None:
-        if not sketch.listable or not len(rows := sketch.all_rows()):
-            return None
-        wanted = np.array([float(record.decisions[name]) for name in sketch.column_names])
-        far = np.abs(np.log2(1.0 + rows) - np.log2(1.0 + wanted)).sum(axis=1)
-        row = tuple(map(int, rows[int(np.argmin(far))]))
-    return Candidate(sketch, row)
-
-
 _KEPT = 256
 _known: dict[tuple[object, ...], list[Measured]] = {}
 """Training data by the records that it was made of: whoever tunes many workloads in one process asks for it each time."""
