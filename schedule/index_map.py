@@ -157,17 +157,17 @@ class IndexMap:
         for e in self.final_indices:
             for n in pre_order(e):
                 if isinstance(n, Var) and n not in allowed:
-                    raise ScheduleError(
+                    raise bad_argument(
                         f"the index map uses {n.name}, which is not one of its indices",
                         hint="use the map's own indices, numbers, and scalar parameters or sizes of the function only",
                     )
                 if not isinstance(n, (Var, IntImm, *_ARITHMETIC)):
-                    raise ScheduleError(
+                    raise bad_argument(
                         f"the index map uses {n}; it may use +, -, *, // and % only",
                         hint="compute anything else in a block of its own",
                     )
                 if isinstance(n, (FloorDiv, FloorMod)) and is_const_int(n.b, 0):
-                    raise ScheduleError(
+                    raise bad_argument(
                         f"{e} is not an index map: it divides by zero", hint="divide by a positive number"
                     )
         return self
@@ -205,7 +205,7 @@ class IndexMap:
         variable.
         """
         if len(indices) != len(self.initial_indices):
-            raise ScheduleError(
+            raise bad_argument(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}",
                 hint="take as many indices as there are dimensions, or axes",
             )
@@ -235,7 +235,7 @@ class IndexMap:
         """Return the shape that contains the results for all indices of ``shape``; a remainder by ``c`` takes up
         ``c``."""
         if len(shape) != len(self.initial_indices):
-            raise ScheduleError(
+            raise bad_argument(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the shape has {len(shape)}",
                 hint="take as many indices as the shape has dimensions",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .errors import ScheduleError
+from .errors import bad_argument
 
 _RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3}
 _SCOPE = re.compile(
@@ -23,7 +23,7 @@ def check_storage_scope(scope: Any) -> str:
     if scope == "":
         return "global"
     if not isinstance(scope, str) or _SCOPE.fullmatch(scope) is None:
-        raise ScheduleError(
+        raise bad_argument(
             f"{scope!r} is not a storage scope",
             hint="there are 'global', 'shared', 'warp', 'local', each with a tag of your own after a dot if need be "
             "('global.scratchpad')",

@@ -34,7 +34,7 @@ from ...tir.expr import (
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
 from ...tir.walk import substitute, transform, uses_var
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..index_map import IndexMap
 from ..require.block_form import has_trivial_bindings, own_nest
 from ..require.lookup import root_of
@@ -184,7 +184,7 @@ def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any
     elif isinstance(value, int) and kind in ("int", "uint", "bool"):
         value = const(value, buffer.dtype)
     if not isinstance(value, Expr) or value.dtype != buffer.dtype:
-        raise ScheduleError(
+        raise bad_argument(
             f"pad_value {pad_value!r} is not of type {buffer.dtype}, which buffer {buffer.name} holds",
             hint="write 0.0 for floats and 0 for integers",
         )

@@ -8,7 +8,7 @@ from typing import Any
 from ...tir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from ...tir.stmt import PrimFunc
 from ..edit.annotations import annotation_target, with_annotation, with_annotations
-from ..errors import ScheduleError, nearest
+from ..errors import ScheduleError, bad_argument, nearest
 from ..primitive import primitive
 
 
@@ -50,7 +50,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if value is None or isinstance(value, (bool, int, float, str, Expr)):
         return value
-    raise ScheduleError(
+    raise bad_argument(
         f"an annotation is a number, a text, a list or a dict, not {type(value).__name__}",
         hint="write it as one of these, a function or an object as its text",
     )

@@ -88,7 +88,7 @@ def annotate_buffer_access(
     mapping = IndexMap.of(gen_new_ranges, len(old.iter_vars), symbols_of(func))
     ends = mapping.map_indices([iv.var for iv in old.iter_vars])
     if len(ends) != 2 * buffer.ndim:
-        raise ScheduleError(
+        raise bad_argument(
             f"{len(ends) // 2} ranges are given for buffer {buffer.name} of {buffer.ndim} dimensions", where=realize,
             hint="give a place, or a pair of begin and end, for each dimension",
         )  # fmt: skip

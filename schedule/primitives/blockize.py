@@ -70,7 +70,7 @@ def blockize(
     if not names:
         raise bad_argument("blockize takes a loop, a block, or a list of blocks", hint="name at least one block")
     if len(set(names)) != len(names):
-        raise ScheduleError(
+        raise bad_argument(
             "blockize is given a block twice", where=[find_block(tree, n) for n in names], hint="name each block once"
         )
     return _side_by_side(tree, [find_block(tree, n) for n in names], preserve_unit_iters)

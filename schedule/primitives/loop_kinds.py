@@ -10,7 +10,7 @@ import re
 from ...tir.analysis.tree import tree_of
 from ...tir.expr import Var
 from ...tir.stmt import PrimFunc
-from ..errors import ScheduleError
+from ..errors import bad_argument
 from ..primitive import primitive
 from ..require.independence import check_independent
 from ..require.lookup import find_loop
@@ -72,7 +72,7 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
     tree = tree_of(func)
     target = find_loop(tree, loop)
     if not _THREAD.fullmatch(thread_axis):
-        raise ScheduleError(
+        raise bad_argument(
             f"{thread_axis!r} is not a thread axis",
             where=target,
             hint="blockIdx.x, threadIdx.y, vthread.z and their like",

@@ -15,7 +15,7 @@ from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.fresh_copy import fresh_copy
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, reads_memory, substitute, transform, uses_var, vars_in
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.lookup import find_loop
 from ..require.nest_preconditions import check_plain
@@ -142,17 +142,17 @@ def _sizes(loop: For, factors: Any) -> list[int]:
     sizes = [f.value if isinstance(f, IntImm) else f for f in factors]
     text = "[" + ", ".join(map(str, sizes)) + "]"
     if not sizes or sum(s is None for s in sizes) > 1:
-        raise ScheduleError(
+        raise bad_argument(
             f"the factors {text} are not a list of sizes with at most one None", where=loop, hint="write e.g. [4, None]"
         )
     for s in sizes:
         if isinstance(s, bool) or not (s is None or (isinstance(s, int) and s > 0)):
-            raise ScheduleError(
+            raise bad_argument(
                 f"factor {s} of loop {name} is not a positive number", where=loop, hint="sizes are at least 1"
             )
     left = loop.extent.value - sum(s for s in sizes if s is not None)
     if left <= 0:
-        raise ScheduleError(
+        raise bad_argument(
             f"the factors {text} leave {left} of the {loop.extent} iterations of loop {name}", where=loop,
             hint="together they are less than the extent: the rest is a part of its own, or the one that is None",
         )  # fmt: skip

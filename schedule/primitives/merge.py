@@ -11,7 +11,7 @@ from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Expr, Var, const
 from ...tir.stmt import For, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..errors import ScheduleError, require
+from ..errors import ScheduleError, bad_argument, require
 from ..primitive import primitive
 from ..require.lookup import find_loop, scope_around
 from ..require.nest_preconditions import check_at_zero, check_plain
@@ -62,7 +62,7 @@ def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:
     tree = tree_of(func)
     targets = [find_loop(tree, v) for v in loops]
     if len(targets) < 2 or len(set(targets)) < len(targets):
-        raise ScheduleError("merge takes two loops or more, all different", where=targets, hint="name each loop once")
+        raise bad_argument("merge takes two loops or more, all different", where=targets, hint="name each loop once")
     meet, nests = _nests(tree, targets)
     nests.sort(key=lambda nest: meet.seq.index(nest[0]))
     _check_nests(tree, meet, nests)

@@ -38,7 +38,7 @@ from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFun
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers, uses_var
 from ..edit.element_blocks import element_block, in_own_loops
 from ..edit.statement_edits import allocating
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.block_form import nest_of_its_own, own_nest
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
@@ -121,7 +121,7 @@ def _checked_padding(realize: BlockRealize, padding: Any) -> list[int]:
     axes = realize.block.iter_vars
     sizes = [p.value if isinstance(p, IntImm) else p for p in padding]
     if len(sizes) != len(axes) or not all(isinstance(p, int) and not isinstance(p, bool) and p > 0 for p in sizes):
-        raise ScheduleError(
+        raise bad_argument(
             f"the padding {list(sizes)} is not a list of {len(axes)} positive numbers, one for each axis of block "
             f"{realize.block.name_hint!r}",
             where=realize,

@@ -18,7 +18,7 @@ from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import IterVar, Var
 from ...tir.stmt import Block, BlockRealize, For, PrimFunc, Stmt
 from ...tir.walk import uses_var
-from ..errors import ScheduleError, require
+from ..errors import ScheduleError, bad_argument, require
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop
 from ..require.nest_preconditions import check_blocks_of_nest
@@ -41,7 +41,7 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
         return func
     if len(set(chosen)) != len(chosen):
         twice = next(loop for n, loop in enumerate(chosen) if loop in chosen[:n])
-        raise ScheduleError(f"loop {twice.loop_var.name} is given twice", where=twice, hint="name each loop once")
+        raise bad_argument(f"loop {twice.loop_var.name} is given twice", where=twice, hint="name each loop once")
     nest = _nest(tree, chosen)
     places = [n for n, loop in enumerate(nest) if loop in chosen]
     new = list(nest)
@@ -137,7 +137,7 @@ def reorder_block_iter_var(func: PrimFunc, block: str, new_order: Sequence[int])
     realize = find_block(tree, block)
     count = len(realize.block.iter_vars)
     if sorted(new_order) != list(range(count)):
-        raise ScheduleError(
+        raise bad_argument(
             f"new_order {list(new_order)} is not a permutation of the {count} axes of block {block!r}",
             where=realize,
             hint=f"name each of 0..{count - 1} once",

@@ -163,9 +163,9 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
     """Return the extents of the new loops, with the factors checked and the open one computed."""
     name, extent = loop.loop_var.name, loop.extent
     if not factors:
-        raise ScheduleError(f"loop {name} is split into no loops", where=loop, hint="give at least one factor")
+        raise bad_argument(f"loop {name} is split into no loops", where=loop, hint="give at least one factor")
     if sum(f is None for f in factors) > 1:
-        raise ScheduleError(f"the factors {_text(factors)} leave more than one None", where=loop, hint="leave one open")
+        raise bad_argument(f"the factors {_text(factors)} leave more than one None", where=loop, hint="leave one open")
     dtype = _dtype(loop, factors)
     extent = cast(dtype, extent)
     bind_symbols(analyzer, tree, [f for f in factors if isinstance(f, Expr)])
@@ -175,7 +175,7 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
         e = None if f is None else const(f, dtype) if isinstance(f, int) else cast(dtype, convert(f))
         if e is not None and not analyzer.can_prove(e >= 1):
             what = "not positive" if isinstance(e, IntImm) else "not known to be positive"
-            raise ScheduleError(f"factor {e} of loop {name} is {what}", where=loop, hint="factors are at least 1")
+            raise bad_argument(f"factor {e} of loop {name} is {what}", where=loop, hint="factors are at least 1")
         out.append(e)
         if e is not None:
             product = product * e
