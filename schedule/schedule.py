@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..tir.analysis.tree import blocks_below, symbols_of, tree_of, unique_names
-from ..tir.arith.smt import solving
+from ..tir.arith.solver import solving
 from ..tir.expr import Expr, Var
 from ..tir.index_width import widened
 from ..tir.stmt import Buffer, IRModule, PrimFunc

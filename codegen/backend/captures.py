@@ -1,12 +1,11 @@
-"""Finds what a statement uses from outside, what it may write, and whether it can fail."""
+"""Finds what a statement uses from outside, and whether it can fail."""
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad, Call, Expr, Var
+from ...tir.expr import BufferLoad, Var
 from ...tir.expr.base.node import Node
-from ...tir.expr.intrinsics import Effect, effect_of
-from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, Stmt
-from ...tir.walk import distinct, pre_order, statements
+from ...tir.stmt import Allocate, AssertStmt, Buffer, Stmt
+from ...tir.walk import distinct, statements
 from ..lowered import REGISTER_SCOPE
 from .emitter import EmitError, Emitter
 
@@ -38,56 +37,6 @@ def captured(em: Emitter, body: Stmt) -> tuple[list[Var], list[Var]]:
 
     see(body)
     return list(found), list(data)
-
-
-class Effects:
-    """What statements may write, found once for each of them."""
-
-    def __init__(self, calls_out: bool) -> None:
-        self.calls_out = calls_out
-        """Whether the function holds calls that may write through a pointer."""
-        self._known: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
-
-    def of(self, s: Stmt) -> tuple[frozenset[Buffer], frozenset[Var]]:
-        """Return the register values and the data pointers that ``s`` may write."""
-        known = self._known.get(id(s))
-        if known is not None:
-            return known[1], known[2]
-        registers: set[Buffer] = set()
-        memory: set[Var] = set()
-        for child in s.children():
-            if isinstance(child, Stmt):
-                r, m = self.of(child)
-                registers |= r
-                memory |= m
-            elif self.calls_out and isinstance(child, Expr):
-                memory |= _written_by_calls(child)
-        if isinstance(s, BufferStore):
-            if s.buffer.scope == REGISTER_SCOPE:
-                registers.add(s.buffer)
-            else:
-                memory.add(s.buffer.data)
-        found = (s, frozenset(registers), frozenset(memory))
-        self._known[id(s)] = found
-        return found[1], found[2]
-
-
-def _written_by_calls(e: Expr) -> set[Var]:
-    """Returns the data pointers through which calls inside an expression may write."""
-    out: set[Var] = set()
-    for n in pre_order(e, lambda n: not (isinstance(n, Call) and effect_of(n) is Effect.READS)):
-        if isinstance(n, Call) and effect_of(n) in (Effect.ADDRESS, Effect.WRITES):
-            for inner in pre_order(n):
-                if isinstance(inner, BufferLoad):
-                    out.add(inner.buffer.data)
-                elif isinstance(inner, Var) and inner.dtype == "handle":
-                    out.add(inner)
-    return out
-
-
-def is_external_call(e: Node) -> bool:
-    """Returns whether a node calls a function from outside the program."""
-    return isinstance(e, Call) and e.op.startswith(("tir.call_extern", "tir.call_pure_extern"))
 
 
 def asserts(body: Stmt) -> bool:

@@ -315,9 +315,9 @@ class Emitter(ABC):
     def serial_loop(self, s: For) -> None:
         """Emit a loop whose iterations run in order."""
 
-    @abstractmethod
     def parallel_loop(self, s: For) -> None:
-        """Emit a loop whose iterations are distributed to threads."""
+        """Emit a loop whose iterations are distributed to threads; a target without threads runs them in order."""
+        self.serial_loop(s)
 
     @abstractmethod
     def while_loop(self, s: While) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.walk import free_vars, pre_order
 from ..math.trig import large_argument_path
@@ -9,14 +11,14 @@ from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type
 
 
-def is_likely(e: Call) -> bool:
+def _is_likely(e: Call) -> bool:
     """Returns whether an ``if_then_else`` has a likely condition and no branch that reads memory."""
     cond, *sides = e.args
     usual = isinstance(cond, Call) and cond.op == "tir.likely"
     return usual and not any(isinstance(n, BufferLoad) for side in sides for n in pre_order(side))
 
 
-def emit_likely(em: LlvmScope, e: Call) -> str:
+def _emit_likely(em: LlvmScope, e: Call) -> str:
     """Returns ``yes`` in the lanes where the condition holds. ``no`` is computed only when it does not hold in all of
     them."""
     cond, yes, no = e.args
@@ -66,3 +68,8 @@ def _call_outlined(em: LlvmScope, e: Expr) -> str:
     finally:
         em.fn, em.vars, em.indices = outer
     return f"call {type_} @{em.unit.outline(type_, 'rare', inner.text())}({passed})"
+
+
+def likely_choices(usual: Callable[[LlvmScope, Call], str]) -> dict[str, Callable[[LlvmScope, Call], str]]:
+    """Returns the row of choices for a table of calls; ``usual`` emits those without a likely condition."""
+    return {"if_then_else": lambda em, e: _emit_likely(em, e) if _is_likely(e) else usual(em, e)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, DType, Mul
+from ...tir.expr import EQ, GE, GT, LE, LT, NE, DType, Mul
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import AttrStmt, Buffer, Stmt
@@ -16,11 +16,13 @@ from ..backend.value_ranges import divisor_range
 from ..lowered import LoweredFunc, Param
 from ..machine.cpu_features import TargetError
 from . import llvm_expr, llvm_stmt, loads_stores
+from .bit_calls import BIT_CALLS
 from .casts import emit_cast
-from .cold_paths import emit_likely, is_likely
+from .cold_paths import likely_choices
 from .exp2_scaling import EXP2_CALLS
 from .function_builder import FunctionBuilder
 from .integer_division import divide
+from .lane_reductions import LANE_REDUCTIONS
 from .llvm_calls import PLAIN_CALLS, if_then_else, library_call
 from .llvm_scope import LlvmScope, LlvmUnit
 from .llvm_tiles import TILE_CALLS
@@ -103,14 +105,19 @@ class LocatedEmitter(LlvmEmitter):
         fn.at(before)
 
 
-def _if_then_else(em: LlvmScope, e: Call) -> str:
-    return emit_likely(em, e) if is_likely(e) else if_then_else(em, e)
-
-
 TABLES = Tables(
     {**STATEMENTS, AttrStmt: llvm_stmt.attribute},
     {**EXPRESSIONS, **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_expr.compared), Mul: llvm_expr.product},
-    {**PLAIN_CALLS, **MACHINE_CALLS, **TILE_CALLS, **EXP2_CALLS, "if_then_else": _if_then_else, "lookup": emit_lookup},
+    {
+        **PLAIN_CALLS,
+        **BIT_CALLS,
+        **LANE_REDUCTIONS,
+        **MACHINE_CALLS,
+        **TILE_CALLS,
+        **EXP2_CALLS,
+        **likely_choices(if_then_else),
+        "lookup": emit_lookup,
+    },
 )
 
 

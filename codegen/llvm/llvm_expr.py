@@ -6,7 +6,7 @@ from ...tir.expr import DType, index_like
 from ...tir.expr.nodes import expr as E
 from ...tir.walk import pre_order
 from ..backend import expressions
-from ..backend.captures import is_external_call
+from ..backend.effects import is_external_call
 from ..backend.expressions import constant_of
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope

@@ -12,7 +12,7 @@ from ...tir.expr import DType, index_like
 from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Buffer, For
 from ...tir.walk import pre_order
-from ..backend.captures import Effects
+from ..backend.effects import Effects
 from ..backend.emitter import Emitter, Tables, Unit, power_of_two
 from ..backend.lane_offsets import Products
 from ..backend.storage import CACHE_LINE

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
-from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, conjuncts
+from ...tir.analysis.tree import Tree
+from ...tir.expr import Expr, IterVar, Range, conjuncts
 from ...tir.reduction_init import start_in_front
-from ...tir.stmt import BlockRealize, For, PrimFunc, Stmt
-from ...tir.walk import pre_order, substitute, uses_var
+from ...tir.stmt import BlockRealize, For
+from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError
-from ..require.lookup import find_block
 
 
 def mentions(e: Expr, loops: Sequence[For]) -> bool:
@@ -51,7 +50,7 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
             where=(*inner[:1], realize),
             hint="bindings must be splits and fusions of loops, each loop used by one axis",
         )
-    above = _path(tree, realize)
+    above = list(tree.above(realize))[::-1]
     for iv, (first, last) in zip(block.iter_vars, box.ends, strict=True):
         if iv.kind != IterVar.REDUCE:
             continue
@@ -79,45 +78,6 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
                 where=realize,
                 hint="each iteration of the spatial loops must have an element to reduce",
             )
-
-
-def check_starts_kept(old: Tree, new: PrimFunc, loop: For) -> None:
-    """ScheduleError when a reduction below ``loop`` that may be over nothing loses the init in front of its loops.
-
-    The elements of a reduction over nothing are its init, which nothing runs where it stands in the loops. ``new`` is the
-    function with other loops in the place of ``loop``.
-    """
-    for realize in blocks_below(loop.body):
-        if realize.block.init is None or not may_be_empty(old, realize):
-            continue
-        after = tree_of(new)
-        moved = find_block(after, realize.block.name_hint)
-        kept = start_in_front(moved, _path(after, moved)) is not None
-        if not kept and start_in_front(realize, _path(old, realize)) is not None:
-            raise ScheduleError(
-                f"the reduction of block {realize.block.name_hint!r} may be over no elements, and its init would run in none "
-                "of the new loops",
-                where=(loop, realize),
-                hint="let no loop run over spatial and reduce axes at once, and no factor depend on other loops; or "
-                "decompose_reduction first",
-            )
-
-
-def may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
-    """Whether a reduce axis may have no values: its extent depends on loops or memory. Sizes are assumed to be positive."""
-    sizes = set(symbols_of(tree.func))
-    extents = [
-        iv.dom.extent
-        for iv in realize.block.iter_vars
-        if iv.kind == IterVar.REDUCE
-        and any(isinstance(n, BufferLoad) or (isinstance(n, Var) and n not in sizes) for n in pre_order(iv.dom.extent))
-    ]
-    return bool(extents) and not all(analyzer_at(tree, realize).can_prove(e >= 1) for e in extents)
-
-
-def _path(tree: Tree, realize: BlockRealize) -> list[Stmt]:
-    """The statements around a block, outermost first."""
-    return list(tree.above(realize))[::-1]
 
 
 def is_reduce_loop(realize: BlockRealize, loop: For) -> bool:

@@ -27,7 +27,7 @@ from ...tir.expr import (
 from ...tir.stmt import Block, For, PrimFunc, Stmt
 from ...tir.walk import uses_var
 from ..edit.bindings import rebind
-from ..edit.reduction_loops import check_starts_kept
+from ..edit.empty_reductions import check_starts_kept
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop

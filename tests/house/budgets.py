@@ -4,9 +4,9 @@ from __future__ import annotations
 
 LINES = {
     "pages": 800,
-    "tir": 18700,
-    "schedule": 13205,
-    "codegen": 27600,
+    "tir": 18760,
+    "schedule": 13215,
+    "codegen": 27640,
     "te": 6240,
     "tuning_db": 1770,
     "tuner": 9500,
@@ -37,8 +37,7 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 20950
+RING_CODE_LINES = 18310
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 29150
 """How many code lines the core ring and the outer ring have together."""

@@ -17,49 +17,44 @@ from pathlib import Path
 
 from .sources import Source
 
-TABLES = ("codegen.lower.pipeline", "codegen.llvm.emit")
+TABLES = ("codegen.llvm.emit", "codegen.lower.pipeline", "codegen.runtime.runtime_ir")
 """Modules that name leaves although they are no front pages: each has a table with one row for a leaf."""
 
 RING: dict[str, str] = {
     "codegen": "compile constant_lanes lowered packing version",
-    "codegen/backend": "captures emitter expressions lane_offsets registry statements storage value_ranges",
+    "codegen/backend": "effects emitter expressions lane_offsets registry statements storage value_ranges",
     "codegen/jit": "cache_directory elf_symbols object_cache",
     "codegen/llvm": (
-        "casts cold_paths emit function_builder half_conversions integer_division jit linear_sums llvm_calls "
-        "llvm_expr llvm_scope llvm_stmt llvm_types loads_stores loop_invariants parallel_regions reduction_network "
-        "single_lane_stores source_lines"
+        "casts emit function_builder half_conversions integer_division jit linear_sums llvm_calls llvm_expr "
+        "llvm_scope llvm_stmt llvm_types loads_stores loop_invariants single_lane_stores source_lines"
     ),
     "codegen/lower": (
-        "allocation_places compact_buffers flatten_blocks lanes legalize_loops loop_annotations masks pipeline "
-        "place_init program_contents scoped_transform stride_alignment tile_accesses unroll_loops "
-        "vector_expressions vectorize_loops"
+        "allocation_places flatten_blocks lanes legalize_loops loop_annotations masks pipeline place_init "
+        "program_contents scoped_transform stride_alignment vector_expressions vectorize_loops"
     ),
     "codegen/machine": "cpu cpu_features target target_kinds triples",
-    "codegen/math": "math_builder trig",
     "codegen/runtime": (
-        "arguments array_libraries array_views export line_tables loader memory_ir module native_glue pool_ir "
-        "runtime_ir timing written_files"
+        "arguments array_libraries array_views export line_tables loader module native_glue runtime_ir timing "
+        "written_files"
     ),
+    "codegen/runtime/parts": "memory_ir runtime_part",
     "schedule": "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data",
-    "schedule/edit": "bindings reduction_loops",
+    "schedule/edit": "bindings empty_reductions",
     "schedule/primitives": "loop_kinds query reorder split_fuse",
     "schedule/require": "independence lookup nest_preconditions",
     "te": "compute create_prim_func decided_conditions operation read_bounds reduce reduction_body scan tensor",
     "tir": "annotations fresh_copy index_retyping index_width reduction_init verify walk",
     "tir/analysis": (
-        "access access_regions accessed_boxes constant_dependence dependence footprint harmless_conflicts "
-        "known_ranges reduction_updates region_cover scope simplify tree undeclared_accesses"
+        "access access_regions accessed_boxes constant_dependence dependence harmless_conflicts known_ranges "
+        "reduction_updates scope simplify tree undeclared_accesses"
     ),
-    "tir/arith": "affine analyzer compare inequality pointwise rewrite_rules smt",
-    "tir/arith/itermap": (
-        "digit_sums digit_variables inverse_map iter_map iter_predicates iter_simplify iter_sums mixed_radix"
-    ),
+    "tir/arith": "affine analyzer compare inequality rewrite_rules solver",
+    "tir/arith/itermap": "digit_sums iter_map iter_predicates iter_simplify iter_sums mixed_radix",
     "tir/arith/normal_form": "canonical facts floor_division interval linear polynomial",
     "tir/expr": "equal expression_types reducers traversal",
     "tir/expr/base": "deep_recursion dtype node node_methods operators reason rounding",
     "tir/expr/intrinsics": (
-        "control_and_memory fixed_point float_operations numpy_meaning numpy_values operation tile_operations "
-        "type_rules vector_operations"
+        "control_and_memory fixed_point numpy_meaning numpy_values operation type_rules vector_operations"
     ),
     "tir/expr/nodes": "arithmetic conditions constants expr index_types op ranges sizes",
     "tir/interpret": "interpret_expr interpret_llvm interpret_memory interpret_stmt",
@@ -70,14 +65,14 @@ RING: dict[str, str] = {
 
 OUTER_RING: dict[str, str] = {
     "codegen": "symbol_names",
-    "codegen/lower": "bound_checks hoist_guards",
+    "codegen/runtime/parts": "timing_ir",
     "driver": "example_sizes planning request",
     "driver/workloads": "spec workload_definition",
     "pages": "figures",
     "schedule": "formula_reader trace_renaming",
     "tir": "cost difference expr_length program_key",
     "tir/expr/base": "garbage_collection",
-    "tir/expr/intrinsics": "integer_operations",
+    "tir/expr/intrinsics": "float_operations",
     "tir/parser": (
         "access_parser assignment_parser block_parser errors expression_parser function_parser loop_parser "
         "memory_statements older_spellings parser_base parser_values statement_parser text_limits"
@@ -183,7 +178,7 @@ def _struck(source: Source, names: set[tuple[str, str]], files: dict[str, Source
 
 
 class _Strike(ast.NodeTransformer):
-    """Removes names from a table: their imports, the elements of lists and dictionaries that use them, ``__all__``."""
+    """Removes names from a table: their imports, the elements of lists and dictionaries that use them, ``__all__``, methods."""
 
     def __init__(self, gone: set[str]) -> None:
         self.gone = gone
@@ -208,6 +203,10 @@ class _Strike(ast.NodeTransformer):
         rows = [(k, v) for k, v in zip(node.keys, node.values, strict=True) if not self._uses(k) and not self._uses(v)]
         node.keys, node.values = [k for k, _ in rows], [v for _, v in rows]
         return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        """A method of a class that a leaf defines."""
+        return None if isinstance(node.value, ast.Name) and node.value.id in self.gone else self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         return None if self._uses(node) else node

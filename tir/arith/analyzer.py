@@ -40,7 +40,7 @@ from .normal_form.floor_division import join_splits
 from .normal_form.interval import EVERYTHING, Interval
 from .normal_form.polynomial import ONE, Poly, add, const_of, constant, scale
 from .rewrite_rules import RULES
-from .smt import proves
+from .solver import solver_proves
 
 _MAX_PARTS = 6
 
@@ -202,9 +202,9 @@ class Analyzer(Canonical):
         if isinstance(e, CmpOp) and type(e.a) is IntImm and type(e.b) is IntImm:
             return bool(e.compute(e.a.value, e.b.value))
         if isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
-            return holds(self, e) or proves(self, e)
+            return holds(self, e) or solver_proves(self, e)
         simple = self.simp(e)
-        return simple.value != 0 if isinstance(simple, IntImm) else proves(self, e)
+        return simple.value != 0 if isinstance(simple, IntImm) else solver_proves(self, e)
 
     def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
         """Return whether it can be proved that both always have the same value."""
@@ -226,7 +226,7 @@ class Analyzer(Canonical):
             k = const_of(diff)
             if k is not None or not (self.exact(p, x.dtype) and self.exact(q, y.dtype)):
                 return False
-            return self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1)) or proves(self, EQ(x, y))
+            return self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1)) or solver_proves(self, EQ(x, y))
         return same(self.simp(x), self.simp(y))
 
     def const_int_bound(self, e: ExprLike) -> Interval:

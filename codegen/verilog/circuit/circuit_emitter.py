@@ -257,9 +257,6 @@ class CircuitEmitter(Emitter):
         if body:
             self.circuit.regions.append(Loop(counter, body))
 
-    def parallel_loop(self, s: For) -> None:
-        self.serial_loop(s)
-
     def _pipeline(self, s: For) -> None:
         """Emit the loops that stand directly inside each other from ``s`` on as one pipeline."""
         loops, body = [s], self._opened(s.body)

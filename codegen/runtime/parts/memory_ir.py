@@ -7,7 +7,14 @@ block's capacity (the bytes that its user may access) is stored 64 bytes before 
 huge pages and request them.
 """
 
-MEMORY = r"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...machine.target import Target
+from .runtime_part import RuntimePart, is_linux
+
+_TEXT = r"""
 @tw_cache = $data global [32 x ptr] zeroinitializer, align 64
 @tw_cached = $data global i64 0, align 64
 
@@ -135,3 +142,13 @@ define $link void @tw_drop(ptr %block) noinline nounwind {
   ret void
 }
 """
+
+
+def _words(target: Target) -> Mapping[str, str]:
+    return {
+        "madvise_decl": "declare i32 @madvise(ptr, i64, i32)" if is_linux(target) else "",
+        "madvise": "%advised = call i32 @madvise(ptr %raw, i64 %total, i32 14)" if is_linux(target) else "",
+    }
+
+
+MEMORY = RuntimePart(_TEXT, ("tw_alloc", "tw_free"), _words)

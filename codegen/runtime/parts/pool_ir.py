@@ -10,9 +10,14 @@ Nested calls, and calls from a second thread while a job runs, run serially in t
 block all signals. After a fork the child, seeing another process id, starts with a pool of its own.
 """
 
-MAX_THREADS = 256
+from __future__ import annotations
 
-POOL = r"""
+from collections.abc import Mapping
+
+from ...machine.target import Target
+from .runtime_part import RuntimePart, is_mac
+
+_TEXT = r"""
 @tw_pid = $data global i32 0, align 64
 @tw_busy = $data global i32 0, align 64
 @tw_epoch = $data global i64 0, align 64
@@ -265,3 +270,14 @@ signal:
   br label %idle
 }
 """
+
+
+def _words(target: Target) -> Mapping[str, str]:
+    declared, called = {
+        "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+        "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+    }.get(target.arch, ("", ""))
+    return {"pause_decl": declared, "pause": called, "setmask": "3" if is_mac(target) else "2"}
+
+
+POOL = RuntimePart(_TEXT, ("tw_parallel_for",), _words)
