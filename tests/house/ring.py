@@ -88,7 +88,7 @@ OUTER_RING: dict[str, str] = {
         "tune_result warm_start"
     ),
     "tuner/space": "default_choice restriction row_table rule_guard search_space sketch",
-    "tuning_db": "connection database errors exchange keys lock lost_sessions records schema upkeep",
+    "tuning_db": "connection database errors exchange keys lock lost_sessions opening records schema upkeep",
 }
 """The modules that read programs, tune, record and build again; they stand on the ring, and on nothing else."""
 
