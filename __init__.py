@@ -13,15 +13,21 @@ Everything loads when first used.
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilewright import codegen, driver, graph, schedule, te, tir, tuner, tuning_db
+    from tilewright import frontends as frontends
+    from tilewright import tvm_names as tvm_names
     from tilewright.codegen import Target
     from tilewright.doors import jax_door as jax
     from tilewright.doors import lazy_door as lazy
     from tilewright.doors import torch_door as torch
     from tilewright.driver import bench, build, from_mlir, to_mlir, tune, workload
+    from tilewright.driver import build as compile
     from tilewright.frontends.onnx import from_onnx
     from tilewright.frontends.stablehlo import from_stablehlo
     from tilewright.frontends.torch import from_torch
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from tilewright.schedule import Schedule, ScheduleError
     from tilewright.tir import IRModule, PrimFunc
     from tilewright.tuning_db import Database
-    from tilewright.tvm_names import meta_schedule, nd, target, testing, tir_integration
+    from tilewright.tvm_names import ir, meta_schedule, nd, runtime, script, target, testing, tir_integration, topi
     from tilewright.tvm_names.devices import cpu, device
     from tilewright.tvm_names.lowering import lower
 
@@ -47,6 +53,7 @@ __all__ = [
     "bench",
     "build",
     "codegen",
+    "compile",
     "cpu",
     "device",
     "driver",
@@ -55,18 +62,22 @@ __all__ = [
     "from_stablehlo",
     "from_torch",
     "graph",
+    "ir",
     "jax",
     "lazy",
     "lower",
     "meta_schedule",
     "nd",
+    "runtime",
     "schedule",
+    "script",
     "target",
     "te",
     "testing",
     "tir",
     "tir_integration",
     "to_mlir",
+    "topi",
     "torch",
     "tune",
     "tuner",
@@ -84,6 +95,7 @@ _HOMES = {
     "Target": "codegen",
     "bench": "driver",
     "build": "driver",
+    "compile": "driver:build",
     "from_mlir": "driver",
     "from_onnx": "frontends.onnx",
     "from_stablehlo": "frontends.stablehlo",
@@ -95,23 +107,66 @@ _HOMES = {
 _LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db", "tvm_names")
 _DOORS = {"jax": "doors.jax_door", "lazy": "doors.lazy_door", "torch": "doors.torch_door"}
 _TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
-_TVM_MODULES = ("meta_schedule", "nd", "target", "testing", "tir_integration")
+_TVM_MODULES = ("ir", "meta_schedule", "nd", "runtime", "script", "target", "testing", "tir_integration", "topi")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _TVM_MODULES:
-        return importlib.import_module(f"tilewright.tvm_names.{name}")
-    if name in _TVM:
-        return getattr(importlib.import_module(f"tilewright.tvm_names.{_TVM[name]}"), name)
-    if name in _LAYERS:
-        return importlib.import_module(f"tilewright.{name}")
-    if name in _DOORS:
-        return importlib.import_module(f"tilewright.{_DOORS[name]}")
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"tilewright.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+def _absent(name: str) -> str | None:
+    """Returns what takes the place of a part of TVM that there is not; None for other names."""
+    found: str | None = importlib.import_module("tilewright.tvm_names.absent_modules").ABSENT.get(name)
+    return found
+
+
+class _TvmModules(MetaPathFinder, Loader):
+    """Finds ``tilewright.testing`` and others of TVM's modules, for programs that import them by their full names."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        words = name.split(".")
+        known = words[0] == "tilewright" and len(words) > 1 and words[1] in _TVM_MODULES
+        return ModuleSpec(name, self, is_package=True) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        module = importlib.import_module(f"tilewright.tvm_names.{spec.name.partition('.')[2]}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: Any) -> None:
+        """Give the module, which has been loaded under its own name, its own description back."""
+        module.__spec__ = module.__spec__.loader_state
+
+
+class _AbsentModules(MetaPathFinder):
+    """Says what takes the place of a module of TVM that there is not."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        package, _, word = name.partition(".")
+        hint = _absent(word) if package == "tilewright" else None
+        if hint is not None:
+            raise ImportError(f"there is no {name}: {hint}", name=name)
+
+
+if __name__ == "tilewright":
+    sys.meta_path.insert(0, _TvmModules())  # before the finder that would load tvm_names/ir/module.py a second time
+    sys.meta_path.append(_AbsentModules())
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _TVM_MODULES:
+            return importlib.import_module(f"tilewright.tvm_names.{name}")
+        if name in _TVM:
+            return getattr(importlib.import_module(f"tilewright.tvm_names.{_TVM[name]}"), name)
+        if name in _LAYERS:
+            return importlib.import_module(f"tilewright.{name}")
+        if name in _DOORS:
+            return importlib.import_module(f"tilewright.{_DOORS[name]}")
+        if name in _HOMES:
+            home, _, own = _HOMES[name].partition(":")
+            value = getattr(importlib.import_module(f"tilewright.{home}"), own or name)
+            globals()[name] = value
+            return value
+        hint = None if name.startswith("_") else _absent(name)
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}{f': {hint}' if hint else ''}")
 
 
 def __dir__() -> list[str]:

@@ -81,7 +81,7 @@ def test_meta_schedule(tmp_path):
         (
             lambda: tvm.meta_schedule.tune_tir(None, "llvm", "x", 2, strategy="evolutionary"),
             NotImplementedError,
-            "tune_tir: no strategy; there are num_trials_per_iter, seed",
+            "tune_tir: no strategy; there are space, max_trials_per_task, num_trials_per_iter, seed",
         ),
         (lambda: tvm.relay, AttributeError, "module 'tilewright' has no attribute 'relay'"),
     ],

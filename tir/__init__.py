@@ -10,6 +10,9 @@ which order and under which conditions (:mod:`.analysis`), and count operations 
 """
 
 # isort: skip_file
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from . import arith, walk
 from . import program_view as _program_view  # noqa: F401  (registers itself)
 from .annotations import register_annotation
@@ -42,3 +45,11 @@ __all__ = [
     "is_const_int", "op", "parse", "reducers", "register_annotation", "register_printer", "seq", "structural_equal", "structural_hash", "verify",
     "walk", "workload_key"
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Programs for TVM look here for names of upper layers, such as ``tir.Schedule``; they load when asked for."""
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.import_module("tilewright.tvm_names.tir_names").word(name)

@@ -1,11 +1,14 @@
 """This package has the names that programs written for TVM use, as thin modules over the layers.
 
-After ``import tilewright as tvm`` they are ``tvm.nd``, ``tvm.target``, ``tvm.testing``, ``tvm.meta_schedule``,
-``tvm.tir_integration``, ``tvm.lower``, ``tvm.cpu`` and ``tvm.device``.
+After ``import tilewright as tvm`` they are ``tvm.nd``, ``tvm.target``, ``tvm.testing``, ``tvm.script``, ``tvm.ir``,
+``tvm.runtime``, ``tvm.topi``, ``tvm.meta_schedule``, ``tvm.lower``, ``tvm.cpu`` and ``tvm.device``. ``tir_names`` has the
+names that ``tvm.tir`` has besides, and ``absent_modules`` says what takes the place of the rest.
 """
 
-from . import meta_schedule, nd, target, testing, tir_integration
+from . import ir, meta_schedule, nd, runtime, script, target, testing, tir_integration, topi
 from .devices import cpu, device
 from .lowering import lower
 
-__all__ = ["cpu", "device", "lower", "meta_schedule", "nd", "target", "testing", "tir_integration"]
+__all__ = [
+    "cpu", "device", "ir", "lower", "meta_schedule", "nd", "runtime", "script", "target", "testing", "tir_integration", "topi",
+]  # fmt: skip

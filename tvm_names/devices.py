@@ -12,6 +12,11 @@ class Device:
     kind: str = "cpu"
     index: int = 0
 
+    @property
+    def exist(self) -> bool:
+        """Returns True: the processor is there."""
+        return True
+
     def sync(self) -> None:
         """Return at once: calls have finished when they return."""
 

@@ -16,7 +16,19 @@ class NDArray(np.ndarray):
         """Returns the array as NumPy's, sharing memory."""
         return self.view(np.ndarray)
 
-    asnumpy = numpy
+    asnumpy = to_numpy = numpy
+
+    @property
+    def device(self) -> Device:
+        """Returns where the array is: in this machine's memory."""
+        return Device()
+
+    def copyto(self, target: Any) -> NDArray:
+        """Copy the array into another one, or make a copy for a device, and return it."""
+        if isinstance(target, Device):
+            return self.copy()
+        np.copyto(target, self)
+        return target
 
     def copyfrom(self, source: Any) -> NDArray:
         """Copy ``source`` into the array and return it."""

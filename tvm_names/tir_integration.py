@@ -10,6 +10,7 @@ from ..codegen import Target
 from ..driver import tune
 from ..driver.request import request
 from ..schedule import Schedule
+from ..tuner import ScheduleRule
 from ..tuning_db import Database
 
 FILE = "tuning.db"
@@ -19,16 +20,24 @@ def tune_tir(
     mod: Any, target: str | Target, work_dir: str | os.PathLike[str], max_trials_global: int, **options: Any
 ) -> Database:
     """Tune the function of ``mod`` with at most ``max_trials_global`` trials; returns the open database
-    ``work_dir/tuning.db``. NotImplementedError names an option that there is not."""
+    ``work_dir/tuning.db``. ``space`` is that of a schedule function, ``ScheduleFn(f)``. NotImplementedError names an
+    option that there is not."""
+    space = options.pop("space", "post-order-apply")
+    trials = min(max_trials_global, options.pop("max_trials_per_task", None) or max_trials_global)
     known = {"num_trials_per_iter": "batch", "seed": "seed"}
     for name in options:
         if name not in known:
             raise NotImplementedError(
-                f"tune_tir: no {name}; there are {', '.join(known)}, and tilewright.tune has more"
+                f"tune_tir: no {name}; there are space, max_trials_per_task, {', '.join(known)}, and tilewright.tune has more"
             )
+    if space != "post-order-apply" and not isinstance(space, ScheduleRule):
+        raise NotImplementedError(f"tune_tir: no space {space!r}; there is ms.space_generator.ScheduleFn(function)")
+    chosen = {known[name]: value for name, value in options.items()}
+    if isinstance(space, ScheduleRule):
+        chosen["rules"] = [space]
     os.makedirs(work_dir, exist_ok=True)
     path = os.path.join(work_dir, FILE)
-    tune(mod, target, trials=max_trials_global, db=path, **{known[name]: value for name, value in options.items()})
+    tune(mod, target, trials=trials, db=path, **chosen)
     return Database(path)
 
 

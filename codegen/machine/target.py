@@ -109,13 +109,13 @@ class Target:
             enabled = enabled_features(arch_of(triple), mcpu, features)
             caches = generic_caches(arch_of(triple), "avx512f" in enabled)
         widest = 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128
-        width = _positive(given["vector-width"], "vector-width") if "vector-width" in given else widest
+        width = _positive(given["vector-width"], "-vector-width") if "vector-width" in given else widest
         scalable = not enabled.isdisjoint(SCALABLE)  # the register's width is the processor's choice, and given here
         allowed = [w for w in _WIDTHS.get(arch_of(triple), (128,)) if w <= widest or scalable]
         if width not in allowed:
             raise TargetError(f"-vector-width={width}: this target has {', '.join(map(str, allowed))}")
         if "num-cores" in given:
-            cores = _positive(given["num-cores"], "num-cores")
+            cores = _positive(given["num-cores"], "-num-cores")
             if cores > 1 and kind == "c" and "openmp" not in flags:
                 raise TargetError(f"target {target!r}: parallel loops in C need OpenMP; add -openmp, or -num-cores=1")
         elif kind == "c" and "openmp" not in flags:
@@ -432,24 +432,19 @@ def _positive(value: Any, name: str) -> int:
     except (TypeError, ValueError):
         number = 0
     if number < 1:
-        raise TargetError(f"-{name}={value}: a whole number of at least 1 is needed")
+        raise TargetError(f"{name}={value}: a whole number of at least 1 is needed")
     return number
 
 
 def _is_foreign(triple: str, mcpu: str) -> bool:
-    """Returns whether the target is certainly not this machine. Names of levels (``x86-64-v3``) stand for many
-    machines."""
+    """Returns whether the target is certainly another machine; a level such as ``x86-64-v3`` may be this one."""
     here = default_triple()
-    if arch_of(triple) != arch_of(here) or system_of(triple) not in ("unknown", system_of(here)):
-        return True
-    return not (mcpu == "generic" or mcpu.startswith("x86-64")) and mcpu != host().cpu
+    elsewhere = arch_of(triple) != arch_of(here) or system_of(triple) not in ("unknown", system_of(here))
+    return elsewhere or not (mcpu == "generic" or mcpu.startswith("x86-64")) and mcpu != host().cpu
 
 
 def _default_cores(foreign: bool) -> int:
     text = os.environ.get("TILEWRIGHT_NUM_THREADS", "").strip()
-    if not text:
-        return 1 if foreign else available_cores()
-    try:
-        return _positive(text, "num-cores")
-    except TargetError:
-        raise TargetError(f"TILEWRIGHT_NUM_THREADS={text}: a whole number of at least 1 is needed") from None
+    if text:
+        return _positive(text, "TILEWRIGHT_NUM_THREADS")
+    return 1 if foreign else available_cores()

@@ -359,6 +359,8 @@ class Module:
         Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
         return export_module(list(self._lowered.values()), self.code, Path(path), debug_info)
 
+    export_library = save = export  # TVM's names
+
     def with_line_tables(self) -> tuple[CompiledCode, str]:
         """Return the code with line tables, and the lowered programs as the text to whose lines they refer."""
         return with_line_tables(list(self._lowered.values()), self.code, Path("program.tir"))
