@@ -139,7 +139,7 @@ class _AbsentModules(MetaPathFinder):
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         package, _, word = name.partition(".")
-        hint = _absent(word) if package == "tilewright" else None
+        hint = _absent(word) if package == "tilewright" and word.isidentifier() and word != "tvm_names" else None
         if hint is not None:
             raise ImportError(f"there is no {name}: {hint}", name=name)
 
