@@ -28,6 +28,7 @@ sch.reorder(block, i)  # arg-type
 x = sch.parallel(i)  # func-returns-value
 sch.get_block(3)  # arg-type
 sch.trace.as_pyton()  # attr-defined
+tw.biuld([A, B])  # attr-defined
 tw.build([A, B], 5)  # call-overload
 tw.build([A, B], trials=3)  # call-overload
 tw.build([A, B]).get_sorce()  # attr-defined
