@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..codegen import Target
+from ..codegen.machine.target_kinds import is_simulated
 from ..graph.graph import Graph
 from ..tir.cost import count_bytes, count_flops
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
@@ -171,6 +172,10 @@ def bench(
     if obstacle:
         raise BuildError(f"cannot time {asked.func.name}: {obstacle}")
     require_few_threads(compiled_for)
+    if is_simulated(compiled_for.kind):
+        raise BuildError(
+            f"cannot time {asked.func.name}: {compiled_for.kind} has no clock; build and run it to check results"
+        )
     plans = [plan_request(asked, compiled_for)]
     if db is not None or require_tuned:
         tuned = plan_request(asked, compiled_for, db, require_tuned)
@@ -179,7 +184,8 @@ def bench(
     arguments = make_arguments(func, chosen.seed)
     result = BenchResult(asked.spec or func.name, str(compiled_for), count_flops(func), count_bytes(func), [])
     runs = _contenders(asked, plans, arguments, result)
-    report = measure_machine(compiled_for) if chosen.machine is True else chosen.machine or None
+    measures = chosen.machine is True and not compiled_for.is_gpu
+    report = measure_machine(compiled_for) if measures else None if chosen.machine is True else chosen.machine or None
     peak = BenchRow("peak", "multiply-adds on registers")
     if report is not None:
         result.peak_flops = peak_for(report, func, compiled_for)

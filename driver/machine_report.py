@@ -16,13 +16,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..codegen.gpu.ptx import cuda_driver
 from ..codegen.jit.cache_directory import cache_directory
 from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
 from ..codegen.machine.cpu_features import TargetError
 from ..codegen.machine.target import Target
+from ..codegen.machine.target_kinds import is_simulated
 from ..codegen.runtime.written_files import write_file
 from ..tir.expr import DType
 from ..tuner import MachineModel
+from ..tuner.cost.gpu_model import GpuModel, measured
 from .machine_probes import AS_COMPUTED, ROUNDS, PeakProbe, Probe, address_of, peak_dtypes, room_of, sweeps
 
 FORMAT = 3
@@ -111,8 +114,11 @@ def known_report(target: Target) -> MachineReport | None:
 
 
 def model_of(report: MachineReport | None, target: Target) -> MachineModel:
-    """Returns the analytic model of ``target``, with the measured clock and rates where there is a report."""
+    """Returns the analytic model of ``target``, with the measured clock and rates where there is a report, and the figures of
+    the device for a GPU, which has to be here."""
     model = MachineModel.of(target)
+    if isinstance(model, GpuModel) and not is_simulated(target.kind):
+        return measured(model, cuda_driver().attribute)
     if report is None:
         return model
     cycles = report.clock_hz

@@ -159,11 +159,6 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str, db: D
         return made or Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
     if machine.stays_as_written:
         return Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
-    if machine.is_gpu:
-        recipe = tuner.default_gpu_schedule(asked.func)
-        return Plan(
-            asked, machine, "default", before + recipe.origin, recipe.schedule.func, None, recipe.schedule.trace
-        )
     space = tuner.Space(asked.func, machine)
     near = None if db is None else tuner.transferred(db, space)
     if near is not None and db is not None:

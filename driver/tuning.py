@@ -91,6 +91,10 @@ def tune(
         raise TuneError(f"cannot tune {asked.func.name}: {obstacle}")
     if asked.scheduled and is_scheduled(asked.func):
         raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
+    if until is not None and machine.is_gpu:
+        raise TuneError(
+            f"until={until}: the limits of {machine.kind} are not measured; enough_seconds= says when to stop"
+        )
     report = measure_machine(machine) if until is not None else known_report(machine)
     options.setdefault("machine", model_of(report, machine))
     options.setdefault("versions", library_versions())

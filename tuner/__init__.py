@@ -31,7 +31,7 @@ from .search.tune_result import (
     TuningInterrupted,
 )
 from .search.warm_start import replay, trace_for
-from .space import DefaultSchedule, GpuSchedule, choose_default, default_gpu_schedule, default_schedule
+from .space import DefaultSchedule, choose_default, default_schedule
 from .space.search_space import Space
 from .space.sketch import Sketch
 
@@ -45,7 +45,6 @@ __all__ = [
     "Decision",
     "DefaultSchedule",
     "FinalComparison",
-    "GpuSchedule",
     "Group",
     "LocalRunner",
     "MachineModel",
@@ -71,7 +70,6 @@ __all__ = [
     "TuningSession",
     "XGBCostModel",
     "choose_default",
-    "default_gpu_schedule",
     "default_rules",
     "default_schedule",
     "register_rule",

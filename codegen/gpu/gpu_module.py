@@ -20,6 +20,7 @@ from ..runtime.array_views import CPU_DEVICES
 from ..runtime.timing import TimingResult
 from .launch.gpu_passes import LAUNCH_PASSES
 from .launch.thread_axes import GpuError
+from .simulation.kernel_counts import KernelCounts
 from .simulation.simulator import simulate
 
 
@@ -109,6 +110,14 @@ class GpuModule:
         """Return the seconds of calls on complete arguments, as :meth:`GpuFunction.time_evaluator` says."""
         raise GpuError(f"times on {self.target} say nothing")
 
+    def bind(self, *args: Any) -> Any:
+        """Return :meth:`GpuFunction.bind` of the only function."""
+        return self.entry.bind(*args)
+
+    def bound(self, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any) -> BoundGpuCall:
+        """Return an object that runs a function on complete arguments again and again."""
+        return BoundGpuCall(self, lowered, args, values, alive)
+
     def time_evaluator(
         self, func_name: str | None = None, dev: object = None, **how: Any
     ) -> Callable[..., TimingResult]:
@@ -140,6 +149,11 @@ class GpuFunction:
         del alive
         return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
 
+    def bind(self, *args: Any) -> BoundGpuCall:
+        """Check the arguments now, and return an object that calls the function on them without checks."""
+        values, alive = self._arguments.prepare(args)
+        return self._module.bound(self._lowered, list(args), list(values), alive)
+
     def time_evaluator(self, repeat: int = 10, number: int = 1, **_: Any) -> Callable[..., TimingResult]:
         """Return a function of the arguments that times calls on the device: ``repeat`` results, each the mean of
         ``number`` calls after one that does not count."""
@@ -153,10 +167,39 @@ class GpuFunction:
         return evaluate
 
 
+class BoundGpuCall:
+    """A function of a module with its arguments."""
+
+    def __init__(self, module: Any, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any) -> None:
+        self.module, self.lowered, self.args, self.values, self._alive = module, lowered, args, values, alive
+
+    def __call__(self) -> None:
+        self.module.run(self.lowered, self.args, self.values)
+
+    def seconds(self, number: int) -> float:
+        """Return the seconds of ``number`` calls together, on the device."""
+        return float(self.module.timed(self.lowered, self.args, self.values, 1, number)[0] * number)
+
+
+class SimulatedCall(BoundGpuCall):
+    """A function of the simulated GPU with its arguments, which counts what its kernels do."""
+
+    def counted(self) -> list[dict[str, float]]:
+        """Run the function, and return the counts of each kernel by the names of the tuner's model of GPUs."""
+        counts: list[KernelCounts] = []
+        self.module.run(self.lowered, self.args, self.values, counts)
+        return [kernel.columns() for kernel in counts]
+
+
 class SimulatedModule(GpuModule):
     """A module of the simulated GPU, which runs on this machine and checks every access."""
 
-    def run(self, lowered: LoweredFunc, args: list[Any], values: list[Any]) -> None:
+    def bound(self, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any) -> SimulatedCall:
+        return SimulatedCall(self, lowered, args, values, alive)
+
+    def run(
+        self, lowered: LoweredFunc, args: list[Any], values: list[Any], counts: list[KernelCounts] | None = None
+    ) -> None:
         arrays: dict[Buffer, np.ndarray] = {}
         scalars: dict[Var, Any] = {}
         given = iter(args)
@@ -166,10 +209,11 @@ class SimulatedModule(GpuModule):
                 arrays[param.buffer] = arg if isinstance(arg, np.ndarray) else np.from_dlpack(arg)
             else:
                 scalars[param.var] = np.int64(arg) if param.dtype.is_int else arg
-        simulate(lowered.func, arrays, scalars)
+        simulate(lowered.func, arrays, scalars, counts)
 
 
 GPU_SIM = TargetKind(
-    "gpu-sim", lambda functions, target: SimulatedModule(launch_functions(functions, target), target), gpu=True
-)
+    "gpu-sim", lambda functions, target: SimulatedModule(launch_functions(functions, target), target), gpu=True,
+    simulated=True,
+)  # fmt: skip
 """The simulated GPU: ``target="gpu-sim"``."""

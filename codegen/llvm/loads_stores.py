@@ -116,7 +116,8 @@ def _reversed(em: LlvmScope, text: str, dtype: DType) -> str:
 
 def _scalar_load(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
     dtype = buffer.dtype
-    text = f"load {memory_type(dtype)}, ptr {em.pointer(buffer, offset)}, align {align_of(dtype)}"
+    align = em.alignment(buffer, offset, dtype)
+    text = f"load {memory_type(dtype)}, ptr {em.pointer(buffer, offset)}, align {align}"
     return em.from_memory(em.cached_load(buffer, text), dtype)
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from ...tir.expr import DType
 from .cpu import Caches, available_cores, generic_caches, host
-from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
+from .cpu_features import TargetError, enabled_features, features_left, nearest, parse_attrs
+from .missing_abilities import missing_of_processor
 from .target_kinds import TARGET_KINDS, load_installed
 from .triples import (
     address_bits,
@@ -334,15 +335,8 @@ class Target:
 
     def missing_here(self) -> list[str]:
         """Return the features, architecture or system that this machine lacks to run the code, or nothing."""
-        here = host()
-        if self.arch != arch_of(here.triple):
-            return [f"{self.arch} processor"]
-        if system_of(self.triple) not in ("unknown", system_of(here.triple)):
-            return [f"{system_of(self.triple)} system"]
-        if address_bits(self.triple) != address_bits(here.triple):
-            return [f"{address_bits(self.triple)} bits of address"]
-        have = frozenset(f[1:] for f in here.features if f[0] == "+")
-        return sorted(f for f in self._enabled - have if f in IMPLIES) if self.kind != "native" else []
+        own = TARGET_KINDS.get(self.kind)
+        return missing_of_processor(self) if own is None or own.missing is None else own.missing(self)
 
     @property
     def key(self) -> str:

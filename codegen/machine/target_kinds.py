@@ -32,6 +32,10 @@ class TargetKind:
     words: Mapping[str, str] = field(default_factory=dict)
     gpu: bool = False
     as_written: bool = False
+    simulated: bool = False
+    """Whether programs run on a simulated device, which has no clock."""
+    missing: Callable[[Any], list[str]] | None = None
+    """Returns what this machine lacks to run code for a target; None: what is known of its processor."""
 
 
 TARGET_KINDS: dict[str, TargetKind] = {}
@@ -44,6 +48,11 @@ def register_target_kind(kind: TargetKind) -> TargetKind:
         raise ValueError(f"there is a kind of target named {kind.name} already")
     TARGET_KINDS[kind.name] = kind
     return kind
+
+
+def is_simulated(kind: str) -> bool:
+    """Returns whether programs for targets of a kind run on a simulated device, which has no clock."""
+    return kind in TARGET_KINDS and TARGET_KINDS[kind].simulated
 
 
 @cache

@@ -6,13 +6,13 @@ LINES = {
     "pages": 800,
     "tir": 18770,
     "schedule": 13215,
-    "codegen": 27640,
+    "codegen": 28200,
     "te": 6240,
     "tuning_db": 1770,
-    "tuner": 9500,
+    "tuner": 11000,
     "graph": 4780,
     "frontends": 7340,
-    "driver": 5340,
+    "driver": 5350,
     "cli": 2100,
     "doors": 1840,
 }
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 18320
+RING_CODE_LINES = 18340
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 26480
+BOTH_RINGS_CODE_LINES = 26530
 """How many code lines the core ring and the outer ring have together."""

@@ -32,7 +32,7 @@ RING: dict[str, str] = {
         "allocation_places flatten_blocks lanes legalize_loops loop_annotations masks pipeline place_init "
         "program_contents scoped_transform stride_alignment vector_expressions vectorize_loops"
     ),
-    "codegen/machine": "cpu cpu_features target target_kinds triples",
+    "codegen/machine": "cpu cpu_features missing_abilities target target_kinds triples",
     "codegen/runtime": (
         "arguments array_libraries array_views export line_tables loader module native_glue runtime_ir timing "
         "written_files"
@@ -79,7 +79,7 @@ OUTER_RING: dict[str, str] = {
     ),
     "tir/vocabulary": "expression_words statement_words type_words",
     "tuner": "program",
-    "tuner/cost": "cost_features cost_model machine_model step_sizes",
+    "tuner/cost": "cost_features cost_model feature_names machine_model step_sizes",
     "tuner/measure": "inputs process protocol runner serving statistics worker",
     "tuner/recipes": "element_sweep loop_steps",
     "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",

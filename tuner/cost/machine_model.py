@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from ...codegen.machine.target import Target
 from ..program import BlockInfo
+from .feature_names import PROCESSOR, Features
+
+
+class CostColumns(Protocol):
+    """Columns of costs by name, with an entry for each candidate."""
+
+    def __getitem__(self, name: str) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
 class MachineModel:
-    """A machine model holds the constants of the roofline model. Widths in bytes, rates per core and cycle.
+    """A machine model holds the constants of the roofline model, and predicts times from costs. Widths in bytes, rates per
+    core and cycle. Other kinds of machines are subclasses (:func:`register_model`).
 
     The rates are typical of server cores since 2019 (two FMA pipes of four cycles' latency, two loads and one store a
     cycle); the model only ranks candidates, so ratios matter and errors of a few percent do not.
@@ -44,10 +53,15 @@ class MachineModel:
     int8_tiles: bool = False
     """Whether one instruction multiplies tiles of int8."""
 
+    features: ClassVar[Features] = PROCESSOR
+
     @staticmethod
     def of(target: Target | str) -> MachineModel:
         """Returns the model of ``target``."""
         target = Target.of(target)
+        made = _MODELS.get(target.kind)
+        if made is not None:
+            return made(target)
         return MachineModel(
             vector_bytes=target.vector_bits // 8,
             registers=target.num_vector_registers,
@@ -62,6 +76,48 @@ class MachineModel:
     def lanes(self, itemsize: int) -> int:
         """Returns how many elements of ``itemsize`` bytes fit in one vector register."""
         return max(1, self.vector_bytes // itemsize)
+
+    def cycles_by_cause(self, costs: CostColumns) -> dict[str, np.ndarray]:
+        """Returns the cycles of each row by cause: core, second- and third-level cache, memory."""
+        core = np.maximum(np.maximum(costs["core_cycles"], costs["load_cycles"]), costs["store_cycles"])
+        core = core + 0.3 * np.minimum(
+            costs["core_cycles"], costs["load_cycles"]
+        )  # arithmetic and loads compete for issue slots
+        core = core + costs["loop_cycles"] + costs["spill_cycles"]
+        return {
+            "core": core,
+            "l2": costs["l2_bytes"] / self.l2_bytes_per_cycle,
+            "l3": np.maximum(costs["l3_bytes"] / self.l3_bytes_per_cycle, costs["jump_cycles"]),
+            "memory": costs["memory_bytes"] / self.memory_bytes_per_cycle,
+        }
+
+    def seconds(self, costs: CostColumns) -> np.ndarray:
+        """Returns the predicted seconds of each row: the slowest cause, a quarter of the others (they overlap imperfectly),
+        packing, the uneven share of the busiest core, and a fork and join per parallel region."""
+        cycles = overlapped(self.cycles_by_cause(costs))
+        tasks = np.maximum(costs["tasks"], 1.0)
+        share = np.ceil(tasks / self.cores) / tasks
+        cycles = cycles * share
+        packing = costs["pack_bytes"] / self.l3_bytes_per_cycle / np.minimum(tasks, self.cores)
+        cycles = cycles + packing + costs["extra_cycles"]
+        if self.cores > 1:
+            cycles = cycles + costs["regions"] * self.fork_join_cycles
+        return np.maximum(cycles, 1.0) / self.cycles_per_second
+
+
+_MODELS: dict[str, Callable[[Target], MachineModel]] = {}
+
+
+def register_model(kind: str, make: Callable[[Target], MachineModel]) -> None:
+    """Let ``make`` be the model of targets of a kind, the first word of their text."""
+    _MODELS[kind] = make
+
+
+def overlapped(causes: dict[str, np.ndarray]) -> np.ndarray:
+    """Returns the cycles of causes that overlap imperfectly: the slowest one and a quarter of the others."""
+    terms = np.stack(list(causes.values()))
+    slowest = terms.max(axis=0)
+    return np.asarray(slowest + 0.25 * (terms.sum(axis=0) - slowest))
 
 
 def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
+from ...codegen.machine.target_kinds import is_simulated
 from ...tir.stmt import PrimFunc
 from .inputs import require_constant_shapes
 from .process import WorkerDied, WorkerProcess, wait_any
@@ -101,13 +102,14 @@ class _Job:
     error: str = ""
     compile_seconds: float = 0.0
     times: list[float] = field(default_factory=list)
+    machine: Mapping[str, Any] = field(default_factory=dict)
 
     def fail(self, status: str, error: str) -> None:
         self.status, self.error = status, error
 
     def result(self) -> MeasureResult:
         status = "skipped" if self.status in ("waiting", "compiled") else self.status
-        return MeasureResult(status, self.error, tuple(self.times), self.compile_seconds)
+        return MeasureResult(status, self.error, tuple(self.times), self.compile_seconds, self.machine)
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class LocalRunner(Runner):
         self._next_job = 0
         self._check_seconds = 0.0
         self._deadline = float("inf")
+        self._simulated = False
 
     def open(
         self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
@@ -163,6 +166,10 @@ class LocalRunner(Runner):
             raise ValueError(f"this machine cannot run code for {target}: no {', '.join(missing[:3])}")
         self._ready.clear()
         self._reference = None
+        self._simulated = is_simulated(target.kind)
+        if target.is_gpu and not is_simulated(target.kind):
+            for worker in self.workers:  # a device's driver reserves more addresses than any limit
+                worker.memory_bytes = None
         self._deadline = deadline
         self._check_seconds = (
             sum(b.num_bytes() or 0 for b in func.buffers) / 2e7
@@ -222,6 +229,8 @@ class LocalRunner(Runner):
         other = LocalRunner(workers=1, environment=environment, timing=self._timing, **vars(self.limits))
         other._check_seconds, other._open_message = self._check_seconds, self._open_message
         other._reference, other._scales = self._reference, self._scales
+        other._simulated = self._simulated
+        other.workers[0].memory_bytes = self.workers[0].memory_bytes
         return other
 
     def _processes(self) -> list[int]:
@@ -358,11 +367,12 @@ class LocalRunner(Runner):
                 self._lost(worker, jobs)
             return False
         job.times.extend(float(t) for t in answer.header["times"])
+        job.machine = answer.header.get("machine", {})
         return True
 
     def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float) -> None:
         """Check the result, then time it once or twice."""
-        finite = best < float("inf")
+        finite = best < float("inf") and not self._simulated
         limit = (
             min(self.limits.run_timeout, max(2.0, 100 * best)) if finite else self.limits.run_timeout
         ) + self._check_seconds
@@ -378,7 +388,7 @@ class LocalRunner(Runner):
             leader = min(min(estimate(j.times) for j in running), best)
             contenders = [
                 j for j in running
-                if len(j.times) < self.limits.max_samples
+                if len(j.times) < (1 if self._simulated else self.limits.max_samples)
                 and interval(j.times).low <= leader
                 and (len(j.times) < 3 or sum(j.times) < self.limits.race_seconds)
             ]  # fmt: skip

@@ -34,6 +34,8 @@ from ...tir.expr import to_numpy
 from ...tir.interpret import InterpretError, interpret
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
+from ..cost.cost_features import seconds_of_counts
+from ..cost.machine_model import MachineModel
 from ..program import Program
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
 from .protocol import Message
@@ -42,6 +44,9 @@ from .serving import serve
 _INTERPRETED_STEPS = 30_000
 """The number of iterations up to which a reference is interpreted, which takes a few tenths of a second."""
 
+
+SIMULATED = "simulated: seconds that the model of the machine makes of the simulator's counts"
+"""What a record says of times that nobody measured."""
 
 _LEAST_SECONDS = 1e-10
 """No call is shorter, whatever the clock says: a call that does nothing takes about a nanosecond."""
@@ -130,6 +135,13 @@ class Worker:
             self._check(module, arguments)
         values = _handed_over(module, arguments)
         run = module.bind(*values)
+        counted = getattr(run, "counted", None)
+        if (
+            counted is not None
+        ):  # a simulated device has no clock, so that the model of the machine says what the counts take
+            assert self.target is not None
+            seconds = seconds_of_counts(counted(), MachineModel.of(self.target))
+            return {"times": [max(seconds, _LEAST_SECONDS)], "machine": {"clock": SIMULATED}}, []
         run()  # a failed assertion is an error here; it also warms the caches
         number, taken = _repeated(run.seconds, min_seconds)
         times = [taken / number]
@@ -174,8 +186,9 @@ def _reference_run(func: PrimFunc, target: Target, arguments: Arguments) -> Call
         return interpreted
     except (InterpretError, ArithmeticError, RecursionError):  # too many steps; a function of C; a division by zero
         arguments.reset_outputs()
-    plain = lower(reference_schedule(func).func, target, "tw_reference", passes=PLAIN_PASSES)
-    module = compile_func(plain, target, "tw_reference", cache=False)
+    here = Target("native -num-cores=1") if target.is_gpu else target
+    plain = lower(reference_schedule(func).func, here, "tw_reference", passes=PLAIN_PASSES)
+    module = compile_func(plain, here, "tw_reference", cache=False)
     module(*arguments.values)
     return lambda: module(*arguments.values)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
-from .loop_steps import copy_ahead, extent_of, fuse_all, loops_within
+from .loop_steps import copy_ahead, extent_of, fuse_all, loops_within, unroll_factor
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ def threaded_product(
     if not padding:
         copy_ahead(sch, outer, tiles.versions)
     for loop in (inner, *reduced[1:], r[3], c[3]):
-        if extent_of(sch, loop) <= 16:
-            sch.unroll(loop)
+        unroll_factor(sch, loop, 16 if extent_of(sch, loop) <= 16 else 8)
     for loop in loops_within(sch, out, c[2]):
         sch.unroll(loop)
 

@@ -11,6 +11,8 @@ from .loop_steps import arrange, copy_ahead, fuse_all, loops_within
 TILE = 16
 WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "int8": ("s8", "s32")}
 """The words of intrinsics for an operand's type, and for the type of its sums."""
+SUMS = {"f32": "float32", "s32": "int32"}
+"""The types of sums by their words."""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,18 @@ computed where they are used. ``vnni_products``: products of int8 by dot-product
 a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling), with
 ``tiling_part`` and ``tiling_costs``. ``row_reductions``: reductions along rows (softmax, layer norm, sums).
 ``fused_stages``: several stages of any kind, tile by tile of the last one.
-``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. ``recipe_steps``: steps that several
-recipes take.
+``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. For GPUs: ``gpu_matrix_unit_rule``,
+``gpu_tiling_rule``, ``gpu_row_rule``, ``gpu_element_rule``, ``gpu_order_rule``.
 """
 
 from .amx_products import TileRule
 from .elementwise_rule import ElementwiseRule
 from .fused_stages import FusedStagesRule
+from .gpu_element_rule import GpuElementRule
+from .gpu_matrix_unit_rule import GpuMatrixUnitRule
+from .gpu_order_rule import GpuOrderRule
+from .gpu_row_rule import GpuRowRule
+from .gpu_tiling_rule import GpuTilingRule
 from .in_order import InOrderRule
 from .multi_level_tiling import MultiLevelTilingRule
 from .row_reductions import RowReductionRule
@@ -24,6 +29,11 @@ __all__ = [
     "DotRule",
     "ElementwiseRule",
     "FusedStagesRule",
+    "GpuElementRule",
+    "GpuMatrixUnitRule",
+    "GpuOrderRule",
+    "GpuRowRule",
+    "GpuTilingRule",
     "Group",
     "InOrderRule",
     "MultiLevelTilingRule",

@@ -12,6 +12,7 @@ import numpy as np
 from ...schedule import Schedule
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, crowding, worth_threads
+from ..cost.row_groups import row_group
 from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.row_sweep import RowSweep, sweep_rows
@@ -26,61 +27,11 @@ class RowReductionRule(ScheduleRule):
     priority = 20
 
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        if not block.is_reduction or block.block.init is None or not _in_order(block):
-            return None
-        members = self._grow(program, block, free)
-        while members:
-            last = members[-1]
-            inner = [b for b in members if b is not last]
-            stray = [b for b in inner if program.is_output(b) or not set(program.consumers(b)) <= set(members)]
-            if not stray:
-                return Group(block, tuple(members))
-            if block in stray:
-                members = [block] if len(members) > 1 else []
-            else:
-                members = [b for b in members if b not in stray]
-        return None
+        members = row_group(program, block, free)
+        return None if members is None else Group(block, members)
 
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
         return [RowPart(group, machine)]
-
-    @staticmethod
-    def _grow(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
-        rows = [block.extents[v] for v in block.spatial]
-        members = {block}
-        grown = True
-        while grown:
-            grown = False
-            for other in free:
-                near = any(other in program.producers(m) or other in program.consumers(m) for m in members)
-                if other not in members and near and _fits(other, rows) and _row_by_row(members | {other}, len(rows)):
-                    members.add(other)
-                    grown = True
-        return [b for b in program.blocks if b in members]
-
-
-def _in_order(block: BlockInfo) -> bool:
-    """Returns whether every buffer it writes is written at its spatial axes, in order, and they stand before the
-    others."""
-    return block.axes == (*block.spatial, *block.reduce) and all(use.is_at(block.spatial) for use in block.stores)
-
-
-def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
-    if not _in_order(block):
-        return False
-    extents = [block.extents[v] for v in block.spatial]
-    if block.is_reduction:
-        return extents == list(rows) and block.block.init is not None
-    return extents[: len(rows)] == list(rows)
-
-
-def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
-    """Returns whether what one member reads of another lies in the same row."""
-    written = {use.buffer for b in members for use in b.stores}
-    return all(
-        [dict(d or {}) for d in use.dims[:rank]] == [{v: 1} for v in b.spatial[:rank]] and not any(use.offsets[:rank])
-        for b in members for use in b.loads if use.buffer in written
-    )  # fmt: skip
 
 
 class RowPart(Part):

@@ -32,6 +32,7 @@ class ScheduleFunction(ScheduleRule):
     priority = 0
     in_order = True
     whole = True
+    gpu = None
 
     def __init__(self, function: Callable[[Any], object]) -> None:
         self.function = function

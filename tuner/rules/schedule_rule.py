@@ -38,6 +38,8 @@ class ScheduleRule(ABC):
     """Whether the rule joins stages that other rules take apart: the space has both."""
     whole: bool = False
     """Whether the rule schedules the whole program, into which nothing is inlined before."""
+    gpu: bool | None = False
+    """Whether the rule is for GPUs; None: for all machines. A space asks the rules for its target."""
 
     @abstractmethod
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:

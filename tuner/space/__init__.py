@@ -2,20 +2,16 @@
 
 ``row_table``: the sensible rows of one part. ``sketch``: parts for a whole function. ``search_space``: the sketches that
 schedule rules make. ``rule_guard``: exceptions in rules. ``default_choice``: the candidate that the prior thinks best.
-``gpu_default``: a schedule for GPUs.
 """
 
 from .default_choice import DefaultSchedule, choose_default, default_schedule
-from .gpu_default import GpuSchedule, default_gpu_schedule
 from .search_space import Space
 from .sketch import Sketch
 
 __all__ = [
     "DefaultSchedule",
-    "GpuSchedule",
     "Sketch",
     "Space",
     "choose_default",
-    "default_gpu_schedule",
     "default_schedule",
 ]

@@ -66,7 +66,8 @@ class Space:
         self.where: Where = where or {}
         self._names: set[str] = set()
         self._guard = RuleGuard()
-        asked = self.rules = sorted(tuple(rules) if rules is not None else default_rules(), key=lambda r: r.priority)
+        self.rules = sorted(tuple(rules) if rules is not None else default_rules(), key=lambda r: r.priority)
+        asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
         self.inlined = [] if whole else _inline(base, blocks_to_inline(Program(base.func)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -136,14 +136,25 @@ class CudaDriver:
             self._call("cuFuncSetAttribute", out, ctypes.c_int(DYNAMIC_SHARED), ctypes.c_int(dynamic_shared))
         return out.value or 0
 
-    def launch(
+    def prepare(
         self, function: int, grid: Sequence[int], block: Sequence[int], values: Sequence[Any], shared: int = 0,
         stream: int = 0,
-    ) -> None:  # fmt: skip
-        """Begin a kernel. ``values`` are ctypes objects, one for each parameter."""
+    ) -> Callable[[], None]:  # fmt: skip
+        """Return a function that begins a kernel. ``values`` are ctypes objects, one for each parameter."""
         pointers = (ctypes.c_void_p * max(1, len(values)))(*[ctypes.addressof(v) for v in values])
         sizes = [ctypes.c_uint(n) for n in (*grid, *block, shared)]
-        self._call("cuLaunchKernel", ctypes.c_void_p(function), *sizes, ctypes.c_void_p(stream), pointers, None)
+        given = (ctypes.c_void_p(function), *sizes, ctypes.c_void_p(stream), pointers, None, values)
+
+        def launch() -> None:
+            self._call("cuLaunchKernel", *given[:-1])
+
+        return launch
+
+    def launch(
+        self, function: int, grid: Sequence[int], block: Sequence[int], values: Sequence[Any], **how: int
+    ) -> None:
+        """Begin a kernel: :meth:`prepare`, at once."""
+        self.prepare(function, grid, block, values, **how)()
 
 
 @cache

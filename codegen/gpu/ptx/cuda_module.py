@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ...lowered import LoweredFunc
 from ...machine.target import Target
 from ...machine.target_kinds import TargetKind
 from ...runtime.array_views import CPU_DEVICES
-from ..gpu_module import GpuModule, launch_functions
+from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
 from ..launch.gpu_passes import THREAD_PASSES
 from .cuda_driver import CudaError, cuda_driver
 from .device_array import CUDA_DEVICES, DeviceArray, on_device
@@ -38,6 +39,8 @@ class CudaModule(GpuModule):
         super().__init__(functions, target)
         self.kernels: dict[str, list[Kernel]] = {}
         self._bodies: dict[str, Stmt] = {}
+        self._last: dict[str, tuple[list[Any], Launches]] = {}
+        self._lock = Lock()
         for name, one in functions.items():
             threads = run_passes(one.func, target, THREAD_PASSES)
             self._bodies[name] = threads.body
@@ -104,45 +107,91 @@ class CudaModule(GpuModule):
             out.append(value)
         return out, copies
 
-    def _launches(self, lowered: LoweredFunc) -> tuple[Launches, Stmt]:
-        kernels = self.kernels[lowered.name]
-        return Launches(cuda_driver(), kernels, self._functions), self._bodies[lowered.name]
+    def _launches(self, lowered: LoweredFunc, placed: list[Any]) -> Launches:
+        """Return the launches for values with addresses on the device; those of the last call, where it had the same."""
+        known = self._last.get(lowered.name)
+        if known is not None and known[0] == placed:
+            return known[1]
+        launches = Launches(cuda_driver(), self.kernels[lowered.name], self._functions)
+        launches.prepare(lowered, self._bodies[lowered.name], placed)
+        self._last[lowered.name] = (placed, launches)
+        return launches
 
     def run(self, lowered: LoweredFunc, args: list[Any], values: list[Any]) -> None:
         """Run a function on the device. Arrays in main memory are copied there and back; with none of them, the call
         returns when the kernels are on their way."""
         cuda_driver().enter()
         placed, copies = self._placed(lowered, args, values)
-        launches, body = self._launches(lowered)
-        launches.run(lowered, body, placed)
+        with self._lock:
+            self._launches(lowered, placed)()
         for array, copy, written in copies:
             if written:
                 copy.numpy(array)
 
     def timed(self, lowered: LoweredFunc, args: list[Any], values: list[Any], repeat: int, number: int) -> list[float]:
-        driver = cuda_driver()
-        driver.enter()
-        placed, copies = self._placed(lowered, args, values)
-        launches, body = self._launches(lowered)
-        launches.run(lowered, body, placed)
-        first, last, out = driver.new_event(), driver.new_event(), []
-        for _ in range(repeat):
-            driver.record(first)
-            for _ in range(number):
-                launches.run(lowered, body, placed)
-            driver.record(last)
-            out.append(driver.seconds_between(first, last) / number)
+        call = self.bound(lowered, args, values, None)
+        call()
+        out = [call.seconds(number) / number for _ in range(repeat)]
+        call.finish()
+        return out
+
+    def bound(self, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any) -> PlacedCall:
+        return PlacedCall(self, lowered, args, values, alive)
+
+
+class PlacedCall(BoundGpuCall):
+    """A function with its arguments on the device; those in main memory are copied there once."""
+
+    def __init__(
+        self, module: CudaModule, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any
+    ) -> None:
+        super().__init__(module, lowered, args, values, alive)
+        self._driver = cuda_driver()
+        self._driver.enter()
+        placed, self._copies = module._placed(lowered, args, values)
+        self._launches = Launches(self._driver, module.kernels[lowered.name], module._functions)
+        self._launches.prepare(lowered, module._bodies[lowered.name], placed)
+
+    def __call__(self) -> None:
+        """Run the function, and wait for it."""
+        self._driver.enter()
+        self._launches()
+        self._driver.wait()
+
+    def seconds(self, number: int) -> float:
+        """Return the seconds of ``number`` calls together, by the driver's events."""
+        driver = self._driver
+        first, last = driver.new_event(), driver.new_event()
+        driver.record(first)
+        for _ in range(number):
+            self._launches()
+        driver.record(last)
+        taken = driver.seconds_between(first, last)
         driver.destroy_event(first)
         driver.destroy_event(last)
-        for array, copy, written in copies:
+        return taken
+
+    def finish(self) -> None:
+        """Copy the results to the arrays in main memory."""
+        for array, copy, written in self._copies:
             if written:
                 copy.numpy(array)
-        return out
+
+
+def missing_device(target: Target) -> list[str]:
+    """Returns what this machine lacks to run code for ``target``: a device, or one that is new enough."""
+    try:
+        driver = cuda_driver()
+    except CudaError as error:
+        return [str(error).removeprefix("this machine has no ")]
+    if _version(driver.arch) < _version(target.mcpu):
+        return [f"device of {target.mcpu}; {driver.name} is {driver.arch}"]
+    return []
 
 
 def _compile(functions: Mapping[str, Any], target: Target) -> CudaModule:
     return CudaModule(launch_functions(functions, target), target)
 
 
-CUDA = TargetKind("cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True)
+CUDA = TargetKind("cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True, missing=missing_device)
 """NVIDIA GPUs: ``target="cuda"``, ``"cuda -arch=sm_90"``."""

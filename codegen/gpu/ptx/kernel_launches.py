@@ -1,8 +1,8 @@
-"""Runs the host's part of a function: loops, conditions and memory around the kernels that it launches."""
+"""Prepares the host's part of a function: loops, conditions and memory around the kernels that it launches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,10 @@ from .kernel_text import Kernel
 
 
 class Launches:
-    """One run of a function. ``functions``: the kernels in the driver, in the order of the program."""
+    """The launches of a function on certain arguments, with the memory between its kernels. They may run again and again.
+
+    ``functions``: the kernels in the driver, in the order of the program.
+    """
 
     def __init__(
         self, driver: CudaDriver, kernels: Sequence[Kernel], functions: Mapping[str, int], stream: int = 0
@@ -29,9 +32,15 @@ class Launches:
         self.values: dict[Var, Any] = {}
         self.pointers: dict[Var, int] = {}
         self._alive: list[DeviceArray] = []
+        self._prepared: list[Callable[[], None]] = []
 
-    def run(self, lowered: LoweredFunc, body: Stmt, values: Sequence[Any]) -> None:
-        """Launch the kernels; ``values`` are the parameters of the function, arrays as addresses on the device."""
+    def __call__(self) -> None:
+        """Launch the kernels."""
+        for launch in self._prepared:
+            launch()
+
+    def prepare(self, lowered: LoweredFunc, body: Stmt, values: Sequence[Any]) -> None:
+        """Find the launches; ``values`` are the parameters of the function, arrays as addresses on the device."""
         for param, value in zip(lowered.params, values, strict=True):
             if param.buffer is not None:
                 self.pointers[param.buffer.data] = value
@@ -83,9 +92,11 @@ class Launches:
             return
         kinds = c_types(kernel.params)
         values = [as_ctypes(self._value(p), kind) for p, kind in zip(kernel.params, kinds, strict=True)]
-        self.driver.launch(
-            self.functions[kernel.name], grid, kernel.block, values, kernel.dynamic_shared, self.stream
-        )  # fmt: skip
+        self._prepared.append(
+            self.driver.prepare(
+                self.functions[kernel.name], grid, kernel.block, values, kernel.dynamic_shared, self.stream
+            )
+        )
 
     def _value(self, p: Param) -> Any:
         if p.buffer is not None:

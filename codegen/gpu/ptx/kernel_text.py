@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 
+from ....tir.arith.normal_form.linear import Linear
 from ....tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
 from ....tir.expr.base.deep_recursion import with_room
 from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
 from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ....tir.walk import free_vars, loads_and_stores, statements
 from ...backend.emitter import Tables
-from ...backend.storage import constant_elements
+from ...backend.storage import CACHE_LINE, constant_elements
 from ...llvm.emit import TABLES, LlvmEmitter, parameter_list
 from ...llvm.function_builder import FunctionBuilder
 from ...llvm.llvm_scope import LlvmScope, LlvmUnit
@@ -167,17 +169,12 @@ class PtxEmitter(LlvmEmitter):
         self.fn.do("unreachable")
         self.fn.label(fine)
 
-    def alignment(self, buffer: Buffer, offset: object, dtype: DType) -> int:
-        """Return a guaranteed alignment in bytes; arrays of parameters begin at multiples of 32."""
-        base = self.bases.get(buffer.data)
-        fresh = base is not None and base not in self.own_memory and dtype.lanes > 1
-        if fresh:
-            self.own_memory.add(base)  # type: ignore[arg-type]
-        found = super().alignment(buffer, offset, dtype)  # type: ignore[arg-type]
-        if fresh:
-            self.own_memory.discard(base)  # type: ignore[arg-type]
-            found = max(align_of(dtype), min(found, PARAMETER_ALIGNMENT))
-        return found
+    def alignment(self, buffer: Buffer, offset: Linear, dtype: DType) -> int:
+        """Return a guaranteed alignment in bytes; arrays of parameters begin at multiples of 32. LLVM joins neighbouring
+        accesses of single elements where their alignment is known."""
+        known = CACHE_LINE if self.bases.get(buffer.data) in self.own_memory else PARAMETER_ALIGNMENT
+        step = gcd(offset.const, *offset.terms.values()) * dtype.element.bytes
+        return max(align_of(dtype), gcd(step, known))
 
 
 def _allocate(em: PtxEmitter, s: Allocate) -> None:

@@ -6,14 +6,14 @@ give another result; so the result is that of a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ....tir.expr import BufferLoad, Call, Expr, Var
-from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
+from ....tir.expr.intrinsics.warp_matrix_operations import SIDE, is_warp_tile
 from ....tir.stmt import (
     Allocate,
     AssertStmt,
@@ -35,6 +35,7 @@ from ..launch.asynchronous_copies import COMMIT, SCOPE, WAIT
 from ..launch.barriers import is_barrier
 from ..launch.launch_form import inside_threads
 from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_private, is_shared, tag_of
+from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
 from .warp_tiles_in_memory import store_fragment, store_tile, tile_value
 from .watched_memory import Lanes, WatchedArray
@@ -43,20 +44,30 @@ LANES = 1 << 12
 """About so many threads run together."""
 
 
-def simulate(func: PrimFunc, arrays: Mapping[Buffer, np.ndarray], scalars: Mapping[Var, Any]) -> None:
+def simulate(
+    func: PrimFunc, arrays: Mapping[Buffer, np.ndarray], scalars: Mapping[Var, Any],
+    counts: list[KernelCounts] | None = None,
+) -> None:  # fmt: skip
     """Run ``func``, whose kernels are in launch form, on the arrays of its parameters; outputs are written in place.
 
     ``scalars`` holds the values of scalar parameters and of sizes. GpuError for an access outside of a buffer, a read of
     memory that nothing wrote, a barrier that not all threads of a block reach; RaceError, which is one, for races.
+    ``counts`` receives what each kernel that was launched did.
     """
-    _Simulator(func, arrays, scalars).run()
+    _Simulator(func, arrays, scalars, counts).run()
 
 
 class _Simulator:
     """The state of a run: values of variables, memory by the buffers' pointers, and the threads that run together."""
 
-    def __init__(self, func: PrimFunc, arrays: Mapping[Buffer, np.ndarray], scalars: Mapping[Var, Any]) -> None:
+    def __init__(
+        self, func: PrimFunc, arrays: Mapping[Buffer, np.ndarray], scalars: Mapping[Var, Any],
+        counts: list[KernelCounts] | None = None,
+    ) -> None:  # fmt: skip
         self.func = func
+        self.counts = counts
+        self.counting: KernelCounts | None = None
+        self.share = 1.0
         self.values: dict[Var, Value] = dict(scalars)
         self.memory: dict[Var, WatchedArray] = {}
         one = np.zeros(1, np.int64)
@@ -80,7 +91,23 @@ class _Simulator:
 
     def load(self, e: BufferLoad, indices: list[Value], mask: Mask) -> Value:
         """Return elements of a buffer."""
-        return self._memory(e.buffer).load(indices, mask, self.lanes, self.epoch)
+        memory = self._memory(e.buffer)
+        found = memory.load(indices, mask, self.lanes, self.epoch)
+        if self.counting is not None:
+            self._count(memory, indices, mask)
+        return found
+
+    def _count(self, memory: WatchedArray, indices: Sequence[Value], mask: Mask) -> None:
+        """Count an access of the lanes of ``mask``."""
+        if self.counting is not None and indices:
+            lanes = self.lanes
+            offsets, warps = offsets_of(memory.shape, indices, lanes.count), warps_of(lanes)
+            if mask is not True:
+                offsets, warps = offsets[mask], warps[mask]
+            self.counting.access(memory.buffer, memory.lead, offsets, warps, self.share)
+
+    def _warps(self, mask: Mask) -> float:
+        return len(np.unique(warps_of(self.lanes)[mask])) if mask is not True else -(-self.lanes.count // WARP)
 
     def from_lane(self, value: Value, distance: int, mask: Mask) -> Value:
         """Return the values of the lanes of each warp whose numbers differ in one bit."""
@@ -117,18 +144,27 @@ class _Simulator:
         low, extent = self.value(s.min, mask), self.value(s.extent, mask)
         most = int(np.max(np.where(mask, extent, 0)))
         varies = np.ndim(extent) > 0 and bool(np.any(np.asarray(extent) != most))
+        outer, self.share = self.share, self.share / (most if s.kind == "vectorized" and most else 1)
         for k in range(most):
             self.values[s.loop_var] = low + np.int64(k)
             self.stmt(s.body, both(mask, k < extent) if varies else mask)
+        self.share = outer
 
     def _store(self, s: BufferStore, mask: Mask) -> None:
         if is_warp_tile(s.value.dtype):
             store_fragment(self, s.buffer, s.indices, tile_value(s.value, self, mask), mask)
+            operands = tile_operands(s.value) if self.counting is not None else []
+            for n, load in enumerate(operands):
+                assert self.counting is not None
+                self.counting.tiles(SIDE * SIDE, load.dtype.with_lanes(1).bytes, self._warps(mask), n > 0)
             return
         value = self.value(s.value, mask)
         group = self.groups + 1 if self.copying else None
         places = [self.value(i, mask) for i in s.indices]
         self._memory(s.buffer).store(value, places, mask, self.lanes, self.epoch, group)
+        if self.counting is not None:
+            self.counting.compute(s.value, self._warps(mask))
+            self._count(self._memory(s.buffer), places, mask)
 
     def _attribute(self, s: AttrStmt, mask: Mask) -> None:
         outer, self.copying = self.copying, self.copying or s.attr_key == SCOPE
@@ -165,9 +201,13 @@ class _Simulator:
             blocks = int(self.lanes.block.max()) - self.lanes.first + 1
             made = WatchedArray(b, shape, None, "block", blocks)
             made.start_watching()
+            if self.counting is not None:
+                self.counting.shared_bytes += prod(shape) * b.dtype.bytes
         elif b.scope.startswith("wmma."):
             made = WatchedArray(b, shape, None, "warp", max(1, self.lanes.count // WARP))
         elif is_private(b.scope):
+            if self.counting is not None:
+                self.counting.own_elements += prod(shape)
             made = WatchedArray(b, shape, None, "own", self.lanes.count)
         else:
             made = WatchedArray(b, shape, None, "global", 1)
@@ -195,6 +235,8 @@ class _Simulator:
             if np.any((arrived > 0) & (arrived < np.bincount(blocks))):
                 raise GpuError("not all threads of a block reach a barrier")
         self.epoch += 1
+        if self.counting is not None:
+            self.counting.barrier(self._warps(mask))
 
     # -- kernels -------------------------------------------------------------------------------------------------------
 
@@ -211,8 +253,12 @@ class _Simulator:
             memory.start_watching(data in stored)
         total, each = prod(blocks.values()), prod(threads.values())
         step = max(1, LANES // each)
+        if self.counts is not None:
+            self.counting = KernelCounts(total, each, min(step, total))
+            self.counts.append(self.counting)
         for first in range(0, total, step):
             self._blocks(body, loops, (blocks, threads), (first, min(total, first + step)))
+            self.counting = None  # other blocks do about the same
         self.lanes = self.host
 
     def _blocks(

@@ -1,0 +1,233 @@
+"""The rules of GPUs: what they take, candidates equal to NumPy on the simulated GPU, limits as constraints, the prior."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen import Target
+from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.codegen.gpu.simulation.kernel_counts import KernelCounts
+from tilewright.tuner import Space, choose_default
+from tilewright.tuner.cost.cost_features import Costs, seconds_of_counts
+from tilewright.tuner.cost.gpu_model import GPU, SHEETS, gpu_model, measured
+from tilewright.tuner.rules import default_rules
+
+from .gpu_programs import PROGRAMS, difference
+
+SIMULATED = Target("gpu-sim")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_candidates_on_the_simulated_gpu(name):
+    """The best row of each sketch, and one drawn."""
+    program = PROGRAMS[name]
+    func = te.create_prim_func(program.make())
+    space, rng = Space(func, SIMULATED), np.random.default_rng(len(name))
+    assert space.sketches and not space.left
+    for sketch in space.sketches[:4]:
+        for row in np.concatenate([sketch.best_rows(1), sketch.sample(1, rng)])[: 3 - len(space.sketches) // 2]:
+            module = tw.codegen.compile(space.schedule(sketch, row).func, SIMULATED)
+            assert difference(module, func, program) <= program.tolerance, sketch.decisions_of(row)
+
+
+@pytest.mark.parametrize(("name", "sketches"), [
+    ("product 7 13 17", ["threads_C"]),
+    ("warps float16", ["warps_C"]),
+    ("softmax 7 13", ["rows_T_softmax_maxelem"]),
+    ("sum of all", ["rows_T_sum", "serial_T_sum", "parts_T_sum"]),
+    ("column sum", ["rows_Y", "columns_Y", "serial_Y"]),
+    ("transpose 33 70", ["map_T_transpose", "squares_T_transpose"]),
+    ("scan", ["map_scan_init+in_order_step"]),
+    ("attention", ["threads_attention_qk+rows_attention_softmax_maxelem+threads_attention"]),
+])  # fmt: skip
+def test_sketches(name, sketches):
+    func = te.create_prim_func(PROGRAMS[name].make())
+    assert [s.name for s in Space(func, Target("cuda -arch=sm_90")).sketches] == sketches
+
+
+def test_rules_of_other_machines_are_not_asked():
+    func = te.create_prim_func(PROGRAMS["product 7 13 17"].make())
+    assert {rule.gpu for rule in Space(func, SIMULATED).rules} == {True}
+    assert {rule.gpu for rule in Space(func, Target("llvm -mcpu=x86-64-v3")).rules} == {False}
+    assert {True, False} <= {rule.gpu for rule in default_rules()}
+
+
+def large(m, n, k, dtype="float32", out="float32"):
+    a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((k, n), dtype, "B")
+    r = te.reduce_axis((0, k), name="k")
+    return te.create_prim_func(
+        [a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r].astype(out) * b[r, j].astype(out), axis=r), name="C")]
+    )
+
+
+@pytest.mark.parametrize(("arch", "kib"), [("sm_75", 64), ("sm_80", 163), ("sm_90", 227)])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_sensible_rows_fit_the_device(arch, kib, dtype):
+    """Threads, shared memory and registers are constraints: no candidate fails at its launch."""
+    space = Space(large(512, 512, 512, dtype), Target(f"cuda -arch={arch}"))
+    (sketch,) = space.sketches
+    rows = sketch.sample(400, np.random.default_rng(0))
+    part = sketch.parts[0]
+    columns = sketch.tables[0].columns(rows)
+    shared, threads = part._shared(columns), part._threads(columns)
+    assert threads.max() <= 1024 and shared.max() <= kib << 10
+    assert (threads * part._registers(columns)).max() <= 65_536
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize(("dtype", "seed"), [("float32", 0), ("float32", 1), ("float16", 0)])
+def test_estimates_of_shared_memory_and_registers(dtype, seed):
+    """What the assembler says of drawn candidates: the estimates are limits, and not far off."""
+    target = Target("cuda -arch=sm_90")
+    space = Space(
+        large(512, 512, 512, dtype),
+        target,
+        where={"versions": 1, "steps": 1} if dtype == "float16" else {"versions": 1},
+    )
+    (sketch,) = space.sketches
+    (row,) = sketch.sample(1, np.random.default_rng(seed))
+    module = tw.codegen.compile(space.schedule(sketch, row).func, target)
+    (kernel,), (text,) = module.kernels["main"], module.ptx.values()
+    (report,), _ = run_ptxas(text, "sm_90")
+    columns = sketch.tables[0].columns(row[None])
+    assert report.spill_bytes == 0
+    assert 0.5 * kernel.shared_bytes <= sketch.parts[0]._shared(columns)[0] <= 2 * kernel.shared_bytes
+    assert sketch.parts[0]._registers(columns)[0] >= 0.6 * report.registers
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("softmax", ("ld.global.nc.v4", "st.global.v4", "shfl.sync")),
+    ("sum", ("ld.global.nc.v4", "shfl.sync")),
+    ("product", ("cp.async", "ld.shared.v4", "fma.rn")),
+    ("bias", ("ld.global.nc.v4", "st.global.v4")),
+])  # fmt: skip
+def test_default_schedules_use_the_machine(name, words):
+    x, b = te.placeholder((2048, 1024), name="X"), te.placeholder((1024,), name="B")
+    made = {
+        "softmax": lambda: [x, te.ops.softmax(x)],
+        "sum": lambda: [x, te.ops.sum(x, 1)],
+        "bias": lambda: [x, b, te.compute((2048, 1024), lambda i, j: x[i, j] + b[j], name="Y")],
+        "product": lambda: large(1024, 1024, 1024),
+    }[name]()
+    module = tw.build(made, "cuda -arch=sm_90")
+    assert "analytic model's best schedule" in module.origin
+    text = module.get_source()
+    assert [word for word in words if word not in text] == []
+
+
+def prior(func, target="cuda -arch=sm_90", **where):
+    space = Space(func, Target(target), where=where)
+    return min(float(s.score(s.best_rows(1))[1][0]) for s in space.sketches)
+
+
+def test_the_prior_knows_what_is_slow():
+    x = te.placeholder((4096, 4096), name="X")
+    turned = te.create_prim_func([x, te.ops.transpose(x)])
+    space = Space(turned, Target("cuda"))
+    plain, squares = [float(s.score(s.best_rows(1))[1][0]) for s in space.sketches]
+    assert squares < 0.7 * plain  # uncoalesced lines
+    assert prior(large(1024, 1024, 1024), versions=3) < prior(large(1024, 1024, 1024), versions=1)
+    assert prior(large(2048, 2048, 2048, "float16")) < 0.3 * prior(large(2048, 2048, 2048))
+    assert prior(large(2048, 2048, 2048), "cuda -arch=sm_90") < prior(large(2048, 2048, 2048), "cuda -arch=sm_75")
+
+
+def test_the_prior_is_near_the_roofline():
+    """A large product within twice the peak of multiply-adds, a large sum within twice the bandwidth."""
+    model = gpu_model(Target("cuda -arch=sm_90"))
+    peak = 2 * model.fma_lanes * model.cores * model.cycles_per_second
+    assert 0.5 <= 2 * 4096**3 / peak / prior(large(4096, 4096, 4096)) <= 1.0
+    x = te.placeholder((16384, 4096), name="X")
+    seconds = prior(te.create_prim_func([x, te.ops.sum(x, 1)]))
+    assert 0.5 <= 16384 * 4096 * 4 / SHEETS[90].memory / seconds <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("arch", "device"), [("sm_80", "A100"), ("sm_86", "A10"), ("sm_87", "A10"), ("sm_90", "H100"), ("sm_90a", "H100")]
+)
+def test_figures_of_architectures(arch, device):
+    sheet = next(s for s in SHEETS.values() if s.device == device)
+    model = gpu_model(Target(f"cuda -arch={arch}"))
+    assert (model.cores, model.cycles_per_second) == (sheet.cores, sheet.hertz)
+
+
+def test_figures_of_a_device():
+    """H200 as its driver describes it; what it does not say stays."""
+    said = {
+        16: 132,
+        13: 1_980_000,
+        36: 3_201_000,
+        37: 6144,
+        38: 60 << 20,
+        39: 2048,
+        81: 228 << 10,
+        82: 65_536,
+        97: 227 << 10,
+    }
+    model = measured(gpu_model(Target("cuda -arch=sm_90")), lambda number: said.get(number, 0))
+    assert (model.cores, model.warps, model.blocks) == (132, 64, 32)
+    assert model.memory_bytes_per_cycle * model.cycles_per_second == pytest.approx(0.92 * 4.917e12, rel=1e-3)
+    unknown = gpu_model(Target("cuda -arch=sm_90"))
+    same = measured(unknown, lambda number: 0)
+    for field in dataclasses.fields(unknown):
+        assert getattr(same, field.name) == pytest.approx(getattr(unknown, field.name)), field.name
+
+
+def test_occupancy():
+    model = gpu_model(Target("cuda -arch=sm_80"))
+    columns = {"blocks": 1000.0, "threads": np.array([128.0, 128, 1024]), "registers": np.array([32.0, 128, 32]), "shared_bytes": np.array([0.0, 0, 100 << 10])}  # fmt: skip
+    assert model.costs(3, **columns)["occupancy"].tolist() == [1.0, 0.25, 0.5]
+
+
+def test_counts_of_the_simulator():
+    """A matrix that is read along its columns takes a sector for each element."""
+    x = te.placeholder((64, 64), name="X")
+    func = te.create_prim_func([x, te.ops.transpose(x)])
+    s = tw.Schedule(func)
+    i, j = s.get_loops("T_transpose")
+    s.bind(i, "blockIdx.x")
+    s.bind(j, "threadIdx.x")
+    module = tw.codegen.compile(s.func, SIMULATED)
+    (found,) = module.bind(np.ones((64, 64), "float32"), np.empty((64, 64), "float32")).counted()
+    assert (found["blocks"], found["threads"]) == (64, 64)
+    assert found["l2_bytes"] == 64 * 64 * 32 + 64 * 64 * 4  # full sectors are written
+    model = gpu_model(SIMULATED)
+    assert seconds_of_counts([found], model) > model.launch_seconds
+
+
+@pytest.mark.parametrize(("apart", "turns"), [(0, 1), (1, 1), (2, 2), (32, 32), (33, 1)])
+def test_bank_conflicts(apart, turns):
+    counts = KernelCounts(1, 32, 1)
+    counts.access(tw.tir.stmt.decl_buffer((2048,), "float32"), "block", apart * np.arange(32), np.zeros(32, int), 1.0)
+    assert counts.columns()["shared_wavefronts"] == turns
+
+
+def test_a_tuned_schedule_for_the_simulated_gpu(tmp_path):
+    func = te.create_prim_func(PROGRAMS["product 7 13 17"].make())
+    with tw.Database(tmp_path / "records.db") as db:
+        result = tw.tune(func, "gpu-sim", trials=3, db=db, final_race=0)
+        assert result.best is not None and result.failures == {}
+        assert all(r.machine["clock"].startswith("simulated") for r in result.records)
+        module = tw.build(func, "gpu-sim", db=db, require_tuned=True)
+    assert module.origin.startswith("record ") and difference(module, func, PROGRAMS["product 7 13 17"]) == 0
+
+
+def test_tuning_for_a_device_that_is_not_here(monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_LIBCUDA", "libnothing.so.1")
+    tw.codegen.gpu.ptx.cuda_driver.cache_clear()
+    func = te.create_prim_func(PROGRAMS["product 7 13 17"].make())
+    words = "this machine cannot run code for cuda.*: it has no device for cuda: libnothing.so.1 is not installed"
+    with pytest.raises(tw.driver.TuneError, match=words):
+        tw.tune(func, "cuda", trials=1)
+    tw.codegen.gpu.ptx.cuda_driver.cache_clear()
+
+
+def test_features_of_gpus():
+    space = Space(te.create_prim_func(PROGRAMS["attention"].make()), SIMULATED)
+    features, seconds = space.sketches[0].score(space.sketches[0].best_rows(3))
+    assert features.shape == (3, len(GPU.names)) and np.isfinite(features).all() and (seconds > 0).all()
+    assert choose_default(space).scheduled == 3
+    with pytest.raises(KeyError, match="'l3_bytes' is not a feature"):
+        Costs(1, features=GPU).put(l3_bytes=1.0)

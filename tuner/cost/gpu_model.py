@@ -1,0 +1,176 @@
+"""The analytic model's figures of GPUs, and what it predicts of a kernel: issue slots, shared memory, caches, waves of blocks.
+
+The figures are those of NVIDIA's data sheets and of the tables of compute capabilities in the CUDA programming guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ...codegen.machine.target import Target
+from .cost_features import Costs
+from .feature_names import Features
+from .machine_model import CostColumns, MachineModel, overlapped, register_model
+
+WARP = 32
+"""The threads that run in step."""
+BLOCK_SHARED = 1 << 10
+"""Bytes of shared memory that each block takes besides its own."""
+FETCH_CYCLES = 500.0
+"""From a load of global memory to its value."""
+BARRIER_CYCLES = 30.0
+
+GPU = Features(
+    extensive=(
+        "flops", "issue_slots", "fma_lanes", "special_lanes", "matrix_flops", "shared_wavefronts", "l2_bytes",
+        "memory_bytes", "kernels",
+    ),
+    intensive=(
+        "blocks", "threads", "registers", "shared_bytes", "chain_cycles", "coalescing", "conflicts", "versions", "lanes",
+        "rows", "columns", "step", "steps", "bytes_in_flight", "reduction", "row_extent", "column_extent", "variant",
+        "occupancy", "waves",
+    ),
+    raw=frozenset(("coalescing", "variant", "occupancy")),
+    causes=("core", "shared", "l2", "memory", "latency"),
+)  # fmt: skip
+"""The columns of GPUs. ``issue_slots``: instructions of warps; ``fma_lanes`` and ``special_lanes``: multiply-adds and
+functions such as exp2 of threads; ``shared_wavefronts``: turns of the shared memory's banks. ``chain_cycles``: what one block
+takes when nothing but latencies hold it up; ``coalescing``: the share of the bytes moved that are used; ``bytes_in_flight``: of one
+thread. ``occupancy`` and ``waves`` follow from the others (:meth:`GpuModel.completed`)."""
+
+
+@dataclass(frozen=True)
+class GpuModel(MachineModel):
+    """A model of a GPU. ``cores`` are its multiprocessors; rates are per cycle, of one of them unless they say otherwise.
+
+    ``matrix_flops`` is the rate of ``mma.sync`` on float16 (half of it on tf32, twice on int8); ``l2_bytes_per_cycle`` and
+    ``memory_bytes_per_cycle`` are rates of the whole device.
+    """
+
+    warps: int = 64
+    blocks: int = 32
+    register_file: int = 65_536
+    shared_bytes: int = 164 << 10
+    block_shared_bytes: int = 163 << 10
+    fma_lanes: float = 64.0
+    special_lanes: float = 16.0
+    matrix_flops: float = 2048.0
+    launch_seconds: float = 2.5e-6
+
+    features: ClassVar[Features] = GPU
+
+    def fits(self, threads: np.ndarray, shared_bytes: np.ndarray, registers: np.ndarray) -> np.ndarray:
+        """Returns which blocks can run: their threads, shared memory and registers of a thread (an estimate) are there."""
+        whole = -(-threads // WARP) * WARP
+        enough = (threads <= 1024) & (shared_bytes <= self.block_shared_bytes) & (registers <= 255)
+        return np.asarray(enough & (whole * np.maximum(registers, 16) <= self.register_file))
+
+    def resident(self, costs: CostColumns) -> np.ndarray:
+        """Returns how many blocks run on a multiprocessor at a time."""
+        warps = np.ceil(np.maximum(costs["threads"], 1) / WARP)
+        registers = np.ceil(np.maximum(costs["registers"], 16) / 8) * 8 * WARP * warps
+        least = np.minimum(self.warps // warps, self.register_file // registers)
+        least = np.minimum(least, self.shared_bytes // (costs["shared_bytes"] + BLOCK_SHARED))
+        return np.clip(least, 1, self.blocks)
+
+    def cycles_by_cause(self, costs: CostColumns) -> dict[str, np.ndarray]:
+        """Returns the cycles of each row by cause: instructions, banks of shared memory, second-level cache, memory, and
+        latencies of one block after the other."""
+        blocks = np.maximum(costs["blocks"], 1.0)
+        share = np.ceil(blocks / self.cores) / blocks  # of the multiprocessor that has the most blocks
+        resident = np.minimum(self.resident(costs), np.ceil(blocks / self.cores))
+        arithmetic = np.maximum(costs["fma_lanes"] / self.fma_lanes, costs["special_lanes"] / self.special_lanes)
+        matrix = costs["matrix_flops"] / self.matrix_flops
+        issue = costs["issue_slots"] / 4
+        core = np.maximum(np.maximum(issue, arithmetic), matrix) + 0.25 * np.minimum(issue, arithmetic + matrix)
+        flying = resident * np.minimum(blocks, self.cores) * np.maximum(costs["threads"], 1) * costs["bytes_in_flight"]
+        reached = np.minimum(1.0, flying / (FETCH_CYCLES * self.memory_bytes_per_cycle))
+        reached = np.where(costs["bytes_in_flight"] > 0, np.maximum(reached, 1e-3), 1.0)
+        return {
+            "core": core * share,
+            "shared": costs["shared_wavefronts"] * share,
+            "l2": np.maximum(costs["l2_bytes"] / self.l2_bytes_per_cycle, costs["l2_bytes"] * share / 64),
+            "memory": costs["memory_bytes"] / self.memory_bytes_per_cycle / reached,
+            "latency": costs["chain_cycles"] * np.ceil(blocks / (resident * self.cores)),
+        }
+
+    def seconds(self, costs: CostColumns) -> np.ndarray:
+        """Returns the predicted seconds of each row: the slowest cause, a quarter of the others, and the launches."""
+        cycles = overlapped(self.cycles_by_cause(costs))
+        return np.maximum(cycles, 1.0) / self.cycles_per_second + costs["kernels"] * self.launch_seconds
+
+    def costs(self, count: int, /, **columns: np.ndarray | float) -> Costs:
+        """Returns the costs of ``count`` candidates of a kernel, with the share of the warps that run (``occupancy``) and ``waves``."""
+        costs = Costs(count, features=GPU).put(**{"kernels": 1.0, **columns})
+        warps = np.ceil(np.maximum(costs["threads"], 1) / WARP)
+        resident = self.resident(costs)
+        waves = np.maximum(costs["blocks"], 1.0) / (resident * self.cores)
+        return costs.put(occupancy=resident * warps / self.warps, waves=waves)
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """A line of the data sheets: multiprocessors, cycles per second, bytes per second of the memory, MiB of second-level
+    cache and its bytes per cycle, KiB of shared memory, warps and blocks of a multiprocessor, multiply-adds per cycle, and
+    operations per cycle of ``mma.sync`` on float16."""
+
+    device: str
+    cores: int
+    hertz: float
+    memory: float
+    l2_mib: int
+    l2_rate: float
+    shared_kib: int
+    warps: int
+    blocks: int
+    fma: int
+    matrix: float
+
+
+SHEETS: dict[int, _Sheet] = {
+    70: _Sheet("V100", 80, 1.53e9, 0.90e12, 6, 2048, 96, 64, 32, 64, 1024),
+    75: _Sheet("T4", 40, 1.59e9, 0.32e12, 4, 1024, 64, 32, 16, 64, 1024),
+    80: _Sheet("A100", 108, 1.41e9, 1.555e12, 40, 5120, 164, 64, 32, 64, 2048),
+    86: _Sheet("A10", 72, 1.70e9, 0.60e12, 6, 2048, 100, 48, 16, 128, 512),
+    89: _Sheet("L40S", 142, 2.52e9, 0.864e12, 96, 3072, 100, 48, 24, 128, 1024),
+    90: _Sheet("H100", 132, 1.83e9, 3.35e12, 50, 5120, 228, 64, 32, 128, 2560),
+    100: _Sheet("B200", 148, 1.85e9, 8.0e12, 126, 8192, 228, 64, 32, 128, 2048),
+    120: _Sheet("RTX 5090", 170, 2.41e9, 1.79e12, 96, 4096, 100, 48, 24, 128, 1024),
+}
+"""The device that stands for each architecture, by the number of its compute capability."""
+
+
+def gpu_model(target: Target) -> GpuModel:
+    """Returns the model of a target: of its architecture, of the newest one below it, or of ``sm_80`` where it names none."""
+    digits = "".join(ch for ch in target.mcpu if ch.isdigit()) if target.mcpu.startswith("sm_") else ""
+    wanted = int(digits or 80)
+    sheet = SHEETS[max([n for n in SHEETS if n <= wanted], default=min(SHEETS))]
+    return GpuModel(
+        vector_bytes=16, registers=255, cores=sheet.cores, l1_bytes=sheet.shared_kib << 10, l2_bytes=sheet.l2_mib << 20,
+        l3_bytes=sheet.l2_mib << 20, l2_bytes_per_cycle=sheet.l2_rate,
+        memory_bytes_per_cycle=0.92 * sheet.memory / sheet.hertz, cycles_per_second=sheet.hertz, warps=sheet.warps,
+        blocks=sheet.blocks, shared_bytes=sheet.shared_kib << 10,
+        block_shared_bytes=(sheet.shared_kib - (1 if wanted >= 80 else 0)) << 10, fma_lanes=sheet.fma,
+        matrix_flops=sheet.matrix,
+    )  # fmt: skip
+
+
+def measured(model: GpuModel, attribute: Callable[[int], int]) -> GpuModel:
+    """Returns ``model`` with the figures of a device, by the driver's attributes; what it does not say stays."""
+    hertz = 1e3 * attribute(13) or model.cycles_per_second
+    memory = 2e3 * attribute(36) * attribute(37) / 8 or model.memory_bytes_per_cycle * model.cycles_per_second / 0.92
+    return replace(
+        model, cores=attribute(16) or model.cores, cycles_per_second=hertz,
+        memory_bytes_per_cycle=0.92 * memory / hertz, l2_bytes=attribute(38) or model.l2_bytes,
+        warps=attribute(39) // WARP or model.warps, shared_bytes=attribute(81) or model.shared_bytes,
+        register_file=attribute(82) or model.register_file,
+        block_shared_bytes=attribute(97) or model.block_shared_bytes, blocks=attribute(106) or model.blocks,
+    )  # fmt: skip
+
+
+for _kind in ("cuda", "gpu-sim"):
+    register_model(_kind, gpu_model)

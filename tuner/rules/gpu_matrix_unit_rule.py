@@ -1,0 +1,145 @@
+"""This rule schedules products on the matrix units of GPUs. The recipe is :mod:`..recipes.gpu_warp_product`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...schedule import Schedule
+from ..cost.cost_features import Costs
+from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
+from ..cost.gpu_roles import multiplied, touched_bytes
+from ..cost.machine_model import MachineModel
+from ..program import BlockInfo, Program
+from ..recipes.gpu_warp_product import SUMS, TILE, WORDS, WarpTiles, warp_product
+from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
+
+Columns = Mapping[str, np.ndarray]
+
+_RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
+"""How fast matrix units multiply operands of a type, relative to float16."""
+
+
+class GpuMatrixUnitRule(ScheduleRule):
+    """``C[i, j] += A[i, k] * B[k, j]`` of float16, bfloat16, int8, or float32 rounded to tf32; 16 divides all extents."""
+
+    name = "gpu_matrix_units"
+    priority = 5
+    gpu = True
+
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        return Group(block, (block,)) if _operand_type(program, block) else None
+
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        return [WarpTilesPart(group.anchor, machine)] if isinstance(machine, GpuModel) else []
+
+
+def _operand_type(program: Program, block: BlockInfo) -> str:
+    """Returns the type of the operands of a product that matrix units compute, or an empty text."""
+    if not program.is_output(block) or not block.stores:
+        return ""
+    sums = str(block.stores[0].buffer.dtype)
+    operands = multiplied(block, sums)
+    if operands is None or any(block.extents[v] % TILE for v in block.axes):
+        return ""
+    dtype = str(operands[0].buffer.dtype)
+    return dtype if dtype in WORDS and SUMS[WORDS[dtype][1]] == sums and operands[1].buffer.dtype == dtype else ""
+
+
+class WarpTilesPart(Part):
+    """This part computes tiles of 16 by 16 sums by warps. Its decisions are the warps of a block along rows and columns,
+    the tiles of a warp, ``steps`` of 16 between two copies into shared memory, and ``versions`` of the copied tiles."""
+
+    structure = ("row_warps", "column_warps", "row_tiles", "column_tiles")
+
+    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
+        self.block, self.machine = block, machine
+        self.name = f"warps_{block.name}"
+        self.dtype = str(block.loads[0].buffer.dtype)
+        self.bytes = block.loads[0].buffer.dtype.bytes
+        self.m, self.n, self.k = (block.extents[v] // TILE for v in (*block.spatial, *block.reduce))
+        self.decisions = (
+            Decision("row_warps", (1, 2, 4)), Decision("column_warps", (1, 2, 4)), Decision("row_tiles", (1, 2, 3, 4)),
+            Decision("column_tiles", (1, 2, 3, 4)), Decision("steps", (1, 2, 4)), Decision("versions", (1, 2, 3, 4)),
+        )  # fmt: skip
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        sizes = WarpTiles(
+            self.dtype, (row["row_warps"], row["column_warps"]), (row["row_tiles"], row["column_tiles"]), row["steps"],
+            self._lanes(row["steps"]), row["versions"],
+        )  # fmt: skip
+        warp_product(sch, self.block.name, sizes)
+
+    def _lanes(self, steps: int) -> int:
+        """Returns the elements that a thread copies at once: 16 bytes of a line."""
+        return min(16 // self.bytes, steps * TILE)
+
+    def mask(self, columns: Columns, rows: int) -> np.ndarray:
+        tall, wide = self._tiles(columns)
+        divides = (self.m % tall == 0) & (self.n % wide == 0) & (self.k % columns["steps"] == 0)
+        threads, lanes = self._threads(columns), 16 // self.bytes
+        together = threads * lanes
+        copied = (tall * columns["steps"] * TILE**2 % together == 0) & (
+            wide * columns["steps"] * TILE**2 % together == 0
+        )
+        ahead = (columns["versions"] <= self.k / columns["steps"]) | (columns["versions"] == 1)
+        return np.asarray(
+            divides & copied & ahead & self.machine.fits(threads, self._shared(columns), self._registers(columns))
+        )
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        block, machine = self.block, self.machine
+        (tall, wide), threads = self._tiles(columns), self._threads(columns)
+        blocks, warps = self.m / tall * (self.n / wide), threads / WARP
+        steps = self.k / columns["steps"]
+        sums = columns["row_tiles"] * columns["column_tiles"]
+        fragments = columns["row_tiles"] + columns["column_tiles"]
+        each = TILE * TILE * self.bytes
+        tile_bytes = (tall + wide) * columns["steps"] * each
+        copies = tile_bytes / 16 / threads
+        products = columns["steps"] * sums * 2 / _RATE[self.dtype]
+        instructions = products + columns["steps"] * fragments * (each / 128 / 4 + 4) + 6 * copies + 10
+        moved = blocks * steps * tile_bytes
+        outside = touched_bytes([block])
+        matrix = 2.0 * TILE**3 * sums * columns["steps"] * warps / machine.matrix_flops / _RATE[self.dtype]
+        waiting = np.where(columns["versions"] > 1, FETCH_CYCLES / columns["versions"], FETCH_CYCLES + 200.0)
+        busy = np.maximum(instructions * np.maximum(1.0, warps / 4), matrix)
+        again = np.clip((moved - outside) / np.maximum(1.0, blocks / machine.cores), 0.0, None)
+        return machine.costs(
+            rows, flops=block.flops, issue_slots=blocks * warps * steps * instructions,
+            matrix_flops=block.flops / _RATE[self.dtype],
+            shared_wavefronts=blocks * steps * (warps * columns["steps"] * fragments * each / 128 + tile_bytes / 128),
+            l2_bytes=moved + 4.0 * block.spatial_size,
+            memory_bytes=outside + (again if outside > machine.l2_bytes else 0.05 * again),
+            blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
+            chain_cycles=steps * (busy + 2 * BARRIER_CYCLES + np.maximum(0.0, waiting - busy)) + 1500.0,
+            coalescing=np.minimum(1.0, columns["steps"] * TILE * self.bytes / 32), conflicts=1.0,
+            versions=columns["versions"], rows=columns["row_tiles"], columns=columns["column_tiles"],
+            step=columns["steps"] * TILE, steps=steps, reduction=float(block.reduce_size),
+            row_extent=float(self.m * TILE), column_extent=float(self.n * TILE), variant=1.0,
+        )  # fmt: skip
+
+    @staticmethod
+    def _tiles(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the tiles of a block along rows and columns."""
+        return columns["row_warps"] * columns["row_tiles"], columns["column_warps"] * columns["column_tiles"]
+
+    @staticmethod
+    def _threads(columns: Columns) -> np.ndarray:
+        return WARP * columns["row_warps"] * columns["column_warps"]
+
+    def _shared(self, columns: Columns) -> np.ndarray:
+        tall, wide = self._tiles(columns)
+        left = tall * TILE * (columns["steps"] * TILE * self.bytes + 16)
+        right = columns["steps"] * TILE * (wide * TILE * self.bytes + 16)
+        return np.asarray((left + right) * columns["versions"])
+
+    def _registers(self, columns: Columns) -> np.ndarray:
+        fragment = 8.0 * self.bytes / 2
+        sums = columns["row_tiles"] * columns["column_tiles"]
+        return 8.0 * sums + fragment * (columns["row_tiles"] + columns["column_tiles"]) + 40.0
+
+
+register_rule(GpuMatrixUnitRule())

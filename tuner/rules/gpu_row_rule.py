@@ -1,0 +1,274 @@
+"""This rule schedules reductions on GPUs: rows by the threads of a block, columns by neighbouring threads, long sums in two
+kernels. The recipes are those of :mod:`..recipes.gpu_rows`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...schedule import Schedule
+from ...tir.expr import Var
+from ..cost.cost_features import Costs
+from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
+from ..cost.gpu_roles import sectors_used, special_operations, touched_bytes
+from ..cost.machine_model import MachineModel
+from ..cost.row_groups import row_group
+from ..cost.step_sizes import ceil_div
+from ..program import BlockInfo, Program
+from ..recipes.gpu_elements import spread_elements
+from ..recipes.gpu_rows import RowThreads, block_columns, block_rows, split_sums
+from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
+
+Columns = Mapping[str, np.ndarray]
+
+_EXCHANGE = 12.0
+"""Instructions by which the lanes of a warp combine their values."""
+
+
+class GpuRowRule(ScheduleRule):
+    """This rule takes blocks that share their leading axes (the rows), of which at least one reduces the other axes."""
+
+    name = "gpu_rows"
+    priority = 20
+    gpu = True
+
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        members = row_group(program, block, free)
+        return None if members is None else Group(block, members)
+
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        if not isinstance(machine, GpuModel):
+            return []
+        parts: list[Part] = [RowThreadsPart(group, machine)]
+        if len(group.blocks) == 1:
+            parts.append(ColumnThreadsPart(group.anchor, machine))
+            parts.append(SerialSumsPart(group.anchor, machine))
+            if len(group.anchor.stores) == 1 and group.anchor.reduce_size >= 4096:
+                parts.append(SplitSumsPart(group.anchor, machine))
+        return parts
+
+
+def _inner(block: BlockInfo, rank: int) -> int:
+    """Returns how many elements of one row a block goes through."""
+    return block.reduce_size * math.prod(block.extents[v] for v in block.spatial[rank:])
+
+
+def _fastest(block: BlockInfo, rank: int) -> Var | None:
+    """Returns the axis along which the threads of a row are neighbours."""
+    own = [*block.spatial[rank:], *block.reduce]
+    wide = [v for v in own if block.extents[v] > 1]
+    return wide[-1] if wide else None
+
+
+def _used(blocks: Sequence[BlockInfo], fast: Mapping[BlockInfo, Var | None], lanes: np.ndarray | float) -> np.ndarray:
+    """Returns the share of the bytes moved by loads and stores that is used, the mean over accesses."""
+    shares = [
+        np.atleast_1d(sectors_used(use, fast[b], lanes)) for b in blocks for use in (*b.loads, *b.stores) if use.dims
+    ]
+    return np.asarray(len(shares) / sum(1 / s for s in shares)) if shares else np.ones(1)
+
+
+class RowThreadsPart(Part):
+    """This part computes rows by the threads of a block. Its decisions are the ``threads`` of a row, the ``rows`` of a block,
+    the ``lanes`` of a thread, and ``keep``, whether stages as long as a row are kept in shared memory."""
+
+    structure = ("threads", "rows", "lanes")
+
+    def __init__(self, group: Group, machine: GpuModel) -> None:
+        self.blocks, self.machine, self.anchor = group.blocks, machine, group.anchor
+        self.rank = len(self.anchor.spatial)
+        self.name = f"rows_{self.anchor.name}"
+        self.count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
+        self.sizes = [_inner(b, self.rank) for b in self.blocks]
+        longest = max(self.sizes)
+        threads = [t for t in (32, 64, 128, 256, 512, 1024) if t < 2 * longest] or [32]
+        lanes = [
+            n
+            for n in (1, 2, 4)
+            if all(size % n == 0 or size == 1 for size in self.sizes) and n * self.anchor.itemsize <= 16
+        ]
+        self.long = [b for b in self.blocks[:-1] if len(b.spatial) > self.rank]
+        self.decisions = (
+            Decision("threads", tuple(threads)),
+            Decision("rows", tuple([r for r in (1, 2, 4, 8) if self.count % r == 0])),
+            Decision("lanes", tuple(lanes)),
+            Decision("keep", (0, 1) if self.long else (0,)),
+        )
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        kept = [b.name for b in self.blocks[:-1] if b not in self.long or row["keep"]]
+        how = RowThreads(row["threads"], row["rows"], row["lanes"])
+        block_rows(sch, [b.name for b in self.blocks], self.rank, how, kept)
+
+    def mask(self, columns: Columns, rows: int) -> np.ndarray:
+        threads = columns["threads"] * columns["rows"]
+        fits = self.machine.fits(threads, self._shared(columns), np.full(rows, 40.0))
+        few = (columns["rows"] == 1) | (columns["threads"] <= 128)
+        return np.asarray(fits & few & (columns["threads"] * columns["lanes"] < 2 * max(max(self.sizes), WARP)))
+
+    def _shared(self, columns: Columns) -> np.ndarray:
+        kept = sum(_inner(b, self.rank) * b.itemsize for b in self.long)
+        short = sum(b.itemsize for b in self.blocks[:-1] if b not in self.long)
+        return np.asarray(columns["rows"] * (columns["keep"] * kept + short + 4 * columns["threads"] / WARP + 64))
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        machine, threads, lanes = self.machine, columns["threads"], columns["lanes"]
+        warps = threads / WARP
+        issue, special, chain, shared = np.zeros(rows), np.zeros(rows), np.full(rows, 1000.0), np.zeros(rows)
+        inside = {use.buffer for b in self.blocks for use in b.stores}
+        read = 0.0
+        for block, size in zip(self.blocks, self.sizes, strict=True):
+            steps = ceil_div(size, threads * lanes)
+            accesses = len(block.loads) + (0 if block.is_reduction else 1)
+            each = steps * (lanes * block.operations + accesses * 2.0 + 3.0)
+            if block.is_reduction:
+                each = each + _EXCHANGE * len(block.stores) + np.where(warps > 1, 2.0 * warps + 10.0, 0.0)
+                chain = chain + 150.0 + np.where(warps > 1, 2 * BARRIER_CYCLES + 8.0 * warps, 0.0)
+            issue = issue + warps * each
+            special = special + size * special_operations(block)
+            fetched = any(use.buffer not in inside for use in block.loads)
+            chain = chain + each * np.maximum(1.0, warps * columns["rows"] / 4) + (FETCH_CYCLES if fetched else 60.0)
+            own = sum(1 for use in block.loads if use.buffer in inside and len(use.dims) > self.rank)
+            shared = shared + own * size * block.itemsize / 128
+            read += sum(size * use.buffer.dtype.bytes for use in block.loads if use.buffer not in inside)
+        moved = touched_bytes(self.blocks)
+        spilled = np.where(columns["keep"] > 0, 0.0, 2.0 * sum(_inner(b, self.rank) * b.itemsize for b in self.long))
+        used = _used([self.anchor], {self.anchor: _fastest(self.anchor, self.rank)}, lanes)
+        steps = ceil_div(max(self.sizes), threads * lanes)
+        return machine.costs(
+            rows, flops=sum(b.flops for b in self.blocks), issue_slots=issue * self.count,
+            special_lanes=special * self.count, shared_wavefronts=shared * self.count,
+            l2_bytes=(self.count * (read + spilled) + moved) / used, memory_bytes=moved / used + 0.5 * spilled * self.count,
+            blocks=self.count / columns["rows"], threads=threads * columns["rows"], registers=24.0 + 4.0 * lanes,
+            shared_bytes=self._shared(columns), chain_cycles=chain, coalescing=used, lanes=lanes, rows=columns["rows"],
+            steps=steps, bytes_in_flight=lanes * self.anchor.itemsize * np.minimum(4.0, steps),
+            reduction=float(self.anchor.reduce_size), row_extent=float(self.count), variant=columns["keep"],
+        )  # fmt: skip
+
+
+class ColumnThreadsPart(Part):
+    """This part gives each result neighbouring threads: ``across`` of them are neighbours along one axis, and ``together``
+    threads share the sum of one element."""
+
+    structure = ("together", "across")
+
+    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
+        self.block, self.machine = block, machine
+        self.name = f"columns_{block.name}"
+        wide = [v for v in block.spatial if block.extents[v] > 1]
+        together = [n for n in (1, 2, 4, 8, 16, 32) if n < 2 * block.reduce_size]
+        self.column = wide[-1] if wide else None
+        across = [n for n in (8, 16, 32, 64, 128) if self.column is not None and n < 2 * block.extents[self.column]]
+        self.decisions = (Decision("together", tuple(together[1:] or (1,))), Decision("across", tuple(across or (1,))))
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        assert self.column is not None
+        block_columns(sch, self.block.name, self.block.axes.index(self.column), (row["together"], row["across"]))
+
+    def mask(self, columns: Columns, rows: int) -> np.ndarray:
+        threads = columns["together"] * columns["across"]
+        return np.asarray((threads <= 1024) & (threads >= WARP) & (self.column is not None))
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        block, machine = self.block, self.machine
+        assert self.column is not None
+        threads = columns["together"] * columns["across"]
+        extent = block.extents[self.column]
+        blocks = ceil_div(extent, columns["across"]) * (block.spatial_size / extent)
+        steps = ceil_div(block.reduce_size, columns["together"])
+        each = steps * (block.operations + 2.0 * len(block.loads) + 3.0) + 8.0 * np.log2(columns["together"])
+        used = _used([block], {block: self.column}, 1.0)
+        moved = touched_bytes([block])
+        return machine.costs(
+            rows, flops=block.flops, issue_slots=blocks * threads / WARP * each,
+            special_lanes=special_operations(block) * block.spatial_size * block.reduce_size,
+            shared_wavefronts=blocks * threads / WARP * 2 * np.log2(columns["together"]), l2_bytes=moved / used,
+            memory_bytes=moved / used, blocks=blocks, threads=threads, registers=32.0,
+            shared_bytes=threads * block.itemsize,
+            chain_cycles=1000.0 + each * np.maximum(1.0, threads / WARP / 4) + ceil_div(steps, 4) * FETCH_CYCLES
+            + BARRIER_CYCLES * np.log2(columns["together"]),
+            coalescing=used, lanes=1.0, rows=columns["together"], columns=columns["across"], steps=steps,
+            bytes_in_flight=block.itemsize * np.minimum(4.0, steps), reduction=float(block.reduce_size),
+            row_extent=float(block.spatial_size), variant=2.0,
+        )  # fmt: skip
+
+
+class SerialSumsPart(Part):
+    """This part gives each result one thread, which sums by itself. Its decision is ``threads`` of a block."""
+
+    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
+        self.block, self.machine = block, machine
+        self.name = f"serial_{block.name}"
+        self.decisions = (
+            Decision("threads", tuple([t for t in (32, 64, 128, 256) if t < 2 * block.spatial_size] or [32])),
+        )
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        spread_elements(sch, self.block.name, len(self.block.reduce), row["threads"])
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        block, machine = self.block, self.machine
+        blocks = ceil_div(block.spatial_size, columns["threads"])
+        wide = [v for v in block.spatial if block.extents[v] > 1]
+        used = _used([block], {block: wide[-1] if wide else None}, 1.0)
+        each = block.reduce_size * (block.operations + 2.0 * len(block.loads) + 3.0)
+        moved = touched_bytes([block])
+        again = sum(block.reduce_size * block.spatial_size * use.buffer.dtype.bytes for use in block.loads)
+        return machine.costs(
+            rows, flops=block.flops, issue_slots=blocks * columns["threads"] / WARP * each,
+            special_lanes=special_operations(block) * block.spatial_size * block.reduce_size,
+            l2_bytes=np.maximum(moved, 0.3 * again) / used, memory_bytes=moved / np.sqrt(used), blocks=blocks,
+            threads=columns["threads"], registers=32.0,
+            chain_cycles=1000.0 + each * np.maximum(1.0, columns["threads"] / WARP / 4)
+            + math.ceil(block.reduce_size / 4) * FETCH_CYCLES * np.where(used < 0.5, 0.6, 0.4),
+            coalescing=used, lanes=1.0, rows=1.0, steps=float(block.reduce_size), bytes_in_flight=4.0 * block.itemsize,
+            reduction=float(block.reduce_size), row_extent=float(block.spatial_size), variant=3.0,
+        )  # fmt: skip
+
+
+class SplitSumsPart(Part):
+    """This part sums in two kernels: ``parts`` partial results of each element, by ``threads`` each, then those together."""
+
+    structure = ("parts",)
+
+    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
+        self.block, self.machine = block, machine
+        self.name = f"parts_{block.name}"
+        size = block.reduce_size
+        self.decisions = (
+            Decision("parts", tuple([n for n in (8, 16, 32, 64, 128, 256, 512, 1024) if n * 128 <= size])),
+            Decision("threads", (128, 256, 512)), Decision("lanes", tuple([n for n in (1, 2, 4) if size % n == 0])),
+        )  # fmt: skip
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        how = RowThreads(row["threads"], 1, row["lanes"])
+        split_sums(sch, self.block.name, len(self.block.spatial), row["parts"], how)
+
+    def mask(self, columns: Columns, rows: int) -> np.ndarray:
+        return np.asarray(columns["parts"] * columns["threads"] * columns["lanes"] <= self.block.reduce_size)
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        block, machine = self.block, self.machine
+        blocks = columns["parts"] * block.spatial_size
+        steps = ceil_div(block.reduce_size / columns["parts"], columns["threads"] * columns["lanes"])
+        warps = columns["threads"] / WARP
+        each = steps * (columns["lanes"] * block.operations + 2.0 * len(block.loads) + 3.0) + _EXCHANGE + 2.0 * warps
+        used = _used([block], {block: _fastest(block, len(block.spatial))}, columns["lanes"])
+        moved = touched_bytes([block])
+        return machine.costs(
+            rows, kernels=2.0, flops=block.flops, issue_slots=blocks * warps * each,
+            special_lanes=special_operations(block) * block.spatial_size * block.reduce_size,
+            l2_bytes=moved / used + 8.0 * blocks, memory_bytes=moved / used, blocks=blocks, threads=columns["threads"],
+            registers=24.0 + 4.0 * columns["lanes"], shared_bytes=4.0 * warps,
+            chain_cycles=3000.0 + each * np.maximum(1.0, warps / 4) + ceil_div(steps, 4) * FETCH_CYCLES,
+            coalescing=used, lanes=columns["lanes"], rows=1.0, steps=steps,
+            bytes_in_flight=columns["lanes"] * block.itemsize * np.minimum(4.0, steps),
+            reduction=float(block.reduce_size), row_extent=float(block.spatial_size), variant=4.0,
+        )  # fmt: skip
+
+
+register_rule(GpuRowRule())
