@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access_regions import regions_of
 from ...tir.analysis.tree import Tree, blocks_below, unique_block_name
+from ...tir.expr.base.node import Node
 from ...tir.stmt import Block, BlockRealize, BufferRegion, For, Stmt
 from ...tir.walk import uses_var
 from ..errors import ScheduleError
@@ -32,24 +33,30 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
         in_loops(inner, halves.inner),
         None if halves.init is None else init_nest(halves, inner, init_name),
     )
-    _check_closed(new, loops, loop)
+    check_closed(new, tree.all_loops_above(loop), inner, place_name(loop), [loop])
     return BlockRealize(halves.values, halves.predicate, new)
 
 
-def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
-    """Raise ScheduleError when the new block, or a region that it declares, depends on a loop of another block."""
+def check_closed(new: Block, outside: Iterable[For], inside: Iterable[For], what: str, where: Sequence[Node]) -> None:
+    """Raise ScheduleError when a new block depends on a loop outside it, or a region that it declares on one inside.
+
+    ``what`` are the words for the place of the new block.
+    """
     regions = [e for region in (*new.reads, *new.writes) for r in region.region for e in (r.min, r.extent)]
-    outer = {lp.loop_var for lp in loops[: loops.index(loop)]}
-    for lp in loops:
-        v = lp.loop_var
-        if (v in outer and uses_var(new, v)) or any(uses_var(e, v) for e in regions):
+    hint = "only loops whose bounds are the same in every iteration can become a block"
+    for lp in outside:
+        if uses_var(new, lp.loop_var):
+            name = lp.loop_var.name
+            problem = f"the bounds of the loops in {what} depend on loop {name}, which the new block could not see"
+            raise ScheduleError(problem, where=(lp, *where), hint=hint)
+    for lp in inside:
+        if any(uses_var(e, lp.loop_var) for e in regions):
             raise ScheduleError(
-                f"the bounds of the loops in loop {loop.loop_var.name} depend on loop {v.name}, which the new block could "
-                "not see" if v in outer else f"what one iteration of loop {loop.loop_var.name} touches depends on loop "
-                f"{v.name} in it, through the bounds of another loop",
-                where=(lp, loop),
-                hint="only loops whose bounds are the same in every iteration can become a block",
-            )  # fmt: skip
+                f"what one iteration of {what} touches depends on loop {lp.loop_var.name} in it, through the bounds of "
+                "another loop",
+                where=(lp, *where),
+                hint=hint,
+            )
 
 
 def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:

@@ -10,7 +10,7 @@ from ...tir.expr import Expr, IterVar, Var, cast, structural_equal
 from ...tir.stmt import Block, BlockRealize, BufferRegion, For, PrimFunc, SeqStmt, Stmt, children_of, seq
 from ...tir.walk import substitute
 from ..edit.block_division import DividedBlock, divide_block, outer_regions, union_regions
-from ..edit.blockized_loops import blockized, check_direct, place_name
+from ..edit.blockized_loops import blockized, check_closed, check_direct, place_name
 from ..edit.loop_nests import in_loops
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
@@ -125,6 +125,9 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
         union_regions(writes, shared.analyzer)[::-1],
         name,
         seq(*body),
+    )
+    check_closed(
+        block, [*tree.all_loops_above(top), *([top] if isinstance(top, For) else [])], (), place_name(top), blocks
     )
     new = BlockRealize(shared.values, shared.predicate, block)
     rest = seq(*children[:first], new, *children[last + 1 :])

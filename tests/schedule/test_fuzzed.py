@@ -893,3 +893,33 @@ def main(A: T.Buffer((3, 1)), B: T.Buffer((3,)), C: T.Buffer((3,))):
     a, b, c = np.arange(3, dtype="float32").reshape(3, 1), np.zeros(3, "float32"), np.full(3, np.nan, "float32")
     interpret(sch.func, a, b, c, check_regions=True)
     assert (c == a[:, 0]).all()
+
+
+TRIANGLE_IN_A_GROUP = """
+@T.prim_func
+def main(A: T.Buffer((3, 4)), C: T.Buffer((3, 4)), D: T.Buffer((3, 4))):
+    for i in range(3):
+        with T.block("group"):
+            T.reads()
+            T.writes()
+            for j in range(4):
+                for k in range(i + 1):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        vk = T.axis.reduce(i + 1, k)
+                        C[vi, vj] = C[vi, vj] + A[vk, vj]
+            for j in range(4):
+                for k in range(i + 1):
+                    with T.block("D"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        vk = T.axis.reduce(i + 1, k)
+                        D[vi, vj] = D[vi, vj] + A[vk, vj]
+"""
+
+
+@pytest.mark.parametrize("target", [lambda s: s.get_loops("C")[0], lambda s: ["C", "D"]])
+def test_blockize_sees_the_loops_around_a_group(target):
+    sch = Schedule(parse(TRIANGLE_IN_A_GROUP))
+    with pytest.raises(ScheduleError, match="depend on loop i, which the new block could not see"):
+        sch.blockize(target(sch))
+    verify(sch.func)
