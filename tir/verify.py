@@ -50,7 +50,6 @@ from .expr.base.deep_recursion import with_room
 from .expr.base.node_methods import declared_fields
 from .expr.expression_types import TYPE_RULES, type_problem
 from .printer import script
-from .printer.printer_func import needs_root
 from .stmt import (
     Allocate,
     AssertStmt,
@@ -174,7 +173,6 @@ class _Verifier:
         self.spot = f
         stray = [p.name for p in f.buffer_map if p not in set(f.params)]
         self.check(not stray, f"buffer_map names {', '.join(stray)}, no parameters")
-        self.check(not needs_root(f.body, False), "it has blocks, and no root block around them")
         self.stmt(f.body)
 
     # Statements
@@ -182,12 +180,12 @@ class _Verifier:
     def stmt(self, s: Any) -> None:
         outer_spot, mark = self.spot, len(self.order)
         self.spot = s
-        check = _STATEMENTS.get(type(s))
-        if check is None:
+        if type(s) not in _STATEMENTS:
             raise self.fail(f"{type(s).__name__} is not a statement of a program")
-        check(self, s)
+        _STATEMENTS[type(s)](self, s)
         self.spot = outer_spot
-        self.leave(mark)
+        if len(self.order) > mark:
+            self.leave(mark)
 
     def parts(self, n: Any) -> None:
         """Check the parts of an object in the order of its declaration, which is that of scopes."""
@@ -203,8 +201,10 @@ class _Verifier:
 
     def sequence(self, s: SeqStmt) -> None:
         self.check(len(s.seq) > 1, "a sequence of fewer than two statements")
-        self.check(not any(type(item) is SeqStmt for item in s.seq), "a sequence inside a sequence")
-        self.parts(s)
+        for item in s.seq:
+            if type(item) is SeqStmt:
+                raise self.fail("a sequence inside a sequence")
+            self.stmt(item)
 
     def store(self, s: BufferStore) -> None:
         lanes = self.access(s.buffer, s.indices, s.predicate)
@@ -215,7 +215,8 @@ class _Verifier:
                 f"{s.value.dtype} is stored to {lanes} element{'s' * (lanes > 1)} of `{s.buffer.name}`, "
                 f"which is {s.buffer.dtype}"
             )
-        self.touched(s.buffer, write=True)
+        if self.blocks:
+            self.touched(s.buffer, write=True)
 
     def let(self, s: LetStmt | Let) -> None:
         self.check(s.var.dtype == s.value.dtype, f"`{s.var.name}` is {s.var.dtype}, its value {s.value.dtype}")
@@ -253,6 +254,9 @@ class _Verifier:
 
     def realize(self, s: BlockRealize) -> None:
         b = s.block
+        if not self.blocks and (s is not self.func.body or b.iter_vars):
+            self.spot = self.func
+            raise self.fail("it has blocks, and no root block around them")
         self.check(
             len(s.iter_values) == len(b.iter_vars),
             f"block `{b.name_hint}` has {len(b.iter_vars)} axes and {len(s.iter_values)} values",
@@ -336,8 +340,9 @@ class _Verifier:
 
     def access(self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> int:
         """Check an access; return the number of its lanes."""
-        self.in_scope(buffer)
-        if len(indices) != buffer.ndim:
+        if buffer not in self.known:
+            self.in_scope(buffer)
+        if len(indices) != len(buffer.shape):
             raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, indexed with {len(indices)}")
         lanes = 1
         for index in indices:
@@ -345,10 +350,12 @@ class _Verifier:
             dtype = index.dtype
             if not dtype.is_int:
                 raise self.fail(f"`{buffer.name}` is indexed with {dtype}")
-            if lanes not in (1, dtype.lanes) and dtype.lanes != 1:
+            if dtype.lanes == 1:
+                continue
+            if lanes not in (1, dtype.lanes):
                 widths = sorted({i.dtype.lanes for i in indices} - {1})
                 raise self.fail(f"the indices of `{buffer.name}` have {widths} lanes")
-            lanes = max(lanes, dtype.lanes)
+            lanes = dtype.lanes
         if predicate is not None:
             self.expr(predicate)
             self.check(
@@ -390,12 +397,14 @@ class _Verifier:
         if isinstance(e, BinaryOp):
             self.expr(e.a)
             self.expr(e.b)
-            if e.a.dtype is not e.b.dtype or isinstance(e, LogicalOp):
-                self.fits(e)
+            problem = type_problem(e) if isinstance(e, LogicalOp) or e.a.dtype is not e.b.dtype else ""
+            if problem:
+                raise self.fail(f"`{e}`: {problem}")
             return
         if cls is BufferLoad:
             self.access(e.buffer, e.indices, e.predicate)
-            self.touched(e.buffer, write=False)
+            if self.blocks:
+                self.touched(e.buffer, write=False)
             return
         if cls is Let:
             mark = len(self.order)
@@ -405,12 +414,9 @@ class _Verifier:
         if cls not in TYPE_RULES:
             raise self.fail(f"{cls.__name__} `{e}` is left in the program")
         for child in e.children():
-            self.expr(child)
-        self.fits(e)
-
-    def fits(self, e: Expr) -> None:
-        """Raise VerifyError unless the types of the parts of ``e`` fit one another."""
-        problem = type_problem(e)
+            if child not in self.checked:
+                self.expr(child)
+        problem = TYPE_RULES[cls](e)
         if problem:
             raise self.fail(f"`{e}`: {problem}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import Effect, effect_of
-from ...tir.stmt import Buffer, BufferStore, Stmt
+from ...tir.stmt import Buffer, BufferStore, Stmt, statements_in
 from ...tir.walk import pre_order
 from ..lowered import REGISTER_SCOPE
 
@@ -25,21 +25,29 @@ class Effects:
             return known[1], known[2]
         registers: set[Buffer] = set()
         memory: set[Var] = set()
-        for child in s.children():
-            if isinstance(child, Stmt):
+        for child in statements_in(s):
+            if type(child) is BufferStore and not self.calls_out:
+                _add_target(child, registers, memory)
+            else:
                 r, m = self.of(child)
                 registers |= r
                 memory |= m
-            elif self.calls_out and isinstance(child, Expr):
-                memory |= _written_by_calls(child)
+        if self.calls_out:
+            for part in s.children():
+                if isinstance(part, Expr):
+                    memory |= _written_by_calls(part)
         if isinstance(s, BufferStore):
-            if s.buffer.scope == REGISTER_SCOPE:
-                registers.add(s.buffer)
-            else:
-                memory.add(s.buffer.data)
+            _add_target(s, registers, memory)
         found = (s, frozenset(registers), frozenset(memory))
         self._known[id(s)] = found
         return found[1], found[2]
+
+
+def _add_target(s: BufferStore, registers: set[Buffer], memory: set[Var]) -> None:
+    if s.buffer.scope == REGISTER_SCOPE:
+        registers.add(s.buffer)
+    else:
+        memory.add(s.buffer.data)
 
 
 def _written_by_calls(e: Expr) -> set[Var]:

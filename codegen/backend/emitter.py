@@ -11,7 +11,7 @@ from ...tir.arith import Analyzer
 from ...tir.expr import DType, index_like
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.nodes import expr as E
-from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
+from ...tir.stmt import Allocate, AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import nodes_by_type
 from ..lowered import LoweredFunc, Param
 from .lane_offsets import LaneOffsets, lane_offsets
@@ -48,9 +48,9 @@ class Unit:
     def __init__(self, lowered: LoweredFunc, tables: Tables) -> None:
         self.target, self.name, self.tables = lowered.target, lowered.name, tables
         body = lowered.func.body
-        self.on_stack = stack_buffers(body)
-        """Scratch buffers on the stack."""
         nodes = nodes_by_type(body)
+        self.on_stack = stack_buffers(nodes.get(Allocate, ()))
+        """Scratch buffers on the stack."""
         self.assertions = {id(found): number for number, found in enumerate(nodes.get(AssertStmt, ()), 1)}
         """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
         self._strides: dict[Buffer, tuple[E.Expr, ...]] = {}
@@ -98,17 +98,15 @@ class Emitter(ABC):
 
     def stmt(self, s: Stmt) -> None:
         """Emit a statement."""
-        emit = self._statements.get(type(s))
-        if emit is None:
+        if type(s) not in self._statements:
             raise self.error(f"{type(s).__name__} must be lowered before {self.form} code is emitted")
-        emit(self, s)
+        self._statements[type(s)](self, s)
 
     def value(self, e: E.Expr) -> str:
         """Return the value of an expression, emitted where it needs instructions."""
-        emit = self._expressions.get(type(e))
-        if emit is None:
+        if type(e) not in self._expressions:
             raise self.error(f"no {self.form} form for {type(e).__name__}: {e}")
-        return emit(self, e)
+        return self._expressions[type(e)](self, e)
 
     def call(self, e: E.Call) -> str:
         """Return the value of a call: by the table, or of the C library's function of that meaning."""

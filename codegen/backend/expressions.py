@@ -40,8 +40,7 @@ def comparison(em: Emitter, e: E.CmpOp) -> str:
 
 
 def _load(em: Emitter, e: E.BufferLoad) -> str:
-    known = em.registers.get(e.buffer)
-    return em.load(e) if known is None else known
+    return em.registers[e.buffer] if e.buffer in em.registers else em.load(e)
 
 
 def _cast(em: Emitter, e: E.Cast) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from ...tir.expr import Expr, IntImm
-from ...tir.stmt import Allocate, Buffer, Stmt
-from ...tir.walk import statements
+from ...tir.stmt import Allocate, Buffer
 from ..lowered import REGISTER_SCOPE
 
 CACHE_LINE = 64
@@ -17,8 +17,8 @@ _TOGETHER = 256 << 10
 """Threads of some systems have a stack of 512 KiB."""
 
 
-def stack_buffers(body: Stmt) -> frozenset[Buffer]:
-    """Returns the buffers of constant size that are small enough for the stack.
+def stack_buffers(allocations: Iterable[Allocate]) -> frozenset[Buffer]:
+    """Returns the buffers of constant size, of those allocated, that are small enough for the stack.
 
     These are buffers up to 32 KiB each and, in the order of the program, 256 KiB in total.
 
@@ -26,8 +26,8 @@ def stack_buffers(body: Stmt) -> frozenset[Buffer]:
     """
     out: set[Buffer] = set()
     room = _TOGETHER
-    for n in statements(body):
-        if isinstance(n, Allocate) and n.buffer.scope != REGISTER_SCOPE:
+    for n in allocations:
+        if n.buffer.scope != REGISTER_SCOPE:
             elements = constant_elements(n.buffer)
             if elements is None:
                 continue

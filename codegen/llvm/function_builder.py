@@ -43,7 +43,7 @@ class FunctionBuilder:
         """In functions with line tables: their metadata, the line in the program, and both as a suffix of instructions."""
         self._next = 0
         self._hoisting = False
-        self._known: dict[Any, str] = {}
+        self._known: dict[Any, Any] = {}
         self._scopes: list[set[Any]] = [set()]
         """What is known, and which of it was found in which region."""
 
@@ -76,11 +76,11 @@ class FunctionBuilder:
         for key in self._scopes.pop():
             del self._known[key]
 
-    def recall(self, key: Any) -> str | None:
+    def recall(self, key: Any) -> Any:
         """Return the value that :meth:`remember` stored under ``key`` here or in an enclosing region."""
-        return self._known.get(key)
+        return self._known[key] if key in self._known else None
 
-    def remember(self, key: Any, value: str) -> str:
+    def remember(self, key: Any, value: Any) -> Any:
         """Store a value for as long as it dominates the following code, and return it."""
         here = self._scopes[-1]
         if key in here or key not in self._known:
@@ -90,8 +90,11 @@ class FunctionBuilder:
 
     def pure(self, text: str) -> str:
         """Return the value of an operation without effects, which is computed once per scope."""
-        known = self._known.get(text)
-        return known if known is not None else self.remember(text, self.emit(text))
+        if text not in self._known:
+            value = self.emit(text)
+            self._scopes[-1].add(text)
+            self._known[text] = value
+        return self._known[text]
 
     def place(self) -> Place:
         """Return this place, for code that is found later to belong here (:meth:`hoisted`)."""
@@ -130,8 +133,9 @@ class FunctionBuilder:
 
     def intrinsic(self, name: str, ret: str, types: Sequence[str], args: Sequence[str]) -> str:
         """Return the text of a call, whose function is declared once in the module."""
-        self.declarations.setdefault(name, f"declare {ret} @{name}({', '.join(types)})")
-        return f"call {ret} @{name}({', '.join(f'{t} {a}' for t, a in zip(types, args, strict=True))})"
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {ret} @{name}({', '.join(types)})"
+        return f"call {ret} @{name}({', '.join([f'{t} {a}' for t, a in zip(types, args, strict=True)])})"
 
     def called(self, name: str, type_: str, *args: str) -> str:
         """Return the result of a pure function of operands of one type, which is the type of its result."""

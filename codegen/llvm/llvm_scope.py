@@ -114,7 +114,7 @@ class LlvmScope(Emitter):
 
     def values(self, exprs: Sequence[E.Expr]) -> list[str]:
         """Return the values of several expressions."""
-        return [self.value(e) for e in exprs]
+        return list(map(self.value, exprs))
 
     def splat(self, text: str, dtype: str, lanes: int) -> str:
         return self.fn.splat(text, llvm_type(dtype), lanes)
@@ -145,7 +145,7 @@ class LlvmScope(Emitter):
 
     def version(self, data: E.Var) -> int:
         """Return a number that changes when memory behind a pointer is written."""
-        return self._versions.get(data, 0)
+        return self._versions[data] if data in self._versions else 0
 
     def cached_load(self, buffer: Buffer, text: str) -> str:
         """Return a load, which is emitted once as long as nothing is stored to the buffer."""
@@ -200,13 +200,15 @@ class LlvmScope(Emitter):
     def linear(self, e: E.Expr) -> Linear:
         """Return the scalar integer ``e`` as a sum. Parts that are not sums, or that wrap around in their own type
         (arithmetic on data, which reads memory), become operands."""
-        if isinstance(e, E.Broadcast):
+        if type(e) is E.Broadcast:
             return self.linear(e.value)
-        if isinstance(e, E.IntImm):
+        if type(e) is E.IntImm:
             return Linear(e.value)
-        found = collect(e, self._term) if index_like(e) else self._term(e)
-        assert found is not None
-        return found
+        form = self.fn.recall(e)  # unrolled copies share their expressions
+        if form is None:
+            form = collect(e, self._term) if index_like(e) else self._term(e)
+            self.fn.remember(e, form)
+        return form
 
     def _term(self, e: E.Expr) -> Linear:
         if isinstance(e, E.Mul) and index_like(e):

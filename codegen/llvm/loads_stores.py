@@ -15,14 +15,14 @@ from .llvm_types import align_of, llvm_type, memory_type, stored_suffix, vector_
 
 def load(em: LlvmScope, e: BufferLoad) -> str:
     """Returns what a load reads. The same load without a store in between is emitted once."""
-    key = (id(e), em.version(e.buffer.data))  # unrolled copies share their expressions
+    key = (e, em.version(e.buffer.data))  # unrolled copies share their expressions
     known = em.fn.recall(key)
     return known if known is not None else em.fn.remember(key, _loaded(em, e))
 
 
 def _loaded(em: LlvmScope, e: BufferLoad) -> str:
-    buffer, dtype, lanes = e.buffer, e.dtype, e.dtype.lanes
-    where = em.lane_offsets(buffer, e.indices)
+    buffer, dtype = e.buffer, e.dtype
+    lanes, where = dtype.lanes, em.lane_offsets(buffer, e.indices)
     offset = _first(em, where)
     if lanes == 1:
         return _scalar_load(em, buffer, offset)

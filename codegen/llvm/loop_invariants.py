@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr import BufferLoad, Expr, FloatImm, IntImm, Let, Var
 from ...tir.expr.base.node import Node
-from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
-from ...tir.walk import statements
+from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
 from ..lowered import REGISTER_SCOPE
 
 NO_LOOP_INVARIANTS = "; loops: settled"
@@ -21,32 +20,41 @@ NO_LOOP_INVARIANTS = "; loops: settled"
 def has_no_loop_invariants(body: Stmt) -> bool:
     """Returns whether every memory access and every condition inside an innermost loop depends on its variable. The
     changes in a ``while`` loop are unknown, so that a body with one counts as having loop-invariant accesses."""
-    stack: list[tuple[Node, _Iterations | None]] = [(body, None)]
+    loops = _innermost_loops(body)
+    return loops is not None and all([_depends(n.body, _Iterations(frozenset((n.loop_var,)))) for n in loops])
+
+
+def _innermost_loops(body: Stmt) -> list[For] | None:
+    """Returns the loops without another one inside them; None when there is a ``while`` loop."""
+    found: dict[For, None] = {}
+    stack: list[tuple[Stmt, For | None]] = [(body, None)]
     while stack:
-        n, inside = stack.pop()
-        if isinstance(n, For):
-            within = (
-                None if any([isinstance(s, For) for s in statements(n.body)]) else _Iterations(frozenset((n.loop_var,)))
-            )
-            stack += [(n.min, None), (n.extent, None), (n.body, within)]
-            continue
-        if isinstance(n, While):
+        s, around = stack.pop()
+        if isinstance(s, While):
+            return None
+        if isinstance(s, For):
+            if around is not None:
+                found.pop(around, None)
+            found[s], around = None, s
+        stack += [(child, around) for child in statements_in(s) if type(child) is not BufferStore]
+    return list(found)
+
+
+def _depends(s: Stmt, inside: _Iterations) -> bool:
+    """Returns whether the accesses and conditions of ``s``, which holds no loop, differ between iterations."""
+    if isinstance(s, BufferStore):
+        if s.buffer.scope != REGISTER_SCOPE and not inside.decides(s.indices):
             return False
-        if inside is not None:
-            if isinstance(n, Expr):
-                if not inside.changes(n):
-                    return False
-                continue
-            if isinstance(n, BufferStore) and n.buffer.scope != REGISTER_SCOPE and not inside.decides(n.indices):
-                return False
-            if isinstance(n, IfThenElse) and not inside.decides((n.condition,)):
-                return False
-            if isinstance(n, LetStmt) and inside.decides((n.value,)):
-                stack += [(n.value, inside), (n.body, inside.with_var(n.var))]
-                continue
-        elif isinstance(n, Expr):
+    elif isinstance(s, IfThenElse):
+        if not inside.decides((s.condition,)):
+            return False
+    elif isinstance(s, LetStmt) and inside.decides((s.value,)):
+        return inside.changes(s.value) and _depends(s.body, inside.with_var(s.var))
+    for c in s.children():
+        if type(c) in _LEAVES:
             continue
-        stack += [(c, inside) for c in n.children() if type(c) not in _LEAVES]
+        if not (inside.changes(c) if isinstance(c, Expr) else _depends(c, inside)):
+            return False
     return True
 
 
@@ -64,28 +72,32 @@ class _Iterations:
 
     def decides(self, parts: tuple[Expr, ...]) -> bool:
         """Returns whether one of the variables is in one of the expressions."""
-        return any([self.uses(part) for part in parts])
+        for part in parts:
+            if self.uses(part):
+                return True
+        return False
 
     def uses(self, e: Node) -> bool:
         """Returns whether one of the variables is in ``e``."""
         if type(e) in _LEAVES:
             return e in self.moving
-        known = self._uses.get(e)
-        if known is None:
-            known = self._uses[e] = any([self.uses(c) for c in e.children()])
-        return known
+        if e not in self._uses:
+            self._uses[e] = self.decides(e.children())
+        return self._uses[e]
 
     def changes(self, e: Node) -> bool:
         """Returns whether every load from memory in ``e`` depends on one of the variables."""
         if type(e) in _LEAVES:
             return True
-        known = self._changes.get(e)
-        if known is not None:
-            return known
+        if e in self._changes:
+            return self._changes[e]
         inside = self.with_var(e.var) if isinstance(e, Let) and self.uses(e.value) else self
-        known = all([inside.changes(c) for c in e.children()])
-        if isinstance(e, BufferLoad) and e.buffer.scope != REGISTER_SCOPE:
-            known = known and self.decides(e.indices)
+        known = True
+        for c in e.children():
+            if type(c) not in _LEAVES and not inside.changes(c):
+                known = False
+        if known and type(e) is BufferLoad and e.buffer.scope != REGISTER_SCOPE:
+            known = self.decides(e.indices)
         self._changes[e] = known
         return known
 

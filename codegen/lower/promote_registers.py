@@ -82,18 +82,14 @@ class _Accesses:
         self.touched: set[Node] = set()
         self._level: dict[Buffer, int] = {}
         self._owner: dict[Var, Buffer] = {}
-        self._seen: dict[tuple[Node, int], bool] = {}
+        self._seen: defaultdict[int, dict[Node, bool]] = defaultdict(dict)
 
     def visit(self, n: Any, parallel: int) -> bool:
         """Find the accesses below ``n``, which stands in so many parallel loops, and return whether there are any.
 
         Expressions that several statements share are visited once inside a parallel loop and once outside.
         """
-        kind = type(n)
-        key = (n, parallel)
-        known = self._seen.get(key)
-        if known is not None:
-            return known
+        kind, seen = type(n), self._seen[parallel]
         touched = False
         if kind is BufferLoad or kind is BufferStore:
             touched = self.access(n, parallel)
@@ -103,18 +99,22 @@ class _Accesses:
             self.call(n)
         elif kind is For and n.kind == "parallel":
             parallel += 1
+        inside = self._seen[parallel]
         for c in n.children():
-            if type(c) not in _LEAVES and self.visit(c, parallel):
+            if type(c) in _LEAVES:
+                continue
+            if inside[c] if c in inside else self.visit(c, parallel):
                 touched = True
-        self._seen[key] = touched
+        seen[n] = touched
         if touched:
             self.touched.add(n)
         return touched
 
     def access(self, n: Access, parallel: int) -> bool:
-        own = self._owner.get(n.buffer.data)
-        if own is None:
+        data = n.buffer.data
+        if data not in self._owner:
             return False
+        own = self._owner[data]
         if own is not n.buffer or self._level[own] != parallel:
             self.lost.add(own)
         else:
@@ -129,7 +129,7 @@ class _Accesses:
 
     def call(self, n: Call) -> None:
         for a in n.args:
-            taken = self._owner.get(a) if isinstance(a, Var) else None
+            taken = self._owner.get(a) if type(a) is Var else None
             if n.op == "tir.address_of" and isinstance(a, BufferLoad):
                 taken = self._owner.get(a.buffer.data)
             if taken is not None:
@@ -151,18 +151,17 @@ class _Rewriting:
         """Return ``n`` rewritten; an expression that several statements share is rewritten once."""
         if n not in self.touched:
             return n
-        known = self.done.get(n)
-        if known is None:
-            known = self.done[n] = self.rewritten(n.map_children(self.visit), n)
-        return known
+        if n not in self.done:
+            self.done[n] = self.rewritten(n.map_children(self.visit), n)
+        return self.done[n]
 
     def rewritten(self, n: Any, old: Any) -> Any:
         """Return what replaces ``n``, whose children are rewritten; ``old`` is the node before that."""
         kind = type(n)
         if kind is BufferLoad or kind is BufferStore:
-            tile = self.tiles.get(n.buffer)
-            if tile is None:
+            if n.buffer not in self.tiles:
                 return n
+            tile = self.tiles[n.buffer]
             return tile.load(n, tile.places[old]) if kind is BufferLoad else tile.store(n, tile.places[old])
         if kind is Allocate and n.buffer in self.tiles:
             body = n.body

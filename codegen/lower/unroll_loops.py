@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from ...tir.arith import Analyzer
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
-from ...tir.walk import loads_and_stores, pre_order
+from ...tir.walk import loads_and_stores, substitute
 from .masks import all_lanes
 
 MAX_STATEMENTS = 8192
@@ -57,12 +58,13 @@ def _varying(s: Node, unrolled: bool) -> Iterator[Var | Buffer]:
 
 class _Uses(NamedTuple):
     """The names in an expression that differ by copy, what gets their values from an environment (None without names),
-    whether the expression binds variables, and whether it has masks to fold."""
+    whether the expression binds variables, whether it has masks to fold, and whether it reads memory."""
 
     names: tuple[Var | Buffer, ...]
     values: Callable[[Env], Any] | None
     binds: bool
     folds: bool
+    reads: bool
 
 
 class _Unroller:
@@ -89,13 +91,12 @@ class _Unroller:
     def visit(self, n: Any, env: Env, copies: int) -> Any:
         """Return the statement ``n`` with the values of ``env``; it stands ``copies`` times in the result."""
         self.copies = copies
-        rule = _STATEMENTS.get(type(n))
-        if rule is not None:
-            return rule(self, n, env, copies)
-        return self.expr(n, env) if isinstance(n, Expr) else n.map_children(lambda c: self.visit(c, env, copies))
+        if type(n) in _STATEMENTS:
+            return _STATEMENTS[type(n)](self, n, env, copies)
+        return self.expr(env, n) if isinstance(n, Expr) else n.map_children(lambda c: self.visit(c, env, copies))
 
     def loop(self, n: For, env: Env, copies: int) -> Stmt:
-        low, extent = self.expr(n.min, env), self.expr(n.extent, env)
+        low, extent = self.expr(env, n.min), self.expr(env, n.extent)
         if n.kind == "unrolled" and isinstance(extent, IntImm) and isinstance(low, IntImm):
             count, dtype = extent.value, n.loop_var.dtype
             if count == 1 or copies * count * max(1, self.count_stores(n.body)) <= MAX_STATEMENTS:
@@ -110,17 +111,16 @@ class _Unroller:
 
     def count_stores(self, s: Stmt) -> int:
         """Return the number of stores of ``s`` after unrolling."""
-        found = self.stores.get(s)
-        if found is None:
+        if s not in self.stores:
             unrolled = isinstance(s, For) and s.kind == "unrolled" and isinstance(s.extent, IntImm)
             times = s.extent.value if unrolled else 1  # type: ignore[attr-defined]
             inside = sum([self.count_stores(c) for c in s.children() if isinstance(c, Stmt)])
-            found = self.stores[s] = 1 if isinstance(s, BufferStore) else times * inside
-        return found
+            self.stores[s] = 1 if isinstance(s, BufferStore) else times * inside
+        return self.stores[s]
 
     def let(self, n: LetStmt, env: Env, copies: int) -> Stmt:
         var, inner = self.own(n.var, env, copies)
-        value, body = self.expr(n.value, env), self.visit(n.body, inner, copies)
+        value, body = self.expr(env, n.value), self.visit(n.body, inner, copies)
         return n if var is n.var and value is n.value and body is n.body else LetStmt(var, value, body)
 
     def own(self, var: Var, env: Env, copies: int) -> tuple[Var, Env]:
@@ -131,7 +131,7 @@ class _Unroller:
         return new, {**env, var: new}
 
     def branch(self, n: IfThenElse, env: Env, copies: int) -> Stmt:
-        cond = self.expr(n.condition, env)
+        cond = self.expr(env, n.condition)
         if isinstance(cond, IntImm):
             case = n.then_case if cond.value else n.else_case
             return seq() if case is None else self.visit(case, env, copies)
@@ -141,15 +141,15 @@ class _Unroller:
         return n if same else IfThenElse(cond, then, other)
 
     def store(self, n: BufferStore, env: Env, copies: int) -> Stmt:
-        predicate = None if n.predicate is None else self.expr(n.predicate, env)
+        predicate = None if n.predicate is None else self.expr(env, n.predicate)
         if predicate is not None:
             held = self.held(predicate)
             if held is False:
                 return seq()
             predicate = None if held else predicate
-        indices, value = tuple([self.expr(i, env) for i in n.indices]), self.expr(n.value, env)
+        indices, value = self.all(env, n.indices), self.expr(env, n.value)
         buffer = env.get(n.buffer) or n.buffer
-        if value is n.value and predicate is n.predicate and buffer is n.buffer and _same(indices, n.indices):
+        if value is n.value and predicate is n.predicate and buffer is n.buffer and indices is n.indices:
             return n
         return BufferStore(buffer, value, indices, predicate)
 
@@ -158,7 +158,7 @@ class _Unroller:
         if copies == 1:
             body = self.visit(n.body, env, copies)
             return n if body is n.body else Allocate(n.buffer, body, n.annotations)
-        new = n.buffer.map_children(lambda e: self.expr(e, env))
+        new = n.buffer.map_children(lambda e: self.expr(env, e))
         new = new if new is not n.buffer else n.buffer.with_()
         views = {a.buffer for a in loads_and_stores(n.body) if a.buffer.data is n.buffer.data} - {n.buffer}
         own: Env = {n.buffer.data: new.data, n.buffer: new, **{view: view.with_(data=new.data) for view in views}}
@@ -168,10 +168,10 @@ class _Unroller:
 
     def constant(self, value: int, dtype: str) -> Expr:
         """Return the one constant of this value, by which results are remembered."""
-        found = self.constants.get((value, dtype))
-        if found is None:
-            found = self.constants[value, dtype] = const(value, dtype)
-        return found
+        key = (value, dtype)
+        if key not in self.constants:
+            self.constants[key] = const(value, dtype)
+        return self.constants[key]
 
     def held(self, mask: Expr) -> bool | None:
         """Return whether a mask holds in all lanes (True) or in none (False)."""
@@ -181,12 +181,11 @@ class _Unroller:
 
     def uses(self, e: Any) -> _Uses:
         """Return what the result for ``e`` depends on."""
-        known = self.used.get(e)
-        if known is not None:
-            return known
+        if e in self.used:
+            return self.used[e]
         kind = type(e)
         names: dict[Var | Buffer, None] = {}
-        binds, folds = kind is Let, False
+        binds, folds, reads = kind is Let, False, kind is BufferLoad
         if kind is Let:
             self.varying[e.var] = None
         elif kind is BufferLoad:
@@ -202,58 +201,72 @@ class _Unroller:
             elif type(child) not in _CONSTANT:
                 below = self.uses(child)
                 names.update(dict.fromkeys(below.names))
-                binds, folds = binds or below.binds, folds or below.folds
+                binds, folds, reads = binds or below.binds, folds or below.folds, reads or below.reads
         if kind is Let:
             names.pop(e.var, None)
         values = itemgetter(*names) if names else None
-        found = self.used[e] = _Uses(tuple(names), values, binds, folds)
-        return found
+        self.used[e] = _Uses(tuple(names), values, binds, folds, reads)
+        return self.used[e]
 
-    def expr(self, e: Any, env: Env) -> Any:
+    def expr(self, env: Env, e: Any) -> Any:
         """Return ``e`` with the values substituted, integers simplified and masks folded."""
         kind = type(e)
         if kind in _CONSTANT:
             return e
         if kind is Var:
-            value = env.get(e)
+            value = env[e] if e in env else None
             return e if value is None else value
-        names, values, binds, folds = self.used.get(e) or self.uses(e)
-        if binds and self.copies > 1:
-            return self.rewrite(e, env, True)
-        if values is None and not folds:
+        uses = self.used[e] if e in self.used else self.uses(e)
+        if uses.binds and self.copies > 1:
+            return self.rewrite(e, env, uses, True)
+        if uses.values is None and not uses.folds:
             return e
-        key = (e, None if values is None else values(env))
+        key = (e, None if uses.values is None else uses.values(env))
         found = self.done.get(key)
         if found is None:
-            live = any([env[name] is not None for name in names])
-            found = self.done[key] = self.rewrite(e, env, live) if live or folds else e
+            live = any([env[name] is not None for name in uses.names])
+            found = self.done[key] = self.rewrite(e, env, uses, live) if live or uses.folds else e
         return found
 
-    def rewrite(self, x: Any, env: Env, live: bool) -> Any:
+    def all(self, env: Env, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return :meth:`expr` of each; the same tuple where nothing changes."""
+        out = exprs
+        for n, e in enumerate(exprs):
+            new = self.expr(env, e)
+            if new is not e:
+                out = (*out[:n], new, *out[n + 1 :])
+        return out
+
+    def rewrite(self, x: Any, env: Env, uses: _Uses, live: bool) -> Any:
         """Return :meth:`expr` when it may change something. ``live``: a name in ``x`` has a value."""
         kind = type(x)
         if kind is BufferLoad:
             return self.load(x, env)
         if kind is Let:
             var = Var(x.var.name, x.var.dtype) if self.copies > 1 else x.var
-            value, body = self.expr(x.value, env), self.expr(x.body, {**env, x.var: var})
+            value, body = self.expr(env, x.value), self.expr({**env, x.var: var}, x.body)
             return x if var is x.var and value is x.value and body is x.body else Let(var, value, body)
-        if live and kind not in _VECTORS and x.dtype in _SIMPLIFIED and not _reads(x):
-            return self.analyzer.simplify(_replace(x, env))
-        new = x.map_children(lambda c: self.expr(c, env))
+        if live and kind not in _VECTORS and not uses.reads and not uses.binds and x.dtype in _SIMPLIFIED:
+            values = [(name, env[name]) for name in uses.names]
+            return self.analyzer.simplify(substitute(x, {name: value for name, value in values if value is not None}))
+        if kind is Call:
+            args = self.all(env, x.args)
+            new = x if args is x.args else Call(x.op, args, x.dtype)
+        else:
+            new = x.map_children(partial(self.expr, env))
         if kind is Call and x.op == "tir.if_then_else" and isinstance(new.args[0], IntImm):
             return new.args[1] if new.args[0].value else new.args[2]
         return self.analyzer.simplify(new) if live and new.dtype == "bool" else new
 
     def load(self, x: BufferLoad, env: Env) -> Expr:
-        predicate = None if x.predicate is None else self.expr(x.predicate, env)
+        predicate = None if x.predicate is None else self.expr(env, x.predicate)
         if predicate is not None:
             held = self.held(predicate)
             if held is False:
                 return const(0, x.dtype)
             predicate = None if held else predicate
-        indices, buffer = tuple([self.expr(i, env) for i in x.indices]), env.get(x.buffer) or x.buffer
-        if predicate is x.predicate and buffer is x.buffer and _same(indices, x.indices):
+        indices, buffer = self.all(env, x.indices), env.get(x.buffer) or x.buffer
+        if predicate is x.predicate and buffer is x.buffer and indices is x.indices:
             return x
         return BufferLoad(buffer, indices, predicate)
 
@@ -268,18 +281,3 @@ _STATEMENTS: dict[type, Callable[[_Unroller, Any, Env, int], Stmt]] = {
 _CONSTANT = frozenset((IntImm, FloatImm))
 _SIMPLIFIED = ("bool", "int32", "int64")
 _VECTORS = frozenset((Broadcast, Ramp, Shuffle))
-
-
-def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
-    return all([a is b for a, b in zip(new, old, strict=True)])
-
-
-def _reads(e: Expr) -> bool:
-    return any(isinstance(n, (BufferLoad, Let)) for n in pre_order(e))
-
-
-def _replace(e: Any, env: Env) -> Any:
-    if type(e) is Var:
-        value = env.get(e)
-        return e if value is None else value
-    return e if type(e) is IntImm else e.map_children(lambda c: _replace(c, env))

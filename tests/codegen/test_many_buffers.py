@@ -9,6 +9,8 @@ from tilewright.codegen.backend.storage import stack_buffers
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm.emit import emit
 from tilewright.tir.parser import parse
+from tilewright.tir.stmt import Allocate
+from tilewright.tir.walk import nodes_by_type
 
 NATIVE = Target("native -num-cores=1")
 
@@ -42,7 +44,7 @@ def test_the_code_grows_in_proportion():
 
 def test_what_lives_on_the_stack_is_little():
     body = lower(chain(100), NATIVE).func.body
-    found = stack_buffers(body)
+    found = stack_buffers(nodes_by_type(body)[Allocate])
     assert 0 < sum(4096 * b.dtype.bytes for b in found) <= 1 << 18
 
 

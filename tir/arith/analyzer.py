@@ -189,11 +189,13 @@ class Analyzer(Canonical):
 
     def simplify(self, e: Any) -> Any:
         """Return ``e`` in a simpler, canonical form; the same object when nothing changes."""
-        return e if type(e) is IntImm else self._simplified(e if isinstance(e, Node) else convert(e))
+        if type(e) is IntImm:
+            return e
+        if e in self._simp_memo:
+            return self._simp_memo[e]
+        return self._simplified(e if isinstance(e, Node) else convert(e))
 
-    @with_room
-    def _simplified(self, e: Any) -> Any:
-        return self.simp(e)
+    _simplified = with_room(Canonical.simp)
 
     @with_room
     def can_prove(self, condition: ExprLike) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from .base.deep_recursion import with_room
 from .base.node_methods import declared_fields, plain_fields
 from .intrinsics import Effect, effect_of
-from .nodes.expr import Call, FloatImm, IntImm, StringImm
+from .nodes.expr import Add, Call, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, StringImm, Sub, Var
 
 
 @with_room
@@ -32,7 +32,18 @@ def same(a: Any, b: Any) -> bool:
     """Return whether two expressions have one value: the same structure over the same variables and buffers."""
     if a is b:
         return True
-    return type(a) is type(b) and _ValueComparison().same(a, b)
+    kind = type(a)
+    if kind is not type(b) or kind is Var:
+        return False
+    if kind is IntImm:
+        return bool(a.value == b.value) and a.dtype is b.dtype
+    if kind in _BINARY:
+        return same(a.a, b.a) and same(a.b, b.b)
+    return _ValueComparison().same(a, b)
+
+
+_BINARY = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, Min, Max))
+"""Operations on indices, which make up most of what is compared."""
 
 
 def plain(value: Any) -> Any:

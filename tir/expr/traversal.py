@@ -9,6 +9,7 @@ True
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -57,16 +58,17 @@ def distinct(node: Node) -> Iterator[Node]:
 @lru_cache(maxsize=4)
 def nodes_by_type(node: Node) -> Mapping[type, list[Any]]:
     """Return all nodes by their types, each node once, in the order of :func:`pre_order`."""
-    found: dict[type, list[Any]] = {}
+    found: defaultdict[type, list[Any]] = defaultdict(list)
     seen: set[Node] = set()
     stack: list[Node] = [node]
     while stack:
         top = stack.pop()
         if top not in seen:
             seen.add(top)
-            found.setdefault(type(top), []).append(top)
-            stack.extend(top.children()[::-1])
-    return found
+            found[type(top)].append(top)
+            if type(top) not in _LEAVES:
+                stack += top.children()[::-1]
+    return dict(found)
 
 
 def post_order(node: Node) -> Iterator[Node]:

@@ -205,9 +205,9 @@ def seq(*stmts: Stmt | None) -> Stmt:
     """Return the statements one after the other: nested sequences are flattened, ``None`` and no-ops dropped."""
     flat: list[Stmt] = []
     for stmt in stmts:
-        if isinstance(stmt, SeqStmt):
-            flat.extend(stmt.seq)
-        elif stmt is not None and not is_no_op(stmt):
+        if type(stmt) is SeqStmt:
+            flat += stmt.seq
+        elif stmt is not None and (type(stmt) is not Evaluate or type(stmt.value) is not IntImm):
             flat.append(stmt)
     if not flat:
         return Evaluate(IntImm(0))

@@ -50,23 +50,21 @@ class Canonical(Facts):
 
     def __init__(self) -> None:
         super().__init__()
-        self._poly_memo: dict[int, tuple[Expr, Poly]] = {}
-        self._simp_memo: dict[int, tuple[Expr, Expr]] = {}
+        self._poly_memo: dict[Expr, Poly] = {}
+        self._simp_memo: dict[Any, Any] = {}
 
     def simp(self, e: Any) -> Any:
         """Return ``e`` simplified; the same object when nothing changes."""
-        t = type(e)
-        if t is IntImm or t is FloatImm or t is StringImm:
+        if type(e) in _CONSTANTS:
             return e
-        known = self._simp_memo.get(id(e))
-        if known is not None:
-            return known[1]
+        if e in self._simp_memo:
+            return self._simp_memo[e]
         if isinstance(e, Expr) and (dtype := e.dtype) in INDEX_TYPES:
             new = self.to_expr(self.poly(e), dtype)
             out = e if new is e or new.dtype != dtype or same(new, e) else new
         else:
             out = self.simp_tree(e)
-        self._simp_memo[id(e)] = (e, out)
+        self._simp_memo[e] = out
         return out
 
     def simp_tree(self, e: Any) -> Any:
@@ -76,13 +74,11 @@ class Canonical(Facts):
     def poly(self, e: Expr) -> Poly:
         """Return the normal form of an int32 or int64 scalar."""
         if type(e) is IntImm:
-            return constant(e.value)
-        known = self._poly_memo.get(id(e))
-        if known is not None:
-            return known[1]
-        convert = _CONVERT.get(type(e))
-        p = self._opaque(e) if convert is None else convert(self, e)
-        self._poly_memo[id(e)] = (e, p)
+            return {ONE: e.value} if e.value else {}
+        if e in self._poly_memo:
+            return self._poly_memo[e]
+        p = _CONVERT[type(e)](self, e) if type(e) in _CONVERT else self._opaque(e)
+        self._poly_memo[e] = p
         return p
 
     def poly_given(self, condition: Expr, e: Expr) -> Poly:
@@ -260,4 +256,5 @@ _CONVERT: dict[type, Callable[[Any, Any], Poly]] = {
     Cast: Canonical._cast,
     Let: Canonical._let,
 }
+_CONSTANTS = frozenset((IntImm, FloatImm, StringImm))
 _POLY_TYPES = frozenset((Var, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max))

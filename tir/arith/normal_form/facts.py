@@ -41,10 +41,9 @@ class Facts(AtomTable):
 
     def atom_bound(self, a: int) -> Interval:
         """Return the constant bounds of one atom."""
-        bound = self._bounds.get(a)
-        if bound is None:
-            bound = self._bounds[a] = self._atom_bound(a)
-        return bound
+        if a not in self._bounds:
+            self._bounds[a] = self._atom_bound(a)
+        return self._bounds[a]
 
     def _atom_bound(self, a: int) -> Interval:
         atom = self.atoms[a]
@@ -176,6 +175,8 @@ class Facts(AtomTable):
 
     def _quotients(self, p: Poly) -> list[Mono]:
         """Return the terms of ``p`` that are a quotient ``x // c`` alone."""
+        if not self.has_digits:
+            return []
         atoms = self.atoms
         return [m for m in p if len(m) == 1 and (a := atoms[m[0]]).kind == "split" and a.args[2] is None]
 

@@ -19,9 +19,7 @@ from math import gcd
 
 from ...expr import DType
 from .facts import Facts
-from .polynomial import ONE, Mono, Poly, add, const_of, constant, mul, scale
-
-_DIGITS = ("split", "mod")
+from .polynomial import DIGITS, ONE, Mono, Poly, add, const_of, constant, mul, scale
 
 
 def floordiv(facts: Facts, p: Poly, q: Poly, dtype: DType) -> Poly:
@@ -258,10 +256,9 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
     divides u and u divides w; ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
     quotients or remainders becomes a number where it is constant.
     """
-    splits = []
-    for m, c in p.items():
-        if len(m) == 1 and facts.atoms[m[0]].kind in _DIGITS:
-            splits.append((m, c))
+    if not facts.has_digits:
+        return p
+    splits = [(m, c) for m, c in p.items() if len(m) == 1 and facts.atoms[m[0]].kind in DIGITS]
     if not splits:
         return p
     for m, c in splits:

@@ -23,11 +23,13 @@ def add_terms(p: Mapping[Any, int], q: Mapping[Any, int], k: int = 1) -> dict[An
 def add_into(out: dict[Any, int], q: Mapping[Any, int], k: int) -> None:
     """Add ``k * q`` to the coefficients ``out``; those that become zero are removed."""
     for term, coefficient in q.items():
-        total = out.get(term, 0) + k * coefficient
+        total = k * coefficient
+        if term in out:
+            total += out[term]
         if total:
             out[term] = total
-        else:
-            out.pop(term, None)
+        elif term in out:
+            del out[term]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from ...expr import (
     max_value,
 )
 from .interval import Interval
-from .linear import add_terms
+from .linear import add_into
 
 Mono = tuple[int, ...]
 Poly = dict[Mono, int]
@@ -43,7 +43,11 @@ def add(p: Poly, q: Poly, k: int = 1) -> Poly:
     """Return p + k * q."""
     if not q:
         return p
-    return q if not p and k == 1 else add_terms(p, q, k)
+    if not p and k == 1:
+        return q
+    out = dict(p)
+    add_into(out, q, k)
+    return out
 
 
 def scale(p: Poly, k: int) -> Poly:
@@ -106,6 +110,9 @@ class Atom:
         self.data = data
 
 
+DIGITS = ("split", "mod")
+"""The kinds of atoms that are digits of a number."""
+
 _PAIRS: dict[str, type[BinaryOp]] = {"div": FloorDiv, "mod": FloorMod, "min": Min, "max": Max}
 
 
@@ -117,13 +124,15 @@ class AtomTable:
         self._by_key: dict[Hashable, Atom] = {}
         self._by_var: dict[Var, int] = {}
         self._keep: list[object] = []
+        self.has_digits = False
+        """Whether some atom is a quotient or a remainder by a constant, or a symbolic remainder."""
 
     def var_atom(self, var: Var) -> int:
         """Return the number of the atom of a variable, which is made when it is new."""
-        number = self._by_var.get(var)
-        if number is None:
-            number = self._by_var[var] = len(self.atoms)
-            self.atoms.append(Atom(number, "var", (), var, var.dtype, False))
+        if var in self._by_var:
+            return self._by_var[var]
+        number = self._by_var[var] = len(self.atoms)
+        self.atoms.append(Atom(number, "var", (), var, var.dtype, False))
         return number
 
     def intern(
@@ -143,6 +152,7 @@ class AtomTable:
             atom = Atom(len(self.atoms), kind, args, make(), dtype, data)
             self.atoms.append(atom)
             self._by_key[key] = atom
+            self.has_digits = self.has_digits or kind in DIGITS
             if keep is not None:
                 self._keep.append(keep)
         return {(atom.number,): 1}
@@ -196,19 +206,22 @@ class AtomTable:
             return IntImm(0, dtype)
         if len(p) == 1:
             ((m, c),) = p.items()
+            if not m and -_HALF <= c < _HALF:
+                return IntImm(c, dtype)
             if c == 1 and len(m) == 1:
                 return self._factor(m[0], dtype)
-        if dtype == INDEX:
-            if any([not -_HALF <= c < _HALF for c in p.values()]) and not self.data(p):
+        small = min(p.values()) >= -_HALF and max(p.values()) < _HALF
+        if dtype is INDEX:
+            if not small and not self.data(p):
                 dtype = INT64
         elif self._is_narrow(p):
             return cast(dtype, self.to_expr(p, INDEX))
         bits = dtype.bits
         least = -(1 << (bits - 1))  # its negative does not fit the type, so it is added, never subtracted
-        terms = [(m, _wrap(c, bits)) for m, c in p.items() if m]
+        terms = [(m, c if small else _wrap(c, bits)) for m, c in p.items() if m]
         if len(terms) > 1:
             terms.sort(key=lambda t: (t[1] < 0, -len(t[0]), -abs(t[1])))
-        constant = _wrap(p.get(ONE, 0), bits)
+        constant = _wrap(p[ONE], bits) if ONE in p else 0
         out: Expr | None = None
         if terms and terms[0][1] == -1 and constant <= 0:
             out = IntImm(0, dtype)
