@@ -72,10 +72,7 @@ class _Iterations:
 
     def decides(self, parts: tuple[Expr, ...]) -> bool:
         """Returns whether one of the variables is in one of the expressions."""
-        for part in parts:
-            if self.uses(part):
-                return True
-        return False
+        return any(map(self.uses, parts))
 
     def uses(self, e: Node) -> bool:
         """Returns whether one of the variables is in ``e``."""

@@ -247,8 +247,8 @@ class _Unroller:
             value, body = self.expr(env, x.value), self.expr({**env, x.var: var}, x.body)
             return x if var is x.var and value is x.value and body is x.body else Let(var, value, body)
         if live and kind not in _VECTORS and not uses.reads and not uses.binds and x.dtype in _SIMPLIFIED:
-            values = [(name, env[name]) for name in uses.names]
-            return self.analyzer.simplify(substitute(x, {name: value for name, value in values if value is not None}))
+            values = {v: env[v] for v in uses.names if isinstance(v, Var) and env[v] is not None}
+            return self.analyzer.simplify(substitute(x, values))
         if kind is Call:
             args = self.all(env, x.args)
             new = x if args is x.args else Call(x.op, args, x.dtype)
