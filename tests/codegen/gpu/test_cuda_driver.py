@@ -11,8 +11,10 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.benchmarks import gpu as gpu_benchmark
 from tilewright.codegen.gpu.ptx import CudaError, DeviceArray, cuda_driver
 from tilewright.codegen.runtime.array_views import view_of
+from tilewright.driver.machine_report import model_of
 
 
 def doubled(n=64):
@@ -123,3 +125,39 @@ def test_a_machine_without_a_driver(monkeypatch):
     with pytest.raises(CudaError, match="no device for cuda: libnothing.so.1 is not installed; gpu-sim runs the same"):
         doubled()(np.zeros(64, "float32"))
     cuda_driver.cache_clear()
+
+
+def test_launches_are_prepared_once(fake):
+    """Calls with the same arrays on the device launch what the first one prepared."""
+    x, y = DeviceArray.of(np.ones(64, "float32")), DeviceArray((64,), "float32")
+    module = doubled()
+    call = module.bind(x, y)
+    before = ctypes.c_int.in_dll(fake, "launches").value
+    call()
+    assert call.seconds(3) == 2e-3
+    assert ctypes.c_int.in_dll(fake, "launches").value == before + 4
+
+
+def test_tuning_on_a_device(fake, tmp_path, monkeypatch):
+    """Workers compile candidates to PTX, load and launch them, compare the results, and time them by events."""
+    with tw.Database(tmp_path / "records.db") as db:
+        result = tw.tune(_plain(), "cuda", trials=3, db=db, final_race=2)
+        assert result.failures == {} and result.best is not None and result.best.run_seconds > 0
+        assert tw.build(_plain(), "cuda", db=db, require_tuned=True).origin.startswith("record ")
+
+
+def test_a_model_of_the_device_that_is_here(fake):
+    model = model_of(None, tw.Target("cuda"))
+    assert (
+        model.cores == 108 and model.matrix_flops == 2048
+    )  # the driver says nothing, so the data sheet's figures stay
+
+
+def test_the_benchmark_runs_to_its_end(fake, capsys):
+    assert gpu_benchmark.main(["elementwise", "--small", "--rounds", "2"]) == 0
+    assert "us" in capsys.readouterr().out
+
+
+def test_the_benchmark_names_what_fails(fake, capsys):
+    assert gpu_benchmark.main(["nothing", "--small"]) == 2
+    assert "nothing      failed: KeyError" in capsys.readouterr().out
