@@ -142,7 +142,7 @@ _register(
     "logaddexp nextafter",
 )
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
-          "gather_elements gather_nd triangle rotary")  # fmt: skip
+          "gather_elements gather_nd triangle rotary depth_to_space")  # fmt: skip
 _register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")
 _register("rows", "softmax log_softmax layer_norm rms_norm group_norm batch_norm")
 _register(

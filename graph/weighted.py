@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +74,8 @@ def channels_of(node: Node) -> Channels | None:
         return None
     if node.op == "depthwise_conv2d":
         return Channels(1, 1, (0, 1), 0)
+    if node.op == "conv2d_transpose":
+        return Channels(1, 1, (1,), 0) if node.attrs.get("groups", 1) == 1 else None
     return Channels(1, 1, (0,), 1, node.attrs.get("groups", 1))
 
 
@@ -88,9 +89,11 @@ def per_channel(data: Array, ndim: int, axis: int, count: int) -> Array | None:
     return np.broadcast_to(data.reshape(-1), (count,)).astype(np.float64)
 
 
-def is_unpadded(attrs: Mapping[str, Any]) -> bool:
-    """Returns whether a convolution has no padding, as products have none."""
-    padding = attrs.get("padding", 0)
+def sums_whole_windows(node: Node) -> bool:
+    """Returns whether each element of a product is a sum over the whole kernel: there is no padding, and no transpose."""
+    if node.op == "conv2d_transpose":
+        return False
+    padding = node.attrs.get("padding", 0)
     every = padding if isinstance(padding, (tuple, list)) else (padding,)
     return all(p == 0 or p == "valid" for p in every)
 

@@ -55,6 +55,10 @@ def conv_transpose(c: Call) -> Value:
         halves = [int(t / 2) for t in totals]  # towards zero
         low = [t - h if auto == "SAME_LOWER" else h for t, h in zip(totals, halves, strict=True)]
         pads = (*low, *[t - b for t, b in zip(totals, low, strict=True)])
+    padded = all(isinstance(p, int) and p >= 0 for p in pads)
+    within = all(d == 1 and e < s for d, e, s in zip(dilations, extra, strides, strict=True))
+    if n == 2 and padded and within:
+        return c.op("conv2d_transpose", x, w, bias, stride=strides, padding=pads, output_padding=extra, groups=groups)
     spread = x
     for d in range(n):
         spread = _zeros_between(c, spread, 2 + d, strides[d])

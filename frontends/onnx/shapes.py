@@ -174,13 +174,7 @@ def eye_like(c: Call) -> Value:
 
 @converter("DepthToSpace")
 def depth_to_space(c: Call) -> Value:
-    x, b = c.input(0), c.attr("blocksize")
-    n, ch, h, w = x.shape
-    first = c.attr("mode", "DCR") == "DCR"
-    shape = (n, b, b, ch // (b * b), h, w) if first else (n, ch // (b * b), b, b, h, w)
-    order = (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3)
-    moved = c.op("transpose", c.op("reshape", x, shape=shape), axes=order)
-    return c.op("reshape", moved, shape=(n, ch // (b * b), h * b, w * b))
+    return c.op("depth_to_space", c.input(0), block=c.attr("blocksize"), mode=c.attr("mode", "DCR"))
 
 
 @converter("SpaceToDepth")

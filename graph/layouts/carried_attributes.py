@@ -95,7 +95,7 @@ ROWS: dict[str, Row] = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "depthwise_conv2d", "max_pool1d", "max_pool2d", "max_pool3d",
                      "avg_pool1d", "avg_pool2d", "avg_pool3d", "global_avg_pool", "global_max_pool",
                      "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-                     "adaptive_max_pool2d", "adaptive_max_pool3d", "resize1d", "resize2d", "resize3d"), _windows),
+                     "adaptive_max_pool2d", "adaptive_max_pool3d", "depth_to_space", "resize1d", "resize2d", "resize3d"), _windows),
 }  # fmt: skip
 """The operators that can work on another order."""
 

@@ -10,10 +10,11 @@ from ...tir.expr import DType
 from ..graph import Graph, Node, Value
 from ..rules import Match, any_value, constant, either, op, produced, rewritten, rule
 from ..services import Services
-from ..weighted import PRODUCTS, Channels, channels_of, is_unpadded, per_channel
+from ..weighted import PRODUCTS, Channels, channels_of, per_channel, sums_whole_windows
 
 _x, _c = any_value("x"), constant("c")
-_WITH_BIAS = "conv1d conv2d conv3d depthwise_conv2d dense"
+_LINEAR = f"{PRODUCTS} conv2d_transpose"
+_WITH_BIAS = "conv1d conv2d conv3d conv2d_transpose depthwise_conv2d dense"
 
 
 def fold_scales(graph: Graph, services: Services = Services()) -> Graph:
@@ -63,7 +64,7 @@ def _weights(m: Match, node: Node, spare: bool = True) -> tuple[Channels, Any] |
     return None if found is None else (found, weight)
 
 
-@rule(op("multiply divide", produced(PRODUCTS, "product"), _c))
+@rule(op("multiply divide", produced(_LINEAR, "product"), _c))
 def scale_of_product(m: Match) -> Value | None:
     """(x · W + b) · s is x · (W · s) + b · s."""
     node = m.node("product")
@@ -110,7 +111,7 @@ def _with_shift(m: Match, node: Node, x: Value | None, weight: Value | None, shi
     return m.op(node.op, x, weight, m.constant(total.astype(node.output.dtype)), **node.attrs)
 
 
-@rule(either(op(PRODUCTS, op("multiply", _x, _c, bind="scaled"), constant("w")),
+@rule(either(op(_LINEAR, op("multiply", _x, _c, bind="scaled"), constant("w")),
              op(_WITH_BIAS, op("multiply", _x, _c, bind="scaled"), constant("w"), any_value("b"))))  # fmt: skip
 def product_of_scaled(m: Match) -> Value | None:
     """(x · s) · W is x · (s · W)."""
@@ -132,7 +133,7 @@ def product_of_shifted(m: Match) -> Value | None:
     """(x + t) · W is x · W + t · W, where no padding of a convolution stands between."""
     found = _weights(m, m.root, spare=False)
     moved = m.node("moved").output
-    if found is None or m.readers(moved) > 1 or m["x"].shape != moved.shape or not is_unpadded(m.root.attrs):
+    if found is None or m.readers(moved) > 1 or m["x"].shape != moved.shape or not sums_whole_windows(m.root):
         return None
     channels, weight = found
     shift = per_channel(m.array("c"), moved.ndim, channels.operand, moved.shape[channels.operand])

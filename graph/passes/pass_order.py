@@ -21,6 +21,7 @@ from .loop_bodies import rewritten_bodies
 from .merge_equal import merge_equal
 from .recognize import recognize
 from .simplify_operators import simplify_operators
+from .split_transposed import split_transposed
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ PASSES: list[GraphPass] = [
     GraphPass("fold_constants", fold_constants),
     GraphPass("fold_scales", fold_scales),
     GraphPass("loop_bodies", _prepare_bodies),
+    GraphPass("split_transposed", split_transposed),
     GraphPass("join_products", join_products),
     GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),

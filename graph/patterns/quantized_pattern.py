@@ -11,7 +11,7 @@ import numpy as np
 from ...tir.expr import DType
 from ..graph import Node, Value
 from ..rules import Match, Pattern, Rule, any_value, constant, either, op, optional, rule
-from ..weighted import PRODUCTS, Array, Channels, channels_of, is_unpadded
+from ..weighted import PRODUCTS, Array, Channels, channels_of, sums_whole_windows
 
 _BITS = 8
 """Numbers of so many bits are multiplied as integers; sums of their products are int32."""
@@ -82,7 +82,7 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     if channels is None:
         return None
     attrs = {**node.attrs, "out_dtype": "int32"}
-    if zero and not is_unpadded(attrs):
+    if zero and not sums_whole_windows(node):
         padded = _padded(m, x, attrs, zero)
         if padded is None:
             return None

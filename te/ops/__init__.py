@@ -47,6 +47,7 @@ from .concatenate_and_index import concatenate, full, one_hot, split, stack, str
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv2d_transpose
 from .deformable import deformable_windows
+from .depth_to_space import depth_to_space
 from .depthwise import depthwise_conv2d
 from .einsum import einsum
 from .elementwise import (
@@ -150,7 +151,7 @@ __all__ = [
     "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul", "batch_norm", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "col2im", "concat", "concatenate", "conv1d",
     "conv2d", "conv2d_transpose", "conv3d", "copysign", "cos", "cosh", "cumprod", "cumsum", "deformable_windows", "dense",
-    "depthwise_conv2d", "div", "divide", "einsum", "elu", "equal", "erf", "exp", "exp2", "expand_dims", "expm1",
+    "depth_to_space", "depthwise_conv2d", "div", "divide", "einsum", "elu", "equal", "erf", "exp", "exp2", "expand_dims", "expm1",
     "flatten", "flip", "floor", "floor_divide", "floor_mod", "full", "gather_elements", "gather_nd", "gelu",
     "global_avg_pool", "global_max_pool", "greater", "greater_equal", "grid_sample", "group_norm", "hardsigmoid",
     "hardswish", "hypot", "identity", "is_finite", "is_inf", "is_nan", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "log",

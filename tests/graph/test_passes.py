@@ -368,3 +368,44 @@ def test_patterns_that_nearly_fit_stay():
     z = b.op("divide", b.op("exp", x), b.op("sum", b.op("exp", x), axis=(1, 2), keepdims=True))
     after = prepare(b.graph([y, z]))
     assert {"sigmoid", "sum"} <= {n.op for n in after.nodes}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "extra"),
+    [(2, 2, 0, 0), (3, 2, 1, 1), (4, 2, 1, 0), (3, 3, 0, 0), ((3, 2), (2, 3), 0, (0, 1)), (5, 2, 2, 1), (1, 2, 0, 1),
+     ((7, 3), (2, 1), (1, 0), 0), (2, 2, (1, 0, 0, 1), 0), (4, 3, (0, 1, 2, 1), (1, 0))],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [(1, 1), (5, 4), (1, 7)])
+def test_transposed_convolutions_become_plain_ones(kernel, stride, padding, extra, size):
+    k = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    words = f"stride={stride}, padding={padding}, output_padding={extra}"
+    text = (
+        f"def f(x: float32[2, 3, {size[0]}, {size[1]}]):\n    w: float32[3, 4, {k[0]}, {k[1]}] = constant()\n"
+        f"    b: float32[4] = constant()\n    y = conv2d_transpose(x, w, b, {words})\n    z = relu(y)\n    return z"
+    )
+    try:
+        graph = parse(text, weights(3, w=(3, 4, *k), b=4))
+    except GraphError:
+        pytest.skip("nothing is left of the result")
+    after = prepare(graph)
+    assert "conv2d_transpose" not in [n.op for n in after.nodes]
+    check(graph, after, *filled(graph))
+
+
+@pytest.mark.parametrize("words", ["stride=1", "stride=2, groups=3", 'stride=2, padding="valid"'])
+def test_transposed_convolutions_that_stay(words):
+    groups = 3 if "groups" in words else 1
+    text = f"def f(x: float32[1, 3, 4, 4]):\n    w: float32[3, {4 // groups}, 2, 2] = constant()\n    y = conv2d_transpose(x, w, {words})\n    return y"
+    graph = parse(text, weights(3, w=(3, 4 // groups, 2, 2)))
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == ["conv2d_transpose"]
+    check(graph, after, *filled(graph))
+
+
+def test_batch_norm_moves_into_a_transposed_convolution():
+    text = "def f(x: float32[1, 4, 3, 5]):\n    w: float32[4, 6, 2, 2] = constant()\n" + CHANNELS
+    text += "    a = conv2d_transpose(x, w, stride=2)\n    y = batch_norm(a, g, b, m, v)\n    return y"
+    graph = parse(text, weights(1, w=(4, 6, 2, 2), g=6, b=6, m=6, v=6))
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == ["conv2d", "depth_to_space"]
+    check(graph, after, *filled(graph))

@@ -175,3 +175,24 @@ def test_resize_errors():
         ops.resize2d(X, (3, 0))
     with pytest.raises(ValueError, match=r"layout='NCWH'"):
         ops.resize2d(X, 3, "NCWH")
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+@pytest.mark.parametrize("block", [2, (3, 2), 1])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_depth_to_space(mode, block, layout, evaluate, rng):
+    b, d = block if isinstance(block, tuple) else (block, block)
+    x = rng.standard_normal((2, 3 * b * d, 4, 5)).astype(np.float32)
+    parts = x.reshape((2, b, d, 3, 4, 5) if mode == "DCR" else (2, 3, b, d, 4, 5))
+    want = parts.transpose((0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)).reshape(2, 3, 4 * b, 5 * d)
+    if layout == "NHWC":
+        x, want = x.transpose(0, 2, 3, 1), want.transpose(0, 2, 3, 1)
+    X = ph(x)
+    np.testing.assert_array_equal(evaluate(ops.depth_to_space(X, block, layout, mode), [X], x), want)
+
+
+def test_depth_to_space_wants_whole_blocks():
+    with pytest.raises(ValueError, match="blocks of 2 x 2 do not divide 6 channels"):
+        ops.depth_to_space(ph(np.zeros((1, 6, 2, 2), np.float32)))
+    with pytest.raises(ValueError, match="there are 'DCR' and 'CRD'"):
+        ops.depth_to_space(ph(np.zeros((1, 4, 2, 2), np.float32)), mode="RCD")

@@ -97,15 +97,22 @@ class Nest:
         return blended(levels, [*self.working_set, self.working_set[-1]], cache_bytes)
 
     def _traffic_at(self, depth: int, weights: Sequence[np.ndarray | float]) -> np.ndarray:
-        """Bytes moved when the data of the innermost ``depth`` loops stay in the cache, and no others do."""
+        """Bytes moved when the data of the innermost ``depth`` loops stay in the cache, and no others do.
+
+        What an iteration of the next loop shares with the one before it is still there: the rows of a window that slides,
+        and the rest of a line.
+        """
         total = np.zeros_like(self.outside[depth])
+        outer = self.loops[depth:]
         for number, access in enumerate(self.accesses):
-            moved = 64.0 * self.lines[depth][number] * self.outside[depth] * weights[number]
             axes = access.axes()
-            for loop in self.loops[depth:]:
-                if loop.axis in axes:
-                    break
-                moved = moved / loop.trips
+            at = depth + 1 if outer else depth
+            moved = 64.0 * self.lines[at][number] * self.outside[at] * weights[number]
+            if outer and outer[0].axis not in axes:
+                for loop in outer[1:]:
+                    if loop.axis in axes:
+                        break
+                    moved = moved / loop.trips
             total = total + moved * (2.0 if access.write else 1.0)
         return total
 

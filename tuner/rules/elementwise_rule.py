@@ -136,7 +136,9 @@ class ElementwisePart(Part):
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
             waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
-        turns = block.spatial_size / self.inner * (27.0 if self.conditional else 12.0)
+        # a row of several steps ends with a branch that is predicted wrongly, one of a single step does not
+        each = np.where(steps > block.spatial_size / self.inner, 27.0 if self.conditional else 12.0, 4.0)
+        turns = block.spatial_size / self.inner * each
         tasks = float(max(1, block.spatial_size // max(1, self.inner)))
         return Costs(rows).put(
             core_cycles=vectors * block.operations / machine.fma_pipes,

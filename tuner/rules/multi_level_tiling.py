@@ -27,6 +27,9 @@ from ..recipes.tiled_product import TileNest, tiled_product
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
 
+_LONG = 16
+"""The operations of an element from which on an epilogue counts as long."""
+
 
 class MultiLevelTilingRule(ScheduleRule):
     """This rule takes a reduction of affine accesses, with the element-wise stage that consumes its result."""
@@ -116,11 +119,23 @@ class TilingPart(Part):
                 decisions.append(Decision("slice", up_to(columns, 0, 1, 2, 4, 8)))
         if any(size > machine.l2_bytes / 2 for size in self._fetchable([d.name for d in decisions]).values()):
             decisions.append(Decision("ahead", (0, 1)))
-        unroll = up_to(extents[axes.reduce[-1]], 1, 2, 4, 8)
-        if len(axes.reduce) > 1 and unroll[-1] < block.reduce_size <= 25:  # a window: all of it
-            unroll += (block.reduce_size,)
-        decisions.append(Decision("unroll", unroll))
+        decisions.append(Decision("unroll", self._unrollings()))
         self.decisions = tuple(decisions)
+
+    def _unrollings(self) -> tuple[int, ...]:
+        """Returns how many steps of the reduction may be unrolled; of a small window all.
+
+        In front of an epilogue of many operations a loop has to be left: the compiler would mix its code with that of the
+        sums, and keep no sum in a register.
+        """
+        block, epilogue, extent = self.block, self.case.epilogue, self.block.extents[self.case.axes.reduce[-1]]
+        long = epilogue is not None and epilogue.operations > _LONG
+        if long and extent == block.reduce_size:
+            return up_to(max(extent // 2, 1), 1, 2, 4, 8)
+        unroll = up_to(extent, 1, 2, 4, 8)
+        if len(self.case.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= 25 and not long:
+            unroll += (block.reduce_size,)
+        return unroll
 
     def _fetchable(self, decisions: Collection[str]) -> dict[str, int]:
         """Returns the bytes of what may be fetched ahead: in slices, of the operands whose rows pass by; else of the
