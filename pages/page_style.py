@@ -33,7 +33,7 @@ CHART_STYLE = (
 TABLE_STYLE = (
     ".wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "th,td{text-align:left;padding:.25rem .9rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}"
-    "th{font-weight:600;color:var(--soft)}th.n,td.n{text-align:right}"
+    "th{font-weight:600;color:var(--soft)}th.n,td.n{text-align:right;white-space:nowrap}"
 )
 
 NOTEBOOK_STYLE = "".join(

@@ -94,7 +94,7 @@ class Plot:
         """Draw a line through points, or the steps of a value that holds until the next one."""
         path, last = "", ""
         for number, (a, b) in enumerate(points):
-            x, y = f"{self.x(a):g}", f"{self.y(b):g}"
+            x, y = (f"{v:.0f}" if steps else f"{v:g}" for v in (self.x(a), self.y(b)))
             if number == 0:
                 path = f"M{x} {y}"
             elif not steps:
@@ -107,13 +107,15 @@ class Plot:
 
     def dots(self, points: Iterable[tuple[float, float, str]], kind: str = "dot", size: float = 2.5) -> Plot:
         """Draw points ``(x, y, title)``; those of the kind ``failed`` are crosses."""
+        self.parts.append(f'<g class="{kind}">')
         for a, b, title in points:
             x, y = self.x(a), self.y(b)
             said = f"<title>{escape(title)}</title>" if title else ""
             if kind == "failed":
-                self.parts.append(f'<path class="failed" d="M{x - 2.5:g} {y - 2.5:g}l5 5m0-5l-5 5">{said}</path>')
+                self.parts.append(f'<path d="M{x - 2.5:g} {y - 2.5:g}l5 5m0-5l-5 5">{said}</path>')
             else:
-                self.parts.append(f'<circle class="{kind}" cx="{x:.0f}" cy="{y:.0f}" r="{size:g}">{said}</circle>')
+                self.parts.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size:g}">{said}</circle>')
+        self.parts.append("</g>")
         return self
 
     def cloud(self, points: Iterable[tuple[float, float]], kind: str = "cloud") -> Plot:

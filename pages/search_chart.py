@@ -40,8 +40,8 @@ def search_chart(
     seconds: Sequence[float | None],
     title: Callable[[int], str] | None = None,
     *,
-    places: Sequence[float] = (),
-    place_title: str = "trial",
+    spent: Sequence[float] = (),
+    over_time: bool = False,
     levels: Mapping[str, float | None] | None = None,
     sessions: Sequence[float] = (),
     most: int = 240,
@@ -49,10 +49,12 @@ def search_chart(
     """Returns a chart of the seconds of each trial, None for a failed one, and of the best so far; empty text when no
     trial succeeded.
 
-    ``title`` says of a trial, by its number from 0, what appears under the pointer at each best one; ``places`` is where each trial stands (its number otherwise), ``levels`` are
-    times to draw across by name, ``sessions`` the places where sessions began. At most about ``most`` dots are drawn.
+    ``title`` says of a trial, by its number from 0, what appears under the pointer at each best one. ``spent`` are the
+    seconds since the beginning after each trial: the chart runs over them with ``over_time``, else they stand beside the
+    numbers of trials. ``levels`` are times to draw across by name, ``sessions`` the places where sessions began. At most
+    about ``most`` dots are drawn.
     """
-    at = list(places) or [float(n) for n in range(1, len(seconds) + 1)]
+    at = list(spent) if over_time else [float(n) for n in range(1, len(seconds) + 1)]
     good = [s for s in seconds if s is not None]
     if not good:
         return ""
@@ -60,8 +62,7 @@ def search_chart(
     center = sorted(good)[len(good) // 2]
     shown = [s for s in good if s <= 30 * center]
     y = Axis.around([*shown, *marks.values()], "time, less is better", log=True, text=seconds_text)
-    text = duration_text if place_title != "trial" else "{:,.0f}".format
-    x = Axis(min(at[0], 0.0 if place_title != "trial" else 1.0), max(at[-1], at[0] + 1e-9), place_title, text=text)
+    x = _across(at, spent, over_time)
     best = improvements(seconds)
     plot = Plot(x, y, f"{len(seconds)} trials, the best took {seconds_text(min(good))}")
     for place in sessions[1:]:
@@ -73,9 +74,23 @@ def search_chart(
     plot.cloud([(at[n], y.high) for n in chosen if seconds[n] is None], "failed")
     plot.line([*[(at[n], s) for n, s in best], (at[-1], best[-1][1])], steps=True)
     named = title or (lambda n: seconds_text(seconds[n]))
-    if most > LEAST_DOTS or place_title == "trial":
+    if most > LEAST_DOTS or not over_time:
         plot.dots([(at[n], s, named(n)) for n, s in _steps(best, most)], "best", 3)
     return plot.svg()
+
+
+def _across(at: Sequence[float], spent: Sequence[float], over_time: bool) -> Axis:
+    """Returns the axis of the trials or of the time; that of the trials has the time beside each number."""
+    high = max(at[-1], at[0] + 1e-9)
+    if over_time:
+        return Axis(min(at[0], 0.0), high, "time spent", text=duration_text)
+    if not spent:
+        return Axis(min(at[0], 1.0), high, "trial", text="{:,.0f}".format)
+
+    def text(trial: float) -> str:
+        return f"{trial:,.0f} ({duration_text(spent[min(max(round(trial), 1), len(spent)) - 1])})"
+
+    return Axis(min(at[0], 1.0), high, "trial (time spent)", text=text)
 
 
 def sparkline(seconds: Sequence[float | None], width: int = 120, height: int = 24) -> str:

@@ -19,7 +19,7 @@ class NDArray(np.ndarray):
     asnumpy = to_numpy = numpy
 
     @property
-    def device(self) -> Device:
+    def device(self) -> Device:  # type: ignore[override]  # NumPy's is a word
         """Returns where the array is: in this machine's memory."""
         return Device()
 

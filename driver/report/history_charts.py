@@ -8,10 +8,13 @@ from ...pages import Axis, Plot, duration_text, rate_text, search_chart, seconds
 from .search_history import SearchHistory
 
 
-def by_trial(history: SearchHistory, dots: int) -> str:
-    """Returns the times over the numbers of the trials."""
+def by_trial(history: SearchHistory, dots: int, timed: bool = False) -> str:
+    """Returns the times over the numbers of the trials; ``timed``: the axis has the time spent as well."""
     starts = [float(n + 1) for n in history.session_starts]
-    return search_chart(history.seconds, _title_of(history), levels=history.levels(), sessions=starts, most=dots)
+    spent = history.elapsed if timed and history.elapsed and history.elapsed[-1] > 0 else ()
+    return search_chart(
+        history.seconds, _title_of(history), levels=history.levels(), sessions=starts, most=dots, spent=spent
+    )
 
 
 def by_time(history: SearchHistory, dots: int) -> str:
@@ -21,7 +24,7 @@ def by_time(history: SearchHistory, dots: int) -> str:
         return ""
     starts = [places[n] for n in history.session_starts]
     return search_chart(
-        history.seconds, _title_of(history), places=places, place_title="time spent", levels=history.levels(),
+        history.seconds, _title_of(history), spent=places, over_time=True, levels=history.levels(),
         sessions=starts, most=dots,
     )  # fmt: skip
 

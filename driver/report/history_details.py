@@ -28,9 +28,11 @@ _MOST_CODE = 40_000
 def details_html(db: Database, history: SearchHistory, dots: int) -> str:
     """Returns the part that opens; ``dots`` is about how many points a chart may have."""
     best = best_five(db, history)
-    parts = [_titled("Convergence by trial", by_trial(history, dots if dots >= ALL_CHARTS else ONE_CHART))]
-    if dots >= ALL_CHARTS:
-        parts += [
+    if dots < ALL_CHARTS:
+        parts = [_titled("Convergence by trial and by time", by_trial(history, ONE_CHART, timed=True))]
+    else:
+        parts = [
+            _titled("Convergence by trial", by_trial(history, dots)),
             _titled("Convergence by time", by_time(history, dots // 2)),
             _titled("Roofline", roofline_chart(history)),
         ]

@@ -16,7 +16,8 @@ def row_html(history: SearchHistory) -> str:
     failed = sum(history.failures.values())
     trials = counted(len(history.trials), "trial")
     trouble = f'<span class="bad">{failed} failed</span>' if failed else ""
-    name = f'<span class="name">{escape(history.title)}</span><span class="note">{escape(history.facts["target_text"])}</span>'
+    title = escape(history.title).replace(",", ",<wbr>")  # long names break at commas
+    name = f'<span class="name">{title}</span><span class="note">{escape(history.facts["target_text"])}</span>'
     if best is None:
         reasons = ", ".join(
             [f"{count} {status.replace('_', ' ')}" for status, count in history.failures.most_common(3)]

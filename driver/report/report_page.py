@@ -25,8 +25,8 @@ _STYLE = (
     "align-items:center;padding:.45rem .3rem;cursor:pointer;list-style:none}div.row{cursor:default;border-top:1px solid var(--line)}"
     "summary::-webkit-details-marker{display:none}details.row[open]>summary{background:var(--raised)}"
     "details.row>summary:hover{background:var(--raised)}summary:focus-visible{outline:2px solid var(--accent)}"
-    ".who .name{display:block;font-weight:600;overflow-wrap:anywhere;padding-left:1.1em;text-indent:-1.1em}.who .note{margin-left:1.3em}.who .note{font-size:.85em}.who .name::before{content:'▸ ';color:var(--soft)}"
-    "details.row[open] .who .name::before{content:'▾ '}div.row .name::before{content:''!important}"
+    ".who .name{display:block;font-weight:600;overflow-wrap:anywhere;padding-left:1.1em;position:relative}.who .note{margin-left:1.3em}.who .note{font-size:.85em}.who .name::before{content:'▸';color:var(--soft);position:absolute;left:0}"
+    "details.row[open] .who .name::before{content:'▾'}div.row .name::before{content:''!important}"
     ".figures span{display:inline-block;margin-right:.8em}.figures,.count{font-size:.9em;font-variant-numeric:tabular-nums}.count span{display:block}"
     ".more{padding:.6rem .3rem 1.4rem}.charts{display:flex;flex-wrap:wrap;gap:1rem 2rem}figure{margin:0;max-width:100%;min-width:0}"
     "figcaption{font-weight:600;font-size:.9em;margin-bottom:.2rem}.more table{font-size:.85em}.more>details{margin:.6rem 0}"
@@ -40,7 +40,10 @@ _STYLE = (
     ".legend{display:flex;flex-wrap:wrap;gap:.2rem 1.4rem;font-size:.85em;color:var(--soft);margin:.2rem 0 .8rem}"
     ".legend i{display:inline-block;width:.9em;height:.7em;margin-right:.4em;border-radius:2px}.facts{margin:1.5rem 0;font-size:.9em}"
     "@media(max-width:60rem){details.row>summary,div.row{grid-template-columns:1fr 1fr}.who,.figures,.bar{grid-column:1/-1}}"
-    "@media print{body{margin:0;max-width:none;font-size:11px}details.row,div.row,figure{break-inside:avoid}details.row>summary{background:none!important}}"
+    "@media print{body{margin:0;max-width:none;font-size:11px}details.row:not([open]),summary,div.row,figure{break-inside:avoid}"
+    "details.row>summary{background:none!important;break-after:avoid}.legend i{print-color-adjust:exact}.screen{display:none}"
+    "details.row>summary,div.row{grid-template-columns:minmax(0,3fr) 140px minmax(0,2fr) 90px 60px}.who,.figures,.bar{grid-column:auto}"
+    "pre,.code{white-space:pre-wrap;overflow-wrap:anywhere}}"
 )
 _LEGEND = (
     '<div class="legend"><span><i style="background:var(--accent)"></i>tuned</span><span><i style="background:var(--warn)"></i>'
@@ -106,7 +109,7 @@ def _summary(histories: Sequence[SearchHistory]) -> str:
     words = [counted(len(histories), "workload"), counted(trials, "trial")]
     words += [f'<span class="bad">{failed} failed</span>'] if failed else []
     words += [f'<span class="bad">{counted(lost, "workload")} without a result</span>'] if lost else []
-    return f'<p class="note">{", ".join(words)}. Written {utc_now()[:16].replace("T", " ")} UTC. A click on a row opens it.</p>'
+    return f'<p class="note">{", ".join(words)}. Written {utc_now()[:16].replace("T", " ")} UTC. <span class="screen">A click on a row opens it.</span></p>'
 
 
 def _machines(db: Database, histories: Sequence[SearchHistory]) -> str:

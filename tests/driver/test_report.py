@@ -11,8 +11,10 @@ import pytest
 from tilewright import te
 from tilewright.driver.report import report_html
 from tilewright.driver.report.search_history import search_histories
+from tilewright.pages import search_chart
 from tilewright.tuning_db import Database, TargetRecord, TuningRecord
 
+SPENT = [0.25 * n for n in range(1, 51)]
 TARGET = TargetRecord("lab", "native -num-cores=1", cpu="A CPU", llvm_cpu="skylake", vector_bits=256, num_cores=1)
 LIMITS = {"peak_flops": 1e11, "bandwidth": 2e10, "roofline_seconds": 1e-6, "limited_by": "peak"}
 
@@ -59,7 +61,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -128,3 +130,17 @@ def test_the_text_of_others_is_text(db):
     text = report_html(db)
     assert "<script" not in text and "<b onclick" not in text
     Page(re.sub("&[a-z]+;", "", text))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, ["trial", "20"]),
+        ({"spent": SPENT}, ["trial (time spent)", "20 (5 s)", "40 (10 s)"]),
+        ({"spent": SPENT, "over_time": True}, ["time spent", "5 s", "10 s"]),
+    ],
+    ids=["trials", "trials and time", "time"],
+)
+def test_convergence_by_trial_and_by_time(options, said):
+    chart = search_chart([1e-6 + 1e-8 * n for n in range(50)], **options)
+    assert [word for word in said if f">{word}</text>" not in chart] == []
