@@ -12,11 +12,14 @@ from ...tir.expr import to_numpy
 from .call import LARGEST, OnnxError, shown
 from .types import dtype_of
 
+_REMARKS = {"doc_string", "producer_name", "producer_version", "metadata_props"}
+"""Fields of a model that nothing reads."""
+
 
 def read_model(onnx: Any, model: Any) -> tuple[Any, Path | None]:
     """Returns a model and the folder of its file, None for one in memory; OnnxError for what cannot be read."""
     if isinstance(model, onnx.ModelProto):
-        return model, None
+        return _checked(model, "the model"), None
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _parsed(onnx, bytes(model), "the model"), None
     path = Path(model)
@@ -37,6 +40,25 @@ def _parsed(onnx: Any, data: bytes, what: str) -> Any:
         raise OnnxError(f"{what} is not a readable ONNX model: {shown(error)}") from error
     if not proto.HasField("graph"):
         raise OnnxError(f"{what} is not a readable ONNX model: it has no graph")
+    return _checked(proto, what)
+
+
+def _checked(proto: Any, what: str) -> Any:
+    """Returns a message; OnnxError when a name in it is not UTF-8, which protobuf gives as bytes in place of a text."""
+    waiting = [proto]
+    while waiting:
+        message = waiting.pop()
+        for field, value in message.ListFields():
+            if field.name in _REMARKS or field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+                continue
+            values = [value] if isinstance(value, (str, bytes)) or hasattr(value, "ListFields") else value
+            if field.type == field.TYPE_MESSAGE:
+                waiting.extend(values)
+            elif any(isinstance(v, bytes) for v in values):
+                text = next(v for v in values if isinstance(v, bytes)).decode("ascii", "backslashreplace")
+                raise OnnxError(
+                    f"{what}: the {field.name} {shown(text)} of a {message.DESCRIPTOR.name} is not UTF-8"
+                )
     return proto
 
 

@@ -124,6 +124,14 @@ def test_types_that_are_not_supported():
         from_onnx(proto)
 
 
+@pytest.mark.parametrize("text", [b"net", b"Conv", b"pads", b"kernel_shape", b"\x01x", b"\x01w"])
+def test_texts_that_are_not_utf8(text):
+    data = onnx_fuzz.seeds()[0].SerializeToString()
+    assert text in data
+    with pytest.raises(OnnxError, match=r"the model: the \w+ .*xe5.* of a \w+Proto is not UTF-8"):
+        from_onnx(data.replace(text, text[:-1] + b"\xe5"))
+
+
 def test_mutated_models():
     root = Path(__file__).parents[2]
     words = [sys.executable, "-m", "tests.frontends.onnx_fuzz", "--n", "60", "--seed", "5"]

@@ -11,7 +11,7 @@ LINES = {
     "tuning_db": 1770,
     "tuner": 11000,
     "graph": 4865,
-    "frontends": 7340,
+    "frontends": 7380,
     "driver": 5350,
     "cli": 2100,
     "doors": 1840,
