@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 
 from .contest import STRATEGIES, model_correlation, prior_correlation, replay
 from .recorded_space import RecordedSpace
@@ -18,7 +19,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--record", action="append", metavar="SPEC", default=[], help="measure a space and store it")
     parser.add_argument("--record-all", action="store_true", help="measure and store all workloads that are not there")
-    parser.add_argument("--rows", type=int, default=3000, help="candidates of a recording")
+    parser.add_argument("--rows", type=int, default=3000, help="candidates of a recording at most")
+    parser.add_argument("--minutes", type=float, default=25.0, help="for all recordings together; they share it evenly")
     parser.add_argument("--target", default="native -num-cores=1")
     parser.add_argument("--noisy", action="store_true", help="mark the recording: the machine was not quiet")
     return parser.parse_args()
@@ -28,9 +30,12 @@ def main() -> None:
     """Record, or compare strategies on what was recorded."""
     chosen = options()
     specs = [*chosen.record, *[spec for spec in WORKLOADS if chosen.record_all and not path_of(spec).exists()]]
-    for spec in specs:
-        path = path_of(spec)
-        made = record(spec, path, count=chosen.rows, target=chosen.target, quiet=not chosen.noisy)
+    end = time.monotonic() + 60 * chosen.minutes
+    for number, spec in enumerate(specs):
+        path, share = path_of(spec), (end - time.monotonic()) / (len(specs) - number)
+        made = record(
+            spec, path, count=chosen.rows, target=chosen.target, quiet=not chosen.noisy, seconds=max(1.0, share - 5)
+        )
         print(f"{path.name}: {sum(map(len, made.rows.values()))} candidates, {path.stat().st_size} bytes", flush=True)
     if not specs:
         compare(chosen)

@@ -80,35 +80,43 @@ def chosen_rows(space: Space, count: int, rng: np.random.Generator) -> dict[str,
 
 
 def record(
-    spec: str, path: Path, *, count: int, target: str, quiet: bool, seed: int = 0, say: Callable[[str], None] = print
+    spec: str, path: Path, *, count: int, target: str, quiet: bool, seconds: float = float("inf"),
+    say: Callable[[str], None] = print,
 ) -> Recording:  # fmt: skip
-    """Measure ``count`` candidates of a workload, each once, its result compared, and write them to ``path``.
+    """Measure ``count`` candidates of a workload, each once, its result compared, and write them to ``path``; as many as
+    ``seconds`` allow, in an order drawn at random.
 
-    What was measured is kept beside it at once, so that an interrupted recording goes on where it was."""
-    case, machine = parse_spec(spec), Target(target)
+    What was measured is kept beside it at once, so that an interrupted recording goes on where it was. The best sixteen are
+    timed once more, together."""
+    case, machine, rng = parse_spec(spec), Target(target), np.random.default_rng(0)
     space = Space(case.func, machine)
-    rows = chosen_rows(space, count, np.random.default_rng(seed))
+    rows = chosen_rows(space, count, rng)
     about = {
         "spec": spec, "target": str(machine), "decisions": {s.name: list(s.column_names) for s in space.sketches},
         "cpu": platform.processor() or platform.machine(), "load": os.getloadavg()[0], "quiet_machine": quiet,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }  # fmt: skip
     kept = _Kept(path.with_suffix(".partial"), [spec, str(machine)])
-    todo = [
-        (s, tuple(row)) for s in space.sketches for row in rows[s.name].tolist() if (s.name, tuple(row)) not in kept
-    ]
-    done, total, start = len(kept.seconds), len(kept.seconds) + len(todo), time.monotonic()
-    with LocalRunner() as runner:
+    wanted = [(s, tuple(row)) for s in space.sketches for row in rows[s.name].tolist()]
+    todo = [wanted[n] for n in rng.permutation(len(wanted)) if (wanted[n][0].name, wanted[n][1]) not in kept]
+    total, start = len(wanted), time.monotonic()
+    with LocalRunner(max_samples=4, race_seconds=0.03) as runner:
         if todo:
             runner.open(case.func, machine)
         for place in range(0, len(todo), _BATCH):
             part = todo[place : place + _BATCH]
-            kept.add(part, _measured(space, part, runner))
-            each = (time.monotonic() - start) / (place + len(part))
-            left = each * (len(todo) - place - len(part)) / 60
-            say(f"{spec}: {done + place + len(part)}/{total}, {each:.2f} s each, {left:.1f} min left")
-    seconds = {name: np.array([kept.seconds[name, tuple(row)] for row in r.tolist()]) for name, r in rows.items()}
-    made = Recording(about, rows, seconds)
+            kept.add(part, _measured(space, part, runner, kept.best))
+            spent = time.monotonic() - start
+            each = spent / (place + len(part))
+            left = min(each * (len(todo) - place - len(part)), seconds - spent) / 60
+            say(f"{spec}: {len(kept.seconds)}/{total}, {each:.2f} s each, {max(0.0, left):.1f} min left")
+            if spent > seconds:
+                break
+        if todo:
+            names = {s.name: s for s in space.sketches}
+            best = [(names[name], row) for name, row in sorted(kept.seconds, key=kept.seconds.__getitem__)[:_BATCH]]
+            kept.add(best, _measured(space, best, runner))
+    made = kept.recording(about, rows)
     made.save(path)
     kept.path.unlink(missing_ok=True)
     return made
@@ -136,6 +144,23 @@ class _Kept:
     def __contains__(self, key: object) -> bool:
         return key in self.seconds
 
+    @property
+    def best(self) -> float:
+        """Returns the least seconds so far."""
+        return min(self.seconds.values(), default=float("inf"))
+
+    def recording(self, about: dict[str, Any], rows: dict[str, np.ndarray]) -> Recording:
+        """Returns what was measured of ``rows``."""
+        done = {
+            name: np.array([(name, tuple(r)) in self for r in found.tolist()], bool) for name, found in rows.items()
+        }
+        some = {name: rows[name][keep] for name, keep in done.items() if keep.any()}
+        about = {**about, "decisions": {name: about["decisions"][name] for name in some}}
+        seconds = {
+            name: np.array([self.seconds[name, tuple(r)] for r in found.tolist()]) for name, found in some.items()
+        }
+        return Recording(about, some, seconds)
+
     def _learn(self, batch: list[Any]) -> None:
         for name, row, seconds in batch:
             self.seconds[name, tuple(row)] = float("inf") if seconds is None else seconds
@@ -148,12 +173,15 @@ class _Kept:
             file.write(json.dumps(batch) + "\n")
 
 
-def _measured(space: Space, part: Sequence[tuple[Sketch, tuple[int, ...]]], runner: LocalRunner) -> list[float]:
+def _measured(
+    space: Space, part: Sequence[tuple[Sketch, tuple[int, ...]]], runner: LocalRunner, best: float = float("inf")
+) -> list[float]:
+    """Returns the seconds of candidates; those that take much longer than ``best`` are run once."""
     programs: dict[int, str] = {}
     for n, (sketch, row) in enumerate(part):
         try:
             programs[n] = space.schedule(sketch, row).func.script()
         except ScheduleError:
             continue
-    found = dict(zip(programs, runner.measure(list(programs.values())), strict=True))
+    found = dict(zip(programs, runner.measure(list(programs.values()), best_seconds=best), strict=True))
     return [found[n].run_seconds if n in found and found[n].ok else float("inf") for n in range(len(part))]

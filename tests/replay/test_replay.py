@@ -79,6 +79,9 @@ class Rehearsed:
 
     batches = 0
 
+    def __init__(self, **limits):
+        assert limits["max_samples"] < 12
+
     def __enter__(self):
         return self
 
@@ -88,7 +91,7 @@ class Rehearsed:
     def open(self, func, target):
         pass
 
-    def measure(self, programs):
+    def measure(self, programs, best_seconds):
         Rehearsed.batches -= 1
         if Rehearsed.batches < 0:
             raise KeyboardInterrupt
@@ -108,14 +111,25 @@ def test_an_interrupted_recording_goes_on_where_it_was(tmp_path, monkeypatch):
     partial.write_text(partial.read_text() + '[["matmul", [1')  # a line that was cut off
     Rehearsed.batches = 100
     again = record(SPEC, tmp_path / "cut.npz", say=said.append, **options)
-    assert (
-        len(said) == len(whole.rows) * 0 + 2 * (-(-sum(map(len, whole.rows.values())) // 16)) and not partial.exists()
-    )
+    assert len(said) == 2 * (-(-sum(map(len, whole.rows.values())) // 16)) and not partial.exists()
     for name, seconds in whole.seconds.items():
         np.testing.assert_array_equal(seconds, again.seconds[name])
     with pytest.raises(ValueError, match="is of another recording"):
         partial.write_text('["other", "llvm"]\n')
         record(SPEC, tmp_path / "cut.npz", say=said.append, **options)
+
+
+def test_a_recording_ends_when_its_time_is_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LocalRunner", Rehearsed)
+    Rehearsed.batches, options = 100, {"count": 60, "target": TARGET, "quiet": False, "say": lambda _: None}
+    made = record(SPEC, tmp_path / "short.npz", seconds=0.0, **options)
+    assert sum(map(len, made.rows.values())) == 16 and Rehearsed.batches == 98  # these, and the best once more
+    found = Recording.load(tmp_path / "short.npz")
+    assert list(found.rows) == list(made.rows) and RecordedSpace(found).best == made_best(made)
+
+
+def made_best(recording):
+    return min(float(np.float32(t)) for times in recording.seconds.values() for t in times)
 
 
 @pytest.mark.parametrize("spec", WORKLOADS)
