@@ -45,6 +45,8 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
             stored = _masked_load(em, buffer, offset, dtype, mask)
         value = em.from_memory(stored, dtype)
         return _reversed(em, value, dtype) if backwards else value
+    if even and mask is None and _is_near(em, stride.const, dtype):
+        return em.from_memory(_picked(em, buffer, offset, dtype, stride.const), dtype)
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
     text = em.fn.intrinsic(
         f"llvm.masked.gather.{stored_suffix(dtype)}.v{lanes}p0", memory,
@@ -112,6 +114,53 @@ def _first(em: LlvmScope, where: LaneOffsets) -> Linear:
 
 def _reversed(em: LlvmScope, text: str, dtype: DType) -> str:
     return em.fn.shuffled(llvm_type(dtype), text, "poison", range(dtype.lanes - 1, -1, -1))
+
+
+_NEAR = 4
+"""The largest distance of lanes, in elements, for which whole vectors are loaded instead of single elements."""
+
+
+def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
+    """Returns whether lanes are picked out of whole vectors: they are a small distance apart, and fill registers or a
+    power of two of a register's lanes."""
+    lanes, register = dtype.lanes, em.target.vector_lanes(dtype)
+    return 2 <= distance <= _NEAR and min(lanes, register) >= 4 and (lanes % register == 0 or register % lanes == 0)
+
+
+def _picked(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int) -> str:
+    """Returns lanes that are ``distance`` elements apart, as they lie in memory, out of vectors that cover them."""
+    count, one = min(dtype.lanes, em.target.vector_lanes(dtype)), memory_type(dtype.element)
+    whole = ""
+    for done in range(0, dtype.lanes, count):
+        part = _picked_register(
+            em, buffer, offset.plus(Linear(done * distance)), dtype.element.with_lanes(count), distance
+        )
+        whole = em.fn.appended(one, whole, part, done, count) if done else part
+    return whole
+
+
+def _picked_register(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int) -> str:
+    """Returns the lanes of one register. The last vector ends with the last lane: nothing beyond that is read."""
+    lanes, memory = dtype.lanes, memory_type(dtype)
+    places = [distance * n for n in range(lanes)]
+    found = ""
+    for k in range(distance):
+        start = min(k * lanes, places[-1] + 1 - lanes)
+        at = offset.plus(Linear(start))
+        vector = em.cached_load(
+            buffer, f"load {memory}, ptr {em.pointer(buffer, at)}, align {em.alignment(buffer, at, dtype)}"
+        )
+        if not found:
+            found = vector
+            continue
+        order = [-1] * lanes
+        for n, place in enumerate(places):
+            if place // lanes < k:  # an earlier vector had it; the first one is as it was loaded
+                order[n] = n if k > 1 else place
+            elif place // lanes == k:
+                order[n] = lanes + place - start
+        found = em.fn.shuffled(memory, found, vector, order)
+    return found
 
 
 def _scalar_load(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:

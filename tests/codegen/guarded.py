@@ -101,6 +101,15 @@ def main(A: T.Buffer((19, 23), "{0}"), B: T.Buffer((23, 19), "{0}"), R: T.Buffer
             E[vi] = A[18, vi * 2 + 1]
 """
 
+SPACED = """
+@T.prim_func
+def main(A: T.Buffer(({1} * {2} - {2} + 1,), "{0}"), B: T.Buffer(({1},), "{0}")):
+    for i in T.vectorized({1}):
+        with T.block("B"):
+            vi = T.axis.spatial({1}, i)
+            B[vi] = A[vi * {2}]
+"""
+
 PACKED = """
 @T.prim_func
 def main(A: T.Buffer((17, 23), "{0}"), P: T.Buffer((3, 23, {1}), "{0}")):
@@ -162,6 +171,10 @@ def cases():
     yield "gather", parse(GATHER), {}
     for dtype in ("float32", "float64", "int8", "int32", "float16"):
         yield f"strided_{dtype}", parse(STRIDED.format(dtype)), {}
+    for dtype, lanes, distance in (
+        ("float32", 16, 2), ("float32", 32, 3), ("float32", 8, 4), ("float64", 16, 2), ("int8", 64, 4), ("int16", 4, 3),
+    ):  # fmt: skip
+        yield f"spaced_{dtype}_{lanes}_{distance}", parse(SPACED.format(dtype, lanes, distance)), {}
     for dtype, height in (("float32", 6), ("float32", 8), ("float64", 7), ("int16", 8)):
         yield f"packed_{dtype}_{height}", parse(PACKED.format(dtype, height)), {}
     for dtype, units in (("float32", "T.float32"), ("float64", "T.float64"), ("int32", "T.int32")):

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright import te
 from tilewright.codegen import compile
 from tilewright.codegen.lower import lower
 from tilewright.codegen.machine.target import Target
+from tilewright.schedule import ScheduleError
 from tilewright.tir import IntImm
 from tilewright.tir.analysis.access import accesses_below
 from tilewright.tuner import MachineModel, Space, choose_default
@@ -104,3 +106,68 @@ def test_stages_that_are_fused(name, groups):
     (variant,) = [v for v in space_of(name).variants if v.suffix == "_fused"]
     joined = [[b.name for b in g.blocks] for g, t in variant.groups if t[0].rule == "fused_stages"]
     assert [sorted(g) for g in joined] == [sorted(g) for g in groups]
+
+
+def two_products(n=17):
+    """``A B`` and ``A C``."""
+    a, b, c = (te.placeholder((n, n), name=x) for x in "ABC")
+    axes = [te.reduce_axis((0, n), name="k") for _ in "BC"]
+    outs = [
+        te.compute((n, n), lambda i, j, k=k, o=o: te.sum(a[i, k] * o[k, j], axis=k), name=f"by_{o.op.name}")
+        for k, o in zip(axes, (b, c), strict=True)
+    ]
+    return [a, b, c, *outs], lambda a, b, c: (a @ b, a @ c)
+
+
+def sums_and_maxima(n=33):
+    """Along rows: two kinds of reductions."""
+    a = te.placeholder((13, n), name="A")
+    k, m = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="m")
+    outs = [
+        te.compute((13,), lambda i: te.sum(a[i, k], axis=k), name="sums"),
+        te.compute((13,), lambda i: te.max(a[i, m], axis=m), name="maxima"),
+    ]
+    return [a, *outs], lambda a: (a.sum(1), a.max(1))
+
+
+def gradient(n=37):
+    """Two derivatives of a smoothed row, the second of which has a producer of its own."""
+    a = te.placeholder((7, n), name="A")
+    soft = te.compute((7, n - 2), lambda i, j: (a[i, j] + a[i, j + 1] * 2.0 + a[i, j + 2]) * 0.25, name="soft")
+    left = te.compute((7, n - 4), lambda i, j: soft[i, j + 2] - soft[i, j], name="left")
+    wide = te.compute((7, n - 3), lambda i, j: te.exp(te.exp(soft[i, j] * soft[i, j + 1])), name="wide")
+    right = te.compute((7, n - 4), lambda i, j: wide[i, j + 1] - wide[i, j], name="right")
+
+    def reference(a):
+        s = (a[:, :-2] + 2 * a[:, 1:-1] + a[:, 2:]) / 4
+        w = np.exp(np.exp(s[:, :-1] * s[:, 1:]))
+        return s[:, 2:] - s[:, :-2], w[:, 1:] - w[:, :-1]
+
+    return [a, left, right], reference
+
+
+@pytest.mark.parametrize(
+    ("make", "together"),
+    [(two_products, ["by_B", "by_C"]), (sums_and_maxima, ["maxima", "sums"]), (gradient, ["left", "right"])],
+)
+def test_results_of_the_same_data_share_their_tiles(make, together):
+    tensors, reference = make()
+    func = te.create_prim_func(tensors)
+    inputs = [np.random.default_rng(0).random(t.shape, "float32") for t in tensors[:-2]]
+    space, found = Space(func, PARALLEL), 0
+    for variant in space.variants:
+        for group, tables in variant.groups:
+            if tables[0].rule != "fused_siblings":
+                continue
+            assert set(together) <= {b.name for b in group.blocks}
+            for row in tables[0].rows[:: max(1, len(tables[0].rows) // 5)]:
+                sch = variant.base.copy()
+                try:
+                    space.apply(sch, tables[0], tables[0].decisions(row))
+                except ScheduleError:
+                    continue
+                found += 1
+                outputs = compile(sch.func, PARALLEL)(*inputs)
+                for result, wanted in zip(outputs, reference(*inputs), strict=True):
+                    np.testing.assert_allclose(result, wanted, rtol=2e-4, atol=2e-4)
+    assert found >= 3

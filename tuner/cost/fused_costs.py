@@ -18,28 +18,36 @@ from .machine_model import MachineModel
 from .stage_roles import StageRole
 from .step_sizes import ceil_div
 from .tile_regions import Region, Span, spans_read
+from .vector_choice import lane_loads
 
 
 @dataclass(frozen=True)
 class FusedStages:
     """The stages that are computed together, in program order, with their roles and regions; ``tiled`` are the axes of
-    the last one that are cut into tiles, outermost first. ``parallel``: threads share the tiles."""
+    the last one that are cut into tiles, outermost first. ``parallel``: threads share the tiles. ``siblings``: other
+    results, of the extents of the last one, which no stage reads."""
 
     roles: tuple[StageRole, ...]
     regions: Mapping[BlockInfo, Region]
     tiled: tuple[Var, ...]
     lanes: int
     parallel: bool
+    siblings: tuple[BlockInfo, ...] = ()
 
     @property
     def root(self) -> BlockInfo:
         """Returns the last stage."""
         return self.roles[-1].block
 
+    @property
+    def ends(self) -> tuple[BlockInfo, ...]:
+        """Returns the stages whose results stay."""
+        return (*self.siblings, self.root)
+
     @cached_property
     def inside(self) -> tuple[Buffer, ...]:
         """Returns the buffers that only these stages use."""
-        return tuple([role.block.stores[0].buffer for role in self.roles[:-1]])
+        return tuple([role.block.stores[0].buffer for role in self.roles if role.block not in self.ends])
 
     @cached_property
     def outside(self) -> tuple[Buffer, ...]:
@@ -72,7 +80,9 @@ class FusedCosts:
     def scratch(self) -> np.ndarray:
         """Bytes of the intermediate results of a tile."""
         total = np.zeros(self.rows)
-        for role in self.stages.roles[:-1]:
+        for role in self.stages.roles:
+            if role.block in self.stages.ends:
+                continue
             sizes = self.sizes(role.block)
             total = total + role.block.itemsize * np.prod([sizes[v] for v in role.block.spatial], axis=0)
         return total
@@ -200,7 +210,7 @@ class FusedCosts:
         loads = np.zeros(self.rows)
         for use in block.loads:
             moving = use.axes()
-            each = 1.0 if use is role.packed else self._lane_loads(use, role.vector)
+            each = 1.0 if use is role.packed else lane_loads(use, role.vector, self.stages.lanes)
             loads = (
                 loads
                 + (vectors * each if role.vector in moving else 1.0) * np.where(role.row in moving, rows, 1.0)
@@ -214,11 +224,7 @@ class FusedCosts:
 
     def _loads(self, block: BlockInfo, vector: Var) -> float:
         """Loads of one vector of the stage; elements that are gathered count one by one."""
-        return sum(self._lane_loads(use, vector) for use in block.loads)
-
-    def _lane_loads(self, use: Use, vector: Var) -> float:
-        stride = use.stride(vector)
-        return 1.0 if stride in (0, 1) else float(self.stages.lanes)
+        return sum(lane_loads(use, vector, self.stages.lanes) for use in block.loads)
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -237,7 +243,7 @@ class FusedCosts:
         stages, root = self.stages, self.stages.root
         whole = {b: tuple([Span({}, 0, e - 1, e) for e in _shape(b)]) for b in stages.outside}
         touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
-        touched.append((root.stores[0].buffer, tuple([stages.regions[root][v] for v in root.spatial]), 2.0))
+        touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 2.0) for b in stages.ends]
         loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
         cover, levels, sizes = dict(self.tile), [], []
         for depth in range(len(loops) + 1):

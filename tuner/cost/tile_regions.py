@@ -49,6 +49,12 @@ def whole_region(block: BlockInfo) -> Region:
     return {**region, **_reduced_axes(block)}
 
 
+def same_region(block: BlockInfo, root: BlockInfo) -> Region:
+    """Returns the region of a result that has the extents of the last stage, ``root``: the same tile."""
+    pairs = zip(block.spatial, root.spatial, strict=True)
+    return {**{v: Span({axis: 1}, 0, 0, block.extents[v]) for v, axis in pairs}, **_reduced_axes(block)}
+
+
 def _reduced_axes(block: BlockInfo) -> dict[Var, Span]:
     """Returns the spans of the axes that a block reduces: all values."""
     return {v: Span({}, 0, block.extents[v] - 1, block.extents[v]) for v in block.reduce}

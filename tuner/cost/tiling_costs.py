@@ -16,6 +16,7 @@ from .loop_nest import Access, Loop, Nest
 from .machine_model import MachineModel, crowding
 from .product_roles import TiledBlock
 from .step_sizes import ceil_div
+from .vector_choice import lane_loads
 
 
 class TilingCosts:
@@ -72,8 +73,8 @@ class TilingCosts:
             if self.axes.vector not in axes:
                 broadcasts = broadcasts + copies
                 continue
-            strided = use is not self.part.packed and use.stride(self.axes.vector) != 1
-            vectors = vectors + copies * self.columns["vectors"] * (self.lanes if strided else 1)
+            each = 1.0 if use is self.part.packed else lane_loads(use, self.axes.vector, self.lanes)
+            vectors = vectors + copies * self.columns["vectors"] * each
         return vectors, broadcasts
 
     @cached_property

@@ -30,6 +30,21 @@ def vector_axes(block: BlockInfo) -> list[Var]:
     return out[:2]
 
 
+NEAR = 4
+"""The largest distance of lanes, in elements, that code generation picks out of whole vectors."""
+
+
+def lane_loads(use: Use, vector: Var, lanes: int) -> float:
+    """Returns how many instructions a vector of ``lanes`` elements along the axis ``vector`` takes to load: lanes a few
+    elements apart are picked out of whole vectors, and farther ones are loaded one by one."""
+    stride = use.stride(vector)
+    if stride in (0, 1):
+        return 1.0
+    if stride == -1:
+        return 2.0
+    return float(2 * stride - 1) if stride is not None and 1 < stride <= NEAR else float(lanes)
+
+
 def _reads_rows(block: BlockInfo) -> bool:
     """Returns whether a reduction axis is contiguous in memory for at least the length of a vector."""
     return any(use.stride(axis) == 1 and block.extents[axis] >= 16 for use in block.loads for axis in block.reduce)

@@ -34,7 +34,8 @@ class TileStage:
     ``kind``: ``map`` (element-wise, in vectors), ``tile`` (sums of a register tile), ``lanes`` (partial sums in the lanes
     of vectors), ``plain`` (one element after the other). ``vector`` is the number of the axis that becomes vectors, of
     ``width`` elements each time; ``row`` that of the rows of a register tile, ``rows`` at a time. ``unroll``: steps of the
-    reduction per iteration. ``packed``: an operand that is copied into panels before everything else.
+    reduction per iteration. ``packed``: an operand that is copied into panels before everything else. ``end``: a result of
+    the stages, of the same extents as the last one, that none of them reads.
     """
 
     name: str
@@ -45,6 +46,7 @@ class TileStage:
     rows: int = 1
     unroll: int = 1
     packed: Panels | None = None
+    end: bool = False
 
 
 @dataclass
@@ -55,6 +57,11 @@ class _Made:
     block: Any
     result: Any = None
 
+    @property
+    def blocks(self) -> list[Any]:
+        """Returns its blocks in program order; the last one writes what it computes."""
+        return [self.block] if self.result is None else [self.block, self.result]
+
 
 def fused_tiles(sch: Schedule, stages: Sequence[TileStage], tiles: Mapping[int, int], *, shared: bool = False) -> Any:
     """Schedule ``stages``, in program order; returns the loop over tiles, None when there is one tile only.
@@ -62,13 +69,15 @@ def fused_tiles(sch: Schedule, stages: Sequence[TileStage], tiles: Mapping[int, 
     ``tiles``: for axes of the last stage, by number, the extent of a tile. ``shared``: the threads share the tiles.
     """
     made = [_prepared(sch, stage) for stage in stages]
-    order = [block for m in made for block in (m.block, m.result) if block is not None]
-    at = _tile_loop(sch, order[-1], tiles)
+    ends = [m for m in made if m.stage.end or m is made[-1]]
+    loops = [_tile_loop(sch, m.blocks[-1], tiles) for m in ends]
+    at, first = loops[-1], made.index(ends[0])
     if at is not None:
+        _move_in(sch, made[first:], dict(zip(map(id, ends), loops, strict=True)))
+        at = sch.merge(*loops) if len(loops) > 1 else at
         if shared:
             sch.parallel(at)
-        for block in reversed(order[:-1]):
-            sch.compute_at(block, at)
+        _move_in(sch, made[:first], {}, at)
     for m in made:
         _FINISH[m.stage.kind](sch, m, at)
     return at
@@ -84,6 +93,15 @@ def _prepared(sch: Schedule, stage: TileStage) -> _Made:
         spatial = sum(1 for iv in sch.get(block).iter_vars if iv.kind == "spatial")
         return _Made(stage, by_lanes(sch, block, sch.get_loops(block)[-1], stage.width, spatial), block)
     return _Made(stage, block)
+
+
+def _move_in(sch: Schedule, made: Sequence[_Made], loops: Mapping[int, Any], at: Any = None) -> None:
+    """Compute stages in tiles: in the loop of the result that follows them (``loops``, by the identity of its stage), which
+    computes its own sums there, else in ``at``."""
+    for m in reversed(made):
+        at = loops.get(id(m), at)
+        for block in reversed(m.blocks[:-1] if id(m) in loops else m.blocks):
+            sch.compute_at(block, at)
 
 
 def _tile_loop(sch: Schedule, block: Any, tiles: Mapping[int, int]) -> Any:

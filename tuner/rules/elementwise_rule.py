@@ -21,6 +21,7 @@ from ...tir.walk import pre_order
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.step_sizes import ceil_div, up_to
+from ..cost.vector_choice import NEAR, lane_loads
 from ..program import BlockInfo, Program, Use
 from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
@@ -58,7 +59,7 @@ def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
     """Returns an input through which the innermost axis strides, and the axis that is contiguous in it."""
     inner = block.spatial[-1]
     for use in block.loads:
-        if use.affine and (use.stride(inner) or 0) > 1:
+        if use.affine and (use.stride(inner) or 0) > NEAR:
             for axis in block.spatial[:-1]:
                 if use.stride(axis) == 1 and block.extents[axis] > 1:
                     return axis, use
@@ -120,7 +121,8 @@ class ElementwisePart(Part):
         steps = ceil_div(self.inner, width) * (block.spatial_size / self.inner)
         vectors = steps * columns["vectors"]
         inner = block.spatial[-1]
-        strided = [u for u in block.loads if (u.stride(inner) or 2) > 1]
+        strided = [u for u in block.loads if (s := u.stride(inner)) is None or s > NEAR]
+        near = sum(lane_loads(u, inner, self.lanes) for u in block.loads if u not in strided)
         moved = sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)})
         tile = columns.get("tile", np.ones(rows))
         staged = columns.get("staged", np.zeros(rows))
@@ -142,8 +144,7 @@ class ElementwisePart(Part):
         tasks = float(max(1, block.spatial_size // max(1, self.inner)))
         return Costs(rows).put(
             core_cycles=vectors * block.operations / machine.fma_pipes,
-            load_cycles=vectors * (len(block.loads) - len(strided)) / machine.loads_per_cycle
-            + vectors * self.lanes * gathered,
+            load_cycles=vectors * near / machine.loads_per_cycle + vectors * self.lanes * gathered,
             store_cycles=vectors / machine.stores_per_cycle,
             loop_cycles=steps * 1.5 + turns,
             spill_cycles=steps * 10.0 * np.maximum(columns["vectors"] - 4, 0) * (block.operations > 16),

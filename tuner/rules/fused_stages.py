@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from ...schedule import Schedule
 from ...tir.expr import Var
+from ...tir.stmt import Buffer
 from ..cost.cost_features import Costs
 from ..cost.fused_costs import FusedCosts, FusedStages
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.stage_roles import StageRole, stage_role
 from ..cost.step_sizes import up_to
-from ..cost.tile_regions import Region, needed_region, whole_region
+from ..cost.tile_regions import Region, needed_region, same_region, whole_region
 from ..program import BlockInfo, Program, copies, pads
 from ..recipes.fused_tiles import TileStage, fused_tiles
 from ..recipes.panels import Panels
@@ -33,29 +35,32 @@ _TILED = 3
 
 
 class FusedStagesRule(ScheduleRule):
-    """This rule takes two stages or more, the last of which anchors them; ``depth``: how many follow each other."""
+    """This rule takes two stages or more, the last of which anchors them; ``depth``: how many follow each other;
+    ``siblings``: results of the same extents that read the same are computed in the same tiles."""
 
     priority = 80
     fuses = True
 
-    def __init__(self, name: str, depth: int) -> None:
-        self.name, self.depth = name, depth
+    def __init__(self, name: str, depth: int, *, siblings: bool = False) -> None:
+        self.name, self.depth, self.siblings = name, depth, siblings
 
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        return _groups(program, tuple(free), self.depth).get(block)
+        return _groups(program, tuple(free), self.depth, self.siblings).get(block)
 
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
         return [FusedPart(program, group, machine)]
 
 
 @lru_cache(maxsize=4)
-def _groups(program: Program, free: tuple[BlockInfo, ...], depth: int) -> dict[BlockInfo, Group]:
+def _groups(
+    program: Program, free: tuple[BlockInfo, ...], depth: int, siblings: bool
+) -> dict[BlockInfo, Group]:  # fmt: skip
     """Returns the groups of two stages or more that compute something by their last stage. The last stages of the program
     choose first."""
     left, groups = set(free), {}
     for root in reversed(program.blocks):
         if root in left and _is_stage(root) and root.spatial:
-            members = fused_regions(program, root, left, depth)
+            members = fused_regions(program, root, left, depth, siblings_of(program, root, left) if siblings else ())
             left -= set(members)
             if sum(1 for b in members if not (copies(b) or b.operations < 2 and pads(b))) > 1:
                 groups[root] = Group(root, tuple([b for b in program.blocks if b in members]))
@@ -73,15 +78,41 @@ def _is_stage(block: BlockInfo) -> bool:
     )
 
 
+def siblings_of(program: Program, root: BlockInfo, free: Collection[BlockInfo]) -> list[BlockInfo]:
+    """Returns the results of the program before ``root`` that have its extents, are made of a buffer that it is made of, and
+    are read by no stage."""
+    if not program.is_output(root):
+        return []
+    results = [b for b in program.blocks[: program.blocks.index(root)] if b in free and program.is_output(b)]
+    shape, read = [root.extents[v] for v in root.spatial], _sources(program, root)
+    return [
+        b for b in results
+        if _is_stage(b) and not program.consumers(b) and [b.extents[v] for v in b.spatial] == shape
+        and read & _sources(program, b)
+    ]  # fmt: skip
+
+
+def _sources(program: Program, block: BlockInfo) -> set[Buffer]:
+    """Returns the buffers that a block reads, and those that they are computed of."""
+    found, left = set[Buffer](), [block]
+    while left:
+        read = {use.buffer for use in left.pop().loads} - found
+        found |= read
+        left += [b for b in program.blocks if any(use.buffer in read for use in b.stores)]
+    return found
+
+
 def fused_regions(
-    program: Program, root: BlockInfo, free: Collection[BlockInfo], depth: int
+    program: Program, root: BlockInfo, free: Collection[BlockInfo], depth: int, siblings: Sequence[BlockInfo] = ()
 ) -> dict[BlockInfo, Region]:  # fmt: skip
-    """Returns ``root`` and the producers that are computed in its tiles, with the regions that a tile needs."""
+    """Returns ``root`` and the producers that are computed in its tiles, with the regions that a tile needs; with
+    ``siblings``, whose tiles are the same, their producers as well."""
     regions: dict[BlockInfo, Region] = {root: whole_region(root)}
-    level = {root: 1}
+    regions.update({block: same_region(block, root) for block in siblings})
+    level = dict.fromkeys(regions, 1)
     for block in reversed(program.blocks[: program.blocks.index(root)]):
         consumers = program.consumers(block)
-        if block not in free or not consumers or not set(consumers) <= set(regions):
+        if block in regions or block not in free or not consumers or not set(consumers) <= set(regions):
             continue
         level[block] = 1 + max(level[c] for c in consumers)
         if level[block] > depth or not _is_stage(block) or program.is_output(block):
@@ -120,12 +151,14 @@ class FusedPart(Part):
     def __init__(self, program: Program, group: Group, machine: MachineModel) -> None:
         self.group, self.machine = group, machine
         root = group.anchor
-        regions = fused_regions(program, root, group.blocks, len(group.blocks))
+        siblings = siblings_of(program, root, group.blocks)
+        regions = fused_regions(program, root, group.blocks, len(group.blocks), siblings)
         lanes = machine.lanes(max(b.itemsize for b in group.blocks))
         inside = [b.stores[0].buffer for b in group.blocks]
         roles = tuple([stage_role(b, lanes, inside) for b in group.blocks])
         shared = shared_axes(root, regions)[-_TILED:]
-        self.stages = FusedStages(roles, regions, tuple(shared), lanes, worth_threads(machine, group.blocks))
+        threads = worth_threads(machine, group.blocks)
+        self.stages = FusedStages(roles, regions, tuple(shared), lanes, threads, tuple(siblings))
         self.name = f"fused_{root.name}"
         self.decisions = tuple([*self._tiles(), *self._steps()])
         self.structure = tuple([d.name for d in self.decisions if d.name.startswith("tile")])
@@ -157,7 +190,8 @@ class FusedPart(Part):
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         root = self.group.anchor
-        stages = [self._stage(n, role, row) for n, role in enumerate(self.stages.roles)]
+        ends = self.stages.siblings
+        stages = [replace(self._stage(n, r, row), end=r.block in ends) for n, r in enumerate(self.stages.roles)]
         tiles = {root.spatial.index(axis): row[f"tile{n}"] for n, axis in enumerate(self.stages.tiled)}
         fused_tiles(sch, stages, tiles, shared=self.stages.parallel)
 
@@ -195,3 +229,4 @@ class FusedPart(Part):
 
 register_rule(FusedStagesRule("fused_stages", 1 << 30))
 register_rule(FusedStagesRule("fused_pairs", 2))
+register_rule(FusedStagesRule("fused_siblings", 1 << 30, siblings=True))

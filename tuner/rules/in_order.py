@@ -17,6 +17,7 @@ from ...tir.expr import IntImm, Var, is_const_int
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.step_sizes import ceil_div, up_to
+from ..cost.vector_choice import lane_loads
 from ..program import BlockInfo, Program
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
@@ -95,12 +96,12 @@ class InOrderPart(Part):
         latency = np.where(scalar, machine.fma_latency, 1.0 / machine.fma_pipes)
         moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
         last = self.last
-        strided = sum(1 for u in (*block.loads, *block.stores) if last is not None and u.stride(last) not in (0, 1))
+        more = [] if last is None else [lane_loads(u, last, self.lanes) - 1 for u in block.loads]
+        more += [self.lanes for u in block.stores if last is not None and u.stride(last) not in (0, 1)]
+        strided = float(sum(more))
         return Costs(rows).put(
             core_cycles=vectors * block.operations * latency,
-            load_cycles=vectors
-            * (len(block.loads) + strided * np.where(scalar, 0, self.lanes))
-            / machine.loads_per_cycle,
+            load_cycles=vectors * (len(block.loads) + np.where(scalar, 0.0, strided)) / machine.loads_per_cycle,
             store_cycles=vectors / machine.stores_per_cycle,
             loop_cycles=around * (12.0 + 1.5 * steps),
             l2_bytes=moved,
@@ -110,7 +111,7 @@ class InOrderPart(Part):
             regions=float(self.parallel),
             lanes_used=np.where(scalar, 1.0, float(self.lanes)),
             columns=columns["vectors"],
-            strided=float(strided),
+            strided=strided / self.lanes,
             tasks=float(block.extents[block.axes[0]]) if self.parallel else 1.0,
             column_extent=inner,
         )
