@@ -73,6 +73,7 @@ from ..tir.expr.intrinsics.integer_operations import (
     shift_left,
     shift_right,
 )
+from ..tir.expr.intrinsics.warp_matrix_operations import round_tf32
 from . import ops
 from .classic.create_schedule import Schedule, create_schedule
 from .classic.stage import Stage
@@ -96,7 +97,7 @@ __all__ = [
     "create_prim_func", "create_schedule", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "extern_primfunc", "fabs", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf",
     "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_", "ops",
-    "placeholder", "popcount", "pow", "power", "prod", "q_multiply_shift", "q_multiply_shift_per_axis", "reduce_axis", "reinterpret", "round", "rsqrt", "scan", "select",
+    "placeholder", "popcount", "pow", "power", "prod", "q_multiply_shift", "q_multiply_shift_per_axis", "reduce_axis", "reinterpret", "round", "round_tf32", "rsqrt", "scan", "select",
     "shift_left", "shift_right", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip

@@ -6,12 +6,13 @@ from typing import Any
 
 from ...tir.expr import Call, Expr
 from ...tir.expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from ...tir.expr.intrinsics.warp_matrix_operations import round_tf32, tf32_steps
 from ...tir.stmt import PrimFunc
 from ...tir.walk import distinct, transform
 from ..machine.target import Target
 from ..math import EXPANDED, expand, named_sums
 
-LOWERED = EXPANDED | FIXED_POINT
+LOWERED = EXPANDED | FIXED_POINT | {round_tf32.op}
 """The calls that :func:`lower_math` replaces."""
 
 
@@ -32,6 +33,8 @@ def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
     def post(n: Any) -> Expr | None:
         if not isinstance(n, Call):
             return None
+        if n.op == round_tf32.op:
+            return tf32_steps(n)
         return fixed_point_steps(n) if n.op in FIXED_POINT else expand(n, fused, scales)
 
     if any(isinstance(n, Call) and n.op == "tir.erf" for n in distinct(func.body)):

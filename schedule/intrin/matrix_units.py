@@ -61,7 +61,7 @@ _WARP_DOT_DESC = """
         for i, j, k in T.grid(16, 16, 16):
             with T.block("update"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "{c}") * T.cast(B[vk, vj], "{c}")
+                C[vi, vj] = C[vi, vj] + {wide}(A[vi, vk]{to}) * {wide}(B[vk, vj]{to})
 """
 
 _WARP_DOT_IMPL = """
@@ -149,8 +149,11 @@ def tile_store(c: str) -> tuple[PrimFunc, PrimFunc]:
 
 
 def wmma_dot(a: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k; A and B are of type ``a``: float16, bfloat16, int8."""
-    return _pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c="int32" if a.endswith("int8") else "float32")
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k; A and B are of type ``a``: float16, bfloat16, int8, or float32,
+    which ``round_tf32`` rounds."""
+    c = "int32" if a.endswith("int8") else "float32"
+    wide, to = ("T.round_tf32", "") if a == c else ("T.cast", f', "{c}"')
+    return _pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c=c, wide=wide, to=to)
 
 
 def wmma_fill(c: str) -> tuple[PrimFunc, PrimFunc]:

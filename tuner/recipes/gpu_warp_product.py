@@ -9,7 +9,7 @@ from ...schedule import Schedule
 from .loop_steps import arrange, copy_ahead, fuse_all, loops_within
 
 TILE = 16
-WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "int8": ("s8", "s32")}
+WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "float32": ("tf32", "f32"), "int8": ("s8", "s32")}
 """The words of intrinsics for an operand's type, and for the type of its sums."""
 SUMS = {"f32": "float32", "s32": "int32"}
 """The types of sums by their words."""
@@ -55,7 +55,8 @@ def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
         sch.bind(y, "threadIdx.y")
         sch.bind(x, "threadIdx.x")
         sch.vectorize(lane)
-        factor, offset = (32, 16) if sizes.dtype == "int8" else (16, 8)  # rows lie 16 bytes beside a multiple of 32
+        offset = 16 // sch.get(copy).writes[0].buffer.dtype.bytes  # rows lie 16 bytes beside a multiple of 32
+        factor = 2 * offset
         sch.storage_align(copy, 0, -2, factor, offset)
     copy_ahead(sch, loops["k0"], sizes.versions)
     sch.reverse_compute_at(out, warp, preserve_unit_loops=True)

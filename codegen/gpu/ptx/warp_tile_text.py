@@ -16,7 +16,9 @@ from ...llvm.llvm_scope import LlvmScope
 from ...llvm.llvm_types import llvm_type
 from ..launch.thread_axes import WARP
 
-_SHAPE = "llvm.nvvm.wmma.m16n16k16"
+_SHAPE, _TF32_SHAPE = "llvm.nvvm.wmma.m16n16k16", "llvm.nvvm.wmma.m16n16k8"
+_HALF = 4
+"""The registers that a thread has of eight steps of a tf32 operand."""
 _PARTS = {"float16": ("<2 x half>", 8), "bfloat16": ("i32", 4), "int8": ("i32", 2), "uint8": ("i32", 2)}
 """What a thread has of an operand: LLVM's type of a register, and how many."""
 _WORDS = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "float32": "f32", "int32": "s32"}
@@ -32,9 +34,14 @@ def _fragment(dtype: DType) -> tuple[str, int]:
     return _PARTS[element] if element in _PARTS else (llvm_type(element), _SUMS)
 
 
-def _parts(em: LlvmScope, value: str, dtype: DType) -> tuple[list[str], list[str]]:
+def _operand(dtype: DType) -> tuple[str, int]:
+    """Returns the registers of an operand; float32 is held as tf32, in two halves of eight steps."""
+    return ("i32", 2 * _HALF) if dtype.element == "float32" else _fragment(dtype)
+
+
+def _parts(em: LlvmScope, value: str, dtype: DType, operand: bool = False) -> tuple[list[str], list[str]]:
     """Returns the types and the values of the registers of a tile."""
-    type_, count = _fragment(dtype)
+    type_, count = _operand(dtype) if operand else _fragment(dtype)
     whole = _struct(type_, count)
     return [type_] * count, [em.fn.pure(f"extractvalue {whole} {value}, {n}") for n in range(count)]
 
@@ -71,7 +78,28 @@ def splat_of_tile(em: LlvmScope, e: Broadcast) -> str:
     return "zeroinitializer"
 
 
+def _halves(em: LlvmScope, e: Call) -> str:
+    """Returns a tile of float32 as tf32: the registers of its first eight steps, then those of the others."""
+    first, stride = e.args[0].args[0], em.index(e.args[1])  # type: ignore[attr-defined]
+    start, whole = em.address(first), _struct("i32", _HALF)
+    apart = "8" if e.op[-1] == "a" else em.fn.pure(f"mul i64 {stride}, 8")
+    out = "poison"
+    for half in (0, 1):
+        place = em.fn.pure(f"getelementptr float, ptr {start}, i64 {apart}") if half else start
+        name = f"{_TF32_SHAPE}.load.{e.op[-1]}.row.stride.tf32.p0"
+        call = em.fn.intrinsic(name, whole, ["ptr", "i32"], [place, _narrow(em, e.args[1])])
+        loaded_half = em.cached_load(first.buffer, call)
+        for n in range(_HALF):
+            bits = em.fn.pure(f"extractvalue {whole} {loaded_half}, {n}")
+            number = em.fn.pure(f"bitcast i32 {bits} to float")
+            rounded = em.fn.pure(em.fn.intrinsic("llvm.nvvm.f2tf32.rna", "i32", ["float"], [number]))
+            out = em.fn.pure(f"insertvalue {_struct('i32', 2 * _HALF)} {out}, i32 {rounded}, {half * _HALF + n}")
+    return out
+
+
 def _load(em: LlvmScope, e: Call) -> str:
+    if e.dtype.element == "float32":
+        return _halves(em, e)
     side = e.op[-1]
     first = e.args[0].args[0]  # type: ignore[attr-defined]
     type_, count = _fragment(e.dtype)
@@ -85,7 +113,21 @@ def _narrow(em: LlvmScope, stride: Expr) -> str:
     return text if isinstance(stride, IntImm) or text.isdigit() else em.fn.pure(f"trunc i64 {text} to i32")
 
 
+def _dot_of_halves(em: LlvmScope, e: Call) -> str:
+    """Returns the sums after two products of eight steps each."""
+    sums = em.value(e.args[0])
+    (_, a), (_, b) = [_parts(em, em.value(x), x.dtype, operand=True) for x in e.args[1:]]
+    for half in (0, 1):
+        own = slice(half * _HALF, (half + 1) * _HALF)
+        types, values = _parts(em, sums, e.args[0].dtype)
+        types, values = ["i32"] * (2 * _HALF) + types, [*a[own], *b[own], *values]
+        sums = em.fn.pure(em.fn.intrinsic(f"{_TF32_SHAPE}.mma.row.row.tf32", _struct("float", _SUMS), types, values))
+    return sums
+
+
 def _dot(em: LlvmScope, e: Call) -> str:
+    if e.args[1].dtype.element == "float32":
+        return _dot_of_halves(em, e)
     types: list[str] = []
     values: list[str] = []
     for operand in (e.args[1], e.args[2], e.args[0]):

@@ -36,9 +36,11 @@ class Case:
 
 
 def _matmul(m, n, k, dtype="float32", out="float32"):
-    a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((k, n), dtype, "B")
+    held = "float32" if dtype == "tf32" else dtype
+    a, b = te.placeholder((m, k), held, "A"), te.placeholder((k, n), held, "B")
     r = te.reduce_axis((0, k), name="k")
-    return [a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r].astype(out) * b[r, j].astype(out), axis=r), name="C")]
+    wide = te.round_tf32 if dtype == "tf32" else (lambda x: x.astype(out))
+    return [a, b, te.compute((m, n), lambda i, j: te.sum(wide(a[i, r]) * wide(b[r, j]), axis=r), name="C")]
 
 
 def _conv(ci, co, h, w):
@@ -108,10 +110,16 @@ CASES: dict[str, Case] = {
     "gather": Case(_gather, lambda x, i: x[i], (17, 13, 7), (4096, 1024, 256), index=1),
     "transpose": Case(_transpose, lambda x: x.T, (33, 70), (2048, 2048)),
     "int8 matmul": Case(
-        lambda m, n, k: _matmul(m, n, k, "int8", "int32"), lambda a, b: a @ b, (17, 33, 16), (1024, 1024, 1024)
+        lambda m, n, k: _matmul(m, n, k, "int8", "int32"), lambda a, b: a @ b, (17, 33, 16), (1000, 1000, 1000)
     ),
     "fp16 matmul": Case(
         lambda m, n, k: _matmul(m, n, k, "float16", "float32"), lambda a, b: a @ b, (64, 32, 48), (1024, 1024, 1024)
+    ),
+    "tf32 matmul": Case(
+        lambda m, n, k: _matmul(m, n, k, "tf32", "float32"), lambda a, b: a @ b, (64, 32, 48), (1024, 1024, 1024)
+    ),
+    "int8 matmul, matrix units": Case(
+        lambda m, n, k: _matmul(m, n, k, "int8", "int32"), lambda a, b: a @ b, (32, 64, 32), (1024, 1024, 1024)
     ),
     "attention": Case(
         _attention,

@@ -11,13 +11,14 @@ from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.codegen.gpu.simulation.simulator import simulate
 from tilewright.codegen.lower import run_passes
 from tilewright.schedule import TensorIntrin
+from tilewright.tir.expr.intrinsics.warp_matrix_operations import rounded_to_tf32
 from tilewright.tuner.recipes.gpu_warp_product import WarpTiles, warp_product
 
-SUMS = {"float16": "float32", "bfloat16": "float32", "int8": "int32"}
+SUMS = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "int8": "int32"}
 
 
 @pytest.mark.parametrize(
-    "name", [*[f"wmma_16x16x16_{t}" for t in ("f16", "bf16", "s8")],
+    "name", [*[f"wmma_16x16x16_{t}" for t in ("f16", "bf16", "tf32", "s8")],
              *[f"wmma_{step}_16x16_{t}" for step in ("fill", "store") for t in ("f32", "s32")]],
 )  # fmt: skip
 def test_intrinsics(name):
@@ -27,7 +28,8 @@ def test_intrinsics(name):
 def product(m, n, k, dtype):
     a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((k, n), dtype, "B")
     r, out = te.reduce_axis((0, k), name="k"), SUMS[dtype]
-    c = te.compute((m, n), lambda i, j: te.sum(a[i, r].astype(out) * b[r, j].astype(out), axis=r), name="C")
+    wide = te.round_tf32 if dtype == out else (lambda x: x.astype(out))
+    c = te.compute((m, n), lambda i, j: te.sum(wide(a[i, r]) * wide(b[r, j]), axis=r), name="C")
     return te.create_prim_func([a, b, c])
 
 
@@ -91,3 +93,29 @@ def test_a_pipeline_around_tiles():
     a, b, out = a.reshape(64, 96), b.reshape(96, 64), np.zeros((64, 64), "float32")
     tw.build(s, "gpu-sim")(a, b, out)
     assert (out == a.astype("float32") @ b.astype("float32")).all()
+
+
+TF32 = [(1.0, 1.0), (1 + 2**-10, 1 + 2**-10), (1 + 2**-11, 1 + 2**-10), (-1 - 2**-11, -1 - 2**-10), (1 + 2**-12, 1.0), (0.0, 0.0),
+        (np.inf, np.inf), (-np.inf, -np.inf), (np.nan, np.nan), (2.0**-149, 0.0), (3.4028235e38, np.inf)]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["native -num-cores=1", "interpreter", "gpu-sim"])
+def test_round_tf32(target):
+    """Eleven significant bits, halves away from zero, in vectors and by themselves; the interpreter has the same."""
+    given, expected = (np.array(column, "float32") for column in zip(*TF32, strict=True))
+    x = te.placeholder(given.shape, name="X")
+    func = te.create_prim_func([x, te.compute(given.shape, lambda i: te.round_tf32(x[i]), name="Y")])
+    if target == "interpreter":
+        out = np.empty_like(given)
+        tw.tir.interpret(func, given, out)
+    else:
+        out = tw.build(func, target)(given)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_tf32_rounds_what_float32_would_keep():
+    rng = np.random.default_rng(1)
+    a, b = [rng.standard_normal((32, 32)).astype("float32") for _ in range(2)]
+    c = tw.build(product(32, 32, 32, "float32"), "gpu-sim")(a, b)
+    short = [rounded_to_tf32(x).astype("float64") for x in (a, b)]
+    assert np.abs(c - short[0] @ short[1]).max() < 1e-5 < 1e-3 < np.abs(c - a.astype("float64") @ b).max()

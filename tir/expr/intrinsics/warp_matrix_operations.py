@@ -4,7 +4,9 @@
 ``wmma_load_a(dtype, address, stride)``     16 rows of 16 numbers from memory, ``stride`` elements from row to row
 ``wmma_load_b(dtype, address, stride)``     the same for the right operand
 ``wmma_store(address, stride, value)``      16 rows of 16 numbers to memory
-``wmma_dot(c, a, b)``                       ``c[i, j] + sum(a[i, k] * b[k, j])``: float16, bfloat16 into float32, int8
+``wmma_dot(c, a, b)``                       ``c[i, j] + sum(a[i, k] * b[k, j])``: float16, bfloat16 into float32, int8,
+                                            and float32, of which the products take the values of ``round_tf32``
+``round_tf32(x)``                           float32 rounded to the eleven bits that matrix units multiply
 ==========================================  ===========================================================================
 
 A tile is a vector of its 256 numbers, row by row. The threads of a warp hold it together, so that no thread has an element of
@@ -20,12 +22,15 @@ import numpy as np
 
 from ..base.dtype import DType
 from ..base.rounding import bfloat16_from_bits, bfloat16_to_bits
-from ..nodes.expr import Call, Expr
+from ..nodes.constants import const
+from ..nodes.expr import Call, Expr, Let, Select, Var
 from .operation import Effect, Lanes, Operation, Spelling
 
+_LOST = 13
+"""How many bits of a float32 matrix units do not multiply."""
 SIDE = 16
 """The rows and columns of a tile."""
-SUMS = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32"}
+SUMS = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "int8": "int32", "uint8": "int32"}
 """The type of sums by that of the operands."""
 
 
@@ -96,12 +101,40 @@ def dot_of_tiles(c: Any, a: Any, b: Any) -> Any:
     other."""
     kind = np.int64 if c.dtype.kind in "iu" else np.float32
     shape = (*c.shape[:-1], SIDE, SIDE)
+    a, b = [rounded_to_tf32(x) if x.dtype == np.float32 else x for x in (a, b)]  # the others have fewer bits
     left, right, total = [x.reshape(shape).astype(kind) for x in (a, b, c)]
     for k in range(SIDE):
         total = total + left[..., :, k, None] * right[..., None, k, :]
     return total.astype(c.dtype).reshape(c.shape)
 
 
+def rounded_to_tf32(x: Any) -> Any:
+    """Return float32 with eleven significant bits: the nearest, away from zero between two. NaN stays."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    rounded = ((bits + np.uint32(1 << (_LOST - 1))) & np.uint32(0xFFFFFFFF << _LOST & 0xFFFFFFFF)).view(np.float32)
+    return np.where(np.isnan(x), x, rounded).astype(np.float32)[()]
+
+
+def _float32(args: Sequence[Expr], dtype: str | None) -> str:
+    if args[0].dtype.element != "float32":
+        raise TypeError(f"takes float32, not {args[0].dtype}")
+    return str(args[0].dtype)
+
+
+def tf32_steps(call: Call) -> Expr:
+    """Return ``round_tf32`` as operations on bits."""
+    (x,) = call.args
+    whole = DType("int32").with_lanes(x.dtype.lanes)
+    named = Var("x", x.dtype)
+    bits = Call("tir.reinterpret", (named,), whole) + const(1 << (_LOST - 1), whole)
+    rounded = Call("tir.reinterpret", (Call("tir.bitwise_and", (bits, const(-1 << _LOST, whole)), whole),), x.dtype)
+    return Let(named, x, Select(Call("tir.isnan", (named,), DType("bool").with_lanes(x.dtype.lanes)), named, rounded))
+
+
+round_tf32 = Operation(
+    "round_tf32", ("x",), "float32 rounded to eleven significant bits, halves away from zero, as matrix units of GPUs do",
+    _float32, evaluate=lambda dtype, types: rounded_to_tf32, instructions=4,
+)  # fmt: skip
 wmma_load_a = Operation(
     "wmma_load_a", ("address", "stride"), "a tile of the left operand from memory, row r from r * stride elements on",
     _loaded, evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
