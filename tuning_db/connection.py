@@ -62,7 +62,9 @@ def connect(path: str, readonly: bool, lock: FileLock) -> sqlite3.Connection:
         fresh = _look(path)
         if readonly:
             if fresh:
-                raise DatabaseError(f"{path} is empty: no database to read")
+                raise DatabaseError(
+                    f"{path} is empty: no database to read" if os.path.exists(path) else f"there is no database {path}"
+                )
             return _open_readonly(path)
         parent = Path(path).absolute().parent
         if not parent.is_dir():

@@ -178,6 +178,9 @@ def test_readers_do_not_write(db, path):
 
 
 def test_reading_what_is_not_there(path):
+    with pytest.raises(DatabaseError, match="there is no database"):
+        Database(path, readonly=True)
+    open(path, "w").close()
     with pytest.raises(DatabaseError, match="is empty: no database to read"):
         Database(path, readonly=True)
 

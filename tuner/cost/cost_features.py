@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -38,7 +39,9 @@ class Costs:
         """Set columns; a number stands for all rows."""
         for name, value in columns.items():
             if name not in self.features.columns:
-                raise KeyError(f"{name!r} is not a feature")
+                near = get_close_matches(name, self.features.columns, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.features.columns))}"
+                raise KeyError(f"{name!r} is not a feature; {hint}")
             self.values[name] = np.broadcast_to(np.asarray(value, dtype=np.float64), (self.rows,))
         return self
 
