@@ -6,6 +6,7 @@
 scratch memory, argument checks, timing.
 """
 
+from . import packing as _packing  # noqa: F401  (registers itself)
 from . import target_view as _target_view  # noqa: F401  (registers itself)
 from .backend.registry import Backend, register_backend
 from .c.c_header import c_header
@@ -20,9 +21,14 @@ from .machine.cpu_features import TargetError
 from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
 from .mlir.mlir_source import emit_mlir
+from .runtime import array_libraries as _array_libraries  # noqa: F401  (registers itself)
+from .runtime import line_tables as _line_tables  # noqa: F401  (registers itself)
+from .runtime import native_glue as _native_glue  # noqa: F401  (registers itself)
+from .runtime import weight_packing as _weight_packing  # noqa: F401  (registers itself)
 from .runtime.arguments import ArgumentError
+from .runtime.bound_calls import BoundCall
 from .runtime.export import WRITERS, ExportError
-from .runtime.module import BoundCall, Function, Module
+from .runtime.module import Function, Module
 from .runtime.timing import TimingResult
 from .runtime.wasm_module import wasm_module
 from .verilog import VERILOG, HardwareError

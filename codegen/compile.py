@@ -31,8 +31,8 @@ from .lower import lower
 from .lowered import LoweredFunc, functions_of
 from .machine.target import Target
 from .machine.target_kinds import TARGET_KINDS
-from .packing import layout_free_params, split_packing
 from .runtime.module import Module
+from .runtime.services import SERVICES
 
 
 def compile(
@@ -65,21 +65,24 @@ def compile(
         symbols = _without_main(symbols)
     for key, item in functions.items():
         packs: Mapping[int, PrimFunc] = {}
+        free: tuple[int, ...] = ()
+        main = item
         if isinstance(item, LoweredFunc):
             one = item
         else:
-            split = split_packing(item)
-            one, packs = lower(split.main, machine), split.packs
+            if "packed_ahead" in SERVICES:
+                main, packs, free = SERVICES["packed_ahead"](item)
+            one = lower(main, machine)
         symbol = _symbol(name or symbols[key])
         if one.name != symbol:
             one = LoweredFunc(one.func, symbol, one.target, one.params, one.scheduled)
         entry = key or name or item.name
         lowered[entry] = one
-        if isinstance(item, PrimFunc) and layout_free_params(item):
-            packing[entry] = dict.fromkeys(layout_free_params(item), "")
+        if free:
+            packing[entry] = dict.fromkeys(free, "")
         for index, pack in packs.items():
             taken = {*symbols.values(), *lowered, *[f.name for f in lowered.values()]}
-            step = lower(pack, machine, _fresh(_symbol(symbol + pack.name[len(split.main.name) :]), taken))
+            step = lower(pack, machine, _fresh(_symbol(symbol + pack.name[len(main.name) :]), taken))
             lowered[step.name] = step
             packing[entry][index] = step.name
     if not lowered:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import IntImm, Var
 from ..tir.stmt import BlockRealize, Buffer, PrimFunc, SeqStmt, Stmt, root_block, seq
+from .runtime.services import register_service
 
 LAYOUT_FREE = "layout_free_buffers"
 
@@ -165,3 +166,11 @@ def _weight_only_statements(
 def _all_writers(buffer: Buffer, accesses: list[_Accesses | None], fine: list[int]) -> bool:
     writers = [n for n, a in enumerate(accesses) if a is None or buffer in a[1]]
     return bool(writers) and all(n in fine for n in writers)
+
+
+def _packed_ahead(func: PrimFunc) -> tuple[PrimFunc, Mapping[int, PrimFunc], tuple[int, ...]]:
+    split = split_packing(func)
+    return split.main, split.packs, layout_free_params(func)
+
+
+register_service("packed_ahead", _packed_ahead)

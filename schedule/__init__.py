@@ -7,7 +7,7 @@ Primitives ask the analyses of :mod:`tilewright.tir.analysis`, state what they n
 """
 
 from ..tir.expr.reducers import register_reducer
-from . import formula_reader as _formula_reader  # noqa: F401  (registers itself)
+from . import formula_text as _formula_text  # noqa: F401  (registers itself)
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from . import schedule_view as _schedule_view  # noqa: F401  (registers itself)
 from .errors import ScheduleError

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..tir.expr import Reason, Var
-from ..tir.expr.base.node import Node
+from ..tir.expr.base.node import Node, marked_text
 from ..tir.stmt import PrimFunc
 from .handles import BlockRV
 
@@ -116,9 +116,7 @@ def _shown(value: Any) -> str:
 
 
 def _excerpt(func: PrimFunc, where: Sequence[Node]) -> list[str]:
-    from ..tir.printer import script  # late: the printer is only needed once something went wrong
-
-    lines = script(func, highlight=set(where)).splitlines()
+    lines = marked_text(func, set(where)).splitlines()
     if len(lines) <= _SHORT:
         return lines
     marked = [i for i, line in enumerate(lines) if "^^^" in line]

@@ -12,10 +12,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..tir.expr import Add, DType, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
-from ..tir.printer.printer_expr import ExprPrinter
 from ..tir.walk import pre_order
 
 _MAX_FORMULA = 2000
@@ -60,9 +59,7 @@ class Formula:
         formula."""
         if len(self.text) > _MAX_FORMULA:
             raise TraceError(f"a formula of {len(self.text)} characters is not a formula of a schedule")
-        if not _reader:
-            raise TraceError(f"nothing reads the formula {self.text!r}: set_formula_reader was not called")
-        value = _reader[0](self.text, {name: lookup(name) for name in self.names()})
+        value = _text_form().read(self.text, {name: lookup(name) for name in self.names()})
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise TraceError("a formula gives a number of more than 64 bits")
         if not isinstance(value, (int, Expr)) or not all(isinstance(n, _ARITHMETIC) for n in pre_order(convert(value))):
@@ -73,15 +70,15 @@ class Formula:
     def of(e: Expr, name_of: Callable[[Var], str]) -> Formula:
         """Return the formula of an expression; TypeError when it has nodes other than integer arithmetic over
         variables."""
-        printer = ExprPrinter(typed=False)
+        names: dict[Var, str] = {}
         for n in pre_order(e):
             if not isinstance(n, _ARITHMETIC):
                 raise TypeError(
                     f"a trace cannot record `{n}`: only + - * // % min max over sampled numbers and constants"
                 )
             if isinstance(n, Var):
-                printer.names.alias(n, name_of(n))
-        return Formula(printer.text(e))
+                names[n] = name_of(n)
+        return Formula(_text_form().write(e, names))
 
 
 _ARITHMETIC = (IntImm, Var, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
@@ -89,12 +86,28 @@ _PARTS = "anything but + - * // % min max over numbers and references is not par
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
 
 
-_reader: list[Callable[[str, Mapping[str, Any]], Any]] = []
+class FormulaText(Protocol):
+    """Represents what reads and writes formulas as text."""
+
+    def read(self, text: str, names: Mapping[str, Any]) -> Any:
+        """Return the value of a formula over ``names``: a number or an expression; TraceError for other texts."""
+
+    def write(self, e: Expr, names: Mapping[Var, str]) -> str:
+        """Return the text of an expression with these names of its variables."""
 
 
-def set_formula_reader(read: Callable[[str, Mapping[str, Any]], Any]) -> None:
-    """Set the function that reads a formula's text with the values of its references; what parses texts does this once."""
-    _reader[:] = [read]
+_text: list[FormulaText] = []
+
+
+def set_formula_text(text: FormulaText) -> None:
+    """Set what reads and writes formulas; :mod:`.formula_text` does this once."""
+    _text[:] = [text]
+
+
+def _text_form() -> FormulaText:
+    if not _text:
+        raise TraceError("a trace with formulas needs the parser and the printer of programs")
+    return _text[0]
 
 
 def no_formula(text: str, why: str = "") -> TraceError:

@@ -75,6 +75,7 @@ from ..tir.expr.intrinsics.integer_operations import (
 )
 from ..tir.expr.intrinsics.warp_matrix_operations import round_tf32
 from . import ops
+from . import tensor_text as _tensor_text  # noqa: F401  (registers itself)
 from .classic.create_schedule import Schedule, create_schedule
 from .classic.stage import Stage
 from .compute import compute, placeholder, size_var, thread_axis, var

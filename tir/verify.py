@@ -47,9 +47,9 @@ from .expr import (
     min_value,
 )
 from .expr.base.deep_recursion import with_room
+from .expr.base.node import marked_text
 from .expr.base.node_methods import declared_fields
 from .expr.expression_types import TYPE_RULES, type_problem
-from .printer import script
 from .stmt import (
     Allocate,
     AssertStmt,
@@ -69,6 +69,7 @@ from .stmt import (
     Stmt,
     While,
 )
+from .stmt.statement_walks import needs_root
 
 _AXIS_KINDS = ("spatial", "reduce", "opaque", "scan", "thread")
 
@@ -79,7 +80,7 @@ class VerifyError(ValueError):
     def __init__(self, message: str, func: PrimFunc, node: Any) -> None:
         self.message = message
         self.node = node
-        text = script(func, highlight={node: "here"} if node is not None else ())
+        text = marked_text(func, {node: "here"} if node is not None else ())
         super().__init__(f"function {func.name} is not well-formed: {message}\n{text}")
 
 

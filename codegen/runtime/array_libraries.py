@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...tir.expr import IntImm, to_numpy
 from ..lowered import Param
+from .services import UNUSUAL, register_service
+
+if TYPE_CHECKING:
+    from .module import Function
 
 _TAKERS: dict[type, Callable[[Any], Any]] = {np.ndarray: lambda array: array}
 """For each class that was seen, the function that returns an object of it as an array of NumPy."""
@@ -137,3 +141,36 @@ def _tensor(torch: Any, array: Any) -> Any:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def array_call(function: Function) -> Callable[[Sequence[Any]], int]:
+    """Returns what calls a function on arrays of another library; UNUSUAL where the careful path has to decide."""
+    tensors = TensorCalls(function._arguments.given)
+
+    def call(args: Sequence[Any]) -> int:
+        addresses = tensors.addresses(args)
+        if addresses is not None:
+            return int(function._raw(*addresses))
+        arrays = as_numpy(args)
+        return UNUSUAL if arrays is None else function._quick(function.address, *arrays)
+
+    return call
+
+
+def completed_call(function: Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Call a function with new arrays for those that are left out, and return them in the first argument's library."""
+    missing = function._arguments.given[len(args) :]
+    if not named and all(p.writes and static_shape(p) is not None for p in missing):
+        fresh = new_arrays(missing, args)
+        function(*args, *fresh)
+    else:
+        complete, fresh = function._arguments.completed(args, named)
+        function(*complete)
+    if not fresh:
+        return None
+    out = returned(fresh, [*args, *named.values()])
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+register_service("array_call", array_call)
+register_service("completed_call", completed_call)

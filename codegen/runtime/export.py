@@ -26,6 +26,7 @@ from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from ..version import CODEGEN_VERSION
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
+from .services import register_service
 from .written_files import write_file
 
 SUFFIXES = (".o", ".so", ".s", ".ll")
@@ -192,3 +193,6 @@ def _linker(target: Target) -> list[str]:
         f"a shared library needs a linker, and none of {', '.join(names)} is on the PATH; "
         "install one (pip install ziglang, or apt-get install binutils), or export a .o and link it elsewhere"
     )
+
+
+register_service("export", export_module)

@@ -12,6 +12,7 @@ from ..llvm.emit import emit
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..llvm.source_lines import SourceLines
 from ..lowered import LoweredFunc
+from .services import register_service
 
 
 def with_line_tables(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> tuple[CompiledCode, str]:
@@ -30,3 +31,6 @@ def with_line_tables(functions: Sequence[LoweredFunc], code: CompiledCode, path:
     options = dataclasses.asdict(code.options)
     located = optimize_and_compile(modules[0], code.target, link=tuple(modules[1:]), cache=False, **options)
     return located, "\n".join(texts) + "\n"
+
+
+register_service("line_tables", with_line_tables)

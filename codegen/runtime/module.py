@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tir.expr import to_numpy
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..backend.registry import BACKENDS
-from ..backend.storage import CACHE_LINE
 from ..llvm.emit import NO_TILES
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
 from ..machine.target_kinds import load_installed
 from .arguments import Arguments, c_types
-from .array_libraries import TensorCalls, as_numpy, new_arrays, returned, static_shape
-from .export import export_module
-from .line_tables import with_line_tables
 from .loader import runtime_symbols
-from .native_glue import UNUSUAL, glue_for
-from .timing import TimingResult, native_seconds, time_packed
+from .services import SERVICES, UNUSUAL, service
+
+if TYPE_CHECKING:
+    from .bound_calls import BoundCall
+    from .timing import TimingResult
+
 
 SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
 
@@ -48,11 +46,12 @@ class Function:
         self._lowered = lowered
         self._keep = keep  # the code is unloaded when this is no longer referenced
         self._arguments = Arguments(self.name, self.params)
-        self._glue = glue_for(self.params)
         self._arity = len(self._arguments.given)
-        self._tensors = TensorCalls(self._arguments.given)
         self._raw = ctypes.CFUNCTYPE(ctypes.c_int32, *c_types(self.params))(address)
-        self._quick: Callable[..., int] = self._glue.call or _never
+        self._glue: Any = SERVICES["glue"](self.params) if "glue" in SERVICES else None
+        self._quick: Callable[..., int] = (self._glue and self._glue.call) or _never
+        others = SERVICES.get("array_call")
+        self._others: Callable[[Sequence[Any]], int] = _never if others is None else others(self)
 
     def __repr__(self) -> str:
         return f"<compiled {self.signature}>"
@@ -64,12 +63,12 @@ class Function:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if named or len(args) < self._arity:
-            return self._completed(args, named)
+            return service("completed_call")(self, args, named)
         code = UNUSUAL
         if len(args) == self._arity:
             try:
                 if args and type(args[0]) is not np.ndarray:
-                    code = self._of_others(args)
+                    code = self._others(args)
                 else:
                     code = self._quick(self.address, *args)
             except (TypeError, ctypes.ArgumentError):  # a scalar that is not a number
@@ -89,32 +88,10 @@ class Function:
         if code:
             raise RuntimeError(self._message(code))
 
-    def _of_others(self, args: Sequence[Any]) -> int:
-        """Call the function on arrays of another library; UNUSUAL where the careful path has to decide."""
-        addresses = self._tensors.addresses(args)
-        if addresses is not None:
-            return int(self._raw(*addresses))
-        arrays = as_numpy(args)
-        return UNUSUAL if arrays is None else self._quick(self.address, *arrays)
-
-    def _completed(self, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """Call the function with new arrays for those that are left out, and return them in the first argument's library."""
-        missing = self._arguments.given[len(args) :]
-        if not named and all(p.writes and static_shape(p) is not None for p in missing):
-            fresh = new_arrays(missing, args)
-            self(*args, *fresh)
-        else:
-            complete, fresh = self._arguments.completed(args, named)
-            self(*complete)
-        if not fresh:
-            return None
-        out = returned(fresh, [*args, *named.values()])
-        return out[0] if len(out) == 1 else tuple(out)
-
     def bind(self, *args: Any) -> BoundCall:
         """Check the arguments now, and return an object that calls the function on them repeatedly without checks."""
-        values, alive = self._arguments.prepare(args)
-        return BoundCall(self, self._slots(values), alive)
+        bound: BoundCall = service("bind")(self, args)
+        return bound
 
     def time_evaluator(
         self,
@@ -132,30 +109,10 @@ class Function:
         most 256 MiB; or a number of bytes). Every call writes the outputs.
         """
 
-        def evaluate(*args: Any) -> TimingResult:
-            bound = self.bind(*args)
-            bound()  # a failed assertion raises an error here, it does not count as a fast run
-            caches = self._lowered.target.caches
-            flush = min(max(caches.l3, 2 * caches.l2), 256 << 20) if cold is True else int(cold)
-            return time_packed(
-                self._glue.packed_address,
-                bound.slots,
-                repeat=repeat,
-                number=number,
-                min_repeat_ms=min_repeat_ms,
-                warmup=warmup,
-                cold_bytes=flush,
-            )
-
-        return evaluate
-
-    def _slots(self, values: Sequence[int | float]) -> Any:
-        slots = (ctypes.c_int64 * (len(values) + 1))()
-        start = ctypes.addressof(slots)
-        slots[0] = self.address
-        for i, (ctype, value) in enumerate(zip(c_types(self.params), values, strict=True)):
-            ctype.from_address(start + 8 * (i + 1)).value = value
-        return slots
+        found: Callable[..., TimingResult] = service("time_evaluator")(
+            self, repeat, number, min_repeat_ms, cold=cold, warmup=warmup
+        )
+        return found
 
     def _message(self, code: int) -> str:
         if code == OUT_OF_MEMORY:
@@ -170,26 +127,6 @@ class Function:
         if 0 < code <= len(messages):
             return f"{self.name}: {messages[code - 1]}"
         return f"{self.name} failed with code {code}"
-
-
-class BoundCall:
-    """A ``BoundCall`` is a function with its arguments: calling it costs one foreign call. It keeps function and arrays alive."""
-
-    __slots__ = ("_alive", "_call", "_function", "_where", "slots")
-
-    def __init__(self, function: Function, slots: Any, alive: Any) -> None:
-        self._function, self.slots, self._alive = function, slots, alive
-        self._where = ctypes.c_void_p(ctypes.addressof(slots))
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(function._glue.packed_address)
-
-    def __call__(self) -> None:
-        code = self._call(self._where)
-        if code:
-            raise RuntimeError(self._function._message(code))
-
-    def seconds(self, number: int) -> float:
-        """Return the seconds of ``number`` calls together, made by a loop in native code; outputs are written."""
-        return native_seconds(self._function._glue.packed_address, self.slots, number)
 
 
 class Module:
@@ -275,37 +212,12 @@ class Module:
         Returns a new array for one, a tuple for several; where the schedule packs nothing ahead, the array itself.
         ValueError for another number of arrays, and for a function without such parameters.
         """
-        name = self._main() if function is None else function
-        steps = self._packing.get(name, {})
-        if not steps:
-            raise ValueError(
-                f"{name} has no layout-free parameters; its PrimFunc's layout_free_buffers would name them"
-            )
-        if len(weights) != len(steps):
-            own = self._lowered[name].params
-            which = ", ".join(
-                self._lowered[step].params[0].name if step else own[n].name for n, step in sorted(steps.items())
-            )
-            raise ValueError(f"{name} packs {len(steps)} arrays ({which}), not {len(weights)}")
-        packed = [self._packed(steps[n], w) for n, w in zip(sorted(steps), weights, strict=True)]
-        return packed[0] if len(packed) == 1 else tuple(packed)
-
-    def _packed(self, step: str, weight: Any) -> Any:
-        if not step:
-            return weight
-        made = self._lowered[step].params[1].buffer
-        assert made is not None
-        shape, dtype = [int(e) for e in made.shape], to_numpy(made.dtype)  # type: ignore[call-overload]
-        size = math.prod(shape) * dtype.itemsize
-        room = np.zeros(size + CACHE_LINE, np.uint8)  # panels that begin at a cache line need no reads across lines
-        out = room[-room.ctypes.data % CACHE_LINE :][:size].view(dtype).reshape(shape)
-        self[step](weight, out)
-        return out
+        return service("pack_weights")(self, weights, self._main() if function is None else function)
 
     def packed_arguments(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the arguments of the only function with its layout-free parameters packed."""
-        steps = self._packing.get(self._main(), {})
-        return [self._packed(steps[n], a) if n in steps else a for n, a in enumerate(arguments)]
+        packed: list[Any] = service("packed_arguments")(self, arguments)
+        return packed
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.entry(*args, **named)
@@ -357,13 +269,17 @@ class Module:
         With ``debug_info`` the code has line tables, and the lowered program to which they refer is written beside it as
         ``.tir``: ``objdump -dlS``, gdb and perf then show the program's lines. The machine code is the same.
         Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
-        return export_module(list(self._lowered.values()), self.code, Path(path), debug_info)
+        written: list[Path] = service("export")(list(self._lowered.values()), self.code, Path(path), debug_info)
+        return written
 
     export_library = save = export  # TVM's names
 
     def with_line_tables(self) -> tuple[CompiledCode, str]:
         """Return the code with line tables, and the lowered programs as the text to whose lines they refer."""
-        return with_line_tables(list(self._lowered.values()), self.code, Path("program.tir"))
+        located: tuple[CompiledCode, str] = service("line_tables")(
+            list(self._lowered.values()), self.code, Path("program.tir")
+        )
+        return located
 
     def _load(self) -> Loaded:
         missing = self.target.missing_here()

@@ -24,9 +24,7 @@ from ...tir.expr import IntImm, Var, to_numpy
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target
-
-UNUSUAL = -(1 << 31)
-"""The result of ``tw_call`` when it did not call the function."""
+from .services import UNUSUAL, register_service
 
 _HEAD = object.__basicsize__  # the head of every Python object; the array's fields follow
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
@@ -212,3 +210,6 @@ def _emit_aliasing(out: list[str], spans: list[tuple[int, bool]]) -> None:
     if clash != "false":
         out.append(f"  br i1 {clash}, label %unusual, label %apart")
         out.append("apart:")
+
+
+register_service("glue", glue_for)

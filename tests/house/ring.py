@@ -21,7 +21,7 @@ TABLES = ("codegen.llvm.emit", "codegen.lower.pipeline", "codegen.runtime.runtim
 """Modules that name leaves although they are no front pages: each has a table with one row for a leaf."""
 
 RING: dict[str, str] = {
-    "codegen": "compile constant_lanes lowered packing version",
+    "codegen": "compile constant_lanes lowered version",
     "codegen/backend": "effects emitter expressions lane_offsets registry statements storage value_ranges",
     "codegen/jit": "cache_directory elf_symbols object_cache",
     "codegen/llvm": (
@@ -33,10 +33,7 @@ RING: dict[str, str] = {
         "program_contents scoped_transform stride_alignment vector_expressions vectorize_loops"
     ),
     "codegen/machine": "cpu cpu_features missing_abilities target target_kinds triples",
-    "codegen/runtime": (
-        "arguments array_libraries array_views export line_tables loader module native_glue runtime_ir timing "
-        "written_files"
-    ),
+    "codegen/runtime": "arguments array_views loader module runtime_ir services",
     "codegen/runtime/parts": "memory_ir runtime_part",
     "schedule": "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data",
     "schedule/edit": "bindings empty_reductions",
@@ -58,18 +55,19 @@ RING: dict[str, str] = {
     ),
     "tir/expr/nodes": "arithmetic conditions constants expr index_types op ranges sizes",
     "tir/interpret": "interpret_expr interpret_llvm interpret_memory interpret_stmt",
-    "tir/printer": "printer printer_expr printer_func printer_names printer_stmt",
     "tir/stmt": "buffer function statement_walks stmt",
 }
 """The modules of the ring by folder. The front pages of these folders belong to it as well."""
 
 OUTER_RING: dict[str, str] = {
-    "codegen": "symbol_names",
+    "codegen": "packing symbol_names",
+    "codegen/runtime": "bound_calls native_glue timing weight_packing",
     "codegen/runtime/parts": "timing_ir",
     "driver": "example_sizes planning request",
     "driver/workloads": "spec workload_definition",
     "pages": "figures",
-    "schedule": "formula_reader trace_renaming",
+    "schedule": "formula_text trace_renaming",
+    "te": "tensor_text",
     "tir": "cost difference expr_length program_key",
     "tir/expr/base": "garbage_collection",
     "tir/expr/intrinsics": "float_operations",
@@ -77,6 +75,7 @@ OUTER_RING: dict[str, str] = {
         "access_parser assignment_parser block_parser errors expression_parser function_parser loop_parser "
         "memory_statements older_spellings parser_base parser_values statement_parser text_limits"
     ),
+    "tir/printer": "printer printer_expr printer_func printer_names printer_stmt",
     "tir/vocabulary": "expression_words statement_words type_words",
     "tuner": "program",
     "tuner/cost": "cost_features cost_model feature_names machine_model step_sizes",

@@ -31,8 +31,8 @@ from tilewright.tir import (
     verify,
     workload_key,
 )
-from tilewright.tir.printer.printer_func import needs_root
 from tilewright.tir.stmt import root_block
+from tilewright.tir.stmt.statement_walks import needs_root
 from tilewright.tir.walk import pre_order, transform
 
 TRUE = IntImm(1, "bool")

@@ -2,7 +2,7 @@
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
-from tilewright.codegen.runtime.module import BoundCall
+from tilewright.codegen.runtime.bound_calls import BoundCall
 from tilewright.schedule import Schedule
 from tilewright.tuner.measure.protocol import Message
 from tilewright.tuner.measure.worker import Worker, _repeated

@@ -6,8 +6,8 @@ import ast
 from typing import Any
 
 from ..expr import Expr, Var
-from ..printer.printer_func import needs_root
 from ..stmt import BlockRealize, Buffer, IRModule, PrimFunc, root_block
+from ..stmt.statement_walks import needs_root
 from ..vocabulary import BufferWord, TypeWord
 from .access_parser import BUFFER_ARGS, parse_buffer
 from .errors import ParseError

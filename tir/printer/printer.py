@@ -77,8 +77,10 @@ def script_lines(func: PrimFunc) -> tuple[str, dict[int, list[int]]]:
 
 
 @with_room
-def _render(node: Any, words: str | None = None) -> str:
-    return ExprPrinter().text(node) if isinstance(node, (Expr, CommReducer)) else script(node, words=words)
+def _render(node: Any, words: str | None = None, marks: Mapping[Any, str] | Iterable[Any] = ()) -> str:
+    if isinstance(node, (Expr, CommReducer)):
+        return ExprPrinter().text(node)
+    return script(node, words=words, highlight=marks)
 
 
 def _words(asked: str | None) -> str:

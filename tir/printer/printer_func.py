@@ -7,21 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..expr import INDEX, IntImm, Var, is_const_int
-from ..stmt import BlockRealize, IRModule, PrimFunc, Stmt, statements
+from ..stmt import BlockRealize, IRModule, PrimFunc, Stmt
+from ..stmt.statement_walks import needs_root
 from .printer_stmt import StmtPrinter
-
-
-def has_block(stmt: Stmt) -> bool:
-    """Return whether ``stmt`` contains a block."""
-    return any(type(n) is BlockRealize for n in statements(stmt))
-
-
-def needs_root(body: Stmt, allocs: bool) -> bool:
-    """Return whether the parser puts a root block around ``body`` (with ``allocs`` when buffers are allocated at the
-    top)."""
-    if allocs:
-        return True
-    return has_block(body) and not (type(body) is BlockRealize and not body.block.iter_vars)
 
 
 def is_sugared_root(stmt: Stmt) -> bool:

@@ -32,6 +32,15 @@ def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
             yield n
 
 
+def needs_root(body: Stmt, allocs: bool) -> bool:
+    """Return whether the parser puts a root block around ``body`` (with ``allocs`` when buffers are allocated at the
+    top)."""
+    if allocs:
+        return True
+    has_block = any(type(n) is BlockRealize for n in statements(body))
+    return has_block and not (type(body) is BlockRealize and not body.block.iter_vars)
+
+
 def blocks_of(node: PrimFunc | Stmt) -> Iterator[BlockRealize]:
     """Yield every block realization, outermost first, in program order."""
     for n in statements(node):

@@ -13,7 +13,7 @@ comparisons and the verifier use these alone, so that a new class (te adds one) 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -37,6 +37,11 @@ _render: list[Callable[..., str]] = []
 def set_renderer(render: Callable[..., str]) -> None:
     """Set the function that ``str(node)`` calls; the printer does this once."""
     _render[:] = [render]
+
+
+def marked_text(node: Any, marks: Mapping[Any, str] | Iterable[Any] = ()) -> str:
+    """Return the text of a node with some of its parts underlined, as :func:`tilewright.tir.printer.script` does."""
+    return _render[0](node, None, marks) if _render else object.__repr__(node)
 
 
 def nodes(*names: str) -> Parts:
