@@ -31,8 +31,8 @@ from .lower import lower
 from .lowered import LoweredFunc, functions_of
 from .machine.target import Target
 from .machine.target_kinds import TARGET_KINDS
+from .runtime.call_services import SERVICES
 from .runtime.module import Module
-from .runtime.services import SERVICES
 
 
 def compile(

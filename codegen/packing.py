@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import IntImm, Var
 from ..tir.stmt import BlockRealize, Buffer, PrimFunc, SeqStmt, Stmt, root_block, seq
-from .runtime.services import register_service
+from .runtime.call_services import register_service
 
 LAYOUT_FREE = "layout_free_buffers"
 

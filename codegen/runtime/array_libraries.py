@@ -15,7 +15,7 @@ import numpy as np
 
 from ...tir.expr import IntImm, to_numpy
 from ..lowered import Param
-from .services import UNUSUAL, register_service
+from .call_services import UNUSUAL, register_service
 
 if TYPE_CHECKING:
     from .module import Function

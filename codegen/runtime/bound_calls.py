@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .arguments import c_types
-from .services import register_service
+from .call_services import register_service
 from .timing import TimingResult, native_seconds, time_packed
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from ..machine.target import Target
 from ..machine.target_kinds import load_installed
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from ..version import CODEGEN_VERSION
+from .call_services import register_service
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
-from .services import register_service
 from .written_files import write_file
 
 SUFFIXES = (".o", ".so", ".s", ".ll")

@@ -12,7 +12,7 @@ from ..llvm.emit import emit
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..llvm.source_lines import SourceLines
 from ..lowered import LoweredFunc
-from .services import register_service
+from .call_services import register_service
 
 
 def with_line_tables(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> tuple[CompiledCode, str]:

@@ -19,8 +19,8 @@ from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
 from ..machine.target_kinds import load_installed
 from .arguments import Arguments, c_types
+from .call_services import SERVICES, UNUSUAL, service
 from .loader import runtime_symbols
-from .services import SERVICES, UNUSUAL, service
 
 if TYPE_CHECKING:
     from .bound_calls import BoundCall

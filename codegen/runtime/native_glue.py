@@ -24,7 +24,7 @@ from ...tir.expr import IntImm, Var, to_numpy
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target
-from .services import UNUSUAL, register_service
+from .call_services import UNUSUAL, register_service
 
 _HEAD = object.__basicsize__  # the head of every Python object; the array's fields follow
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400

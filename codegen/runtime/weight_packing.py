@@ -10,7 +10,7 @@ import numpy as np
 
 from ...tir.expr import to_numpy
 from ..backend.storage import CACHE_LINE
-from .services import register_service
+from .call_services import register_service
 
 if TYPE_CHECKING:
     from .module import Module

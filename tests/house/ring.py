@@ -33,7 +33,7 @@ RING: dict[str, str] = {
         "program_contents scoped_transform stride_alignment vector_expressions vectorize_loops"
     ),
     "codegen/machine": "cpu cpu_features missing_abilities target target_kinds triples",
-    "codegen/runtime": "arguments array_views loader module runtime_ir services",
+    "codegen/runtime": "arguments array_views call_services loader module runtime_ir",
     "codegen/runtime/parts": "memory_ir runtime_part",
     "schedule": "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data",
     "schedule/edit": "bindings empty_reductions",
