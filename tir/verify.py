@@ -69,7 +69,6 @@ from .stmt import (
     Stmt,
     While,
 )
-from .stmt.statement_walks import needs_root
 
 _AXIS_KINDS = ("spatial", "reduce", "opaque", "scan", "thread")
 
