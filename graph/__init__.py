@@ -14,7 +14,8 @@ def net(x: float32[2, 3]):
 made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
 :func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
 :func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), which :func:`order_kernels`
-puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps (:mod:`.scan_operator`).
+puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps,
+:func:`add_while` one that goes on as long as a condition holds (:mod:`.scan_operator`).
 """
 
 from .builder import Builder
@@ -27,13 +28,13 @@ from .memory_plan import MemoryPlan, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
 from .reference import evaluate
 from .rewrite import specialize
-from .scan_operator import add_scan
+from .scan_operator import add_scan, add_while
 from .services import Services
 from .text import named_constants, parse
 from .verify_graph import verify
 
 __all__ = [
     "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",
-    "Services", "Value", "add_scan", "evaluate", "fuse", "named_constants", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
+    "Services", "Value", "add_scan", "add_while", "evaluate", "fuse", "named_constants", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
     "register_rule", "specialize", "unfused", "verify",
 ]  # fmt: skip

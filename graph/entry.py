@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..tir.expr import BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, const, floordiv, floormod
-from ..tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, decl_buffer, seq
+from ..tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, While, decl_buffer, seq
 from .graph import GraphError, Value
 from .kernels import Division, Kernel, Loop
 from .memory_plan import ALIGNMENT, MemoryPlan
@@ -78,17 +78,30 @@ def entry_function(
         out: list[Stmt] = []
         for kernel in inner.division.kernels:
             if isinstance(kernel, Loop):
-                t = Var("t", "int64")
-                steps = _whole(kernel.steps)
-                every = seq(*statements(_InLoop(inner, kernel, t)))
-                out.append(For(t, const(0, "int64"), steps, "serial", every))
-                continue
-            one = calls[numbers[kernel]]
-            call = Call("tir.call_extern", (StringImm(one.symbol), *map(inner.argument, one.arguments)), "int32")
-            out.append(AssertStmt(call.equal(0), f"the kernel {kernel.name} failed", _NOTHING))
-            if times is not None:
-                out += _noted(times, numbers[kernel], len(calls), clock)
+                out += loop(inner, kernel)
+            else:
+                out += call(kernel, [inner.argument(a) for a in calls[numbers[kernel]].arguments])
         return out
+
+    def call(kernel: Kernel, arguments: Sequence[Expr]) -> list[Stmt]:
+        made = Call("tir.call_extern", (StringImm(calls[numbers[kernel]].symbol), *arguments), "int32")
+        after = [] if times is None else _noted(times, numbers[kernel], len(calls), clock)
+        return [AssertStmt(made.equal(0), f"the kernel {kernel.name} failed", _NOTHING), *after]
+
+    def loop(inner: _Scope, kernel: Loop) -> list[Stmt]:
+        t = Var("t", "int64")
+        if kernel.steps is not None:
+            every = seq(*statements(_InLoop(inner, kernel, t)))
+            return [For(t, const(0, "int64"), _whole(kernel.steps), "serial", every)]
+        inside = _InLoop(inner, kernel, const(0, "int64"))
+        first: list[Stmt] = []
+        after: list[Stmt] = []
+        for k, copy in enumerate(kernel.copies):
+            place = inside.state(k)
+            sizes = [inner.argument(a) for a in calls[numbers[copy]].arguments[2:]]
+            first += call(copy, [inner.argument(kernel.inputs[k]), place, *sizes])
+            after += call(copy, [inside.result(k, inside.t, const(0, "int64")), place, *sizes])
+        return [*first, While(inside.goes_on, seq(*statements(inside), *after))]
 
     body += statements(scope)
     attrs = {"global_symbol": name or division.graph.name, "tir.noalias": True}
@@ -185,7 +198,7 @@ class _Outermost(_Scope):
 class _InLoop(_Scope):
     """The body of a loop at the step ``t``: states are read where the step before wrote them."""
 
-    def __init__(self, around: _Scope, loop: Loop, t: Var) -> None:
+    def __init__(self, around: _Scope, loop: Loop, t: Expr) -> None:
         inner = around.memory.loops[loop]
         super().__init__(loop.body, inner, around.outermost, around.base + around.memory.offsets[loop])
         self.around, self.loop, self.t = around, loop, t
@@ -208,6 +221,8 @@ class _InLoop(_Scope):
             return self.around.address(given, n)
         if k >= self.states:
             return self.row(given, self.t, n)
+        if self.loop.steps is None:
+            return self.around.address(self.loop.outputs[k], n)
         before = self.result(k, self.t - 1, n)
         return _chosen(self.t.equal(0), self.around.address(given, n), before)
 
@@ -218,7 +233,22 @@ class _InLoop(_Scope):
             return self.row(v, t, n)
         at = self.base + self.around.memory.second[v]
         other = _address_in(self.outermost.workspace, at, n, v)
+        if self.loop.steps is None:
+            return other
         return _chosen(floormod(self.last - t, const(2, "int64")).equal(0), self.around.address(v, n), other)
+
+    def state(self, k: int) -> Expr:
+        """Returns the address at which a loop without a number of steps has the state ``k`` between its steps."""
+        return self.around.address(self.loop.outputs[k], const(0, "int64"))
+
+    @property
+    def goes_on(self) -> Expr:
+        """Returns whether the first state holds, by the byte at its place."""
+        place = self.state(0)
+        if not isinstance(place, Call) or not isinstance(place.args[0], BufferLoad):
+            raise GraphError(f"{self.loop.name}: whether it goes on is a result of the loop around it")
+        load = place.args[0]
+        return load if load.dtype == "bool" else load > 0
 
     def row(self, value: Value, t: Expr, n: Expr) -> Expr:
         size: Expr = const(1, "int64")
@@ -228,6 +258,7 @@ class _InLoop(_Scope):
 
     @property
     def last(self) -> Expr:
+        assert self.loop.steps is not None
         return _whole(self.loop.steps) - 1
 
 

@@ -77,13 +77,18 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A loop stands for one ``scan``: the kernels of ``body`` run once for each of ``steps``."""
+    """A loop stands for one ``scan``: the kernels of ``body`` run once for each of ``steps``.
+
+    Where the number of steps is not known before, ``copies`` has a kernel for each state that copies it: the first
+    values to where the states are, and each step's results.
+    """
 
     name: str
     node: Node
     body: Division
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+    copies: tuple[Kernel, ...] = ()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -91,8 +96,8 @@ class Loop:
         return (self.node,)
 
     @property
-    def steps(self) -> Dim:
-        """Returns how often the body runs."""
+    def steps(self) -> Dim | None:
+        """Returns how often the body runs; None where its first state says whether it runs again."""
         return self.node.attrs["steps"]
 
     @property
@@ -102,7 +107,7 @@ class Loop:
         return tuple([v for n, v in enumerate(self.outputs[: attrs["states"]]) if n not in attrs.get("history", ())])
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.steps} steps"
+        return f"{self.name}: {'steps while it goes on' if self.steps is None else f'{self.steps} steps'}"
 
 
 class Leaf(NamedTuple):
@@ -127,6 +132,7 @@ class Division:
             if isinstance(kernel, Kernel):
                 yield Leaf(kernel, self, calls)
             else:
+                yield from (Leaf(copy, self, calls) for copy in kernel.copies)
                 yield from kernel.body.leaves(calls * kernel.steps if isinstance(kernel.steps, int) else calls)
 
     def loops(self) -> Iterator[tuple[Loop, Division]]:
@@ -144,7 +150,10 @@ class Division:
 
 
 def kernel_alone(name: str, op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any]) -> Kernel:
-    """Returns a kernel of one operator by itself, whose inputs are constants but for the first one."""
+    """Returns a kernel of one operator by itself, whose inputs are constants but for the first one.
+
+    The operator has one result.
+    """
     ((dtype, shape),) = infer(op, inputs, attrs)
     alone = Node(op, tuple(inputs), (Value("out", dtype, shape),), attrs)
     given = tuple([v for v in inputs if v is not None])
@@ -178,7 +187,7 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
             _visit_producer(v)
         name = _name(nodes, taken)
         if nodes[0].body is not None:
-            kernels[n] = Loop(name, nodes[0], inner(nodes[0].body), tuple(nodes[0].given), nodes[0].outputs)
+            kernels[n] = _loop(name, nodes[0], inner(nodes[0].body))
         else:
             kernels[n] = Kernel(name, nodes, inputs, outputs, constants)
         order.append(n)
@@ -192,6 +201,14 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
     for n in range(len(groups)):
         visit(n)
     return Division(graph, tuple([kernels[n] for n in order]), views)
+
+
+def _loop(name: str, node: Node, body: Division) -> Loop:
+    given = tuple(node.given)
+    copies: list[Kernel] = []
+    for k in range(node.attrs["states"] if node.attrs["steps"] is None else 0):
+        copies.append(kernel_alone(f"{name}_copy_{k}", "identity", given[k : k + 1], {}))
+    return Loop(name, node, body, given, node.outputs, tuple(copies))
 
 
 def _leaves(v: Value, members: set[Node], graph: Graph, users: dict[Value, list[Node]]) -> bool:

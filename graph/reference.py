@@ -58,6 +58,10 @@ def _looped(loop: Loop, given: list[Any], run: Callable[..., Any]) -> list[Any]:
     count, arrays = attrs["states"], given[attrs["states"] : attrs["states"] + attrs["arrays"]]
     states, others = given[:count], given[count + len(arrays) :]
     out = [np.zeros(v.shape, to_numpy(v.dtype)) for v in loop.node.outputs]
+    if loop.steps is None:
+        while states[0]:
+            states = [np.asarray(data) for data in evaluate(body, *states, *others, run=run)]
+        return states
     for t in range(loop.steps)[:: -1 if attrs.get("reverse") else 1]:
         made = evaluate(body, *states, *[a[t] for a in arrays], *others, run=run)
         states = list(made[:count])

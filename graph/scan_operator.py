@@ -5,6 +5,9 @@ part of each array (along its first dimension, of extent T), and the other input
 then rows. The results are the states after the last step, and each row of all steps, stacked along a new first dimension.
 A state in ``history`` gives its values after every step instead, stacked like rows. With ``reverse`` the steps go from
 the last part to the first one, and rows are stored at the places of the parts.
+
+Where ``steps`` is None, the loop goes on as long as its first state holds, a truth value: it may take no step at all. Such a
+loop has neither arrays nor rows.
 """
 
 from __future__ import annotations
@@ -33,9 +36,14 @@ def _types(
         raise ValueError(f"scan: history={history} names no states; there are {states}")
     if isinstance(steps, int) and steps < 1:
         raise ValueError(f"scan: {steps} steps")
-    (count,) = dims([steps])
+    plain = states and not arrays and not history and len(body.outputs) == states
+    if steps is None and not (plain and given[0].dtype == "bool" and not given[0].ndim):
+        raise ValueError(
+            "scan: a loop without a number of steps has states alone, and the first says whether it goes on"
+        )
+    count = None if steps is None else dims([steps])[0]
     for n, (tensor, v) in enumerate(zip(given, body.inputs, strict=True)):
-        wanted = (count, *v.shape) if states <= n < states + arrays else v.shape
+        wanted = v.shape if count is None or not states <= n < states + arrays else (count, *v.shape)
         if tensor.dtype != v.dtype or not same_shape(dims(tensor.shape), wanted):
             raise ValueError(f"scan: input {n} does not fit {v.name}, {v.type_text}, of the body for {count} steps")
     for before, after in zip(body.inputs[:states], body.outputs, strict=False):
@@ -43,8 +51,8 @@ def _types(
             raise ValueError(f"scan: the state {before} becomes {after}")
     made = []
     for n, v in enumerate(body.outputs):
-        stacked = n >= states or n in history
-        made.append(te.placeholder((count, *v.shape) if stacked else v.shape, v.dtype, v.name))
+        shape = v.shape if count is None or (n < states and n not in history) else (count, *v.shape)
+        made.append(te.placeholder(shape, v.dtype, v.name))
     return tuple(made)
 
 
@@ -91,6 +99,30 @@ def add_scan(
     whole = dict(zip(shown, results[len(new) :], strict=True)) | {k: results[n] for n, k in history.items()}
     ends = [_end(builder, v, count, reverse) if n in history else v for n, v in enumerate(results[: len(new)])]
     return ends, [whole[k] for k in range(len(rows))]
+
+
+def add_while(
+    builder: Builder,
+    states: Sequence[Value],
+    condition: Callable[[Sequence[Value]], Value],
+    step: Callable[[Sequence[Value]], Sequence[Value]],
+) -> list[Value]:
+    """Add a loop that goes on as long as ``condition`` holds for its states, and return the states after it.
+
+    Both functions add operators to ``builder``. The condition is asked before each step, also the first one.
+    """
+    goes_on = condition(states)
+    taken = [Value(builder.fresh(v.name), v.dtype, v.shape) for v in (goes_on, *states)]
+    before = len(builder.nodes)
+    try:
+        new = list(step(taken[1:]))
+        results = [condition(new), *new]
+        nodes = builder.nodes[before:]
+    finally:
+        del builder.nodes[before:]
+    body, others = _body(builder, taken, nodes, results)
+    made = builder.several(SCAN, goes_on, *states, *others, body=body, states=len(taken), arrays=0, steps=None)
+    return list(made[1:])
 
 
 def _body(

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ...graph.scan_operator import add_scan
+from ...graph.scan_operator import add_scan, add_while
 from .hlo_call import Given, HloCall
+from .hlo_stacks import NotStackedError, Row, Stack, follows_steps
 from .hlo_table import hlo, op
 from .jaxlib_package import elements
 from .known_arrays import Known, known
@@ -24,22 +25,45 @@ MOST_STEPS = 1 << 16
 
 @hlo("while")
 def loop(c: HloCall) -> tuple[Given, ...]:
-    """Returns the results of a loop of the graph for many steps that are counted; other loops are written out."""
+    """Returns the results of a loop of the graph for many steps, and for as many as data say; others are written out."""
     counter = _counter(c)
     if counter is not None:
         place, numbers = counter
         if len(numbers) > LONGEST_WRITTEN_OUT:
-            return _counted(c, place, numbers)
+            return _counted(c, place, numbers, _stacks(c, len(numbers) - 1))
     condition, body = c.regions
     values = list(c.args)
     for _ in range(LONGEST_LOOP):
         (goes_on,) = c.run(condition, *values)
         if not isinstance(goes_on, Known):
-            raise c.error("the condition of a loop has to be known while the program is read: loops are written out")
+            return _open(c, values)
         if not goes_on.data.item():
             return tuple(values)
         values = c.run(body, *values)
     raise c.error(f"a loop of more than {LONGEST_LOOP} iterations is too long to be written out")
+
+
+def _open(c: HloCall, values: Sequence[Given]) -> tuple[Given, ...]:
+    """Returns the results of a loop that goes on as long as its condition holds for data. What it leaves alone are no
+    states."""
+    condition, body = c.regions
+    fixed = _left_alone(body.blocks[0])
+    moving = [n for n in range(len(values)) if n not in fixed]
+
+    def every(states: Sequence[Value]) -> list[Given]:
+        inside = dict(zip(moving, states, strict=True))
+        return [inside.get(n, given) for n, given in enumerate(values)]
+
+    def goes_on(states: Sequence[Value]) -> Value:
+        return c.value(c.run(condition, *every(states))[0])
+
+    def step(states: Sequence[Value]) -> list[Value]:
+        made = c.run(body, *every(states))
+        return [c.value(made[n]) for n in moving]
+
+    ends = add_while(c.builder, [c.value(values[n]) for n in moving], goes_on, step)
+    after = dict(zip(moving, ends, strict=True))
+    return tuple([after.get(n, given) for n, given in enumerate(values)])
 
 
 def _counter(c: HloCall) -> tuple[int, list[int]] | None:
@@ -54,7 +78,7 @@ def _counter(c: HloCall) -> tuple[int, list[int]] | None:
         return None
     used = [v for v in tests[names.index("stablehlo.compare")].operands if v in list(condition.arguments)]
     places = [list(condition.arguments).index(v) for v in used]
-    fixed = [n for n, v in enumerate(_results(body)) if v == body.arguments[n]]
+    fixed = _left_alone(body)
     counting = [n for n in places if n not in fixed]
     if len(counting) != 1 or not all(isinstance(c.args[n], Known) for n in places):
         return None
@@ -73,6 +97,11 @@ def _counter(c: HloCall) -> tuple[int, list[int]] | None:
             return place, numbers
         numbers.append(numbers[-1] + step)
     return None
+
+
+def _left_alone(body: Any) -> list[int]:
+    """Returns which values the body of a loop returns as they were."""
+    return [n for n, v in enumerate(_results(body)) if v == body.arguments[n]]
 
 
 def _results(block: Any) -> list[Any]:
@@ -97,21 +126,57 @@ def _maker(value: Any) -> Any:
     return owner if hasattr(owner, "operands") else None
 
 
-def _counted(c: HloCall, place: int, numbers: list[int]) -> tuple[Given, ...]:
-    """Returns the results of a loop whose steps are those of a scan. Values that the body leaves alone are no states."""
-    body = c.regions[1].blocks[0]
-    fixed = [n for n, v in enumerate(_results(body)) if v == body.arguments[n]]
-    moving = [n for n in range(len(c.args)) if n not in (*fixed, place)]
+def _stacks(c: HloCall, steps: int) -> list[int]:
+    """Returns which values may be rows that the steps store one by one."""
+    fixed = _left_alone(c.regions[1].blocks[0])
+    return [n for n, v in enumerate(c.args) if n not in fixed and v.shape[:1] == (steps,)]
+
+
+def _counted(c: HloCall, place: int, numbers: list[int], stacks: Sequence[int]) -> tuple[Given, ...]:
+    """Returns the results of a loop whose steps are those of a scan. Values that the body leaves alone are no states.
+
+    Values in ``stacks`` are rows, of which each step sets its own, when the body does nothing else with them.
+    """
+    for reverse in (False, True):
+        left = list(stacks)
+        while left:
+            try:
+                return _scanned(c, place, numbers, left, reverse)
+            except NotStackedError as error:
+                own = [s.place for s in error.stacks if s.loop is c]
+                if not own:
+                    raise  # those of a loop around this one
+                left = [n for n in left if n not in own]
+    return _scanned(c, place, numbers, [], False)
+
+
+def _scanned(c: HloCall, place: int, numbers: list[int], stacks: Sequence[int], reverse: bool) -> tuple[Given, ...]:
+    fixed = _left_alone(c.regions[1].blocks[0])
+    moving = [n for n in range(len(c.args)) if n not in (*fixed, *stacks, place)]
     dtype = c.args[place].dtype
 
     def step(states: Sequence[Value], parts: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        inside = dict(zip(moving, states, strict=True)) | {place: parts[0]}
-        made = c.run(c.regions[1], *[inside.get(n, given) for n, given in enumerate(c.args)])
-        return [c.value(made[n]) for n in moving], []
+        before = len(c.builder.nodes)
+        inside: dict[int, Any] = dict(zip(moving, states, strict=True)) | {place: parts[0]}
+        inside |= {n: Stack(c, n, c.args[n].shape) for n in stacks}
+        made: list[Any] = c.run(c.regions[1], *[inside.get(n, given) for n, given in enumerate(c.args)])
+        count = len(numbers) - 1
+        order = range(count)[:: -1 if reverse else 1]
+        wrong = [
+            n for n in stacks
+            if not isinstance(made[n], Row)
+            or not follows_steps(made[n].at, parts[0], c.builder, before, numbers[:-1], order)
+        ]  # fmt: skip
+        if wrong:
+            raise NotStackedError([inside[n] for n in wrong])
+        rows = [c.op("reshape", c.value(made[n].value), shape=tuple(c.args[n].shape[1:])) for n in stacks]
+        return [c.value(made[n]) for n in moving], rows
 
-    counted = c.constant(np.array(numbers[:-1]), dtype)
-    ends, _ = add_scan(c.builder, [c.value(n) for n in moving], [counted], step)
-    after = dict(zip(moving, ends, strict=True)) | {place: known(numbers[-1], dtype)}
+    told = np.array(numbers[:-1])[:: -1 if reverse else 1]
+    counted = c.constant(np.ascontiguousarray(told), dtype)
+    ends, rows = add_scan(c.builder, [c.value(n) for n in moving], [counted], step, reverse=reverse)
+    after: dict[int, Given] = {**dict(zip(moving, ends, strict=True)), **dict(zip(stacks, rows, strict=True))}
+    after[place] = known(numbers[-1], dtype)
     return tuple([after.get(n, given) for n, given in enumerate(c.args)])
 
 

@@ -25,6 +25,7 @@ from . import (
 )
 from .hlo_call import Given, HloCall
 from .hlo_module import Sizes, exported_of, is_exported, module_of
+from .hlo_stacks import stacked
 from .hlo_table import CONVERTERS
 from .jaxlib_package import StableHloError, dtype_of, plain
 from .known_arrays import Known, computed, known
@@ -157,19 +158,21 @@ class Reader:
         self.depth += 1
         if self.depth > _DEEPEST:
             raise StableHloError("functions and regions nest too deeply; does a function call itself?")
-        scope = {**outer, **dict(zip(block.arguments, args, strict=True))}
-        results: list[Given] = []
+        try:
+            return self._results(block, {**outer, **dict(zip(block.arguments, args, strict=True))})
+        finally:
+            self.depth -= 1
+
+    def _results(self, block: Any, scope: dict[Any, Given]) -> list[Given]:
         for item in block.operations:
             operation = item.operation
             if operation.name in _ENDS:
-                results = [scope[v] for v in operation.operands]
-                break
+                return [scope[v] for v in operation.operands]
             if len(self.builder.nodes) > _MOST_NODES:
                 raise StableHloError(f"{_label(operation)}: with loops written out, there are too many operators")
             made = self.operation(operation, [scope[v] for v in operation.operands], scope)
             scope.update(zip(operation.results, made, strict=False))
-        self.depth -= 1
-        return results
+        return []
 
     def operation(self, operation: Any, args: Sequence[Given], scope: dict[Any, Given]) -> Sequence[Given]:
         """Returns the results of one operation."""
@@ -180,6 +183,9 @@ class Reader:
         def run(region: Any, *given: Given) -> list[Given]:
             return self.block(region.blocks[0], given, scope)
 
+        row: Any = stacked(operation.name, args)
+        if row is not None:
+            return [row]
         call = HloCall(operation, _label(operation), args, self.builder, run, self.narrow)
         done = self._known(call)
         if done is not None:

@@ -146,8 +146,15 @@ def _number(data: np.ndarray) -> float | None:
     return float(data.reshape(-1)[0])
 
 
+@rule(op("where", either(_c, op("broadcast_to", _c)), _x, _y))
+def known_choice(m: Match) -> Value | None:
+    """where(c, x, y) is x or y when the condition is known and the same everywhere."""
+    data = m.array("c")
+    return None if data.any() and not data.all() else _if_same(m, m["x"] if data.any() else m["y"])
+
+
 RULES: tuple[Rule, ...] = (
     neutral_element, negative_of_negative, relu_of_relu, negated, sum_with_negative, maximum_with_zero, between_bounds,
     clip_of_clip, constants_meet, division_by_power_of_two, reciprocal_of_root, product_with_itself, division_by_root,
-    broadcast_twice, broadcast_of_nothing,
+    broadcast_twice, broadcast_of_nothing, known_choice,
 )  # fmt: skip

@@ -128,8 +128,58 @@ def test_functions_equal_jax(f):
 def test_loops_of_known_length_are_written_out():
     check(lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2 + i, x), numbers(4))
     check(lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x), numbers(5, 3))
-    with pytest.raises(StableHloError, match=r"while \(.*test_jax\.py:\d+\): the condition of a loop has to be known"):
-        from_stablehlo(exported(lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x), numbers(4)))
+
+
+def root(x):
+    """Newton's method, and how many steps it takes."""
+    return lax.while_loop(
+        lambda c: jnp.abs(c[0] * c[0] - x).max() > 1e-3, lambda c: ((c[0] + x / c[0]) / 2, c[1] + 1), (x, 0)
+    )
+
+
+def nested(x):
+    """A loop inside a loop inside a counted loop; the inner ones end by what they find."""
+
+    def outer(c):
+        return lax.while_loop(lambda d: d.sum() < 9, lambda d: d * 2 + 1, c) / 100
+
+    return lax.scan(lambda c, a: (lax.while_loop(lambda d: d.max() > 0.5, outer, c + a * a), c), x[0] * 0, x)
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (root, (np.abs(numbers(7)) + 0.5,)),
+        (lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, x), (numbers(4) + 99,)),  # no step
+        (lambda x: lax.while_loop(lambda c: c[0].sum() < 9, lambda c: (c[1] + 1, c[0]), (x, x * 0)), (numbers(3),)),  # swapped
+        (jax.vmap(root), (np.abs(numbers(3, 5)) + 0.5,)),
+        (nested, (numbers(40, 3),)),
+    ],
+    ids=["root", "no step", "swapped", "vmap", "nested"],
+)  # fmt: skip
+def test_loops_that_end_by_data(f, args):
+    check(f, *args, compiled=True)
+
+
+def stores_beside(c, a):
+    return (c[0] + a, c[1].at[3].add(c[0].sum())), a * 2
+
+
+STORED = {
+    "rows": (lambda x: lax.scan(lambda c, a: (c + a, (c * a, c.sum())), x[0], x), 1),
+    "from the last": (lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x, reverse=True), 1),
+    "and a state": (lambda x: lax.scan(stores_beside, (x[0], x[:, 0]), x), 2),
+    "nested": (lambda x: lax.scan(lambda c, a: (c + a, lax.scan(lambda d, e: (d + e, d * e), 0.0, a)), x[0], x), 1),
+    "every second": (lambda x: lax.fori_loop(0, 40, lambda i, c: c.at[(i * 2) % 40].set(c[i] + x[i]), x), 2),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_rows_of_a_long_loop_are_stored_one_by_one(name):
+    f, states = STORED[name]
+    (loop,) = [n for n in from_stablehlo(exported(f, numbers(40, 40))).nodes if n.op == "scan"]
+    assert loop.attrs["states"] == states
+    check(f, numbers(40, 40), compiled=True)
 
 
 @pytest.mark.parametrize(

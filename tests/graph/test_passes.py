@@ -84,6 +84,11 @@ def ops_after(lines, inputs="x: float32[2, 3, 4]", data=None):
         (["y, z = split(x, sections=(1,), axis=1)", "w = concatenate(y, z, axis=1)", "v = relu(w)", "return v"], ["relu"]),
         (["y = broadcast_to(x, shape=(5, 2, 3, 4))", "z = broadcast_to(x, shape=(2, 3, 4))", "w = add(z, y)",
           "return w"], ["broadcast_to", "add"]),
+        (
+            ["n: bool[()] = constant(False)", "m = broadcast_to(n, shape=(2, 3, 4))", "a = exp(x)", "y = where(m, a, x)",
+             "z = relu(y)", "return z"],
+            ["relu"],
+        ),
         (["a = exp(x)", "b = exp(x)", "unread = tanh(x)", "y = add(a, b)", "return y"], ["exp", "add"]),
         (["y = relu(x)", "return x, y, y"], ["relu", "identity", "identity"]),
     ],

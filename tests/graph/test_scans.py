@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from tilewright import te
 from tilewright.driver.models.model_building import build_graph
 from tilewright.graph import (
     Builder,
     GraphError,
     add_scan,
+    add_while,
     evaluate,
     fuse,
     named_constants,
@@ -128,6 +130,64 @@ def test_a_loop_in_a_loop():
         np.testing.assert_allclose(got[1], want, rtol=1e-5, atol=1e-6)
 
 
+def halved(b, x, limit, count):
+    """A loop that halves ``x`` until no element is larger than ``limit``, counts the steps, and lets two states change places."""
+
+    def goes_on(states):
+        return b.op("greater", b.op("max", states[0], axis=(0,)), limit)
+
+    def step(states):
+        h, n, first, second = states
+        one = b.constant(1, dtype="int32")
+        return [b.op("multiply", h, b.constant(0.5)), b.op("add", n, one), second, first]
+
+    zero, one = b.constant(0, dtype="int32"), b.constant(1, dtype="int32")
+    return add_while(b, [x, count, zero, one], goes_on, step)
+
+
+def halved_by_numpy(x, limit, n=0):
+    first = n
+    while x.max() > limit:
+        x, n = x / 2, n + 1
+    return x, n, (n - first) % 2
+
+
+@pytest.mark.parametrize("most", [0.5, 3.0, 100.0])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_loop_that_goes_on_as_long_as_a_condition_holds(most, symbolic):
+    b = Builder("net")
+    size = te.var("n") if symbolic else 5
+    ends = halved(b, b.input("x", (size,)), b.input("limit", ()), b.constant(0, dtype="int32"))
+    graph = b.graph([b.op("negative", ends[0]), *ends[1:3]])
+    x = np.linspace(0.25, most, 5, dtype=np.float32)
+    want = halved_by_numpy(x, 1.0)
+    assert str(parse(str(graph))) == str(graph)
+    run = build_graph(graph, bounds={"n": 7} if symbolic else {})
+    for got in (evaluate(prepare(graph), x, np.float32(1)), run(x, np.float32(1))):
+        np.testing.assert_array_equal(got[0], -want[0])
+        assert [int(g) for g in got[1:]] == list(want[1:])
+
+
+def test_a_loop_without_a_number_of_steps_in_a_loop():
+    b = Builder("net")
+    x, limit = b.input("x", (7, 3)), b.input("limit", ())
+
+    def outer(states, parts):
+        h, n, *_ = halved(b, b.op("add", states[0], parts[0]), limit, states[1])
+        return [h, n], [n]
+
+    ends, (counts,) = add_scan(b, [b.constant(np.zeros(3, np.float32)), b.constant(0, dtype="int32")], [x], outer)
+    graph = b.graph([ends[0], counts])
+    data = np.random.default_rng(2).integers(1, 40, (7, 3)).astype(np.float32)
+    state, n, want = np.zeros(3, np.float32), 0, []
+    for row in data:
+        state, n, _ = halved_by_numpy(state + row, 2.0, n)
+        want.append(n)
+    for got in (evaluate(prepare(graph), data, np.float32(2)), build_graph(graph)(data, np.float32(2))):
+        np.testing.assert_array_equal(got[0], state)
+        np.testing.assert_array_equal(got[1], want)
+
+
 BODY = """
 def net(h: float32[4], x: float32[7, 4]):
     def step(a: float32[4], b: float32[4]):
@@ -146,6 +206,7 @@ def net(h: float32[4], x: float32[7, 4]):
         ("h, h", "states=1, arrays=1, steps=7", "input 1 does not fit b"),
         ("h, x", "states=1, arrays=1, steps=0", "scan: 0 steps"),
         ("h, x", "states=1, arrays=1, steps=7, history=(1,)", "names no states"),
+        ("h, h", "states=1, arrays=0, steps=None", "the first says whether it goes on"),
     ],
 )
 def test_loops_that_do_not_fit_are_refused(args, attrs, problem):
