@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from .compiled_expressions import compute
 from .expression import DEEPEST, Expression
@@ -22,20 +23,11 @@ def namespace() -> Any:
     return sys.modules[(__package__ or "") + "_door"]
 
 
-def _operators(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """Returns the methods ``a + b`` and ``b + a`` of a function of the namespace."""
-
-    def forwards(self: Any, other: Any) -> Any:
-        return getattr(namespace(), name)(self, other) if is_operand(other) else NotImplemented
-
-    def backwards(self: Any, other: Any) -> Any:
-        return getattr(namespace(), name)(other, self) if is_operand(other) else NotImplemented
-
-    return forwards, backwards
-
-
-def _operator(name: str) -> Callable[[Any], Any]:
-    return lambda self: getattr(namespace(), name)(self)
+_NAMES = {
+    "absolute": "abs", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "power": "pow",
+    "right_shift": "bitwise_right_shift",
+}  # fmt: skip
+"""The functions of NumPy that operators stand for, where the standard has other names."""
 
 
 def _of_value(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -43,7 +35,7 @@ def _of_value(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda self: f(np.asarray(self))
 
 
-class Array:
+class Array(NDArrayOperatorsMixin):
     """A lazy array has a data type and a shape; its values are computed when they are first used.
 
     ``float(x)``, ``print(x)``, ``numpy.asarray(x)`` and ``__dlpack__`` are such uses. Arrays are values: an assignment to
@@ -51,8 +43,6 @@ class Array:
     """
 
     __slots__ = ("__weakref__", "expression")
-    __array_ufunc__ = None  # so that NumPy leaves operators to this class
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
@@ -151,24 +141,10 @@ class Array:
         old, self.expression = self.expression, with_part(self.expression, key, value)
         old.holder, self.expression.holder = None, old.holder
 
-    # operators
-
-    __add__, __radd__ = _operators("add")
-    __sub__, __rsub__ = _operators("subtract")
-    __mul__, __rmul__ = _operators("multiply")
-    __truediv__, __rtruediv__ = _operators("divide")
-    __floordiv__, __rfloordiv__ = _operators("floor_divide")
-    __mod__, __rmod__ = _operators("remainder")
-    __pow__, __rpow__ = _operators("pow")
-    __matmul__, __rmatmul__ = _operators("matmul")
-    __and__, __rand__ = _operators("bitwise_and")
-    __or__, __ror__ = _operators("bitwise_or")
-    __xor__, __rxor__ = _operators("bitwise_xor")
-    __lshift__, __rlshift__ = _operators("bitwise_left_shift")
-    __rshift__, __rrshift__ = _operators("bitwise_right_shift")
-    __lt__, __gt__ = _operators("less")
-    __le__, __ge__ = _operators("less_equal")
-    __eq__ = _operators("equal")[0]  # type: ignore[assignment]
-    __ne__ = _operators("not_equal")[0]  # type: ignore[assignment]
-    __neg__, __pos__ = _operator("negative"), _operator("positive")
-    __abs__, __invert__ = _operator("abs"), _operator("bitwise_invert")
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
+        """Returns what an operator gives, which NumPy's mixin hands over as a function of NumPy; so come those functions
+        themselves."""
+        function = getattr(namespace(), _NAMES.get(ufunc.__name__, ufunc.__name__), None)
+        if method != "__call__" or more or function is None or not all(map(is_operand, inputs)):
+            return NotImplemented
+        return function(*inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,11 @@ NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64"
 
 _COMBINES = {"bool": "b", "int64": "iuf", "float32": "f"}
 """The kinds of arrays that a Python number combines with, by its default data type."""
+
+
+def is_number(x: Any) -> bool:
+    """Returns whether ``x`` is a Python number, which has no data type of its own."""
+    return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)
 
 
 def dtype_of(given: Any) -> DType:
@@ -44,3 +50,34 @@ def require_number(value: Any, dtype: DType) -> None:
         raise TypeError(f"the Python number {value!r} does not combine with {dtype}; convert one with astype")
     if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         raise OverflowError(f"{value} does not fit {dtype}")
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """Returns the data type that an operation on all of these has."""
+    found = functools.reduce(
+        promoted, [dtype_of(getattr(a, "dtype", a)) for a in arrays_and_dtypes if not is_number(a)]
+    )
+    for a in arrays_and_dtypes:
+        if is_number(a):
+            require_number(a, found)
+    return found
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Returns whether promotion may convert the one into the other."""
+    try:
+        return promoted(dtype_of(getattr(from_, "dtype", from_)), dtype_of(to)) == to
+    except TypeError:
+        return False
+
+
+class Info(type(np.__array_namespace_info__())):  # type: ignore[misc]
+    """``Info`` says what the standard leaves open; what is not here is as in NumPy."""
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+        """Returns the data types of Python's numbers, and of indices."""
+        return {n: np.dtype(d) for n, d in (("real floating", "float32"), ("integral", "int64"), ("indexing", "int64"))}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+        """Returns data types by name, those of a kind where it is given."""
+        return {name: np.dtype(name) for name in NAMES if kind is None or np.isdtype(np.dtype(name), kind)}

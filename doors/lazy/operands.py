@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 
 from .expression import Expression, leaf, number, record
-from .lazy_types import DType, default_dtype, dtype_of, promoted, require_number
-
-
-def is_number(x: Any) -> bool:
-    """Returns whether ``x`` is a Python number, which has no data type of its own."""
-    return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)
+from .lazy_types import DType, default_dtype, dtype_of, is_number, promoted, require_number
 
 
 def is_operand(x: Any) -> bool:
@@ -51,6 +46,13 @@ def cast(e: Expression, dtype: Any) -> Expression:
 def broadcast(e: Expression, shape: tuple[int, ...]) -> Expression:
     """Returns an expression of that shape; itself when it has it."""
     return e if e.shape == shape else record("broadcast_to", e, shape=shape)
+
+
+def named(function: Any, name: str) -> Any:
+    """Returns a function that was made of a row, under its name in the standard."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Returns {name}, as the standard has it."
+    return function
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
