@@ -12,19 +12,16 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import math
 import resource
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import model_table
 import numpy as np
-
-Run = Callable[[], Any]
+from model_table import Run
 
 
 def ours(path: Path, inputs: dict[str, np.ndarray], threads: int, db: str | None) -> Run:
@@ -91,16 +88,8 @@ def compare(folder: Path, name: str, options: argparse.Namespace) -> dict[str, A
         runs[label] = maker(path, inputs, options.threads, options.db)
         got = runs[label]()
         row[label] = {"first_seconds": time.perf_counter() - start, "difference": _difference(got, expected)}
-    times: dict[str, list[float]] = {label: [] for label in runs}
-    for _ in range(options.rounds):
-        for label, run in runs.items():
-            run()
-            for _ in range(3):
-                start = time.perf_counter()
-                run()
-                times[label].append(time.perf_counter() - start)
-    for label, seconds in times.items():
-        row[label]["ms"] = statistics.median(seconds) * 1e3
+    for label, ms in model_table.medians(runs, options.rounds).items():
+        row[label]["ms"] = ms
     if options.memory:
         for label in runs:
             row[label]["peak_mb"] = _peak_in_a_child(folder, name, label, options)
@@ -123,27 +112,6 @@ def _own_peak(folder: Path, name: str, options: argparse.Namespace) -> float:
     for _ in range(2):
         run()
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-
-
-def _text(rows: list[dict[str, Any]], markdown: bool) -> str:
-    labels = [label for label in CONTENDERS if any(label in r for r in rows)]
-    head = ["model", *(f"{x} ms" for x in labels), *(f"vs {x}" for x in labels[1:]), "difference", "build s"]
-    lines = []
-    for r in rows:
-        mine = r[labels[0]]
-        ratios = [r[x]["ms"] / mine["ms"] for x in labels[1:]]
-        cells = [r["model"], *(f"{r[x]['ms']:.2f}" for x in labels), *(f"{x:.2f}" for x in ratios)]
-        lines.append([*cells, f"{mine['difference']:.0e}", f"{mine['first_seconds']:.1f}"])
-    means = [_geometric_mean([r[x]["ms"] / r[labels[0]]["ms"] for r in rows]) for x in labels[1:]]
-    lines.append(["geometric mean", *("" for _ in labels), *(f"{m:.2f}" for m in means), "", ""])
-    if markdown:
-        return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *lines])
-    widths = [max(len(cells[n]) for cells in [head, *lines]) for n in range(len(head))]
-    return "\n".join("  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True)) for cells in [head, *lines])
-
-
-def _geometric_mean(ratios: list[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def main() -> None:
@@ -174,7 +142,7 @@ def main() -> None:
         if options.json:
             options.json.write_text(json.dumps(rows, indent=1))
     if rows:
-        print(_text(rows, options.markdown))
+        print(model_table.text(rows, list(CONTENDERS), options.markdown))
 
 
 if __name__ == "__main__":

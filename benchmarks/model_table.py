@@ -1,0 +1,47 @@
+"""This module times whole models in turns, and writes a table of them: the first contender against the others."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Run = Callable[[], Any]
+
+
+def medians(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
+    """Returns the median milliseconds of each contender: in each round each has its turn of one run and three timed ones."""
+    times: dict[str, list[float]] = {label: [] for label in runs}
+    for _ in range(rounds):
+        for label, run in runs.items():
+            run()
+            for _ in range(3):
+                start = time.perf_counter()
+                run()
+                times[label].append(time.perf_counter() - start)
+    return {label: statistics.median(seconds) * 1e3 for label, seconds in times.items()}
+
+
+def text(rows: Sequence[Mapping[str, Any]], every: Sequence[str], markdown: bool) -> str:
+    """Returns the table. A row has ``model``, and for each contender ``ms``, ``difference`` and ``first_seconds``; a column
+    has how many times as long as the first contender another one takes, with the geometric mean of all rows below."""
+    labels = [label for label in every if any(label in r for r in rows)]
+    first, others = labels[0], labels[1:]
+    lines = [["model", *(f"{x} ms" for x in labels), *(f"vs {x}" for x in others), "difference", "build s"]]
+    for r in rows:
+        ratios = [f"{r[x]['ms'] / r[first]['ms']:.2f}" if x in r else "" for x in others]
+        cells = [r["model"], *(f"{r[x]['ms']:.2f}" if x in r else "" for x in labels), *ratios]
+        lines.append([*cells, f"{r[first]['difference']:.0e}", f"{r[first]['first_seconds']:.1f}"])
+    means = [geometric_mean([r[x]["ms"] / r[first]["ms"] for r in rows if x in r]) for x in others]
+    lines.append(["geometric mean", *("" for _ in labels), *(f"{m:.2f}" for m in means), "", ""])
+    if markdown:
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in [lines[0], ["---"] * len(lines[0]), *lines[1:]])
+    widths = [max(len(cells[n]) for cells in lines) for n in range(len(lines[0]))]
+    return "\n".join("  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True)) for cells in lines)
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Returns the geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
