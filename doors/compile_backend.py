@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..frontends.torch import TorchError, is_supported, load_torch
+from ..frontends.torch import TorchError, core_decompositions, graphs_of, is_supported, load_torch, missing_operators
 from .compile_options import CompileOptions
 from .compiled_region import Region
 from .said_once import say
@@ -24,13 +24,13 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
     def compile_graph(graph_module: Any, inputs: Sequence[Any]) -> Any:
         return _compiled(graph_module, chosen)
 
-    compiled = aot_autograd(fw_compiler=compile_graph, decompositions=load_torch("_decomp").core_aten_decompositions())
+    compiled = aot_autograd(fw_compiler=compile_graph, decompositions=core_decompositions())
     return compiled(gm, example_inputs)
 
 
 def _compiled(gm: Any, options: CompileOptions) -> Callable[[list[Any]], Sequence[Any]]:
     """Returns a function of the list of the graph's inputs: one library when all is supported, parts of it else."""
-    missing = sorted({str(n.target) for n in gm.graph.nodes if n.op == "call_function" and not is_supported(n)})
+    missing = sorted(missing_operators(gm.graph.nodes))
     if not missing:
         return _boxed(Region(gm, options))
     if options.strict:
@@ -57,7 +57,7 @@ def _partitioned(gm: Any, options: CompileOptions) -> Any:
 
     class Supported(support.OperatorSupportBase):  # type: ignore[name-defined,misc]
         def is_node_supported(self, submodules: Any, node: Any) -> bool:
-            return is_supported(node) and _is_of_tensors(node)
+            return is_supported(node) and _is_of_tensors(node) and not graphs_of(node)
 
     partitioner = partitioners.CapabilityBasedPartitioner(gm, Supported(), allows_single_node_partition=False)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..codegen import Target
 from ..codegen.runtime.arguments import evaluate
 from ..driver.models.model import Model
@@ -16,7 +18,7 @@ from ..frontends.torch import Reader, TorchError, load_torch
 from ..graph.graph import Graph, Value
 from ..tir.expr import Expr, Var, vars_in
 from .compile_options import CompileOptions
-from .returned_views import returned
+from .returned_views import memory_order, returned
 
 _ROOM = 4
 """A library for dynamic sizes serves sizes up to so many times the first one."""
@@ -59,8 +61,12 @@ class CompiledGraph:
         self.passed = self._read(reader, args)
         reader.read(traced.gm.graph.nodes)
         self.results = self._described(reader)
-        made = [r for kind, r, _ in self.results if kind == "tensor"]
-        self.graph = reader.graph(made)
+        roots = [(r, one.root) for kind, r, one in self.results if kind == "tensor"]
+        viewed = {one.root for _, _, one in self.results if one.views}
+        self.orders = {n: o for n, (_, root) in enumerate(roots) if root in viewed and (o := memory_order(root))}
+        for n, order in self.orders.items():
+            roots[n] = reader.builder.op("transpose", roots[n][0], axes=order), roots[n][1]
+        self.graph = reader.graph([r for r, _ in roots])
         self.dtypes = [getattr(self.torch, v.dtype) for v in self.graph.outputs]
         self.cpu = self.torch.device("cpu")
 
@@ -121,6 +127,7 @@ class CompiledGraph:
 
     def _assembled(self, args: Sequence[Any], made: Sequence[Any], known: dict[Var, int]) -> list[Any]:
         """Returns all results, given the tensors that were made."""
+        made = [t.permute(np.argsort(self.orders[n]).tolist()) if n in self.orders else t for n, t in enumerate(made)]
         out, fresh = [], iter(made)
         for kind, r, one in self.results:
             if kind == "number":

@@ -35,6 +35,23 @@ def returned(results: Sequence[Any]) -> list[Returned]:
     ]
 
 
+def memory_order(node: Any) -> tuple[int, ...] | None:
+    """Returns the dimensions of a result in the order in which PyTorch lays it out; None for row-major and other layouts.
+
+    Views of a result are those of its layout in PyTorch, such as that of ``transpose(1, 2).flatten(2)`` without a copy.
+    """
+    val = node.meta.get("val")
+    if not hasattr(val, "stride") or not all(isinstance(d, int) for d in (*val.shape, *val.stride())):
+        return None
+    order = sorted(range(len(val.shape)), key=lambda d: (-val.stride(d), d))
+    dense = 1
+    for d in reversed(order):
+        if val.shape[d] != 1 and val.stride(d) != dense:
+            return None
+        dense *= val.shape[d]
+    return None if order == sorted(order) else tuple(order)
+
+
 def _is_input(node: Any) -> bool:
     return getattr(node, "op", "") == "placeholder"
 

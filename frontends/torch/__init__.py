@@ -6,7 +6,8 @@ user's own.
 
 from .aten_call import AtenCall
 from .aten_table import op
-from .program_reader import Reader, UnsupportedTorchOperators, from_torch, is_supported
+from .decompositions import core_decompositions
+from .program_reader import Reader, UnsupportedTorchOperators, from_torch, graphs_of, is_supported, missing_operators
 from .torch_package import TorchError, load_torch, to_array
 
 __all__ = [
@@ -14,9 +15,12 @@ __all__ = [
     "Reader",
     "TorchError",
     "UnsupportedTorchOperators",
+    "core_decompositions",
     "from_torch",
+    "graphs_of",
     "is_supported",
     "load_torch",
+    "missing_operators",
     "op",
     "to_array",
 ]

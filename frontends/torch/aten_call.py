@@ -13,7 +13,8 @@ from .torch_package import TorchError, dtype_name, load_torch
 
 class AtenCall(GraphCall):
     """One call of an operator. ``results`` are PyTorch's own descriptions of what it returns, ``given`` those of the
-    arguments; ``used`` are the numbers of the results that are read, None when all may be."""
+    arguments; ``used`` are the numbers of the results that are read, None when all may be. ``reader`` reads sizes, and the
+    graphs of loops and branches."""
 
     failure = TorchError
 
@@ -24,11 +25,11 @@ class AtenCall(GraphCall):
         results: Sequence[Any],
         given: Sequence[Any],
         used: set[int] | None,
-        dims: Any,
+        reader: Any,
     ) -> None:
         super().__init__(builder, label)
         self.given, self.used = given, used
-        self._results, self._dims = results, dims
+        self._results, self._reader = results, reader
 
     @property
     def dtype(self) -> str:
@@ -42,7 +43,11 @@ class AtenCall(GraphCall):
 
     def shape_of(self, n: int) -> tuple[Any, ...]:
         """Returns the shape of result ``n``."""
-        return tuple(self._dims(d) for d in self._results[n].shape)
+        return tuple(self._reader.dim(d) for d in self._results[n].shape)
+
+    def run(self, module: Any, given: Sequence[Any]) -> list[Any]:
+        """Returns the results of a graph of the program, whose calls are added with these arguments."""
+        return list(self._reader.run(module, given))
 
     @property
     def result_count(self) -> int:

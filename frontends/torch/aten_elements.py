@@ -104,6 +104,17 @@ def remainder(c: AtenCall, x: Any, y: Any) -> Value:
     return c.op(row, c.value(x, c.dtype), c.value(y, c.dtype))
 
 
+@aten(
+    "__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar",
+    "__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar",
+)  # fmt: skip
+def shifted(c: AtenCall, x: Any, y: Any) -> Value:
+    if DType(c.dtype).is_float:
+        raise c.error("shifts of floats are not supported")
+    row = "left_shift" if "lshift" in c.label or "left" in c.label else "right_shift"
+    return c.op(row, c.value(x, c.dtype), c.value(y, c.dtype))
+
+
 @aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(c: AtenCall, x: Any, y: Any) -> Value:
     a = c.value(x, c.dtype)

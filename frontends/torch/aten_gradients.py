@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...graph.graph import Value
 from .aten_call import AtenCall
 from .aten_products import each, transposed_convolution
@@ -120,25 +118,3 @@ def embedding_gradient(
     here = c.op("equal", c.op("reshape", c.constant(list(range(rows))), shape=(rows, 1)), c.constant(padding, "int64"))
     parts = [c.op("broadcast_to", here, shape=out.shape), c.full(out.shape, 0, out.dtype), out]
     return c.op("where", *parts)
-
-
-@aten("_scaled_dot_product_flash_attention_for_cpu_backward")
-def attention_gradients(
-    c: AtenCall, gradient: Value, q: Value, k: Value, v: Value, out: Value, sums: Value, dropout: float,
-    is_causal: bool, attn_mask: Value | None = None, scale: float | None = None,
-) -> tuple[Value, ...]:  # fmt: skip
-    """Returns the gradients of attention; its weights are computed again."""
-    if dropout:
-        raise c.error("dropout in attention draws random numbers, which is not supported")
-    factor = c.constant(1 / math.sqrt(q.shape[-1]) if scale is None else scale, q.dtype)
-    scores = c.op("multiply", c.op("matmul", q, k, transpose_b=True), factor)
-    if is_causal:
-        scores = c.op("add", scores, c.constant(np.triu(np.full(scores.shape[-2:], -np.inf), 1), q.dtype))
-    if attn_mask is not None:
-        scores = c.op("add", scores, attn_mask)
-    weights = c.op("softmax", scores, axis=scores.ndim - 1)
-    of_weights = c.op("matmul", gradient, v, transpose_b=True)
-    mean = c.op("sum", c.op("multiply", of_weights, weights), axis=(scores.ndim - 1,), keepdims=True)
-    of_scores = c.op("multiply", c.op("multiply", weights, c.op("subtract", of_weights, mean)), factor)
-    of_q = c.op("matmul", of_scores, k)
-    return of_q, c.op("matmul", of_scores, q, transpose_a=True), c.op("matmul", weights, gradient, transpose_a=True)

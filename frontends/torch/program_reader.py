@@ -16,6 +16,8 @@ from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ..unsupported_operators import UnsupportedOperators
 from . import (
+    aten_attention,
+    aten_control,
     aten_elements,
     aten_gradients,
     aten_indexing,
@@ -26,10 +28,11 @@ from . import (
 )
 from .aten_call import AtenCall
 from .aten_table import CONVERTERS
+from .decompositions import with_own
 from .torch_package import TorchError, dtype_name, load_torch, to_array
 
 TABLES = (
-    aten_elements, aten_gradients, aten_indexing, aten_products, aten_reductions, aten_shapes, aten_windows
+    aten_attention, aten_control, aten_elements, aten_gradients, aten_indexing, aten_products, aten_reductions, aten_shapes, aten_windows
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -67,7 +70,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
         raise TorchError(
             f"{type(program).__name__} is not an exported program; torch.export.export(model, args) makes one"
         )
-    plain = program.run_decompositions()
+    plain = program.run_decompositions(with_own(torch.export.default_decompositions()))
     changed = set(plain.graph_signature.buffers_to_mutate.values())
     held = {**_parameters(plain, changed), **_constants(plain)}
     reader = Reader(name or "main")
@@ -111,13 +114,25 @@ def missing_operators(nodes: Any) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for node in nodes:
         if node.op in ("call_function", "call_method", "call_module") and not is_supported(node):
-            out.setdefault(str(node.target), []).append(_place(node))
+            inside = {k: v for module in graphs_of(node) for k, v in missing_operators(module.graph.nodes).items()}
+            for name, places in (inside or {str(node.target): [_place(node)]}).items():
+                out.setdefault(name, []).extend(places)
     return out
+
+
+def graphs_of(node: Any) -> list[Any]:
+    """Returns the graphs that a call is given: the bodies of a loop, the branches of a condition."""
+    given = [_attribute(a) for a in node.args if getattr(a, "op", "") == "get_attr"]
+    return [g for g in given if hasattr(g, "graph")]
+
+
+def _attribute(node: Any) -> Any:
+    return reduce(getattr, str(node.target).split("."), node.graph.owning_module)
 
 
 def is_supported(node: Any) -> bool:
     """Returns whether a call has a converter, or is arithmetic of sizes."""
-    if node.op != "call_function":
+    if node.op != "call_function" or any(missing_operators(g.graph.nodes) for g in graphs_of(node)):
         return False
     return str(node.target) in CONVERTERS or node.target in (operator.getitem, *_OF_SIZES) or _is_size(node)
 
@@ -177,7 +192,7 @@ class Reader:
 
     def result(self, node: Any) -> Any:
         """Returns what a node or a plain argument stands for: a value of the graph, a number, None."""
-        return self.scope[node] if hasattr(node, "meta") else node
+        return self.scope[node] if hasattr(node, "meta") else node  # a value stands for itself
 
     def constant(self, node: Any, tensor: Any) -> None:
         """Add a parameter or a buffer as a constant."""
@@ -218,7 +233,24 @@ class Reader:
             if node.op == "call_function":
                 self.scope[node] = self._call(node)
             elif node.op == "get_attr":
-                self.constant(node, reduce(getattr, str(node.target).split("."), node.graph.owning_module))
+                found = _attribute(node)
+                if hasattr(found, "graph"):
+                    self.scope[node] = found
+                else:
+                    self.constant(node, found)
+
+    def run(self, module: Any, given: Sequence[Any]) -> Sequence[Any]:
+        """Returns the results of another graph of the program, whose calls are added with these arguments."""
+        before, self.scope = self.scope, {}
+        try:
+            holders = [n for n in module.graph.nodes if n.op == "placeholder"]
+            self.scope.update(zip(holders, given, strict=True))
+            self.read(module.graph.nodes)
+            (results,) = module.graph.output_node().args
+            found = [self.result(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+            return [v if isinstance(v, Value) else self.builder.constant(v) for v in found]
+        finally:
+            self.scope = before
 
     def _call(self, node: Any) -> Any:
         args = [self._argument(a) for a in node.args]
@@ -231,7 +263,7 @@ class Reader:
         label = f"{node.target} ({_place(node)})"
         results = val if isinstance(val, (list, tuple)) else [val]
         given = [_described(a) for a in node.args]
-        call = AtenCall(self.builder, label, results, given, _used(node, val), self.dim)
+        call = AtenCall(self.builder, label, results, given, _used(node, val), self)
         if _is_empty(val):
             return call.full(call.shape, 0, call.dtype)
         try:

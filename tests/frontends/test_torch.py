@@ -7,11 +7,17 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+from torch._higher_order_ops.scan import scan  # noqa: E402
+from torch._higher_order_ops.while_loop import while_loop  # noqa: E402
+
 import tilewright as tw  # noqa: E402
 from tilewright import te  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
 from tilewright.frontends.torch import TorchError, UnsupportedTorchOperators, from_torch  # noqa: E402
 from tilewright.frontends.torch.aten_table import CONVERTERS  # noqa: E402
+
+from .torch_operators import check  # noqa: E402
+from .torch_samples import own_calls  # noqa: E402
 
 nn = torch.nn
 
@@ -55,6 +61,37 @@ def test_exported_programs_equal_eager(name):
     graph = from_torch(exported(model, x))
     got = build_graph(graph)(x.numpy())
     np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def root(x):
+    """Newton's method, and how many steps it takes."""
+    return while_loop(
+        lambda v, n: (v * v - x).abs().max() > 1e-3, lambda v, n: ((v + x / v) / 2, n + 1), (x.clone(), torch.tensor(0))
+    )
+
+
+def running(x):
+    return scan(lambda c, a: (torch.tanh(c + a), c * a), x[0], x)
+
+
+def chosen(x):
+    return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+
+@pytest.mark.parametrize("f", [root, running, chosen])
+def test_loops_and_branches_equal_eager(f):
+    class Model(nn.Module):
+        def forward(self, x):
+            return f(x)
+
+    x = torch.rand(7, 3) + 0.5
+    run = build_graph(from_torch(exported(Model(), x)))
+    for given in (x, x + 40, x - 9) if f is not root else (x, x + 40):
+        got = run(given.numpy())
+        for a, e in zip(
+            got if isinstance(got, tuple) else (got,), torch.utils._pytree.tree_leaves(f(given)), strict=True
+        ):
+            np.testing.assert_allclose(a, e.numpy(), rtol=1e-5)
 
 
 def test_a_buffer_that_changes_is_an_input_and_an_output():
@@ -119,6 +156,12 @@ def test_what_is_no_program_is_refused(tmp_path):
     (tmp_path / "damaged.pt2").write_bytes(b"PK\3\4 and nothing else")
     with pytest.raises(TorchError, match="is not a program that torch.export.save wrote"):
         from_torch(tmp_path / "damaged.pt2")
+
+
+@pytest.mark.parametrize(("dtype", "call"), own_calls(), ids=lambda c: c if isinstance(c, str) else str(c[0])[5:])
+def test_core_operators_equal_eager(dtype, call):
+    """The calls that PyTorch's samples do not reach; ``python -m tests.frontends.torch_operators`` makes all."""
+    assert check([call], compiled=False) == [""]
 
 
 def test_a_kernel_is_an_operator_of_pytorch():

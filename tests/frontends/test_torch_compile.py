@@ -53,6 +53,67 @@ def test_training_has_the_gradients_of_eager(compiled):
         torch.testing.assert_close(g, p.grad, rtol=1e-4, atol=1e-5)
 
 
+LAYERS = {
+    "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (torch.linspace(-1, 1, 80).reshape(2, 5, 8),)),
+    "norm first": (
+        lambda: nn.TransformerEncoderLayer(8, 4, 16, batch_first=True, norm_first=True, activation="gelu"),
+        (torch.linspace(-1, 1, 80).reshape(2, 5, 8),),
+    ),
+    "heads": (lambda: nn.MultiheadAttention(8, 2, batch_first=True), (torch.linspace(-1, 1, 80).reshape(2, 5, 8),) * 3),
+    "bags": (lambda: nn.EmbeddingBag(7, 3, mode="sum"), (torch.tensor([1, 2, 3, 4, 6]), torch.tensor([0, 2, 2]))),
+    "means of bags": (
+        lambda: nn.EmbeddingBag(7, 3, mode="mean", padding_idx=2, include_last_offset=True),
+        (torch.tensor([1, 2, 3, 2, 6]), torch.tensor([0, 3, 4, 5])),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_that_pytorch_leaves_whole_are_taken_apart(compiled, name):
+    torch.manual_seed(0)
+    make, x = LAYERS[name]
+    model = make().eval()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model, strict=True)(*x), model(*x), rtol=1e-4, atol=1e-5)
+
+
+MASKS = {
+    "none": {},
+    "causal": {"is_causal": True},
+    "scaled": {"scale": 0.3},
+    "truth values": {"attn_mask": torch.tril(torch.ones(7, 5, dtype=torch.bool), -1)},  # the first row sees nothing
+    "numbers": {"attn_mask": torch.linspace(-1, 1, 35).reshape(1, 1, 7, 5)},
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("is_input", [False, True])
+def test_attention_is_one_kernel(compiled, regions, name, is_input):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 3, 7, 8), torch.randn(2, 3, 5, 8), torch.randn(2, 3, 5, 8)
+    options = MASKS[name]
+
+    def f(q, k, v, mask=None):
+        more = options if mask is None else {"attn_mask": mask}
+        return nn.functional.scaled_dot_product_attention(q, k, v, **more)
+
+    given = [q, k, v, options["attn_mask"]] if is_input and "attn_mask" in options else [q, k, v]
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(f, strict=True)(*given), f(*given), rtol=1e-4, atol=1e-5)
+    (library,) = regions[0].built.values()
+    assert [node.op for node in library.graph.nodes].count("attention") == 1
+
+
+def test_arithmetic_of_integers(compiled):
+    def f(a):
+        return a // 3, a % 3, -a // 4, a / 2, a**2, a.bool(), a << 1, a >> 1, a.fmod(3), a * True, a & 6, a.clamp(-2, 5)
+
+    for dtype in (torch.int64, torch.int8):
+        a = torch.arange(-8, 9, dtype=dtype)
+        for got, want in zip(compiled(f, strict=True)(a), f(a), strict=True):
+            torch.testing.assert_close(got, want)
+
+
 def test_what_is_not_supported_runs_eagerly_and_is_said_once(compiled):
     def f(x):
         return torch.special.bessel_j0(x * 2 + 1).relu() * 3 + x
@@ -154,6 +215,11 @@ def changed_and_returned(x, y):
     return x, y.unsqueeze(0)
 
 
+def views_of_a_transposed_one(x, y):
+    z = torch.relu(x.t().contiguous().t() + y)  # in PyTorch its memory is in the order of columns
+    return z.t().view(-1), z[1], z.sum()
+
+
 def with_a_break(x, y):
     z = x * 2 + y
     torch._dynamo.graph_break()
@@ -167,8 +233,8 @@ def with_a_branch(x, y):
 
 
 ALIASES = (
-    returned_input, returned_twice, views_of_one, views, changed_in_place, changed_through_a_view, changed_and_returned, with_a_break,
-    with_a_branch,
+    returned_input, returned_twice, views_of_one, views, changed_in_place, changed_through_a_view, changed_and_returned, views_of_a_transposed_one,
+    with_a_break, with_a_branch,
 )  # fmt: skip
 
 

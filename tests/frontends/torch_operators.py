@@ -4,7 +4,8 @@ Each sample of ``op_db`` is traced into core ATen operators. Each of its calls i
 compiled, and compared with what PyTorch computed. Calls that draw random numbers or hold complex numbers are left out.
 
 ``--markdown docs/reference/torch-operators.md`` writes the table of that page. Calls of one operator are compiled
-together, and one by one where that fails. ``--state FILE`` keeps the counts while the run goes on.
+together, and one by one where that fails. ``--state FILE`` keeps the counts while the run goes on. ``--own`` makes the
+calls of :mod:`.torch_samples` alone.
 """
 
 from __future__ import annotations
@@ -31,11 +32,16 @@ from tilewright.driver.models.model_building import build_graph
 from tilewright.frontends.torch import Reader, TorchError, UnsupportedTorchOperators, to_array
 from tilewright.graph import GraphError, evaluate
 
+from .torch_samples import own_calls
+
 Call = tuple[Any, Any, Any, Any]
 """An operator, its arguments, its named arguments and what it returned."""
 
 Tally = dict[str, Counter[str]]
-"""Counts per overload: ``""`` are calls that agree, other texts are the problems."""
+"""Counts per overload and data type: ``""`` are calls that agree, other texts are the problems."""
+
+DTYPES = "float32,int64,bool"
+"""The data types of samples."""
 
 
 _DRAWN = 40
@@ -269,7 +275,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="how many processes share the operators")
     parser.add_argument("--enough", type=int, default=3, help="how many calls of an overload and data type")
     parser.add_argument("--reference", action="store_true", help="the reference evaluation in place of compiled code")
-    parser.add_argument("--dtypes", default="float32,int64,bool")
+    parser.add_argument("--dtypes", default=DTYPES)
+    parser.add_argument("--own", action="store_true", help="only the calls that are written in torch_samples.py")
     parser.add_argument("--state", type=Path, help="a file for the counts so far")
     parser.add_argument("--markdown", type=Path, help="a file for the table")
     options = parser.parse_args()
@@ -294,9 +301,9 @@ def tallied(options: argparse.Namespace) -> Tally:
     core = core_overloads()
     tally: Tally = defaultdict(Counter)
 
-    def settle(calls: Sequence[Call]) -> None:
+    def settle(dtype: str, calls: Sequence[Call]) -> None:
         for call, problem in zip(calls, check(calls, not options.reference), strict=True):
-            tally[str(call[0])][problem[:160]] += 1
+            tally[f"{call[0]} {dtype}"][problem[:160]] += 1
             if problem:
                 print(f"{signature(call)[:400]}: {problem[:300]}", flush=True)
         if options.state:
@@ -304,50 +311,73 @@ def tallied(options: argparse.Namespace) -> Tally:
 
     waiting: dict[tuple[str, str], list[Call]] = defaultdict(list)
     seen: set[str] = set()
-    for name, function, args, kwargs in samples(options):
-        dtype = name.split()[1]
-        for call in calls_of(function, args, kwargs, "float" in dtype):
-            group, known = waiting[str(call[0]), dtype], signature(call)
-            if options.overload not in str(call[0]) or str(call[0]) not in core or known in seen or is_left_out(call):
-                continue
-            seen.add(known)
-            if len(group) < options.enough:
-                group.append(call)
-                if len(group) == options.enough:
-                    settle(group)
-    for group in waiting.values():
+    for dtype, call in every_call(options):
+        group, known = waiting[str(call[0]), dtype], signature(call)
+        if options.overload not in str(call[0]) or str(call[0]) not in core or known in seen or is_left_out(call):
+            continue
+        seen.add(known)
+        if len(group) < options.enough:
+            group.append(call)
+            if len(group) == options.enough:
+                settle(dtype, group)
+    for (_, dtype), group in waiting.items():
         if 0 < len(group) < options.enough:
-            settle(group)
+            settle(dtype, group)
     return dict(tally)
+
+
+def every_call(options: argparse.Namespace) -> Iterator[tuple[str, Call]]:
+    """Yields the calls with the data types of their samples: those that are written here come first."""
+    if options.part == 0:
+        yield from (one for one in own_calls() if re.search(options.only, str(one[1][0]).removeprefix("aten.")))
+    for name, function, args, kwargs in () if options.own else samples(options):
+        dtype = name.split()[1].removeprefix("torch.")
+        for call in calls_of(function, args, kwargs, "float" in dtype):
+            yield dtype, call
 
 
 def told(tally: Tally, core: list[str], markdown: Path | None) -> None:
     """Print how many overloads pass, and write the table of them."""
-    good = [n for n in core if set(tally.get(n, ())) == {""}]
-    partly = [n for n in core if "" in tally.get(n, ()) and n not in good]
-    absent = [n for n in core if not tally.get(n)]
-    print(
-        f"of {len(core)} core overloads {len(good)} pass all calls, {len(partly)} some, {len(absent)} were not called"
+    dtypes = DTYPES.split(",")
+    of = {n: {d: tally.get(f"{n} {d}", Counter()) for d in dtypes} for n in core}
+    problems = {n: sum((found for found in of[n].values()), Counter()) for n in core}
+    good = [n for n in core if set(problems[n]) == {""}]
+    partly = [n for n in core if "" in problems[n] and n not in good]
+    absent = [n for n in core if not problems[n]]
+    summary = (
+        f"Of {len(core)} core overloads {len(good)} pass all calls, {len(partly)} some, {len(absent)} were not called"
     )
+    for d in dtypes:
+        called = [n for n in core if of[n][d]]
+        passed = [n for n in called if set(of[n][d]) == {""}]
+        summary += f"; in {d} {len(passed)} of {len(called)} that were called"
+    print(summary)
     if markdown is None:
         return
     lines = [
         "# Operators of PyTorch",
         "",
         "`python -m tests.frontends.torch_operators --markdown docs/reference/torch-operators.md` writes this page. It runs",
-        "PyTorch's own samples (`op_db`; float32, int64, bool; their gradients for float32) through compiled code, and",
-        "compares each call with eager PyTorch. Random and complex numbers are left out, and operators without samples are",
-        "not called.",
-        f"Of {len(core)} core overloads {len(good)} pass all calls, {len(partly)} some.",
+        "PyTorch's own samples (`op_db`; float32, int64, bool; their gradients for float32) and calls of its own",
+        "(`tests/frontends/torch_samples.py`) through compiled code, and compares each call with eager PyTorch. Random and",
+        "complex numbers are left out, and operators without samples are not called. A column has the calls of one data type",
+        "that are equal; `/` and a number follow where that is not all of them.",
+        f"{summary}.",
         "",
-        "| operator | calls equal | refused or wrong |",
-        "|---|---|---|",
+        f"| operator | {' | '.join(dtypes)} | refused or wrong |",
+        "|---|" + "---|" * (len(dtypes) + 1),
     ]
     for n in core:
-        found = tally.get(n, Counter())
-        text = "; ".join(f"{problem} ({count})" for problem, count in found.items() if problem)
-        lines.append(f"| `{n}` | {found.get('', 0)} | {' '.join(text.replace('|', '/').split())[:200]} |")
+        text = "; ".join(f"{problem} ({count})" for problem, count in problems[n].items() if problem)
+        counts = [_counted(of[n][d]) for d in dtypes]
+        lines.append(f"| `{n}` | {' | '.join(counts)} | {' '.join(text.replace('|', '/').split())[:200]} |")
     markdown.write_text("\n".join(lines) + "\n")
+
+
+def _counted(found: Counter[str]) -> str:
+    """Returns how many calls are equal, and of how many where that is not all."""
+    every = sum(found.values())
+    return "" if not every else str(every) if found[""] == every else f"{found['']} / {every}"
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ LINES = {
     "te": 6275,
     "tuning_db": 1770,
     "tuner": 11000,
-    "graph": 4865,
-    "frontends": 7380,
+    "graph": 4880,
+    "frontends": 7810,
     "driver": 5360,
     "cli": 2100,
     "doors": 1840,
@@ -22,7 +22,7 @@ FLOORS = 5
 """How many floors a folder may have."""
 
 LONGEST_FILE = 450
-LONGER_FILES: dict[str, int] = {"doors/lazy_door.py": 530}
+LONGER_FILES: dict[str, int] = {}
 """Files that are longer, and their lines."""
 
 LONG_FUNCTIONS = 0
