@@ -264,8 +264,9 @@ class Reader:
         results = val if isinstance(val, (list, tuple)) else [val]
         given = [_described(a) for a in node.args]
         call = AtenCall(self.builder, label, results, given, _used(node, val), self)
-        if _is_empty(val):
-            return call.full(call.shape, 0, call.dtype)
+        if results and all(map(_is_empty, results)):
+            empty = tuple([call.full(call.shape_of(n), 0, dtype_name(r.dtype)) for n, r in enumerate(results)])
+            return empty if results is val else empty[0]
         try:
             made = CONVERTERS[str(node.target)](call, *args, **_plain(kwargs))
         except GraphError as error:

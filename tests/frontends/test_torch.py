@@ -131,6 +131,15 @@ def test_all_missing_operators_are_listed_at_once():
     assert len(raised.value.operators) == 2
 
 
+def test_an_operator_whose_size_depends_on_values_is_named():
+    class Model(nn.Module):
+        def forward(self, x):
+            return (x * 2).nonzero()
+
+    with pytest.raises(UnsupportedTorchOperators, match="aten.nonzero.default"):
+        from_torch(exported(Model(), torch.ones(3)))
+
+
 def test_a_converter_of_ones_own():
     @tw.torch.op("aten.special_bessel_j0.default")
     def bessel(c, x):  # the first terms of the series, near 0

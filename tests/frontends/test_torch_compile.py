@@ -104,6 +104,21 @@ def test_attention_is_one_kernel(compiled, regions, name, is_input):
     assert [node.op for node in library.graph.nodes].count("attention") == 1
 
 
+def test_attention_of_nothing(compiled):
+    q = torch.ones(0, 2, 3, 4)
+    fast = compiled(lambda q: nn.functional.scaled_dot_product_attention(q, q, q).sum(1), strict=True)
+    assert fast(q).shape == (0, 3, 4)
+
+
+def test_sizes_that_depend_on_values_are_left_to_pytorch(compiled):
+    def f(x):
+        return (x * 2).nonzero().sum() + x[x > 0].sum() + torch.unique(x).sum()
+
+    fast = compiled(f)
+    for x in (torch.linspace(-1, 1, 7), torch.zeros(7)):
+        torch.testing.assert_close(fast(x), f(x))
+
+
 def test_arithmetic_of_integers(compiled):
     def f(a):
         return a // 3, a % 3, -a // 4, a / 2, a**2, a.bool(), a << 1, a >> 1, a.fmod(3), a * True, a & 6, a.clamp(-2, 5)
