@@ -10,7 +10,7 @@ LINES = {
     "te": 6275,
     "tuning_db": 1770,
     "tuner": 11000,
-    "graph": 4880,
+    "graph": 4955,
     "frontends": 7810,
     "driver": 5360,
     "cli": 2100,
