@@ -177,6 +177,18 @@ def test_numpy_and_dlpack():
     assert repr(xp.asarray([1.0, 2.0])) == "Array([1., 2.], dtype=float32)"
 
 
+def test_functions_of_numpy_stay_lazy():
+    x = xp.asarray(np.arange(1.0, 5.0))
+    y = np.tanh(x) + np.power(x, 2.0) - np.absolute(np.negative(x))
+    assert isinstance(y, xp.Array) and y.expression.data is None
+    np.testing.assert_allclose(
+        np.asarray(y), np.tanh(np.arange(1.0, 5.0)) + np.arange(1.0, 5.0) ** 2 - np.arange(1.0, 5.0)
+    )
+    for call in (lambda: np.add.reduce(x), lambda: np.spacing(x), lambda: np.add(x, 1.0, where=np.ones(4, bool))):
+        with pytest.raises(TypeError):
+            call()
+
+
 def test_the_namespace_of_an_array():
     assert xp.ones(1).__array_namespace__(api_version="2024.12") is xp
     info = xp.__array_namespace_info__()

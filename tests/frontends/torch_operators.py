@@ -276,6 +276,7 @@ def main() -> None:
     parser.add_argument("--enough", type=int, default=3, help="how many calls of an overload and data type")
     parser.add_argument("--reference", action="store_true", help="the reference evaluation in place of compiled code")
     parser.add_argument("--dtypes", default=DTYPES)
+    parser.add_argument("--plain", action="store_true", help="no gradients, which take most of the time")
     parser.add_argument("--own", action="store_true", help="only the calls that are written in torch_samples.py")
     parser.add_argument("--state", type=Path, help="a file for the counts so far")
     parser.add_argument("--markdown", type=Path, help="a file for the table")
@@ -332,7 +333,7 @@ def every_call(options: argparse.Namespace) -> Iterator[tuple[str, Call]]:
         yield from (one for one in own_calls() if re.search(options.only, str(one[1][0]).removeprefix("aten.")))
     for name, function, args, kwargs in () if options.own else samples(options):
         dtype = name.split()[1].removeprefix("torch.")
-        for call in calls_of(function, args, kwargs, "float" in dtype):
+        for call in calls_of(function, args, kwargs, "float" in dtype and not options.plain):
             yield dtype, call
 
 
