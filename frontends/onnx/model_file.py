@@ -56,9 +56,7 @@ def _checked(proto: Any, what: str) -> Any:
                 waiting.extend(values)
             elif any(isinstance(v, bytes) for v in values):
                 text = next(v for v in values if isinstance(v, bytes)).decode("ascii", "backslashreplace")
-                raise OnnxError(
-                    f"{what}: the {field.name} {shown(text)} of a {message.DESCRIPTOR.name} is not UTF-8"
-                )
+                raise OnnxError(f"{what}: the {field.name} {shown(text)} of a {message.DESCRIPTOR.name} is not UTF-8")
     return proto
 
 
