@@ -164,6 +164,10 @@ def _say(error: Exception, debug: bool, words: Sequence[str]) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         click.echo(f"tilewright: {error.filename}: {error.strerror}", err=True)
         return code
+    missing = _missing_package(error)
+    if missing:
+        click.echo(f"tilewright: the Python package {missing} is not installed\n  pip install {missing}", err=True)
+        return code
     if isinstance(error, CommandError):
         hint, code = error.hint, error.code
     elif _named(error, "WorkloadError", "TargetError"):
@@ -198,6 +202,12 @@ def _say(error: Exception, debug: bool, words: Sequence[str]) -> int:
     if hint:
         click.echo(f"  {hint}", err=True)
     return code
+
+
+def _missing_package(error: Exception) -> str:
+    """Returns the package that an import did not find; empty text for other errors, and for modules of ours."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return "" if name == "tilewright" else name.replace("_", "-")
 
 
 def _named(error: Exception, *names: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pages import counted
 from .exit_codes import CommandError
 from .options import (
     Seconds,
@@ -180,7 +181,7 @@ def _print_json(case: WorkloadCase, result: TuneResult, bound: Bound | None, mac
 def _print_text(case: WorkloadCase, result: TuneResult, progress: Progress, path: str | None) -> None:
     done, failed = len(result.records), sum(result.failures.values())
     trouble = f", {failed} failed" if failed else ""
-    click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+    click.echo(f"{case.spec}: {counted(done, 'trial')} in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
     if result.stopped != "trials":
         hint = " (--all-trials turns this off)" if result.stopped == "converged" else ""
         click.echo(f"ended: {result.why}{hint}", err=True)

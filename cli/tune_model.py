@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..pages import seconds_text
+from ..pages import counted, seconds_text
 from .exit_codes import CommandError
 from .options import command_line, input_shapes
 from .output import column, echo_json, echo_table
@@ -58,7 +58,7 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool,
 def _say(name: str, result: ModelTuneResult, path: str) -> None:
     failed = sum(k.failures for k in result.kernels)
     trouble = f", {failed} failed" if failed else ""
-    click.echo(f"{name}: {result.trials} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+    click.echo(f"{name}: {counted(result.trials, 'trial')} in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
     rows = [vars(k) | {"whole": k.whole_seconds} for k in result.kernels[:_SHOWN]]
     columns = [
         column("kernel", lambda r: r["name"]),

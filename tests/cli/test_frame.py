@@ -86,6 +86,20 @@ def test_a_bug_is_called_a_bug(run, monkeypatch):
     assert done.code == 1 and "this is a bug in Tilewright; run it again with --debug" in done.err
 
 
+def test_a_package_that_is_not_installed_is_named(run, monkeypatch):
+    from tilewright.driver.workloads import spec
+
+    def needs_more():
+        raise ModuleNotFoundError("No module named 'sqlite_utils'", name="sqlite_utils.db")
+
+    monkeypatch.setattr(spec, "all_workloads", needs_more)
+    done = run("workloads")
+    assert (done.code, done.err) == (
+        1,
+        "tilewright: the Python package sqlite-utils is not installed\n  pip install sqlite-utils\n",
+    )
+
+
 UNUSUAL = """
 import tilewright as tw
 from tilewright import te

@@ -86,7 +86,7 @@ def test_stages_of_models_and_of_workloads_differ(run, model):
 def test_tune_and_build_with_the_records(run, model):
     done = run("tune", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--trials", "2", "--db", "t.db", "--until", "1")
     assert done.code == 0, done.err
-    assert "m.onnx: 1 trials in" in done.out and "by default" in done.out and "relu" in done.out
+    assert "m.onnx: 1 trial in" in done.out and "by default" in done.out and "relu" in done.out
     assert "m.onnx: 1 trials, 1 kernels done" in done.err and "ended: " in done.err
     done = run("tune", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--trials", "1", "--db", "t.db", "--json")
     told = json.loads(done.out)  # the kernel has one candidate only, which is on record
