@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ from .output import clear_sign, echo_json, first_sign, json_option
 if TYPE_CHECKING:
     from ..codegen import Target
     from ..driver import WorkloadCase
+    from ..driver.planning import Plan
+    from ..te import Tensor
 
 STAGES = ("te", "tir", "scheduled", "space", "trace", "linalg", "lowered", "mlir", "ll", "asm", "c")
 MODEL_STAGES = (
@@ -61,6 +64,11 @@ MODEL_STAGES = (
     metavar="FILE",
     help="Write a page with the program at every stage beside its machine code, lines linked.",
 )
+@click.option(
+    "--kernel",
+    metavar="NAME",
+    help="The kernel of a model that --html shows; the one with the most arithmetic otherwise.",
+)
 @cores_option
 @bounds_option
 def command(
@@ -72,6 +80,7 @@ def command(
     stage: str,
     mca: bool,
     html: str | None,
+    kernel: str | None,
     num_cores: int | None,
     bounds: str | None,
 ) -> int:
@@ -80,13 +89,13 @@ def command(
     on tensors), lowered, mlir (the schedule's loops in MLIR), ll (LLVM IR), asm, c.
 
     A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, and of each distinct kernel
-    tir, scheduled, lowered, mlir, ll, asm and c; linalg is the whole model.
+    tir, scheduled, lowered, mlir, ll, asm and c; linalg is the whole model. --html shows one kernel of it.
     """
     first_sign(spec)
     from ..codegen import Target
     from ..driver import parse_spec
     from ..driver.models.model_files import is_model, load_model
-    from ..driver.models.model_stages import model_text
+    from ..driver.models.model_stages import kernel_plan, model_text
 
     known = MODEL_STAGES if is_model(spec) else STAGES
     if stage not in known:
@@ -94,21 +103,26 @@ def command(
     if mca and (is_model(spec) or stage in ("te", "tir", "linalg")):
         raise CommandError(f"--mca is about the machine code of a workload, not {spec} --stage {stage}", code=2)
     if html is not None:
-        if is_model(spec):
-            raise CommandError(f"--html is about a workload, not {spec}; --stage shows the stages of a model", code=2)
-        _write_page(spec, args, Target(target_text(target, num_cores)), db_path, html)
-        return 0
+        output_file(html)
+    if kernel is not None and (html is None or not is_model(spec)):
+        raise CommandError("--kernel is for --html pages of models", code=2)
+    machine = Target(target_text(target, num_cores))
     if is_model(spec):
         graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
-        path = database_path(db_path, needed=False)
-        text = model_text(graph, stage, Target(target_text(target, num_cores)), path, size_bounds(bounds))
-        _say(spec, stage, "", text, as_json)
+        path, sizes = database_path(db_path, needed=False), size_bounds(bounds)
+        if html is not None:
+            _write_plan(kernel_plan(graph, kernel, machine, path, sizes), (), html)
+        else:
+            _say(spec, stage, "", model_text(graph, stage, machine, path, sizes), as_json)
         return 0
     if bounds is not None:
         raise CommandError("--bounds is for models", code=2)
+    if html is not None:
+        _write_page(spec, args, machine, db_path, html)
+        return 0
     case = parse_spec(spec, args)
     stage = "mca" if mca else stage
-    origin, text = _workload_text(case, stage, Target(target_text(target, num_cores)), db_path)
+    origin, text = _workload_text(case, stage, machine, db_path)
     clear_sign()
     if origin:
         click.echo(f"# {origin}", err=True)
@@ -143,14 +157,17 @@ def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str 
 
 
 def _write_page(spec: str, args: tuple[str, ...], target: Target, db_path: str | None, file: str) -> None:
-    from ..codegen.runtime.written_files import write_file
     from ..driver import parse_spec, plan
+
+    case = parse_spec(spec, args)
+    _write_plan(plan(case, target=target, db=database_path(db_path, needed=False)), case.tensors, file)
+
+
+def _write_plan(made: Plan, tensors: Sequence[Tensor], file: str) -> None:
+    from ..codegen.runtime.written_files import write_file
     from ..driver.stages import stage_page
 
-    output_file(file)
-    case = parse_spec(spec, args)
-    made = plan(case, target=target, db=database_path(db_path, needed=False))
-    text = stage_page(made, case.tensors)
+    text = stage_page(made, tensors)
     write_file(Path(file), text)
     clear_sign()
     click.echo(f"{file}: {size_text(len(text.encode()))}, {made.origin}")

@@ -11,11 +11,14 @@ from ...graph.graph import Graph
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division
 from ...graph.memory_plan import plan_memory
+from ...tir.cost import count_flops
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database
 from ..graph_services import prepared
 from ..mlir_programs import to_mlir
+from ..planning import BuildError, Plan
+from ..request import Request
 from .model import Step
 from .model_building import bounds_of, build_graph, representatives
 
@@ -51,6 +54,26 @@ def model_text(
     if stage == "tir":
         return "\n".join([k.func.script() for k in dict.fromkeys(representatives(division).values())])
     return _kernels(division)
+
+
+def kernel_plan(
+    graph: Graph,
+    name: str | None,
+    target: Target,
+    db: Database | str | os.PathLike[str] | None = None,
+    bounds: Mapping[str, int] | None = None,
+) -> Plan:
+    """Returns how a kernel of the model is computed, by its name in the stage ``kernels``; None is the one with the most
+    arithmetic. BuildError lists the names for another one."""
+    steps = build_graph(graph, target, db=db, bounds=bounds or {}).steps
+    chosen = [step for step in steps if name in (None, step.name, step.built.symbol)]
+    if not chosen:
+        raise BuildError(f"{graph.name} has no kernel {name!r}; there are {', '.join([step.name for step in steps])}")
+    step = max(chosen, key=lambda one: count_flops(one.func) or 0)
+    scheduled = parse(step.built.scheduled)
+    assert isinstance(scheduled, PrimFunc)
+    func = step.func.with_attr("global_symbol", step.built.symbol)
+    return Plan(Request(func), target, step.built.kind, f"{step.name} of {graph.name}: {step.built.origin}", scheduled)
 
 
 def _code(step: Step, stage: str, target: Target) -> str:

@@ -218,6 +218,7 @@ INPUTS = {
         ("show matmul --stage graph", 2, "matmul has the stages te, tir, scheduled"),
         ("show matmul --stage tir --mca", 2, "--mca is about the machine code"),
         ("report --db good.db -o folder", 2, "folder is a folder; name a file"),
+        ("show matmul --html x.html --kernel conv", 2, "--kernel is for --html pages of models"),
         ("report --db good.db -o nofolder/r.html", 2, "there is no folder"),
         ("report --db good.db -o ''", 2, "the name of the file to write is empty"),
         ("db export folder --db good.db", 2, "folder is a folder"),

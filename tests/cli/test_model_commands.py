@@ -52,6 +52,16 @@ def test_what_cannot_be_built_is_explained(run, model, words, code, message):
     assert done.code == code and message in done.err and "bug" not in done.err
 
 
+def test_a_page_shows_a_kernel(run, tmp_path, model):
+    line = ["show", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--html", "k.html"]
+    done = run(*line)
+    assert done.code == 0 and done.out.startswith("k.html: ") and "relu of g: " in done.out
+    page = (tmp_path / "k.html").read_text()
+    assert "relu of g: " in page and "machine code" in page and "T.match_buffer" not in page
+    missing = run(*line, "--kernel", "nosuch")
+    assert missing.code == 1 and "g has no kernel 'nosuch'; there are relu" in missing.err
+
+
 def test_a_damaged_file(run, tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"no model")
     done = run("build", "m.onnx", "-o", "m.so")
