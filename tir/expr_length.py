@@ -14,15 +14,15 @@ read)``."""
 
 def inlined_length(e: Expr, axes: Collection[Var], known: Mapping[Buffer, Length]) -> Length:
     """Return the length of ``e`` after each load of a ``known`` buffer is replaced by an expression of the length given
-    there.
+    there; at most that long.
 
     The result depends on the lengths of the indices that take the place of ``axes``.
     """
     if isinstance(e, Var):
         return (0, 1) if e in axes else (1, 0)
     parts = [inlined_length(child, axes, known) for child in e.children() if isinstance(child, Expr)]
-    own, per = sum(p[0] for p in parts), sum(p[1] for p in parts)
     if isinstance(e, BufferLoad) and e.buffer in known:
         base, factor = known[e.buffer]
+        own, per = (max((p[n] for p in parts), default=0) for n in range(2))  # of the longest index, for each axis
         return base + factor * own, factor * per
-    return own + 1, per
+    return sum(p[0] for p in parts) + 1, sum(p[1] for p in parts)

@@ -1,5 +1,7 @@
 """Which stages are inlined before the rules are asked: not what would be computed, or written out, again and again."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,32 @@ def test_a_chain_that_reads_each_stage_once_is_inlined():
     for k in range(12):
         x = te.compute((16,), lambda i, x=x: x[i] * 0.5 + 1.0, name=f"S{k}")
     assert len(Space(te.create_prim_func([A, x]), WIDE).inlined) == 11
+
+
+def concatenated(parts, size=3):
+    xs = [te.placeholder((size, c), name=f"x{n}") for n, c in enumerate(parts)]
+    s, b = te.placeholder((sum(parts),), name="s"), te.placeholder((sum(parts),), name="b")
+    y = te.ops.relu(te.ops.add(te.ops.multiply(te.ops.concatenate(xs, 1), s), b))
+    return te.create_prim_func([*xs, s, b, y])
+
+
+@pytest.mark.parametrize(
+    "parts", [(16, 32, 16), (64, 32, 32, 32, 32, 32), (32,) * 12, (16, 7), (1, 13, 17), (13, 16), (48, 12, 12), (16,)]
+)
+def test_what_follows_a_concatenation_joins_it(parts):
+    func = concatenated(parts)
+    assert len(Space(func, WIDE).inlined) == 3
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, [int(e) for e in func.buffer_map[p].shape]).astype("float32") for p in func.params]
+    arrays[-1][:] = np.nan
+    *xs, s, b, out = arrays
+    interpret(default_schedule(func, WIDE).func, *arrays)
+    np.testing.assert_array_equal(out, np.maximum(np.concatenate(xs, 1) * s + b, 0))
+
+
+@pytest.mark.parametrize(
+    ("parts", "vectors"), [((16, 32, 16), 4), ((32,) * 12, 12), ((16, 24, 24), 0), ((13, 16), 0), ((16 * 129, 16), 0)]
+)
+def test_parts_of_whole_vectors_are_written_out(parts, vectors):
+    text = default_schedule(concatenated(parts), WIDE).func.script()
+    assert [int(n) for n in re.findall(r"T.unroll\((\d+)\)", text)] == [vectors] * bool(vectors)

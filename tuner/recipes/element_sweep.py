@@ -21,7 +21,8 @@ class ElementSweep:
     ``width`` elements are computed per iteration, as vectors of ``lanes`` elements, 0 for one of all. ``fused``: the loops
     become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time;
     ``staged`` names an input whose part for a tile is copied to scratch memory. ``shared``: the threads share the loops
-    outside the innermost one, and that one, too, where the others have fewer iterations than ``tasks``.
+    outside the innermost one, and that one, too, where the others have fewer iterations than ``tasks``. ``unrolled``: the
+    steps along a row are written out, so that conditions on the innermost axis are known in each.
     """
 
     width: int
@@ -32,6 +33,7 @@ class ElementSweep:
     staged: str = ""
     shared: bool = False
     tasks: int = 0
+    unrolled: bool = False
 
 
 def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
@@ -46,11 +48,14 @@ def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
         order[sweep.across], inside = sch.split(order[sweep.across], [None, sweep.tile])
         within = [inside]
     sch.reorder(*order, step, *within, lanes)
+    many = True
     if sweep.shared:
         many = bool(order) and math.prod(extent_of(sch, loop) for loop in order) >= sweep.tasks
         shared = fuse_all(sch, order if many else [*order, step])
         sch.parallel(shared)
         step = step if many else shared
+    if sweep.unrolled and many:
+        sch.unroll(step)
     if sweep.staged:
         copy = sch.cache_read(block, sweep.staged, "local", consumer_blocks=[block])
         sch.compute_at(copy, step)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schedule import Schedule
-from ...tir.expr import BufferLoad, Call, Var
+from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..cost.cost_features import Costs
@@ -27,6 +27,9 @@ from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
+
+_WRITTEN_OUT = 128
+"""The number of vectors in a row up to which its steps are written out."""
 
 
 class ElementwiseRule(ScheduleRule):
@@ -66,9 +69,25 @@ def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
     return None
 
 
+def _whole_between(block: BlockInfo) -> int:
+    """Returns the greatest number that divides all places at which a condition on the innermost axis alone changes, as
+    between the parts of a concatenation; 0 where there is no condition, or another one."""
+    out, inner = 0, block.spatial[-1]
+    for node in pre_order(block.block.body):
+        if isinstance(node, Call) and node.op == "tir.if_then_else":
+            e = node.args[0]
+            if not isinstance(e, LT) or e.a is not inner or not isinstance(e.b, IntImm):
+                return 0
+            out = math.gcd(out, int(e.b.value))
+    return out
+
+
 class ElementwisePart(Part):
     """This part makes one parallel loop outside and one vector loop inside. Its decision is ``vectors`` per iteration;
-    for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is copied to scratch memory first."""
+    for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is copied to scratch memory first.
+
+    A row of parts, each of whole vectors, is written out (``apart``), so that no condition is left.
+    """
 
     structure = ("vectors", "tile", "staged")
 
@@ -88,7 +107,10 @@ class ElementwisePart(Part):
         vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
-        self.decisions = (Decision("vectors", vectors),)
+        whole = [v for v in vectors if _whole_between(block) % (v * self.lanes) == 0]
+        self.apart = self.conditional and bool(whole) and _whole_between(block) > 0 and self.across is None
+        self.apart = self.apart and self.inner <= _WRITTEN_OUT * self.lanes and self.inner % self.lanes == 0
+        self.decisions = (Decision("vectors", whole if self.apart else vectors),)
         if self.across is not None:
             self.decisions += (Decision("tile", up_to(block.extents[self.across], 4, 8, 16, 32, 64)),)
             if self._may_stage():
@@ -111,7 +133,7 @@ class ElementwisePart(Part):
         sweep = ElementSweep(
             min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
             across=None if self.across is None else self.block.spatial.index(self.across),
-            shared=self.parallel, tasks=2 * self.machine.cores,
+            shared=self.parallel, tasks=2 * self.machine.cores, unrolled=self.apart,
         )  # fmt: skip
         sweep_elements(sch, self.block.name, sweep)
 
@@ -139,7 +161,9 @@ class ElementwisePart(Part):
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
             waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
         # a row of several steps ends with a branch that is predicted wrongly, one of a single step does not
-        each = np.where(steps > block.spatial_size / self.inner, 27.0 if self.conditional else 12.0, 4.0)
+        each = np.where(
+            steps > block.spatial_size / self.inner, 27.0 if self.conditional and not self.apart else 12.0, 4.0
+        )
         turns = block.spatial_size / self.inner * each
         tasks = float(max(1, block.spatial_size // max(1, self.inner)))
         return Costs(rows).put(
