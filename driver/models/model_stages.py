@@ -72,8 +72,10 @@ def kernel_plan(
     step = max(chosen, key=lambda one: count_flops(one.func) or 0)
     scheduled = parse(step.built.scheduled)
     assert isinstance(scheduled, PrimFunc)
-    func = step.func.with_attr("global_symbol", step.built.symbol)
-    return Plan(Request(func), target, step.built.kind, f"{step.name} of {graph.name}: {step.built.origin}", scheduled)
+    origin = f"{step.name} of {graph.name}: {step.built.origin}"
+    origin += "; the model packs weights ahead of the call, this page inside of it" if step.built.packs else ""
+    func = step.func.with_attr("global_symbol", step.name)
+    return Plan(Request(func), target, step.built.kind, origin, scheduled)
 
 
 def _code(step: Step, stage: str, target: Target) -> str:
