@@ -14,7 +14,8 @@ from .c.c_source import emit_c
 from .compile import compile
 from .fat_library import export_fat
 from .gpu import CUDA, GPU_SIM, GpuError, RaceError
-from .llvm.jit import JITError
+from .jit import object_cache as _object_cache
+from .llvm.jit import JITError, set_object_store
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
 from .machine.cpu_features import TargetError
@@ -70,3 +71,4 @@ register_backend(Backend("mlir", ".mlir", emit_mlir))
 register_target_kind(CUDA)
 register_target_kind(GPU_SIM)
 register_target_kind(VERILOG)
+set_object_store(_object_cache)

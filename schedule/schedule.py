@@ -16,7 +16,7 @@ import numpy as np
 from ..tir.analysis.tree import blocks_below, symbols_of, tree_of, unique_names
 from ..tir.arith.solver import solving
 from ..tir.expr import Expr, Var
-from ..tir.index_width import widened
+from ..tir.index_form import widened
 from ..tir.stmt import Buffer, IRModule, PrimFunc
 from ..tir.walk import vars_in
 from .errors import ScheduleError, nearest, unknown_handle

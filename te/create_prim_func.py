@@ -20,7 +20,7 @@ becomes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.analysis.access_regions import access_regions
@@ -42,8 +42,7 @@ from ..tir.expr import (
     const,
 )
 from ..tir.expr.base.deep_recursion import with_room
-from ..tir.index_retyping import with_index_dtype
-from ..tir.index_width import widened
+from ..tir.index_form import retyped, widened
 from ..tir.stmt import (
     AssertStmt,
     Block,
@@ -57,12 +56,11 @@ from ..tir.stmt import (
     root_block,
     seq,
 )
-from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, statements, substitute, transform
+from ..tir.walk import free_vars, pre_order, reads_memory, statements, substitute, transform
 from .decided_conditions import within, without_decided
-from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
+from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations
 from .read_bounds import require_reads_inside
-from .reduction_body import accumulates_apart, axes_of, init_and_update
-from .scan import ScanOp, copy_of, ordered_operations
+from .reduction_body import axes_of, init_and_update
 from .tensor import ProducerLoad, Tensor
 
 LAYOUT_FREE = "layout_free_placeholders"
@@ -89,14 +87,14 @@ def create_prim_func(
     ['A', 'B']
     """
     func = lower_with_blocks(ops, name)[0]
-    return func if index_dtype_override is None else with_index_dtype(func, DType(index_dtype_override))
+    return func if index_dtype_override is None else retyped(func, DType(index_dtype_override))
 
 
 @with_room
 def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[PrimFunc, dict[Operation, list[str]]]:
     """Returns the function of :func:`create_prim_func`, and the names of each operation's blocks."""
     args = _checked_args(ops)
-    builder = _Builder(args)
+    builder = NestBuilder(args)
     for op in ordered_operations([t.op for t in args if isinstance(t, Tensor)]):
         builder.add(op)
     func = PrimFunc(
@@ -126,7 +124,11 @@ def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
     return args
 
 
-class _Builder:
+NESTS: dict[type[Operation], Callable[[NestBuilder, Any], list[Stmt]]] = {}
+"""What makes the statements of an operation other than a ``ComputeOp``, by its class. Files of such operations add it."""
+
+
+class NestBuilder:
     """A builder collects buffers and the loop nests over them."""
 
     def __init__(self, args: Sequence[Tensor | Var]) -> None:
@@ -155,9 +157,9 @@ class _Builder:
         op = tensor.op
         if isinstance(op, ExternOp):
             buffer = op.output_placeholders[tensor.value_index]
-            _unique(self.buffer_names, buffer.name)
+            unique_name(self.buffer_names, buffer.name)
         else:
-            buffer = Buffer(_unique(self.buffer_names, tensor.name), tensor.shape, tensor.dtype)
+            buffer = Buffer(unique_name(self.buffer_names, tensor.name), tensor.shape, tensor.dtype)
         self.buffers[tensor] = buffer
         return buffer
 
@@ -173,13 +175,11 @@ class _Builder:
         for tensor in op.outputs:
             if tensor not in self.buffers:
                 self.allocated.append(self.new_buffer(tensor))
-        if isinstance(op, ExternOp):
-            self.nests.append(self.extern(op))
+        if type(op) in NESTS:
+            self.nests += NESTS[type(op)](self, op)
         elif isinstance(op, ComputeOp):
             self.guards += require_reads_inside(op, steps_allowed=False)
             self.nests.append(self.compute(op))
-        elif isinstance(op, ScanOp):
-            self.nests += self.recurrence(op)
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
 
@@ -209,43 +209,6 @@ class _Builder:
                 dom = self.domain(iv, by_loop)
                 body = For(loop, dom.min, dom.extent, "serial", body)
         return body
-
-    def recurrence(self, op: ScanOp) -> list[Stmt]:
-        """Returns the first steps copied, and the loop over the others; all write the buffers of the results."""
-        nests: list[Stmt] = []
-        copies: list[tuple[Tensor, Tensor]] = []
-        for init, out, update, state in zip(op.init, op.outputs, op.update, op.state_placeholder, strict=True):
-            self.buffers[state] = self.buffers[out]
-            if accumulates_apart(update, state):
-                copies.append((update, out))
-            else:
-                self.buffers[update] = self.buffers[out]
-            first = copy_of(init, f"{out.name}_init")
-            self.buffers[first.output(0)] = self.buffers[out]
-            nests.append(self.compute(first))
-            self.blocks.setdefault(op, []).extend(self.blocks.pop(first))
-        step = Var(op.body[-1].axis[0].var.name, op.scan_axis.var.dtype)
-        steps: list[Stmt] = []
-        for inner in op.body:
-            for t in inner.outputs:
-                if t not in self.buffers:
-                    self.allocated.append(self.new_buffer(t))
-            updates = any(self.buffers[t] is self.buffers[out] for t in inner.outputs for out in op.outputs)
-            steps.append(self.one_step(op, inner, inner.outputs, step, updates))
-        for update, out in copies:
-            steps.append(self.one_step(op, copy_of(update, f"{out.name}_update"), (out,), step, True))
-        dom = op.scan_axis.dom
-        return [*nests, For(step, dom.min, dom.extent, "serial", seq(*steps))]
-
-    def one_step(self, op: ScanOp, inner: ComputeOp, into: Sequence[Tensor], step: Var, updates: bool) -> Stmt:
-        """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``."""
-        kind = IterVar.SCAN if updates else IterVar.SPATIAL
-        axis = (IterVar(op.scan_axis.dom, inner.axis[0].var, kind), *inner.axis[1:])
-        moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs)
-        self.buffers.update({new: self.buffers[t] for new, t in zip(moved.outputs, into, strict=True)})
-        nest = self.compute(moved, step)
-        self.blocks.setdefault(inner if inner in op.body else op, []).extend(self.blocks.pop(moved))
-        return nest
 
     def domain(self, iv: IterVar, loops: Mapping[Var, Var]) -> Range:
         """Returns the domain of an axis, which may depend on axes before it: over their loops."""
@@ -287,7 +250,7 @@ class _Builder:
         return BlockRealize(values, const(True, "bool"), block)
 
     def block_name(self, op: Operation, wish: str) -> str:
-        name = _unique(self.block_names, wish)
+        name = unique_name(self.block_names, wish)
         self.blocks.setdefault(op, []).append(name)
         return name
 
@@ -332,41 +295,8 @@ class _Builder:
         which = [i for i, a in enumerate(self.args) if any(a is free for free in self.layout_free)]
         return {"layout_free_buffers": which} if which else {}
 
-    def with_unique_blocks(self, body: Stmt) -> Stmt:
-        """``body`` with block names that are different from the existing ones."""
 
-        def post(n: Any) -> Any:
-            if isinstance(n, Block):
-                name = _unique(self.block_names, n.name_hint)
-                return None if name == n.name_hint else n.with_(name_hint=name)
-            return None
-
-        out: Stmt = transform(body, post=post)
-        return out
-
-    def extern(self, op: ExternOp) -> BlockRealize:
-        mapping = {
-            inner: self.buffers[t]
-            for inner, t in zip(op.input_placeholders, op.inputs, strict=True)
-            if inner is not self.buffers[t]
-        }
-        for inner, t in zip(op.output_placeholders, op.outputs, strict=True):
-            if inner is not self.buffers[t]:
-                mapping[inner] = self.buffers[t]
-        reads = tuple([self.buffers[t].full_region() for t in op.inputs])
-        writes = tuple([self.buffers[t].full_region() for t in op.outputs])
-        body: Any = replace_buffers(op.body, mapping)
-        allocs: tuple[Buffer, ...] = ()
-        if isinstance(body, BlockRealize) and not body.block.iter_vars and not body.block.reads + body.block.writes:
-            body, allocs = body.block.body, body.block.alloc_buffers  # a function's root
-        body = self.with_unique_blocks(body)
-        name = self.block_name(op, op.name)
-        return BlockRealize(
-            (), const(True, "bool"), Block((), reads, writes, name, body, None, allocs, (), dict(op.attrs))
-        )
-
-
-def _unique(taken: dict[str, int], name: str) -> str:
+def unique_name(taken: dict[str, int], name: str) -> str:
     """``name``, or ``name_1``, ``name_2`` … when it is taken."""
     unique = name
     while unique in taken:

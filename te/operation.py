@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.expr import Expr, IterVar, Reduce
@@ -123,3 +123,18 @@ def _loads(e: Expr) -> Iterator[ProducerLoad]:
     for n in pre_order(e):
         if isinstance(n, ProducerLoad):
             yield n
+
+
+def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:
+    """``ops`` and all they depend on, producers first; without operations that those of ``stop`` depend on."""
+    placed: dict[Operation, None] = {}
+    for op in ops:
+        pending = [op]
+        while pending:
+            inputs = () if stop and pending[-1] in stop else pending[-1].input_tensors
+            missing = [t.op for t in inputs if t.op not in placed]
+            if missing:
+                pending.append(missing[0])
+            else:
+                placed.setdefault(pending.pop())
+    return list(placed)

@@ -9,7 +9,6 @@ from ..tir.expr.intrinsics.control_and_memory import if_then_else
 from ..tir.stmt import Buffer, BufferStore, LetStmt, Stmt, seq
 from ..tir.walk import substitute, vars_in
 from .operation import ComputeOp
-from .tensor import Tensor
 
 
 def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
@@ -25,12 +24,6 @@ def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
             )
     empty = any(is_const_int(iv.dom.extent, 0) for iv in op.reduce_axis)
     return op.axis if empty else (*op.axis, *op.reduce_axis)
-
-
-def accumulates_apart(update: Tensor, state: Tensor) -> bool:
-    """Returns whether a reduction reads the state that it updates: the value that it adds then needs a buffer of its
-    own."""
-    return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
 
 
 def init_and_update(

@@ -8,7 +8,7 @@ from typing import Any
 from ..tir.arith import Analyzer
 from ..tir.expr import Call, Expr, IterVar, Range, Select, Var, cast, is_const_int
 from ..tir.walk import pre_order
-from .operation import ComputeOp, Operation, PlaceholderOp
+from .operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
 from .tensor import ProducerLoad, Tensor
 
 
@@ -163,21 +163,6 @@ def copy_of(tensor: Tensor, name: str) -> ComputeOp:
     """Returns an operation that copies ``tensor``."""
     axis = tuple([IterVar(Range.from_extent(e), Var(f"i{n}", e.dtype)) for n, e in enumerate(tensor.shape)])
     return ComputeOp(name, axis, (ProducerLoad(tensor, tuple([iv.var for iv in axis])),))
-
-
-def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:
-    """``ops`` and all they depend on, producers first; without operations that those of ``stop`` depend on."""
-    placed: dict[Operation, None] = {}
-    for op in ops:
-        pending = [op]
-        while pending:
-            inputs = () if stop and pending[-1] in stop else pending[-1].input_tensors
-            missing = [t.op for t in inputs if t.op not in placed]
-            if missing:
-                pending.append(missing[0])
-            else:
-                placed.setdefault(pending.pop())
-    return list(placed)
 
 
 def with_bodies(ops: Sequence[Operation]) -> list[Operation]:

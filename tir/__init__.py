@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import arith, walk
+from . import index_width as _index_width  # noqa: F401  (registers itself)
 from . import program_view as _program_view  # noqa: F401  (registers itself)
 from .annotations import register_annotation
 from .difference import assert_structural_equal

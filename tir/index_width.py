@@ -33,6 +33,7 @@ from .expr import (
     max_value,
     pre_order,
 )
+from .index_form import set_index_form
 from .index_retyping import ARITHMETIC, with_index_dtype
 from .stmt import Block, Buffer, For, PrimFunc, Stmt, statements
 
@@ -184,3 +185,6 @@ _COMBINED: dict[type, Callable[[Interval, Interval], Interval]] = {
     TruncDiv: _truncated,
     TruncMod: _truncated_rest,
 }
+
+
+set_index_form(widened, with_index_dtype)

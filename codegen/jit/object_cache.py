@@ -69,16 +69,16 @@ def find_object(key: str) -> bytes | None:
     return content
 
 
-def keep_object(key: str, content: bytes) -> None:
+def keep_object(key: str, made: bytes) -> None:
     """Keep an object file. When the disk is full or missing, only this entry is lost."""
     folder = _folder()
-    if folder is None or len(content) > _limit() // 4:
+    if folder is None or len(made) > _limit() // 4:
         return
     try:
         handle, draft = tempfile.mkstemp(dir=folder, prefix="draft-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(content).digest() + content)
+                file.write(_MAGIC + hashlib.sha256(made).digest() + made)
             os.replace(draft, folder / key)
         except BaseException:
             os.unlink(draft)
@@ -87,7 +87,7 @@ def keep_object(key: str, content: bytes) -> None:
         return
     with _lock:
         known = _written.setdefault(folder, [_limit() + 1, 0])
-        known[0] += len(content)
+        known[0] += len(made)
         known[1] += 1
         if known[0] > _limit() or known[1] >= _SWEEP_EVERY:
             _written[folder] = [_sweep(folder, _limit()), 0]

@@ -11,10 +11,9 @@ import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..jit.elf_symbols import undefined_symbols
-from ..jit.object_cache import find_object, keep_object, object_key
 from ..machine.cpu_features import TargetError
 from ..machine.target import Target
 from ..machine.triples import full_triple
@@ -79,22 +78,43 @@ def optimize_and_compile(
     Raises :class:`JITError` when the text is not a valid module.
     """
     options = Options(opt_level, **toggles)
-    key = _key((ir_text, *link), target, options) if cache else ""
-    kept = find_object(key) if cache else None
+    store = _store[0] if cache and _store else None
+    key = "" if store is None else store.object_key(_key_parts((ir_text, *link), target, options))
+    kept = None if store is None else store.find_object(key)
     if kept is not None:
         return CompiledCode(kept, ir_text, target, options, link)
     with _Build((ir_text, *link), target, options) as build:
         made = bytes(build.machine.emit_object(build.module))
-    if cache:
-        keep_object(key, made)
+    if store is not None:
+        store.keep_object(key, made)
     return CompiledCode(made, ir_text, target, options, link)
 
 
-def _key(texts: tuple[str, ...], target: Target, options: Options) -> str:
-    """Returns the key of everything that an object file depends on."""
+def _key_parts(texts: tuple[str, ...], target: Target, options: Options) -> list[str]:
+    """Returns everything that an object file depends on."""
     features = target.llvm_features
-    versions = (str(CODEGEN_VERSION), llvm_version())
-    return object_key([*versions, target.triple, target.mcpu, features, repr(options), *texts])
+    return [str(CODEGEN_VERSION), llvm_version(), target.triple, target.mcpu, features, repr(options), *texts]
+
+
+class ObjectStore(Protocol):
+    """Represents what keeps object files by their keys: see :mod:`..jit.object_cache`."""
+
+    def object_key(self, parts: Sequence[str]) -> str:
+        """Return the key of the object file that these texts determine."""
+
+    def find_object(self, key: str) -> bytes | None:
+        """Return the object file, or None."""
+
+    def keep_object(self, key: str, made: bytes) -> None:
+        """Keep an object file."""
+
+
+_store: list[ObjectStore] = []
+
+
+def set_object_store(store: ObjectStore) -> None:
+    """Set where machine code is kept."""
+    _store[:] = [store]
 
 
 class Loaded:

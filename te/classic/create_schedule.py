@@ -14,8 +14,8 @@ from ...schedule import Schedule as BlockSchedule
 from ...schedule import ScheduleError
 from ...tir.expr import IterVar, Range, Reduce, Var
 from ...tir.stmt import IRModule, PrimFunc
-from ..operation import ComputeOp, Operation, PlaceholderOp
-from ..scan import ordered_operations, with_bodies
+from ..operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
+from ..scan import with_bodies
 from ..tensor import ProducerLoad, Tensor
 from .apply_stages import Applier
 from .stage import Stage, caller

@@ -23,7 +23,7 @@ TABLES = ("codegen.llvm.emit", "codegen.lower.pipeline", "codegen.runtime.runtim
 RING: dict[str, str] = {
     "codegen": "compile constant_lanes lowered version",
     "codegen/backend": "effects emitter expressions lane_offsets registry statements storage value_ranges",
-    "codegen/jit": "cache_directory elf_symbols object_cache",
+    "codegen/jit": "elf_symbols",
     "codegen/llvm": (
         "casts emit function_builder half_conversions integer_division jit linear_sums llvm_calls llvm_expr "
         "llvm_scope llvm_stmt llvm_types loads_stores loop_invariants single_lane_stores source_lines"
@@ -34,16 +34,16 @@ RING: dict[str, str] = {
     ),
     "codegen/machine": "cpu cpu_features missing_abilities target target_kinds triples",
     "codegen/runtime": "arguments array_views call_services loader module runtime_ir",
-    "codegen/runtime/parts": "memory_ir runtime_part",
+    "codegen/runtime/parts": "runtime_part",
     "schedule": "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data",
     "schedule/edit": "bindings empty_reductions",
     "schedule/primitives": "loop_kinds query reorder split_fuse",
     "schedule/require": "independence lookup nest_preconditions",
-    "te": "compute create_prim_func decided_conditions operation read_bounds reduce reduction_body scan tensor",
-    "tir": "annotations fresh_copy index_retyping index_width reduction_init verify walk",
+    "te": "compute create_prim_func decided_conditions operation read_bounds reduce reduction_body tensor",
+    "tir": "annotations fresh_copy index_form reduction_init verify walk",
     "tir/analysis": (
-        "access access_regions accessed_boxes constant_dependence dependence harmless_conflicts known_ranges "
-        "reduction_updates scope simplify tree undeclared_accesses"
+        "access access_regions accessed_boxes dependence harmless_conflicts known_ranges reduction_updates scope "
+        "simplify tree undeclared_accesses"
     ),
     "tir/arith": "affine analyzer compare inequality rewrite_rules solver",
     "tir/arith/itermap": "digit_sums iter_map iter_predicates iter_simplify iter_sums mixed_radix",
@@ -62,7 +62,7 @@ RING: dict[str, str] = {
 OUTER_RING: dict[str, str] = {
     "codegen": "packing symbol_names",
     "codegen/runtime": "bound_calls native_glue timing weight_packing",
-    "codegen/runtime/parts": "timing_ir",
+    "codegen/runtime/parts": "memory_ir timing_ir",
     "driver": "example_sizes planning request",
     "driver/workloads": "spec workload_definition",
     "pages": "figures",
@@ -78,7 +78,7 @@ OUTER_RING: dict[str, str] = {
     "tir/printer": "printer printer_expr printer_func printer_names printer_stmt",
     "tir/vocabulary": "expression_words statement_words type_words",
     "tuner": "program",
-    "tuner/cost": "cost_features cost_model feature_names machine_model step_sizes",
+    "tuner/cost": "cost_features cost_model feature_names machine_model step_sizes vector_choice",
     "tuner/measure": "inputs process protocol runner serving statistics worker",
     "tuner/recipes": "element_sweep loop_steps",
     "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",

@@ -11,7 +11,7 @@ iteration maps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,16 @@ from ..arith.itermap import DigitSum, write_digits
 from ..expr import Expr, IntImm, Range, Var, const, is_const_int, substitute, value_key
 from ..stmt import Buffer, For
 from .access import Access
-from .constant_dependence import undetermined
 from .known_ranges import bind_loops
 from .simplify import bind_sizes
+
+ConstantTest = Callable[[Sequence[For], Access, Access, Iterable[Var]], "tuple[Var, ...] | None"]
+_constant_test: list[ConstantTest] = []
+
+
+def set_constant_test(test: ConstantTest) -> None:
+    """Set a faster test for indices with constant coefficients, which is asked first; None: it does not know."""
+    _constant_test[:] = [test]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +80,7 @@ def conflicts(
             analyzer.bind(second[loop.loop_var], _range(loop, second))
     written: dict[Access, _Digits] = {}
     for store, other in _pairs(touches):
-        missing = undetermined(chain, store, other, wanted)
+        missing = _constant_test[0](chain, store, other, wanted) if _constant_test else None
         if missing is None:
             if store not in written:
                 bind_loops(analyzer, store.loops)

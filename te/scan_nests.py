@@ -1,0 +1,62 @@
+"""This module makes the loop nests of recurrences: the first steps are copied, and a loop runs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..tir.expr import IterVar, Reduce, Var
+from ..tir.stmt import For, Stmt, seq
+from .create_prim_func import NESTS, NestBuilder
+from .operation import ComputeOp
+from .scan import ScanOp, copy_of
+from .tensor import Tensor
+
+
+def _accumulates_apart(update: Tensor, state: Tensor) -> bool:
+    """Returns whether a reduction reads the state that it updates: the value that it adds then needs a buffer of its
+    own."""
+    return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
+
+
+def _recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
+    """Returns the first steps copied, and the loop over the others; all write the buffers of the results."""
+    nests: list[Stmt] = []
+    copies: list[tuple[Tensor, Tensor]] = []
+    for init, out, update, state in zip(op.init, op.outputs, op.update, op.state_placeholder, strict=True):
+        builder.buffers[state] = builder.buffers[out]
+        if _accumulates_apart(update, state):
+            copies.append((update, out))
+        else:
+            builder.buffers[update] = builder.buffers[out]
+        first = copy_of(init, f"{out.name}_init")
+        builder.buffers[first.output(0)] = builder.buffers[out]
+        nests.append(builder.compute(first))
+        builder.blocks.setdefault(op, []).extend(builder.blocks.pop(first))
+    step = Var(op.body[-1].axis[0].var.name, op.scan_axis.var.dtype)
+    steps: list[Stmt] = []
+    for inner in op.body:
+        for t in inner.outputs:
+            if t not in builder.buffers:
+                builder.allocated.append(builder.new_buffer(t))
+        updates = any(builder.buffers[t] is builder.buffers[out] for t in inner.outputs for out in op.outputs)
+        steps.append(_one_step(builder, op, inner, inner.outputs, step, updates))
+    for update, out in copies:
+        steps.append(_one_step(builder, op, copy_of(update, f"{out.name}_update"), (out,), step, True))
+    dom = op.scan_axis.dom
+    return [*nests, For(step, dom.min, dom.extent, "serial", seq(*steps))]
+
+
+def _one_step(
+    builder: NestBuilder, op: ScanOp, inner: ComputeOp, into: Sequence[Tensor], step: Var, updates: bool
+) -> Stmt:
+    """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``."""
+    kind = IterVar.SCAN if updates else IterVar.SPATIAL
+    axis = (IterVar(op.scan_axis.dom, inner.axis[0].var, kind), *inner.axis[1:])
+    moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs)
+    builder.buffers.update({new: builder.buffers[t] for new, t in zip(moved.outputs, into, strict=True)})
+    nest = builder.compute(moved, step)
+    builder.blocks.setdefault(inner if inner in op.body else op, []).extend(builder.blocks.pop(moved))
+    return nest
+
+
+NESTS[ScanOp] = _recurrence
