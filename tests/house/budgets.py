@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 16940
+RING_CODE_LINES = 16100
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 26390
+BOTH_RINGS_CODE_LINES = 25760
 """How many code lines the core ring and the outer ring have together."""
