@@ -10,7 +10,7 @@ import numpy as np
 from ...graph.graph import Value
 from ...graph.scan_operator import add_scan, add_while
 from .hlo_call import Given, HloCall
-from .hlo_stacks import NotStackedError, Row, Stack, follows_steps
+from .hlo_stacks import NotStackedError, Row, Stack, follows_steps, stacks_among
 from .hlo_table import hlo, op
 from .jaxlib_package import elements
 from .known_arrays import Known, known
@@ -163,12 +163,13 @@ def _scanned(c: HloCall, place: int, numbers: list[int], stacks: Sequence[int], 
         count = len(numbers) - 1
         order = range(count)[:: -1 if reverse else 1]
         wrong = [
-            n for n in stacks
+            inside[n] for n in stacks
             if not isinstance(made[n], Row)
+            or made[n].stack is not inside[n]
             or not follows_steps(made[n].at, parts[0], c.builder, before, numbers[:-1], order)
-        ]  # fmt: skip
+        ] + stacks_among([made[n] for n in moving])  # fmt: skip
         if wrong:
-            raise NotStackedError([inside[n] for n in wrong])
+            raise NotStackedError(wrong)
         rows = [c.op("reshape", c.value(made[n].value), shape=tuple(c.args[n].shape[1:])) for n in stacks]
         return [c.value(made[n]) for n in moving], rows
 

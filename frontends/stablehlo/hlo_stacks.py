@@ -45,7 +45,7 @@ class Row:
 
 def stacked(name: str, args: Sequence[Any]) -> Row | None:
     """Returns the row that an operation stores, None for one without stacks. NotStackedError for other uses of them."""
-    found = [a for a in args if isinstance(a, (Stack, Row))]
+    found = stacks_among(args)
     if not found:
         return None
     first, *rest = args
@@ -53,7 +53,12 @@ def stacked(name: str, args: Sequence[Any]) -> Row | None:
         new, at, *others = rest
         if new.shape[:1] == (1,) and new.shape[1:] == first.shape[1:] and all(map(_is_zero, others)):
             return Row(first, new, at)
-    raise NotStackedError([a.stack if isinstance(a, Row) else a for a in found])
+    raise NotStackedError(found)
+
+
+def stacks_among(args: Sequence[Any]) -> list[Stack]:
+    """Returns the stacks among arguments, and those of rows."""
+    return [a.stack if isinstance(a, Row) else a for a in args if isinstance(a, (Stack, Row))]
 
 
 def _is_zero(given: Any) -> bool:

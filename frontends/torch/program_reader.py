@@ -192,7 +192,7 @@ class Reader:
 
     def result(self, node: Any) -> Any:
         """Returns what a node or a plain argument stands for: a value of the graph, a number, None."""
-        return self.scope[node] if hasattr(node, "meta") else node  # a value stands for itself
+        return self.scope[node] if hasattr(node, "meta") else node
 
     def constant(self, node: Any, tensor: Any) -> None:
         """Add a parameter or a buffer as a constant."""

@@ -170,6 +170,11 @@ STORED = {
     "from the last": (lambda x: lax.scan(lambda c, a: (c + a, c * a), x[0], x, reverse=True), 1),
     "and a state": (lambda x: lax.scan(stores_beside, (x[0], x[:, 0]), x), 2),
     "nested": (lambda x: lax.scan(lambda c, a: (c + a, lax.scan(lambda d, e: (d + e, d * e), 0.0, a)), x[0], x), 1),
+    "swapped": (
+        lambda x: lax.fori_loop(0, 40, lambda i, c: (c[1].at[i].set(x[i]), c[0].at[i].set(c[0][3])), (x, x + 1)),
+        3,
+    ),
+    "returned": (lambda x: lax.fori_loop(0, 40, lambda i, c: (c[0].at[i].set(x[i]), c[0]), (x * 0, x)), 3),
     "every second": (lambda x: lax.fori_loop(0, 40, lambda i, c: c.at[(i * 2) % 40].set(c[i] + x[i]), x), 2),
 }
 
