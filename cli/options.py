@@ -52,7 +52,10 @@ class Group(click.Group):
 
 
 bounds_option = click.option(
-    "--bounds", metavar="NAME=SIZE,…", help="The largest values of a model's symbolic sizes, as n=32,m=512."
+    "--bounds",
+    metavar="NAME=SIZE,…",
+    help="The largest values of a model's symbolic sizes, as n=32,m=512. n=16:64:512 gives sizes up to 16, up to 64 and up to "
+    "512 schedules of their own.",
 )
 
 
@@ -160,14 +163,15 @@ def input_shapes(args: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return out
 
 
-def size_bounds(text: str | None) -> dict[str, int]:
-    """Returns the largest values of symbolic sizes that ``--bounds n=32,m=512`` gives."""
-    out: dict[str, int] = {}
+def size_bounds(text: str | None) -> dict[str, int | list[int]]:
+    """Returns the largest values of symbolic sizes that ``--bounds n=32,m=16:64`` gives, several as a list."""
+    out: dict[str, int | list[int]] = {}
     for part in (text or "").split(",") if text else ():
         name, equals, size = (word.strip() for word in part.partition("="))
-        if not name or not equals or not size.isdigit() or int(size) < 1:
-            raise CommandError(f"--bounds {text}: bounds are written n=32,m=512", code=2)
-        out[name] = int(size)
+        ends = size.split(":")
+        if not name or not equals or not all(end.isdigit() and int(end) >= 1 for end in ends):
+            raise CommandError(f"--bounds {text}: bounds are written n=32,m=512, or n=16:64:512", code=2)
+        out[name] = int(size) if len(ends) == 1 else [int(end) for end in ends]
     return out
 
 

@@ -6,7 +6,8 @@ symbolic size get bounds checks, which lowering takes out of the tiles that are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from operator import is_not
 
 from ..codegen.lowered import size_vars
@@ -27,9 +28,28 @@ ODD = 3
 """How much less the example is where the first one's schedule does not apply: a size that few tiles divide."""
 
 
-def with_example(func: PrimFunc, bounds: Mapping[str, int]) -> PrimFunc:
-    """Returns the function with an example of each symbolic size: the largest value, where that is small."""
-    named = {v.name: min(bounds.get(v.name, _TYPICAL), _TYPICAL) for v in size_vars(func)}
+Bounds = Mapping[str, int | Sequence[int]]
+"""The largest values of symbolic sizes by name, or several ends in ascending order: sizes up to each end have schedules
+of their own."""
+
+
+def examples_of(bounds: Bounds) -> list[dict[str, int]]:
+    """Returns the example sizes of each part of the sizes that bounds make, parts of smaller sizes first.
+
+    The example of a part is its end. A size with one bound has one part, and its example is the bound where that is small.
+    """
+    ends = [[min(b, _TYPICAL)] if isinstance(b, int) else sorted(b) for b in bounds.values()]
+    return [dict(zip(bounds, sizes, strict=True)) for sizes in product(*ends)]
+
+
+def largest_of(bounds: Bounds) -> dict[str, int]:
+    """Returns the largest value of each size."""
+    return {name: b if isinstance(b, int) else max(b) for name, b in bounds.items()}
+
+
+def with_example(func: PrimFunc, examples: Mapping[str, int]) -> PrimFunc:
+    """Returns the function with an example of each symbolic size, 64 where none is given."""
+    named = {v.name: examples.get(v.name, _TYPICAL) for v in size_vars(func)}
     return func.with_attr(EXAMPLE, named) if named else func
 
 

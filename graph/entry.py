@@ -7,12 +7,24 @@ sizes follow them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from ..tir.expr import BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, const, floordiv, floormod
-from ..tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, While, decl_buffer, seq
+from ..tir.expr import BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, all_, const, floordiv, floormod
+from ..tir.stmt import (
+    AssertStmt,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    PrimFunc,
+    Stmt,
+    While,
+    decl_buffer,
+    seq,
+)
 from .graph import GraphError, Value
 from .kernels import Division, Kernel, Loop
 from .memory_plan import ALIGNMENT, MemoryPlan
@@ -41,12 +53,14 @@ class KernelCall:
     """The call of a kernel: its C symbol, and its arguments in order.
 
     An argument is a value of the graph, a key of the constants (weights in the layout of the kernel), or an expression
-    (a symbolic size).
+    (a symbolic size). ``beyond`` is called in its place when one of the sizes is larger than in ``up_to``.
     """
 
     kernel: Kernel
     symbol: str
     arguments: Sequence[object]
+    up_to: Mapping[Var, int] = field(default_factory=dict)
+    beyond: KernelCall | None = None
 
 
 def entry_function(
@@ -80,13 +94,12 @@ def entry_function(
             if isinstance(kernel, Loop):
                 out += loop(inner, kernel)
             else:
-                out += call(kernel, [inner.argument(a) for a in calls[numbers[kernel]].arguments])
+                out += call(kernel, lambda one: [inner.argument(a) for a in one.arguments])
         return out
 
-    def call(kernel: Kernel, arguments: Sequence[Expr]) -> list[Stmt]:
-        made = Call("tir.call_extern", (StringImm(calls[numbers[kernel]].symbol), *arguments), "int32")
+    def call(kernel: Kernel, arguments: Callable[[KernelCall], Sequence[Expr]]) -> list[Stmt]:
         after = [] if times is None else _noted(times, numbers[kernel], len(calls), clock)
-        return [AssertStmt(made.equal(0), f"the kernel {kernel.name} failed", _NOTHING), *after]
+        return [_called(calls[numbers[kernel]], arguments), *after]
 
     def loop(inner: _Scope, kernel: Loop) -> list[Stmt]:
         t = Var("t", "int64")
@@ -98,9 +111,14 @@ def entry_function(
         after: list[Stmt] = []
         for k, copy in enumerate(kernel.copies):
             place = inside.state(k)
-            sizes = [inner.argument(a) for a in calls[numbers[copy]].arguments[2:]]
-            first += call(copy, [inner.argument(kernel.inputs[k]), place, *sizes])
-            after += call(copy, [inside.result(k, inside.t, const(0, "int64")), place, *sizes])
+            source = inner.argument(kernel.inputs[k])
+            result = inside.result(k, inside.t, const(0, "int64"))
+
+            def of(start: Expr, place: Expr = place) -> Callable[[KernelCall], Sequence[Expr]]:
+                return lambda one: [start, place, *[inner.argument(a) for a in one.arguments[2:]]]
+
+            first += call(copy, of(source))
+            after += call(copy, of(result))
         return [*first, While(inside.goes_on, seq(*statements(inside), *after))]
 
     body += statements(scope)
@@ -109,6 +127,16 @@ def entry_function(
 
 
 _NOTHING = Evaluate(const(0))
+
+
+def _called(one: KernelCall, arguments: Callable[[KernelCall], Sequence[Expr]]) -> Stmt:
+    """Returns the call of a kernel, which fails the function when it fails."""
+    call = Call("tir.call_extern", (StringImm(one.symbol), *arguments(one)), "int32")
+    made: Stmt = AssertStmt(call.equal(0), f"the kernel {one.kernel.name} failed", _NOTHING)
+    if one.beyond is None:
+        return made
+    small = all_(*[var <= const(end, var.dtype) for var, end in one.up_to.items()])
+    return IfThenElse(small, made, _called(one.beyond, arguments))
 
 
 def _whole(size: Any) -> Expr:

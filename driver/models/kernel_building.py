@@ -87,19 +87,19 @@ class BuiltKernel:
 
 
 def job_for(
-    kernel: Kernel, target: Target, traces: Sequence[tuple[str, str]] = (), bounds: Mapping[str, int] | None = None
+    kernel: Kernel, target: Target, traces: Sequence[tuple[str, str]] = (), examples: Mapping[str, int] | None = None
 ) -> KernelJob:
-    """Returns the job of a kernel, with the key of everything that its result depends on. ``bounds``: the largest values
-    of symbolic sizes."""
+    """Returns the job of a kernel, with the key of everything that its result depends on. ``examples``: the sizes to
+    schedule for, by the names of symbolic sizes."""
     signature = signature_key(kernel)
     what = ["signature", signature] if signature is not None else []
     if signature is None:
-        func = with_example(kernel.func, bounds or {})
+        func = with_example(kernel.func, examples or {})
         free = [str(int(n)) for n in func.attrs.get(LAYOUT_FREE, ())]
         sizes = [f"{name}={size}" for name, size in func.attrs.get(EXAMPLE, {}).items()]
         what = ["workload", workload_key(func), *free, *sizes]
     key = object_key([*choices_key(target), *what, "traces", *[text for _, text in traces]])
-    return KernelJob(lambda: with_example(kernel.func, bounds or {}).script(), str(target), key, tuple(traces))
+    return KernelJob(lambda: with_example(kernel.func, examples or {}).script(), str(target), key, tuple(traces))
 
 
 def kept_kernel(job: KernelJob) -> BuiltKernel | None:

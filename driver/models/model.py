@@ -32,14 +32,40 @@ CLOCK = "tw_now"
 
 
 @dataclass(frozen=True)
+class Version:
+    """A compiled kernel, and the largest symbolic sizes that it is for."""
+
+    up_to: Mapping[Var, int]
+    built: BuiltKernel
+
+
+@dataclass(frozen=True)
 class Step:
-    """A place where a kernel is called: its name in the graph, the first kernel equal to it, what was built, and how often
-    one run calls it there."""
+    """A place where a kernel is called: its name in the graph, the first kernel equal to it, what was built (for symbolic
+    sizes up to several ends, those of smaller sizes first), and how often one run calls it there."""
 
     name: str
     kernel: Kernel
-    built: BuiltKernel
+    versions: Sequence[Version]
     calls: int = 1
+
+    @property
+    def built(self) -> BuiltKernel:
+        """Returns what was built, for the largest sizes where there are several."""
+        return self.versions[-1].built
+
+    def at(self, sizes: Mapping[Var, int]) -> BuiltKernel:
+        """Returns what runs for these sizes."""
+        fits = (v.built for v in self.versions if all(sizes.get(var, 1) <= end for var, end in v.up_to.items()))
+        return next(fits, self.built)
+
+    @property
+    def origin(self) -> str:
+        """Returns where the schedules come from, with the sizes where there are several."""
+        if len(self.versions) == 1:
+            return self.built.origin
+        ends = [", ".join([f"{var.name} <= {end}" for var, end in v.up_to.items()]) for v in self.versions]
+        return "; ".join([f"{end}: {v.built.origin}" for end, v in zip(ends, self.versions, strict=True)])
 
     @property
     def func(self) -> PrimFunc:
@@ -74,7 +100,7 @@ class Model:
         self.name, self.target = parts.name, parts.target
         self.inputs, self.outputs = tuple(parts.inputs), tuple(parts.outputs)
         self.steps = tuple(parts.steps)
-        self.origins = {step.name: step.built.origin for step in reversed(self.steps)}
+        self.origins = {step.name: step.origin for step in reversed(self.steps)}
         self._parts = parts
         self._lowered, self._object = self._compiled(parts.entry, f"tw_{parts.name}_calls")
         count = len(self.inputs) + len(self.outputs)
@@ -93,7 +119,7 @@ class Model:
     @property
     def origin(self) -> str:
         """Returns how many kernels there are, and where the schedules of the distinct ones come from."""
-        found = [step.built.kind for step in self._distinct()]
+        found = [built.kind for built in self._distinct()]
         told = ", ".join([f"{found.count(kind)} {kind}" for kind in ("tuned", "default", "given") if kind in found])
         return f"{len(self.steps)} kernels ({told})"
 
@@ -149,11 +175,13 @@ class Model:
             function(*arrays, *outs, self._constants(), workspace, times)
             runs.append(times[:-2].copy())
         seconds = np.median(np.array(runs[1:]), axis=0) * 1e-9 if self.steps else []
+        sizes = self._sizes(arrays)
+        ran = [step.at(sizes) for step in self.steps]
         rows = [
-            KernelRow(step.name, step.built.symbol, float(s), step.built.kind, step.built.origin, step.func, step.calls)
-            for step, s in zip(self.steps, seconds, strict=True)
+            KernelRow(step.name, built.symbol, float(s), built.kind, built.origin, step.func, step.calls)
+            for step, built, s in zip(self.steps, ran, seconds, strict=True)
         ]
-        return profile_of(self.name, rows, self.target, self._sizes(arrays))
+        return profile_of(self.name, rows, self.target, sizes)
 
     def export(self, path: str | Path, name: str | None = None, *, constants: str = "inside") -> list[Path]:
         """Write the model as a shared library with a C header and a description for pkg-config; return the files.
@@ -170,11 +198,11 @@ class Model:
 
     # -- inside --
 
-    def _distinct(self) -> list[Step]:
-        return list({step.built.symbol: step for step in self.steps}.values())
+    def _distinct(self) -> list[BuiltKernel]:
+        return list({one.built.symbol: one.built for step in self.steps for one in step.versions}.values())
 
     def _objects(self) -> list[bytes]:
-        return [step.built.object for step in self._distinct()]
+        return [built.object for built in self._distinct()]
 
     def _constants(self) -> Any:
         return self._parts.constants
@@ -210,7 +238,7 @@ class Model:
 
     def _link(self, objects: Sequence[bytes], symbols: Sequence[str]) -> Loaded:
         """Load code that calls the kernels, together with them."""
-        symbols = [*symbols, *[step.built.symbol for step in self._distinct()]]
+        symbols = [*symbols, *[built.symbol for built in self._distinct()]]
         imports = {**runtime_symbols(), self._entry.data: self._constants().ctypes.data}
         return load([*objects, *self._objects()], symbols, imports)
 

@@ -22,22 +22,23 @@ from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division, Kernel
 from ...graph.memory_plan import plan_memory
 from ...tir.expr import Var
+from ...tir.walk import pre_order
 from ...tuning_db import Database, open_database
-from ..example_sizes import example_of, with_example
+from ..example_sizes import Bounds, example_of, examples_of, largest_of, with_example
 from ..graph_services import prepared
 from ..planning import BuildError, NoRecordError, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, job_for
 from .kernel_workers import build_kernels
-from .model import CLOCK, Model, Parts, Step, aligned_bytes
+from .model import CLOCK, Model, Parts, Step, Version, aligned_bytes
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """These options say how a graph is built. ``bounds``: the largest values of symbolic sizes, by name. ``require_tuned``: no kernel may
-    be without a record. ``processes``: how many build besides this one (by default, one for each further core).
+    """These options say how a graph is built. ``bounds``: the largest values of symbolic sizes, by name (several
+    ends: sizes up to each have schedules of their own). ``require_tuned``: no kernel may be without a record. ``processes``: how many build besides this one (by default, one for each further core).
     ``note(done, total)`` is called after each kernel."""
 
-    bounds: Mapping[str, int] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=dict)
     require_tuned: bool = False
     processes: int | None = None
     note: Callable[[int, int], object] | None = None
@@ -58,31 +59,63 @@ def build_graph(
     machine = Target.of(target)
     division = order_kernels(fuse(prepared(graph, machine)))
     bounds = bounds_of(graph, chosen.bounds)
+    examples = examples_of(chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
-        jobs = kernel_jobs(division, machine, opened, chosen)
-    built = build_kernels(list(jobs.values()), processes=chosen.processes, note=chosen.note)
-    return _assembled(division, machine, {k: built[job.key] for k, job in jobs.items()}, bounds)
+        jobs = [kernel_jobs(division, machine, opened, chosen, sizes) for sizes in examples]
+    built = build_kernels([job for part in jobs for job in part.values()], processes=chosen.processes, note=chosen.note)
+    sizes = {var.name: var for var in bounds}
+    ends = [{sizes[name]: end for name, end in part.items() if name in sizes} for part in examples]
+    versions = {
+        kernel: _distinct(kernel, [(end, built[part[kernel].key]) for end, part in zip(ends, jobs, strict=True)])
+        for kernel in jobs[0]
+    }
+    return _assembled(division, machine, versions, bounds)
 
 
-def bounds_of(graph: Graph, given: Mapping[str, int]) -> dict[Var, int]:
-    """Returns the bounds of the symbolic sizes of the inputs; BuildError for other names."""
+def _distinct(kernel: Kernel, versions: Sequence[tuple[Mapping[Var, int], BuiltKernel]]) -> list[Version]:
+    """Returns the versions of a kernel by the largest sizes that each is for; equal ones that follow each other are one."""
+    own = {
+        n for v in (*kernel.inputs, *kernel.outputs) for d in v.shape if not isinstance(d, int) for n in pre_order(d)
+    }
+    out: list[Version] = []
+    seen: set[tuple[int, ...]] = set()
+    for ends, built in versions:
+        up_to = {var: end for var, end in ends.items() if var in own}
+        if tuple(up_to.values()) in seen:
+            continue
+        seen.add(tuple(up_to.values()))
+        if out and out[-1].built is built:
+            out.pop()
+        out.append(Version(up_to, built))
+    return out
+
+
+def bounds_of(graph: Graph, given: Bounds) -> dict[Var, int]:
+    """Returns the largest values of the symbolic sizes of the inputs; BuildError for other names."""
     symbols = {d.name: d for v in graph.inputs for d in v.shape if isinstance(d, Var)}
     unknown = sorted(set(given) - set(symbols))
     if unknown:
         sizes = ", ".join(symbols) or "none"
         raise BuildError(f"{graph.name} has no symbolic size {', '.join(unknown)}; its symbolic sizes: {sizes}")
-    return {symbols[name]: int(bound) for name, bound in given.items()}
+    wrong = next((b for b in given.values() if not isinstance(b, int) and (not b or min(b) < 1)), None)
+    if wrong is not None:
+        raise BuildError(f"bounds={dict(given)}: {wrong} is neither a number nor a list of numbers of at least 1")
+    return {symbols[name]: int(bound) for name, bound in largest_of(given).items()}
 
 
 def kernel_jobs(
-    division: Division, machine: Target, db: Database | None = None, options: GraphOptions = GraphOptions()
+    division: Division,
+    machine: Target,
+    db: Database | None = None,
+    options: GraphOptions = GraphOptions(),
+    examples: Mapping[str, int] | None = None,
 ) -> dict[Kernel, KernelJob]:
-    """Returns what to build for each kernel of a graph; kernels of one structure share it."""
+    """Returns what to build for each kernel of a graph, for these sizes; kernels of one structure share it."""
     jobs: dict[Kernel, KernelJob] = {}
     out: dict[Kernel, KernelJob] = {}
     for kernel, first in representatives(division).items():
         if first not in jobs:
-            jobs[first] = _job(first, machine, db, options)
+            jobs[first] = _job(first, machine, db, options, examples or {})
         out[kernel] = jobs[first]
     return out
 
@@ -93,24 +126,26 @@ def representatives(division: Division) -> dict[Kernel, Kernel]:
     return {leaf.kernel: firsts.setdefault(leaf.kernel.signature, leaf.kernel) for leaf in division.leaves()}
 
 
-def _job(kernel: Kernel, machine: Target, db: Database | None, options: GraphOptions) -> KernelJob:
-    traces = [] if db is None else _recorded(kernel, machine, db, options.bounds)
+def _job(
+    kernel: Kernel, machine: Target, db: Database | None, options: GraphOptions, examples: Mapping[str, int]
+) -> KernelJob:
+    traces = [] if db is None else _recorded(kernel, machine, db, examples)
     if options.require_tuned and not traces:
         where = "no database was given" if db is None else f"{db.path} has no record of it"
         raise NoRecordError(f"the kernel {kernel.name} on {machine}: {where}; tune the model first")
-    return job_for(kernel, machine, traces, options.bounds)
+    return job_for(kernel, machine, traces, examples)
 
 
-def _recorded(kernel: Kernel, machine: Target, db: Database, bounds: Mapping[str, int]) -> list[tuple[str, str]]:
+def _recorded(kernel: Kernel, machine: Target, db: Database, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
     """Returns origin and trace of the schedules on record; of symbolic sizes, those for example sizes."""
-    func = with_example(kernel.func, bounds)
+    func = with_example(kernel.func, sizes)
     examples = [made for f in (func, kernel.func) if (made := example_of(f)) is not None] or [func]
     found = (one for f in examples for one in recorded(db, f, machine))
     return [(one.origin, one.trace.dumps()) for one in found if one.trace is not None]
 
 
 def _assembled(
-    division: Division, machine: Target, built: Mapping[Kernel, BuiltKernel], bounds: Mapping[Var, int]
+    division: Division, machine: Target, versions: Mapping[Kernel, Sequence[Version]], bounds: Mapping[Var, int]
 ) -> Model:
     graph = division.graph
     try:
@@ -118,10 +153,15 @@ def _assembled(
     except GraphError as error:
         raise BuildError(f"{error}; give the largest value of each symbolic size with bounds=") from error
     leaves = list(division.leaves())
-    calls = [KernelCall(k, built[k].symbol, _arguments(k, built[k])) for k, _, _ in leaves]
+    calls = [_call(k, versions[k]) for k, _, _ in leaves]
     loops = list(division.loops())
     constants = {**graph.constants, **{v: data for loop, _ in loops for v, data in loop.body.graph.constants.items()}}
-    read = [(a, leaf.division) for one, leaf in zip(calls, leaves, strict=True) for a in one.arguments]
+    read = [
+        (a, leaf.division)
+        for leaf in leaves
+        for one in versions[leaf.kernel]
+        for a in _arguments(leaf.kernel, one.built)
+    ]
     sizes: dict[object, int] = {}
     for a, around in [*read, *[(v, around) for loop, around in loops for v in loop.inputs]]:
         root = around.root(a) if isinstance(a, Value) else a
@@ -133,11 +173,17 @@ def _assembled(
     firsts = representatives(division)
     parts = Parts(
         graph.name, machine, graph.inputs, graph.outputs,
-        [Step(k.name, firsts[k], built[k], count) for k, _, count in leaves],
+        [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
         entry_function(division, memory, calls, blob), entry_function(division, memory, calls, blob, clock=CLOCK),
-        memory.size, _filled(constants, blob, list(built.values())),
+        memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
     )  # fmt: skip
     return Model(parts)
+
+
+def _call(kernel: Kernel, versions: Sequence[Version]) -> KernelCall:
+    first, *others = versions
+    beyond = _call(kernel, others) if others else None
+    return KernelCall(kernel, first.built.symbol, _arguments(kernel, first.built), first.up_to, beyond)
 
 
 @dataclass(frozen=True)

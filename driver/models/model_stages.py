@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from ...codegen import Target, compile
 from ...graph.fuse import fuse
@@ -15,11 +14,12 @@ from ...tir.cost import count_flops
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database
+from ..example_sizes import Bounds
 from ..graph_services import prepared
 from ..mlir_programs import to_mlir
 from ..planning import BuildError, Plan
 from ..request import Request
-from .model import Step
+from .model import Version
 from .model_building import bounds_of, build_graph, representatives
 
 _CODE = ("scheduled", "lowered", "mlir", "ll", "asm", "c")
@@ -33,16 +33,15 @@ def model_text(
     stage: str,
     target: Target,
     db: Database | str | os.PathLike[str] | None = None,
-    bounds: Mapping[str, int] | None = None,
+    bounds: Bounds | None = None,
 ) -> str:
     """Returns the text of a model at one of :data:`STAGES`. ``bounds``: the largest values of symbolic sizes."""
     if stage == "graph":
         return str(graph)
     if stage in _CODE:
-        built = {
-            step.built.symbol: step for step in reversed(build_graph(graph, target, db=db, bounds=bounds or {}).steps)
-        }
-        return "\n".join([_code(step, stage, target) for step in reversed(built.values())])
+        steps = reversed(build_graph(graph, target, db=db, bounds=bounds or {}).steps)
+        built = {v.built.symbol: (step.name, v) for step in steps for v in reversed(step.versions)}
+        return "\n".join([_code(name, version, stage, target) for name, version in reversed(built.values())])
     after = prepared(graph, target)
     if stage == "fused":
         return str(after)
@@ -61,7 +60,7 @@ def kernel_plan(
     name: str | None,
     target: Target,
     db: Database | str | os.PathLike[str] | None = None,
-    bounds: Mapping[str, int] | None = None,
+    bounds: Bounds | None = None,
 ) -> Plan:
     """Returns how a kernel of the model is computed, by its name in the stage ``kernels``; None is the one with the most
     arithmetic. BuildError lists the names for another one."""
@@ -78,15 +77,15 @@ def kernel_plan(
     return Plan(Request(func), target, step.built.kind, origin, scheduled)
 
 
-def _code(step: Step, stage: str, target: Target) -> str:
+def _code(name: str, version: Version, stage: str, target: Target) -> str:
     """Returns a kernel at a stage after scheduling, under a line that says where its schedule comes from."""
-    text = step.built.scheduled
+    text = version.built.scheduled
     if stage != "scheduled":
         func = parse(text)
         assert isinstance(func, PrimFunc)
-        text = compile(func, target, step.built.symbol).get_source(stage)
+        text = compile(func, target, version.built.symbol).get_source(stage)
     comment = {"ll": ";", "c": "//"}.get(stage, "#")
-    return f"{comment} {step.name}: {step.built.origin}\n{text}"
+    return f"{comment} {name}: {version.built.origin}\n{text}"
 
 
 def _kernels(division: Division) -> str:

@@ -315,7 +315,7 @@ def _in_axes(condition: Expr, new: _Axes, above: Sequence[For], realize: BlockRe
     found: Expr = substitute(condition, new.by_loop)
     axes = {iv.var for iv in new.axes}
     mine = {lp.loop_var for lp in above}
-    left = next((n for n in pre_order(found) if n in mine and n not in axes), None)
+    left = next((n for n in pre_order(found) if isinstance(n, Var) and n in mine and n not in axes), None)
     if left is not None:
         raise ScheduleError(
             f"under {condition} some of the {target.extent} partial results have no element, so they would never start, "

@@ -5,8 +5,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.driver.example_sizes import example_of, with_example
-from tilewright.driver.planning import plan
+from tilewright.driver.example_sizes import example_of, examples_of, with_example
+from tilewright.driver.planning import BuildError, plan
 from tilewright.graph import Builder, prepare
 
 ONE = "native -num-cores=1"
@@ -78,7 +78,7 @@ def test_examples_are_the_largest_sizes_where_these_are_small():
     x = te.placeholder((n, 24), name="x")
     func = te.create_prim_func([x, te.compute((n, 24), lambda i, j: x[i, j] * 2.0, "y")])
     for bounds, size in (({"n": 4}, 4), ({"n": 1000}, 64), ({}, 64)):
-        example = example_of(with_example(func, bounds))
+        example = example_of(with_example(func, examples_of(bounds)[0]))
         assert [int(e) for e in example.buffer_map[example.params[0]].shape] == [size, 24]
     made = plan(func, target=ONE)
     assert made.origin == "the analytic model's best schedule for n = 64, not tuned"
@@ -107,3 +107,33 @@ def test_orders_of_symbolic_arrays_are_chosen():
     there = b.op("relu", b.op("transpose", x, axes=(0, 2, 1)))
     after = prepare(b.graph([b.op("transpose", there, axes=(0, 2, 1))]))
     assert [node.op for node in after.nodes] == ["relu"]
+
+
+def test_sizes_up_to_each_end_have_schedules_of_their_own():
+    n, m = te.var("n"), te.var("m")
+    b = Builder("net")
+    x, y = b.input("x", (n, 24)), b.input("y", (m, 5))
+    product = b.op("matmul", x, b.constant(W))
+    fixed = b.op("relu", b.input("z", (3, 3)))
+    run = tw.build(b.graph([product, b.op("tanh", y), fixed]), ONE, bounds={"n": [4, 65, 17], "m": [1, 9]})
+    assert sorted(len(step.versions) for step in run.steps) == [1, 2, 3]
+    texts = [v.built.scheduled for step in run.steps if len(step.versions) == 3 for v in step.versions]
+    assert len(set(texts)) == 3 and "n <= 4: " in run.origins["matmul"] and "for n = 17" in run.origins["matmul"]
+    for size in (1, 4, 5, 17, 18, 65):
+        data, other = RNG.integers(-4, 5, (size, 24)).astype(np.float32), np.ones((min(size, 9), 5), np.float32)
+        got = run(data, other, -np.ones((3, 3), np.float32))
+        np.testing.assert_array_equal(got[0], data @ W)
+        np.testing.assert_allclose(got[1], np.tanh(other), rtol=1e-6)
+        assert not got[2].any()
+        rows = run.profile(data, other, np.ones((3, 3), np.float32), repeat=1).rows
+        assert any(f"for n = {4 if size <= 4 else 17 if size <= 17 else 65}" in row.origin for row in rows)
+    with pytest.raises(RuntimeError, match="n must be in 1..65"):
+        run(np.ones((66, 24), np.float32), np.ones((1, 5), np.float32), np.ones((3, 3), np.float32))
+
+
+@pytest.mark.parametrize("wrong", [[], [0, 4]])
+def test_ends_that_are_none(wrong):
+    n = te.var("n")
+    b = Builder("net")
+    with pytest.raises(BuildError, match="neither a number nor a list of numbers of at least 1"):
+        tw.build(b.graph([b.op("relu", b.input("x", (n, 3)))]), ONE, bounds={"n": wrong})
