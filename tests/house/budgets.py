@@ -10,9 +10,9 @@ LINES = {
     "te": 6315,
     "tuning_db": 1770,
     "tuner": 11000,
-    "graph": 4955,
+    "graph": 4980,
     "frontends": 7810,
-    "driver": 5385,
+    "driver": 5460,
     "cli": 2115,
     "doors": 1840,
 }
