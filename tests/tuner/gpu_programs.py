@@ -82,6 +82,14 @@ def _attended(q, k, v):
     return _soft(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])) @ v
 
 
+def _two_products(m, k, n, o):
+    a, b, c = _product(m, n, k)
+    d = te.placeholder((n, o), name="D0")
+    r = te.reduce_axis((0, n), name="r")
+    e = te.compute((m, n), lambda i, j: c[i, j] * c[i, j], name="E")
+    return [a, b, d, te.compute((m, o), lambda i, j: te.sum(e[i, r] * d[r, j], axis=r), name="D")]
+
+
 def _scan(n, m):
     s = te.placeholder((n, m), name="state")
     x = te.placeholder((n, m), name="X")
@@ -115,6 +123,7 @@ PROGRAMS: dict[str, GpuProgram] = {
     **{f"transpose {m} {n}": GpuProgram(lambda m=m, n=n: _unary(te.ops.transpose, m, n), lambda x: x.T)
        for m, n in ((1, 13), (33, 70), (64, 130))},
     "attention": GpuProgram(lambda: _attention(2, 40, 16), _attended, 1e-5),
+    "two products": GpuProgram(lambda: _two_products(14, 13, 34, 17), lambda a, b, d: (a @ b) ** 2 @ d),
     "scan": GpuProgram(lambda: _scan(7, 40), lambda x: np.cumsum(x, 0)),
 }  # fmt: skip
 """The programs by name."""

@@ -41,7 +41,8 @@ def test_candidates_on_the_simulated_gpu(name):
     ("column sum", ["rows_Y", "columns_Y", "serial_Y"]),
     ("transpose 33 70", ["map_T_transpose", "squares_T_transpose"]),
     ("scan", ["map_scan_init+in_order_step"]),
-    ("attention", ["threads_attention_qk+rows_attention_softmax_maxelem+threads_attention"]),
+    ("attention", ["threads_attention_qk+rows_attention_softmax_maxelem+threads_attention", "chain_attention_fused"]),
+    ("two products", ["threads_C+threads_D", "chain_D_fused"]),
 ])  # fmt: skip
 def test_sketches(name, sketches):
     func = te.create_prim_func(PROGRAMS[name].make())
@@ -61,6 +62,18 @@ def large(m, n, k, dtype="float32", out="float32"):
     return te.create_prim_func(
         [a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r].astype(out) * b[r, j].astype(out), axis=r), name="C")]
     )
+
+
+@pytest.mark.parametrize("where", [{"rows": 2, "teams": 1}, {"rows": 8, "teams": 4}])
+def test_attention_in_one_kernel(where):
+    program = PROGRAMS["attention"]
+    func = te.create_prim_func(program.make())
+    space = Space(func, SIMULATED, where={f"chain_attention.{name}": n for name, n in where.items()})
+    sketch = space.sketch("chain_attention_fused")
+    module = tw.codegen.compile(space.schedule(sketch, sketch.best_rows(1)[0]).func, SIMULATED)
+    assert difference(module, func, program) <= program.tolerance
+    ptx = tw.codegen.compile(module["main"]._lowered.scheduled, "cuda -arch=sm_90")
+    assert len(ptx.kernels["main"]) == 1 and ptx.kernels["main"][0].params[-1].name != "attention_qk"
 
 
 @pytest.mark.parametrize(("arch", "kib"), [("sm_75", 64), ("sm_80", 163), ("sm_90", 227)])

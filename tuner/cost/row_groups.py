@@ -28,6 +28,13 @@ def row_group(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> 
     return None
 
 
+def rows_agree(members: Sequence[BlockInfo], last: BlockInfo, rank: int) -> bool:
+    """Returns whether all of ``members`` have the first ``rank`` axes of ``last``, and read each other's rows alone."""
+    rows = [last.extents[v] for v in last.spatial[:rank]]
+    shared = all(_in_order(b) and [b.extents[v] for v in b.spatial[:rank]] == rows for b in members)
+    return shared and _row_by_row(set(members), rank)
+
+
 def _grow(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
     rows = [block.extents[v] for v in block.spatial]
     members = {block}

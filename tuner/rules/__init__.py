@@ -6,7 +6,7 @@ a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis
 ``tiling_part`` and ``tiling_costs``. ``row_reductions``: reductions along rows (softmax, layer norm, sums).
 ``fused_stages``: several stages of any kind, tile by tile of the last one.
 ``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. For GPUs: ``gpu_matrix_unit_rule``,
-``gpu_tiling_rule``, ``gpu_row_rule``, ``gpu_element_rule``, ``gpu_order_rule``.
+``gpu_tiling_rule``, ``gpu_row_rule``, ``gpu_row_chain_rule``, ``gpu_element_rule``, ``gpu_order_rule``.
 """
 
 from .amx_products import TileRule
@@ -15,6 +15,7 @@ from .fused_stages import FusedStagesRule
 from .gpu_element_rule import GpuElementRule
 from .gpu_matrix_unit_rule import GpuMatrixUnitRule
 from .gpu_order_rule import GpuOrderRule
+from .gpu_row_chain_rule import GpuRowChainRule
 from .gpu_row_rule import GpuRowRule
 from .gpu_tiling_rule import GpuTilingRule
 from .in_order import InOrderRule
@@ -32,6 +33,7 @@ __all__ = [
     "GpuElementRule",
     "GpuMatrixUnitRule",
     "GpuOrderRule",
+    "GpuRowChainRule",
     "GpuRowRule",
     "GpuTilingRule",
     "Group",
