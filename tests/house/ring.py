@@ -1,9 +1,9 @@
 """The two rings: the parts of the library that are read first, and that stand without the rest.
 
-The *core ring* declares a matrix product, schedules it with three kinds of primitives (split, reorder, loop kinds), verifies,
-prints and interprets it, lowers it, compiles it and calls it. :data:`RING` is its only list. The *outer ring*,
-:data:`OUTER_RING`, stands on it: it parses programs, tunes them, records what it found and builds from the records. Everything
-else is a leaf.
+The *core ring* declares a matrix product, schedules it with three kinds of primitives (split, reorder, loop kinds), verifies
+and interprets it, lowers it, compiles it and calls it. :data:`RING` is its only list. The *outer ring*, :data:`OUTER_RING`,
+stands on it: it prints and parses programs, tunes them, records what it found and builds from the records. Everything else is
+a leaf.
 
 A leaf is named in tables alone: the front pages (``__init__.py``) and :data:`TABLES`. Taking a leaf out of the library
 means to delete its file and its rows in tables, which :func:`reduce_to` does in a copy. The outer ring can be taken out of
@@ -89,7 +89,7 @@ OUTER_RING: dict[str, str] = {
     "tuner/space": "default_choice restriction row_table rule_guard search_space sketch",
     "tuning_db": "connection database errors exchange keys lock lost_sessions opening records schema upkeep",
 }
-"""The modules that read programs, tune, record and build again; they stand on the ring, and on nothing else."""
+"""The modules that print and parse programs, tune, record and build again; they stand on the core ring, and on nothing else."""
 
 
 def modules_of(*rings: dict[str, str]) -> set[str]:
