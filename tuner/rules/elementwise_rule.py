@@ -107,7 +107,7 @@ class ElementwisePart(Part):
         vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
-        whole = [v for v in vectors if _whole_between(block) % (v * self.lanes) == 0]
+        whole = tuple(v for v in vectors if _whole_between(block) % (v * self.lanes) == 0)
         self.apart = self.conditional and bool(whole) and _whole_between(block) > 0 and self.across is None
         self.apart = self.apart and self.inner <= _WRITTEN_OUT * self.lanes and self.inner % self.lanes == 0
         self.decisions = (Decision("vectors", whole if self.apart else vectors),)
