@@ -34,9 +34,9 @@ def test_what_fits_as_a_whole_is_there_from_the_run_before():
     assert matmul(64, 8, 16).traffic(1 << 30)[0] < 1.0
 
 
-def test_weights_single_out_an_access():
+def test_the_traffic_of_one_access():
     nest = matmul(512, 8, 16)
-    parts = [nest.traffic(2.8 * 2**20, [float(n == m) for m in range(3)])[0] for n in range(3)]
+    parts = [nest.traffic(2.8 * 2**20, only=n)[0] for n in range(3)]
     assert sum(parts) == pytest.approx(nest.traffic(2.8 * 2**20)[0], rel=0.01)
     assert parts[2] == pytest.approx(2 * parts[1], rel=0.1)
 

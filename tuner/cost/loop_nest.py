@@ -8,8 +8,10 @@ et al., "Analytical modeling is enough for high-performance BLIS", TOMS 2016, ge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -48,10 +50,10 @@ def blended(levels: Sequence[np.ndarray], sizes: Sequence[np.ndarray], cache_byt
     fits. Between the last one that fits and the next the result is blended by a logistic in the logarithm of the working
     set."""
     total = levels[0]
-    for level, size in zip(levels[1:], sizes[1:], strict=True):
-        ratio = np.log2(np.maximum(size, 1.0) / (_FILL * cache_bytes))
-        fits = 1.0 / (1.0 + np.exp2(np.clip(6.0 * ratio, -60, 60)))
-        total = np.minimum(total, fits * level + (1.0 - fits) * total)
+    ratios = np.log2(np.maximum(sizes[1:], 1.0) / (_FILL * cache_bytes))
+    fits = 1.0 / (1.0 + np.exp2(np.minimum(np.maximum(6.0 * ratios, -60), 60)))
+    for level, share in zip(levels[1:], fits, strict=True):
+        total = np.minimum(total, share * level + (1.0 - share) * total)
     return total
 
 
@@ -63,63 +65,72 @@ class Nest:
     ) -> None:
         self.loops = tuple(loops)
         self.accesses = tuple(accesses)
+        self._axes = [access.axes() for access in self.accesses]
         ones = np.ones(rows)
-        cover: dict[str, np.ndarray] = {axis: ones for axis in extents}
-        self.lines: list[list[np.ndarray]] = [[self._lines(a, cover, ones) for a in self.accesses]]
-        for loop in self.loops:
-            cover = {**cover, loop.axis: np.minimum(cover[loop.axis] * loop.trips, extents[loop.axis])}
-            self.lines.append([self._lines(a, cover, ones) for a in self.accesses])
-        self.working_set = [64.0 * np.sum(level, axis=0) for level in self.lines]
+        cover: dict[str, np.ndarray] = dict.fromkeys(extents, ones)
+        lines = self.lines = np.empty((len(self.loops) + 1, len(self.accesses), rows))
+        """The cache lines under each access while the loops up to each depth run."""
+        for number, access in enumerate(self.accesses):
+            lines[0, number] = self._lines(access, cover, ones)
+        for depth, loop in enumerate(self.loops):
+            cover[loop.axis] = np.minimum(cover[loop.axis] * loop.trips, extents[loop.axis])
+            for number, access in enumerate(self.accesses):
+                moves = loop.axis in self._axes[number]
+                lines[depth + 1, number] = self._lines(access, cover, ones) if moves else lines[depth, number]
+        self.working_set = 64.0 * np.sum(lines, axis=1)
         trips = [loop.trips.astype(np.float64) for loop in self.loops]
-        self.outside = [np.prod([ones, *trips[d:]], axis=0) for d in range(len(trips) + 1)]
+        self.outside = np.array([np.prod([ones, *trips[d:]], axis=0) for d in range(len(trips) + 1)])
 
     @staticmethod
     def _lines(access: Access, cover: Mapping[str, np.ndarray], ones: np.ndarray) -> np.ndarray:
         """Cache lines under the access when each axis covers ``cover`` values."""
-        spans = [ones + sum((abs(c) * (cover[axis] - 1) for axis, c in dim.items()), 0.0 * ones) for dim in access.dims]
+        spans = [ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c]) for dim in access.dims]
         if not spans:
             return ones
         if access.contiguous:
-            return np.ceil(np.prod(spans, axis=0) * access.itemsize / 64)
-        outer = np.prod([ones, *spans[:-1]], axis=0)
-        return outer * np.ceil(spans[-1] * access.itemsize / 64)
+            return np.ceil(math.prod(spans) * access.itemsize / 64)
+        return math.prod(spans[:-1]) * np.ceil(spans[-1] * access.itemsize / 64)
 
-    def traffic(self, cache_bytes: float, weights: Sequence[np.ndarray | float] | None = None) -> np.ndarray:
+    def traffic(self, cache_bytes: float, only: int | None = None) -> np.ndarray:
         """Bytes that cross into a cache of ``cache_bytes`` from the level behind it while the whole nest runs.
 
         Between the last depth that fits and the next the result is blended by a logistic in the logarithm of the
         working set, so that the result has no jumps. When the data of the whole nest fit, the traffic is 0: they are in
-        the cache from the run before. ``weights`` (one per access) multiply each access's bytes.
+        the cache from the run before. ``only``: the number of the one access that counts.
         """
-        shares = weights if weights is not None else [1.0] * len(self.accesses)
-        levels = [self._traffic_at(d, shares) for d in range(len(self.loops) + 1)]
-        levels.append(np.zeros_like(levels[-1]))
-        return blended(levels, [*self.working_set, self.working_set[-1]], cache_bytes)
+        levels = self._all_moved if only is None else self._moved[:, only]
+        nothing = np.zeros_like(levels[:1])
+        sizes = np.concatenate([self.working_set, self.working_set[-1:]])
+        return blended(np.concatenate([levels, nothing]), sizes, cache_bytes)
 
-    def _traffic_at(self, depth: int, weights: Sequence[np.ndarray | float]) -> np.ndarray:
-        """Bytes moved when the data of the innermost ``depth`` loops stay in the cache, and no others do.
+    @cached_property
+    def _all_moved(self) -> np.ndarray:
+        return np.sum(self._moved, axis=1)
+
+    @cached_property
+    def _moved(self) -> np.ndarray:
+        """Returns the bytes moved for each access when the data of the innermost loops, up to each depth, stay in the cache,
+        and no others do.
 
         What an iteration of the next loop shares with the one before it is still there: the rows of a window that slides,
         and the rest of a line.
         """
-        total = np.zeros_like(self.outside[depth])
-        outer = self.loops[depth:]
+        moved = 64.0 * self.lines * self.outside[:, None]
+        moved = np.concatenate([moved[1:], moved[-1:]])
         for number, access in enumerate(self.accesses):
-            axes = access.axes()
-            at = depth + 1 if outer else depth
-            moved = 64.0 * self.lines[at][number] * self.outside[at] * weights[number]
-            if outer and outer[0].axis not in axes:
-                for loop in outer[1:]:
+            axes = self._axes[number]
+            for depth, following in enumerate(self.loops):
+                for loop in self.loops[depth + 1 :] if following.axis not in axes else ():
                     if loop.axis in axes:
                         break
-                    moved = moved / loop.trips
-            total = total + moved * (2.0 if access.write else 1.0)
-        return total
+                    moved[depth, number] /= loop.trips
+            if access.write:
+                moved[:, number] *= 2.0
+        return moved
 
     def reuse_gap(self, cache_bytes: float) -> np.ndarray:
         """log2 of the smallest working set that does not fit over the size of the cache; 0 when everything fits."""
         gap = np.zeros_like(self.outside[0])
-        for level in reversed(self.working_set):
-            ratio = np.log2(np.maximum(level, 1.0) / cache_bytes)
+        for ratio in np.log2(np.maximum(self.working_set[::-1], 1.0) / cache_bytes):
             gap = np.where(ratio > 0, ratio, gap)
         return gap

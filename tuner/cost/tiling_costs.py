@@ -141,18 +141,17 @@ class TilingCosts:
     def _beyond(self, nest: Nest, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the bytes that come from beyond the second-level cache because lines at a large power-of-two stride share
         few of its sets, and the cycles of waiting for lines there that the reduction jumps to."""
-        evicted, waiting = np.zeros(self.rows), np.zeros(self.rows)
+        evicted, waiting, spatial = np.zeros(self.rows), np.zeros(self.rows), set(self.block.spatial)
         for number, use in enumerate(self.block.loads):
             if use is self.part.packed:
                 continue
-            weights = [float(n == number) for n in range(len(nest.accesses))]
-            moved = nest.traffic(self.machine.l2_bytes, weights)
+            moved = nest.traffic(self.machine.l2_bytes, only=number)
             share, lines = self._crowded(use)
             again = share * np.maximum(
                 0.0, steps * lines * 64 - moved
             )  # a line that is read once is not evicted before
             evicted = evicted + again
-            spans = [self.tile[v] for v in use.axes() if v in self.block.spatial and use.stride(v) == 1]
+            spans = [self.tile[v] for v in use.axes() if v in spatial and use.stride(v) == 1]
             waiting = waiting + self._jumps(use, (moved + again) / 64, spans)
         return evicted, waiting
 
@@ -227,7 +226,8 @@ class TilingCosts:
         itemsize, size = self.block.itemsize, self.machine.l2_bytes
         strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
         far = [v for v, stride in strides.items() if stride >= 1024]
-        near = np.prod([np.ones(self.rows), *(self.tile[v] for v in use.axes() if v in self.block.spatial)], axis=0)
+        spatial = set(self.block.spatial)
+        near = np.prod([np.ones(self.rows), *(self.tile[v] for v in use.axes() if v in spatial)], axis=0)
         lines = np.ceil(near * itemsize / 64)
         if not far:
             return np.zeros(self.rows), lines
