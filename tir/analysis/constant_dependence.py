@@ -60,7 +60,7 @@ class _System:
         if digit is not None:
             self.moving.add(digit)
             return Linear(0, {digit: 1})
-        return None if uses_var(e, lambda v: v in self.ranges) else Linear(0, {expression_key(e): 1})
+        return None if uses_var(e, self.ranges.__contains__) else Linear(0, {expression_key(e): 1})
 
     def solve(self, rows: Sequence[tuple[Linear, int, Linear, int]]) -> None:
         """Find the digits of the chain's loops that the equations make equal, each with the help of those before."""

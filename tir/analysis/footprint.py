@@ -55,7 +55,7 @@ def exact_box(
     """
     once_only = {v for v, r in ranges.items() if is_const_int(analyzer.simplify(r.extent), 1)}
     own = {v: r for v, r in ranges.items() if v not in once_only}
-    if any(uses_var(e, lambda v: v in ranges) for r in own.values() for e in (r.min, r.extent)):
+    if any([uses_var(e, ranges.__contains__) for r in own.values() for e in (r.min, r.extent)]):
         return None  # the footprint is not a box
     if any(isinstance(n, BufferLoad) or _divides_by_zero(n) for e in indices for n in pre_order(e)):
         return None  # indices from memory have no known footprint
@@ -96,7 +96,7 @@ def exact_box(
     complete = True
     repeat = {v: mine[v].min for v in unused}
     for test in tests:
-        if uses_var(test, lambda v: v in repeat):  # loops that repeat the same elements: take their first iteration
+        if uses_var(test, repeat.__contains__):  # loops that repeat the same elements: take their first iteration
             test = analyzer.simplify(substitute(test, repeat))
             if analyzer.can_prove(test):
                 continue

@@ -214,8 +214,8 @@ def _at_most(analyzer: Analyzer, a: Expr, b: Expr, ranges: Mapping[Var, tuple[Ex
         n, c, k = quotient
         if analyzer.can_prove(n < (b - k + 1) * c):
             return True
-    most = eval_interval(a, ranges) if uses_var(a, lambda v: v in ranges) else (a, a)
-    least = eval_interval(b, ranges) if uses_var(b, lambda v: v in ranges) else (b, b)
+    most = eval_interval(a, ranges) if uses_var(a, ranges.__contains__) else (a, a)
+    least = eval_interval(b, ranges) if uses_var(b, ranges.__contains__) else (b, b)
     if most is None or least is None or (most[1] is a and least[0] is b):
         return False
     return analyzer.can_prove(most[1] <= least[0])

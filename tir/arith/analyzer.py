@@ -78,9 +78,10 @@ class Analyzer(Canonical):
             lo, hi = [
                 x if x is None else constant(x) if type(x) is int else self.poly(convert(x, var.dtype)) for x in value
             ]
-        elif isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
-            bound = Interval(value.min.value, value.min.value + value.extent.value - 1)
-            lo, hi = constant(bound[0]), constant(bound[1])  # type: ignore[arg-type]
+        elif type(value) is Range and type(value.min) is IntImm and type(value.extent) is IntImm:
+            least, most = value.min.value, value.min.value + value.extent.value - 1
+            bound = Interval(least, most)
+            lo, hi = {ONE: least} if least else {}, {ONE: most} if most else {}
         elif isinstance(value, Range):
             lo = self.poly(value.min)
             hi = add(add(lo, self.poly(value.extent)), {ONE: -1})

@@ -180,26 +180,27 @@ def vars_in(node: Node) -> set[Var]:
 
 def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
     """Return whether ``var``, or any variable that the function accepts, is used in ``node``."""
-    if type(node) is IntImm:
-        return False
-    if isinstance(var, Var):
-        for n in pre_order(node):
-            if n is var:
+    single = type(var) is Var
+    stack: list[Any] = [node]
+    while stack:
+        top = stack.pop()
+        if type(top) is Var:
+            if top is var if single else var(top):  # type: ignore[operator]
                 return True
-        return False
-    for n in pre_order(node):
-        if type(n) is Var and var(n):
-            return True
+        elif type(top) not in _LEAVES:
+            stack += top.children()
     return False
 
 
 def reads_memory(node: Node) -> bool:
     """Return whether ``node`` loads from a buffer."""
-    if type(node) in _LEAVES:
-        return False
-    for n in pre_order(node):
-        if type(n) is BufferLoad:
+    stack: list[Any] = [node]
+    while stack:
+        top = stack.pop()
+        if type(top) is BufferLoad:
             return True
+        if type(top) not in _LEAVES:
+            stack += top.children()
     return False
 
 

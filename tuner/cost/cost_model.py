@@ -83,8 +83,7 @@ class XGBCostModel(CostModel):
         base = np.log2(prior) + self.offset
         if not self._boosters:
             return base, np.full(len(prior), 0.5)
-        data = _xgboost().DMatrix(features, nthread=1)
-        corrections = np.stack([booster.predict(data) for booster in self._boosters]).astype(np.float64)
+        corrections = np.stack([booster.inplace_predict(features) for booster in self._boosters]).astype(np.float64)
         return base + self.trust * corrections.mean(axis=0), corrections.std(axis=0) + 0.3 * (1.0 - self.trust)
 
 

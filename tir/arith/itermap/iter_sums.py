@@ -48,7 +48,7 @@ class DigitSums:
         return times(self.an, a, b)
 
     def _free(self, e: Expr) -> bool:
-        return not uses_var(e, lambda v: v in self.loops)
+        return not uses_var(e, self.loops.__contains__)
 
     # -- parsing -----------------------------------------------------------------------------------------------------
 
@@ -96,6 +96,8 @@ class DigitSums:
             else:
                 args.append(IterSplit(split.mark, split.lower_factor, split.extent, scale))
         kept = tuple([s for s in args if not self.equal(s.scale, 0)])
+        if type(b.base) is IntImm and b.base.value == 0 and a.base.dtype is b.base.dtype:
+            return IterSum(kept, self.an.simplify(a.base))
         return IterSum(kept, self.an.simplify(a.base + b.base * sign))
 
     def _scaled(self, a: IterSum, k: Expr) -> IterSum:

@@ -54,7 +54,7 @@ def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Return both operands as expressions of one data type; constants take the type of the other operand."""
     if isinstance(a, Expr):
         if isinstance(b, Expr):
-            if a.dtype == b.dtype:
+            if a.dtype is b.dtype:
                 return a, b
         elif type(b) is int and a.dtype is INDEX and -0x80000000 <= b <= 0x7FFFFFFF:
             return a, IntImm(b)
@@ -92,19 +92,19 @@ FOLDED = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, 
 def make_binary(cls: type[BinaryOp], a: Expr, b: Expr) -> Expr:
     """Return a binary node over operands of one type, simplified where constants allow: ``x + 0``, ``x * 1`` of
     integers."""
-    if isinstance(a, IntImm) and isinstance(b, IntImm) and cls in FOLDED and not a.dtype.is_bool:
+    if type(a) is IntImm and type(b) is IntImm and cls in FOLDED and not a.dtype.is_bool:
         if b.value == 0 and cls in (FloorDiv, FloorMod, TruncDiv, TruncMod):
             raise ZeroDivisionError(f"division of {a.value} by zero while building an expression")
         return IntImm(wrap(int(cls.compute(a.value, b.value)), a.dtype), a.dtype)
-    if a.dtype.is_int:
-        if isinstance(b, IntImm):
+    if (type(a) is IntImm or type(b) is IntImm) and a.dtype.is_int:
+        if type(b) is IntImm:
             if b.value == 0 and cls in (Add, Sub):
                 return a
             if b.value == 1 and cls in (Mul, FloorDiv, TruncDiv):
                 return a
             if (b.value == 0 and cls is Mul) or (b.value == 1 and cls in (FloorMod, TruncMod)):
                 return const(0, a.dtype)
-        if isinstance(a, IntImm):
+        if type(a) is IntImm:
             if a.value == 0 and cls is Add:
                 return b
             if a.value == 1 and cls is Mul:
@@ -124,8 +124,6 @@ def _binary(cls: type[BinaryOp], a: Any, b: Any) -> Expr:
     if cls in (FloorDiv, FloorMod) and a.dtype.is_float:
         floored = Call("tir.floor", (Div(a, b),), a.dtype)
         return floored if cls is FloorDiv else Sub(a, Mul(floored, b))
-    if a.dtype.is_bool and not b.dtype.is_bool:  # pragma: no cover - match_types makes both alike
-        a = cast(b.dtype, a)
     return make_binary(cls, a, b)
 
 
