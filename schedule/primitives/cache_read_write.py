@@ -13,7 +13,7 @@ from ...tir.expr import Range, const, structural_equal
 from ...tir.expr.base.node import Node
 from ...tir.expr.base.node_methods import map_tuple
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, PrimFunc
-from ...tir.walk import transform
+from ...tir.walk import transform_statements
 from ..edit.copied_box import cached_part, copied_buffer, copy_nest, read_part, redirect, written_box
 from ..edit.copy_place import dependents, place_between
 from ..edit.copy_stage import CopyRequest
@@ -143,7 +143,7 @@ def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
         reads = map_tuple(n.reads, widen)
         return None if reads is n.reads else n.with_(reads=reads)
 
-    return transform(func, post=post)
+    return transform_statements(func, post)
 
 
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:

@@ -12,7 +12,8 @@ from ...tir.analysis.simplify import bind_sizes
 from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, Range, Var, max_value, shape_text
-from ...tir.stmt import Block, Buffer, BufferRegion, BufferStore, For, PrimFunc
+from ...tir.stmt import Block, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt
+from ...tir.walk import memory_in
 from ..edit.buffer_arguments import home_of, named_buffer
 from ..edit.buffer_replacement import separated
 from ..edit.index_map_arguments import as_recorded, block_name
@@ -152,6 +153,8 @@ def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: 
     stack: list[Analyzer] = [sizes]
 
     def walk(n: Any) -> Any:
+        if isinstance(n, Stmt) and old not in memory_in(n):
+            return n
         if isinstance(n, Block):
             stack.append(Analyzer())
             bind_sizes(stack[-1], func.buffer_map.values())

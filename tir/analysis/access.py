@@ -377,7 +377,7 @@ def _pointers_in(e: Expr) -> Iterator[Var]:
     if type(e) is IntImm:
         return
     for n in distinct(e):
-        if isinstance(n, Var):
+        if type(n) is Var:
             if n.dtype == "handle":
                 yield n
         elif isinstance(n, Call) and n.op == "tir.address_of" and isinstance(n.args[0], BufferLoad):

@@ -34,9 +34,9 @@ def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
 
 def _with_ranges_above(analyzer: Analyzer, tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
     for up in reversed(list(tree.above(stmt))):
-        if isinstance(up, For):
+        if type(up) is For:
             bind_loop(analyzer, up, keep_unit)
-        elif isinstance(up, Block):
+        elif type(up) is Block:
             _bind_axes(analyzer, up.iter_vars)
     return analyzer
 

@@ -74,11 +74,12 @@ class Tree:
     def loops_above(self, stmt: Stmt) -> list[For]:
         """Return the loops above ``stmt`` up to the nearest enclosing block, outermost first."""
         out: list[For] = []
-        for up in self.above(stmt):
-            if isinstance(up, Block):
-                break
-            if isinstance(up, For):
+        parent = self.parent
+        up = parent[stmt]
+        while up is not None and type(up) is not Block:
+            if type(up) is For:
                 out.append(up)
+            up = parent[up]
         out.reverse()
         return out
 

@@ -28,7 +28,7 @@ def statements(node: PrimFunc | Stmt) -> Iterator[Stmt]:
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
     """Yield every access in bodies and inits; the regions that blocks declare do not count."""
     for n in pre_order(node):
-        if isinstance(n, (BufferLoad, BufferStore)):
+        if type(n) is BufferLoad or type(n) is BufferStore:
             yield n
 
 

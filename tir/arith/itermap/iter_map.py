@@ -127,7 +127,7 @@ def _check(sums: DigitSums, indices: list[IterSum], errors: list[str]) -> IterMa
             injective = False
     for c in sums.active:
         if id(c.mark) not in used:
-            errors.append(f"the predicate {c.text} does not limit any binding")
+            errors.append(f"the predicate {c.condition} does not limit any binding")
     return IterMap(tuple(indices), tuple(errors), injective)
 
 

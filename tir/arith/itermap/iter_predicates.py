@@ -30,7 +30,7 @@ def constraints_of(sums: DigitSums, predicate: Expr, errors: list[str]) -> list[
         if not total.args:
             continue  # it contains no loop variable
         limit = sums.an.simplify(const(0, gap.dtype) - total.base)
-        out.append(Constraint(str(simple), IterSum(total.args, const(0, gap.dtype)), limit))
+        out.append(Constraint(simple, IterSum(total.args, const(0, gap.dtype)), limit))
     return out
 
 
@@ -46,7 +46,7 @@ def install(sums: DigitSums, constraints: list[Constraint], parsed: list[IterSum
         c.total = IterSum(tuple(args), c.total.base)
         digit = sums.single(c.total)
         if digit is None or not sums.equal(digit.scale, 1):
-            errors.append(f"the predicate {c.text} has digits that leave gaps or overlap")
+            errors.append(f"the predicate {c.condition} has digits that leave gaps or overlap")
             continue
         if sums.an.can_prove(digit.extent <= c.bound):
             continue  # this follows from the loops and the predicates before it

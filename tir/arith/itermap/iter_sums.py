@@ -21,7 +21,7 @@ class NotAffine(Exception):
 class Constraint:
     """States that the digits of ``total`` form a number below ``bound``; ``mark`` is that number once it has one."""
 
-    text: str
+    condition: Expr
     total: IterSum
     bound: Expr
     mark: IterMark | None = None
@@ -54,7 +54,7 @@ class DigitSums:
 
     def parse(self, e: Expr) -> IterSum:
         """Return ``e`` as a sum of digits; raise NotAffine with the reason when it is not one."""
-        if isinstance(e, Var) and e in self.loops:
+        if type(e) is Var and e in self.loops:
             mark, start = self.marks[e], self.loops[e].min
             if not self.keep_unit and self.equal(mark.extent, 1):
                 return IterSum((), start)

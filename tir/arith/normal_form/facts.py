@@ -52,9 +52,9 @@ class Facts(AtomTable):
         ends = self._ends.get(a)
         if ends is not None:
             low, high = ends
-            bound = bound.meet(
-                Interval(None if low is None else self.bound(low).lo, None if high is None else self.bound(high).hi)
-            )
+            least = None if low is None else self.bound(low).lo
+            most = None if high is None else self.bound(high).hi
+            bound = Interval(least, most) if bound is EVERYTHING else bound.meet(Interval(least, most))
         tight = self._tight.get(a)
         if tight is not None:
             bound = bound.meet(tight)
@@ -210,7 +210,8 @@ class Facts(AtomTable):
         return []
 
     def _has_symbolic_end(self, a: int) -> bool:
-        return any([end is not None and any(end) for end in self._ends.get(a, ())])
+        low, high = self._ends[a] if a in self._ends else (None, None)
+        return bool(low and any(low)) or bool(high and any(high))
 
     def _without(self, p: Poly, a: int) -> list[list[Poly]]:
         factor: Poly = {}

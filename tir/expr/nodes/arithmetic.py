@@ -53,11 +53,11 @@ def _negate(x: Any, _: Any) -> Expr:
 def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Return both operands as expressions of one data type; constants take the type of the other operand."""
     if isinstance(a, Expr):
-        if isinstance(b, Expr):
-            if a.dtype is b.dtype:
-                return a, b
-        elif type(b) is int and a.dtype is INDEX and -0x80000000 <= b <= 0x7FFFFFFF:
-            return a, IntImm(b)
+        if type(b) is int:
+            if a.dtype is INDEX and -0x80000000 <= b <= 0x7FFFFFFF:
+                return a, IntImm(b)
+        elif isinstance(b, Expr) and a.dtype is b.dtype:
+            return a, b
     if isinstance(a, Expr) and isinstance(b, (int, float)) and not isinstance(a, StringImm):
         b = _like(b, a.dtype)
     elif isinstance(b, Expr) and isinstance(a, (int, float)) and not isinstance(b, StringImm):

@@ -13,7 +13,7 @@ from .expr import Broadcast, Cast, Expr, ExprLike, FloatImm, IntImm, StringImm
 
 def is_const_int(e: object, value: int | None = None) -> bool:
     """Return whether ``e`` is an integer constant (and equals ``value``, when given)."""
-    return isinstance(e, IntImm) and (value is None or e.value == value)
+    return type(e) is IntImm and (value is None or e.value == value)
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
