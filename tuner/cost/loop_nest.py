@@ -18,6 +18,9 @@ import numpy as np
 _FILL = 0.75
 """The share of a cache that a working set may take before it counts as too large."""
 
+Levels = Sequence[np.ndarray] | np.ndarray
+"""A number per candidate for each depth of a nest."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -45,7 +48,7 @@ class Loop:
     trips: np.ndarray
 
 
-def blended(levels: Sequence[np.ndarray], sizes: Sequence[np.ndarray], cache_bytes: float) -> np.ndarray:
+def blended(levels: Levels, sizes: Levels, cache_bytes: float) -> np.ndarray:
     """Returns the bytes that cross into a cache: of ``levels``, those of the deepest one whose working set (``sizes``)
     fits. Between the last one that fits and the next the result is blended by a logistic in the logarithm of the working
     set."""
