@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..graph import Node, Value
+from ..permutations import axes_of, inverse
 from ..rules import Match, Rule, any_value, op, produced, rule
 
 _x = any_value("x")
@@ -43,6 +44,22 @@ def slice_of_slice(m: Match) -> Value | None:
         strides.append(p * q)
         end.append(begin[-1] + max(n - 1, 0) * p * q + min(n, 1))
     return m.op("strided_slice", m["x"], begin=tuple(begin), end=tuple(end), strides=tuple(strides))
+
+
+@rule(op("strided_slice", op("transpose", _x, bind="turned"), bind="cut"))
+def slice_of_transpose(m: Match) -> Value | None:
+    """A slice upwards of a transpose that nothing else reads is the transpose of a slice, which moves less."""
+    turned = m.node("turned")
+    if not m["x"].is_static or m.readers(turned.output) > 1:
+        return None
+    steps = _steps(m.node("cut"))
+    if any(step < 1 for _, step, _ in steps):
+        return None
+    kept = [steps[d] for d in inverse(axes_of(turned))]
+    end = tuple([start + max(n - 1, 0) * step + min(n, 1) for start, step, n in kept])
+    begin, strides = tuple([start for start, _, _ in kept]), tuple([step for _, step, _ in kept])
+    part = m.op("strided_slice", m["x"], begin=begin, end=end, strides=strides)
+    return m.op("transpose", part, axes=axes_of(turned))
 
 
 @rule(op("reshape", op("strided_slice", _x, bind="cut"), bind="shaped"))
@@ -95,4 +112,6 @@ def joined_joined(m: Match) -> Value | None:
     return m.op("concatenate", *flat, axis=axis) if len(flat) > len(node.inputs) else None
 
 
-RULES: tuple[Rule, ...] = (slice_of_everything, slice_of_slice, heads_of_slice, joined_parts, joined_joined)
+RULES: tuple[Rule, ...] = (
+    slice_of_everything, slice_of_slice, slice_of_transpose, heads_of_slice, joined_parts, joined_joined,
+)  # fmt: skip

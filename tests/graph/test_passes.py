@@ -80,6 +80,15 @@ def ops_after(lines, inputs="x: float32[2, 3, 4]", data=None):
              "z = strided_slice(y, begin=(1, 0, 0), end=(2, 2, 4), strides=(1, 1, 2))", "return z"],
             ["strided_slice"],
         ),
+        (
+            ["t = transpose(x, axes=(2, 0, 1))", "y = strided_slice(t, begin=(1, 0, 0), end=(4, 1, 3), strides=(2, 1, 1))",
+             "z = relu(y)", "return z"],
+            ["strided_slice", "transpose", "relu"],
+        ),
+        (
+            ["t = transpose(x, axes=(2, 0, 1))", "y = strided_slice(t, begin=(1, 0, 0), end=(4, 1, 3))", "return y, t"],
+            ["transpose", "strided_slice"],
+        ),
         (["y = strided_slice(x, begin=(0, 0, 0), end=(9, 9, 9))", "z = relu(y)", "return z"], ["relu"]),
         (["y, z = split(x, sections=(1,), axis=1)", "w = concatenate(y, z, axis=1)", "v = relu(w)", "return v"], ["relu"]),
         (["y = broadcast_to(x, shape=(5, 2, 3, 4))", "z = broadcast_to(x, shape=(2, 3, 4))", "w = add(z, y)",
