@@ -17,6 +17,7 @@ from .options import (
     db_option,
     input_shapes,
     output_file,
+    output_folder,
     size_bounds,
     spec_argument,
     target_option,
@@ -27,7 +28,14 @@ from .output import clear_sign, echo_json, first_sign, json_option
 
 @click.command("build")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
-@click.option("-o", "--output", "output", required=True, metavar="FILE", help="FILE.so, .o, .c, .ll or .s.")
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    required=True,
+    metavar="FILE",
+    help="FILE.so, .o, .c, .ll or .s; for a model FILE.so, FILE.c or a folder.",
+)
 @click.option("--name", help="The symbol of the function (the workload's name otherwise).")
 @click.option(
     "-g",
@@ -54,29 +62,25 @@ def command(
     """Compile SPEC to a file that needs no Python: a library, an object file, C, LLVM IR or assembly.
 
     A C header is written beside code. The schedule is the best one in the database, else the default. A model, such as
-    model.onnx, becomes a library, .so; --arg x=1,3,224,224 gives the shape of its input x, and --bounds n=32 the largest
-    value of a size n that the model leaves open.
+    model.onnx, becomes a library, .so, or a C file, .c; in a folder the one that the target makes. --arg x=1,3,224,224
+    gives the shape of its input x, and --bounds n=32 the largest value of a size n that the model leaves open.
     """
     first_sign(spec)
     from ..codegen import Module, Target
     from ..codegen.symbol_names import symbol_problem
     from ..driver import NoRecordError, build, parse_spec
+    from ..driver.models.model import Model
     from ..driver.models.model_files import is_model
 
     problem = symbol_problem(name) if name is not None else ""
     if problem:
         raise CommandError(f"--name: {problem}", code=2)
-    path = Path(output)
-    if path.suffix not in (".so", ".o", ".c", ".ll", ".s"):
-        raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)
-    output_file(output)
-    model = is_model(spec)
+    model, path = is_model(spec), Path(output)
+    in_folder = _checked_output(output, model)
     if bounds is not None and not model:
         raise CommandError("--bounds is for models", code=2)
     if debug_info and (model or path.suffix == ".c"):
         raise CommandError(f"-g: {spec if model else 'C'} has no line tables", code=2)
-    if model and path.suffix != ".so":
-        raise CommandError(f"{output}: a model becomes a shared library, .so", code=2)
     try:
         module = build(
             spec if model else parse_spec(spec, args),
@@ -90,11 +94,31 @@ def command(
     except NoRecordError as error:
         again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
         raise CommandError(str(error), again, code=3) from error
+    built = module if isinstance(module, Model) else None
+    if in_folder and built is not None:
+        path = path / f"{built.symbol}{'.c' if built.target.kind == 'c' else '.so'}"
     files = [str(file) for file in (module.export(path, debug_info=True) if debug_info else module.export(path))]
     symbols = list(module) if isinstance(module, Module) else [module.symbol]
     if as_json:
-        echo_json(files=files, origin=module.origin, target=str(module.target), symbols=symbols)
+        sizes = {"constant_bytes": built.constant_bytes, "workspace_bytes": built.workspace_bytes} if built else {}
+        echo_json(files=files, origin=module.origin, target=str(module.target), symbols=symbols, **sizes)
     else:
         clear_sign()
         click.echo(f"{', '.join(files)}: {module.origin}")
+        if built is not None:
+            click.echo(f"constants {built.constant_bytes:,} bytes, workspace {built.workspace_bytes:,} bytes")
     return 0
+
+
+def _checked_output(output: str, model: bool) -> bool:
+    """Returns whether files go into a folder, which is made. CommandError for what cannot be written."""
+    path = Path(output)
+    if model and (path.is_dir() or not path.suffix):
+        output_folder(output)
+        return True
+    if path.suffix not in (".so", ".o", ".c", ".ll", ".s"):
+        raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)
+    output_file(output)
+    if model and path.suffix not in (".so", ".c"):
+        raise CommandError(f"{output}: a model becomes a shared library, .so, or a C file, .c", code=2)
+    return False

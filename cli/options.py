@@ -152,6 +152,18 @@ def output_file(text: str) -> Path:
     return path
 
 
+def output_folder(text: str) -> Path:
+    """Returns a folder to write files in, which is made; CommandError (exit code 2) when it cannot be."""
+    path = Path(text)
+    if not text.strip():
+        raise CommandError("the name of the folder to write in is empty", code=2)
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"{text}: {error.strerror}", code=2) from error
+    return path
+
+
 def input_shapes(args: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a model's inputs that ``--arg x=1,3,224,224`` gives."""
     out: dict[str, tuple[int, ...]] = {}

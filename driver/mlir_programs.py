@@ -13,19 +13,20 @@ from ..tir.stmt import IRModule, PrimFunc
 from .request import request
 
 
-def to_mlir(inputs: Any, form: str = "linalg", *, target: str | Target = "native") -> Any:
+def to_mlir(inputs: Any, form: str = "linalg", *, target: str | Target = "native", named: bool = False) -> Any:
     """Returns a program as a module of xDSL, verified; ``str`` of it is MLIR's text.
 
     ``inputs`` are those of :func:`build`, several functions by name, or a :class:`~tilewright.Graph`, whose constants
     become arguments after its inputs. ``form`` is ``linalg`` (functions on tensors, as te makes them) or ``loops`` (scheduled
-    functions over memory, with vectors as wide as those of ``target``). :class:`~.codegen.mlir.MlirError` names the block or
-    the operation that has no counterpart. Needs ``pip install 'tilewright[mlir]'``.
+    functions over memory, with vectors as wide as those of ``target``). ``named``: linalg's ``matmul``, ``batch_matmul``,
+    ``conv_2d_nchw_fchw``, ``conv_2d_nhwc_hwcf``, ``transpose`` and ``reduce`` stand where a block is exactly one.
+    :class:`~.codegen.mlir.MlirError` names the block or the operation that has no counterpart. Needs ``pip install 'tilewright[mlir]'``.
     """
     if form not in ("linalg", "loops"):
         raise ValueError(f"form={form!r}: there are linalg and loops")
     functions = _functions(inputs)
     if form == "linalg":
-        return to_linalg(functions)
+        return to_linalg(functions, named)
     return to_loops(functions, Target.of(target))
 
 

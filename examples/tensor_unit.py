@@ -122,39 +122,29 @@ def declare_load(name: str, rows: int, columns: int) -> None:
     declare(f"load_{name}", desc, impl)
 
 
+STORED = {"none": "S[vi, vj]", "relu": "T.max(S[vi, vj], 0)"}
+"""What the activations write for a sum."""
+
+STORE = """
+@T.prim_func
+def desc(
+    S: T.Buffer(({R}, {C}), "{sums}", scope="global.sums", offset_factor=1),
+    Y: T.Buffer(({R}, {C}), "{sums}", offset_factor=1),
+):
+    with T.block("root"):
+        T.reads(S[0:{R}, 0:{C}])
+        T.writes(Y[0:{R}, 0:{C}])
+        for i, j in T.grid({R}, {C}):
+            with T.block("store"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = {stored}
+"""
+
+
 def declare_store(activation: str) -> None:
     """Declare ``store_ACTIVATION``, which writes a tile of sums to main memory through an activation."""
     call = f"unit_store_{activation}"
-
-    if activation == "relu":
-
-        @T.prim_func
-        def desc(
-            S: T.Buffer((R, C), UNIT.sums, scope="global.sums", offset_factor=1),
-            Y: T.Buffer((R, C), UNIT.sums, offset_factor=1),
-        ):
-            with T.block("root"):
-                T.reads(S[0:R, 0:C])
-                T.writes(Y[0:R, 0:C])
-                for i, j in T.grid(R, C):
-                    with T.block("relu"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        Y[vi, vj] = T.max(S[vi, vj], 0)
-
-    else:
-
-        @T.prim_func
-        def desc(
-            S: T.Buffer((R, C), UNIT.sums, scope="global.sums", offset_factor=1),
-            Y: T.Buffer((R, C), UNIT.sums, offset_factor=1),
-        ):
-            with T.block("root"):
-                T.reads(S[0:R, 0:C])
-                T.writes(Y[0:R, 0:C])
-                for i, j in T.grid(R, C):
-                    with T.block("copy"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        Y[vi, vj] = S[vi, vj]
+    desc = tw.tir.parse(STORE.format(R=R, C=C, sums=UNIT.sums, stored=STORED[activation]))
 
     @T.prim_func
     def impl(s: T.handle, y: T.handle):

@@ -206,7 +206,7 @@ def _call_extern(em: CScope, e: Call) -> str:
     name = e.args[0]
     assert isinstance(name, StringImm)
     args = e.args[1:]
-    if name.value.removesuffix("f") not in _MATH:
+    if name.value.removesuffix("f") not in _MATH and name.value not in em.helpers.defined:
         types = ", ".join("void *" if a.dtype == "handle" else scalar_type(a.dtype) for a in args)
         declaration = f"extern {scalar_type(e.dtype)} {name.value}({types or 'void'});"
         em.helpers.lines.setdefault(f"extern {name.value}", declaration)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...tir.expr.base.deep_recursion import with_room
 from ..backend.emitter import Tables
@@ -142,14 +143,32 @@ class HlsEmitter(PortableEmitter, HlsScope):
         unit.on_stack = arrays_inside(lowered)
 
 
-@with_room
+@dataclass(frozen=True)
+class CSource:
+    """The text of a C file, and the bytes of static memory that it takes."""
+
+    text: str
+    static_bytes: int
+
+
 def emit_c(functions: Sequence[LoweredFunc]) -> str:
     """Return the source of ``functions``, each with the C signature that its header declares.
 
     Raises :class:`CEmitError` for constructs without a form in C: GCC's vectors have 2, 4, 8 … lanes.
     """
+    return c_source(functions).text
+
+
+@with_room
+def c_source(functions: Sequence[LoweredFunc], hidden: bool = False, further_bytes: int = 0) -> CSource:
+    """Return the source of functions, which may call each other, those that are called first.
+
+    ``hidden``: no other file sees them. ``further_bytes``: static memory of what is added to the text.
+    """
     portable = all([func.target.is_portable_c for func in functions])
     helpers = StructHelpers() if portable else Helpers()
+    helpers.defined = frozenset([func.name for func in functions])
+    shown = "static " if hidden else ""
     bodies, workspace = [], Workspace()
     freestanding = portable and any([func.target.is_freestanding for func in functions])
     for func in functions:
@@ -169,14 +188,14 @@ def emit_c(functions: Sequence[LoweredFunc]) -> str:
         text = (
             "".join(f"  {line}\n" for line in [*[f"(void){name};" for name in unused], *partition_lines(func)]) + text
         )
-        bodies.append(f"{_prototype(func)} {{\n{text}  return 0;\n}}\n")
+        bodies.append(f"{shown}{_prototype(func)} {{\n{text}  return 0;\n}}\n")
     if not portable:
-        return "\n".join([_HEAD, helpers.text(), "", *bodies])
-    prototypes = [f"{_prototype(func)};" for func in functions]
-    head = _PORTABLE_HEAD
+        return CSource("\n".join([_HEAD, helpers.text(), "", *bodies]), 0)
+    prototypes = [f"{shown}{_prototype(func)};" for func in functions]
+    head, static_bytes = _PORTABLE_HEAD, workspace.bytes + further_bytes
     if freestanding:
-        head = _FREESTANDING_HEAD.replace("NUMBER", str(workspace.bytes)) + workspace.text()
-    return "\n".join([head, helpers.text(), "", *prototypes, "", *bodies])
+        head = _FREESTANDING_HEAD.replace("NUMBER", str(static_bytes)) + workspace.text()
+    return CSource("\n".join([head, helpers.text(), "", *prototypes, "", *bodies]), static_bytes)
 
 
 def _prototype(func: LoweredFunc) -> str:

@@ -120,6 +120,8 @@ class Helpers:
 
     def __init__(self) -> None:
         self.lines: dict[str, str] = {}
+        self.defined: frozenset[str] = frozenset()
+        """The functions that the file defines, which no declaration names as another file's."""
 
     def text(self) -> str:
         """Return all definitions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
 from ..runtime.arguments import Arguments
 from ..runtime.array_views import CPU_DEVICES
+from ..runtime.functions_by_name import FunctionsByName
 from ..runtime.timing import TimingResult
 from .launch.gpu_passes import LAUNCH_PASSES
 from .launch.thread_axes import GpuError
@@ -37,7 +38,7 @@ def launch_functions(functions: Mapping[str, Any], target: Target) -> dict[str, 
     return out
 
 
-class GpuModule:
+class GpuModule(FunctionsByName["GpuFunction"]):
     """Functions for a GPU by name. Calling a module calls its only function, or the one named ``main``."""
 
     devices: tuple[int, ...] = CPU_DEVICES
@@ -51,34 +52,14 @@ class GpuModule:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._lowered)} for {self.target}>"
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lowered)
+    @property
+    def named(self) -> Mapping[str, LoweredFunc]:
+        """Return the lowered functions by name."""
+        return self._lowered
 
-    def __len__(self) -> int:
-        return len(self._lowered)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._lowered
-
-    def __getitem__(self, name: str) -> GpuFunction:
-        if name not in self._lowered:
-            raise KeyError(f"no function {name!r} in this module; there are {sorted(self._lowered)}")
+    def made(self, name: str) -> GpuFunction:
+        """Return the function of a name."""
         return GpuFunction(self, self._lowered[name])
-
-    @property
-    def entry_name(self) -> str:
-        """The name of the only function, or ``main``. ValueError when there are several and none of that name."""
-        if len(self._lowered) != 1 and "main" not in self._lowered:
-            raise ValueError(f"this module has several functions, {sorted(self._lowered)}: pick one, module[name]")
-        return "main" if len(self._lowered) != 1 else next(iter(self._lowered))
-
-    @property
-    def entry(self) -> GpuFunction:
-        """The function :attr:`entry_name`."""
-        return self[self.entry_name]
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.entry(*args, **named)
 
     def get_source(self, fmt: str = "lowered") -> str:
         """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered`` (kernels in launch form),

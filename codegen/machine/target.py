@@ -12,8 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +20,7 @@ from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import TargetError, enabled_features, features_left, nearest, parse_attrs
 from .missing_abilities import missing_of_processor
 from .target_kinds import TARGET_KINDS, load_installed
+from .target_text import FLAGS, KINDS, OPTIONS, positive, spelled, split
 from .triples import (
     address_bits,
     arch_of,
@@ -32,13 +31,7 @@ from .triples import (
     system_of,
     usual_features,
 )
-
-KINDS = ("native", "llvm", "c")
-OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
-FLAGS = ("openmp", "vector-extensions", "hls")
-"""The options without a value, which the kind ``c`` takes."""
-
-_WIDTHS = {"x86_64": (128, 256, 512), "aarch64": (128, 256, 512, 1024, 2048), "riscv64": (128, 256, 512, 1024)}
+from .vector_widths import SCALAR, WIDTHS, widest_bits
 
 SCALABLE = ("sve", "v")
 """The features with vector registers of a width that the processor chooses."""
@@ -109,14 +102,14 @@ class Target:
             features, model = (*usual_features(triple), *attrs), mcpu
             enabled = enabled_features(arch_of(triple), mcpu, features)
             caches = generic_caches(arch_of(triple), "avx512f" in enabled)
-        widest = 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128
-        width = _positive(given["vector-width"], "-vector-width") if "vector-width" in given else widest
+        widest = widest_bits(triple, enabled)
+        width = positive(given["vector-width"], "-vector-width") if "vector-width" in given else widest
         scalable = not enabled.isdisjoint(SCALABLE)  # the register's width is the processor's choice, and given here
-        allowed = [w for w in _WIDTHS.get(arch_of(triple), (128,)) if w <= widest or scalable]
+        allowed = [w for w in WIDTHS.get(arch_of(triple), (128,)) if w <= widest or scalable]
         if width not in allowed:
             raise TargetError(f"-vector-width={width}: this target has {', '.join(map(str, allowed))}")
         if "num-cores" in given:
-            cores = _positive(given["num-cores"], "-num-cores")
+            cores = positive(given["num-cores"], "-num-cores")
             if cores > 1 and kind == "c" and "openmp" not in flags:
                 raise TargetError(f"target {target!r}: parallel loops in C need OpenMP; add -openmp, or -num-cores=1")
         elif kind == "c" and "openmp" not in flags:
@@ -152,7 +145,7 @@ class Target:
             parts.append(f"-mcpu={self.mcpu}")
         if self._attrs:
             parts.append(f"-mattr={','.join(self._attrs)}")
-        if self.vector_bits != self._widest():
+        if self.vector_bits != widest_bits(self.triple, self._enabled):
             parts.append(f"-vector-width={self.vector_bits}")
         parts.append(f"-num-cores={self.num_cores}")
         parts += [f"-{name}" for name in self.flags]
@@ -163,7 +156,7 @@ class Target:
 
     def with_(self, **options: Any) -> Target:
         """Return this target with options changed, e.g. ``target.with_(num_cores=1)``."""
-        return Target(_split(str(self)) | {"kind": self.kind} | _spelled(options))
+        return Target(split(str(self)) | {"kind": self.kind} | spelled(options))
 
     # Abilities of the machine
 
@@ -176,6 +169,11 @@ class Target:
     def is_portable_c(self) -> bool:
         """Return whether the text is strict ISO C99, without vector types."""
         return self.kind == "c" and "vector-extensions" not in self.flags
+
+    @property
+    def is_c_only(self) -> bool:
+        """Return whether programs leave as C alone: for another machine, whose compiler makes the machine code."""
+        return self.kind == "c" and bool(self.missing_here())
 
     @property
     def is_hls(self) -> bool:
@@ -206,6 +204,8 @@ class Target:
         16."""
         if self.arch in ("aarch64", "riscv64") or self.has("avx512vl"):
             return 32
+        if self.arch in SCALAR:
+            return 12
         return 32 if self.has("avx512f") and self.vector_bits == 512 else 16
 
     @property
@@ -363,22 +363,19 @@ class Target:
             "features": sorted(self._enabled),
         }
 
-    def _widest(self) -> int:
-        return 512 if self.has("avx512f") else 256 if self.has("avx") else 128
-
 
 def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if isinstance(target, Target):
-        options: dict[str, Any] = {"kind": target.kind, **_split(str(target))}
+        options: dict[str, Any] = {"kind": target.kind, **split(str(target))}
     elif isinstance(target, Mapping):
-        options = _spelled(target)
+        options = spelled(target)
     elif isinstance(target, str):
-        options = _split(target)
+        options = split(target)
     elif target is None:
         options = {}
     else:
         raise TargetError(f"a target is text such as 'native' or 'llvm -mcpu=skylake', not {target!r}")
-    options |= _spelled(keywords)
+    options |= spelled(keywords)
     kind = str(options.pop("kind", "native"))
     if kind not in KINDS and kind not in TARGET_KINDS:
         load_installed()
@@ -388,46 +385,6 @@ def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str
     if kind in TARGET_KINDS:
         options = {TARGET_KINDS[kind].words.get(name, name): value for name, value in options.items()}
     return kind, options
-
-
-def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(name).lstrip("-").replace("_", "-"): value for name, value in options.items()}
-
-
-def _split(text: str) -> dict[str, Any]:
-    """Returns the kind and options of a target's text."""
-    try:
-        words = shlex.split(text)
-    except ValueError as e:
-        raise TargetError(f"target {text!r}: {e}") from None
-    if not words:
-        raise TargetError("an empty target; write 'native' or 'llvm -mcpu=…'")
-    out: dict[str, Any] = {"kind": words.pop(0)}
-    while words:
-        word = words.pop(0)
-        match = re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", word)
-        if match is None:
-            raise TargetError(f"target {text!r}: {word!r} is not an option; options look like -mcpu=skylake")
-        name, value = match[1].replace("_", "-"), match[2]
-        if name in FLAGS and value is None:
-            out[name] = True
-            continue
-        if value is None and words and not words[0].startswith("-"):
-            value = words.pop(0)
-        if not value:
-            raise TargetError(f"target {text!r}: option -{name} has no value{nearest(name, OPTIONS, '-')}")
-        out[name] = value
-    return out
-
-
-def _positive(value: Any, name: str) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if number < 1:
-        raise TargetError(f"{name}={value}: a whole number of at least 1 is needed")
-    return number
 
 
 def _is_foreign(triple: str, mcpu: str) -> bool:
@@ -440,5 +397,5 @@ def _is_foreign(triple: str, mcpu: str) -> bool:
 def _default_cores(foreign: bool) -> int:
     text = os.environ.get("TILEWRIGHT_NUM_THREADS", "").strip()
     if text:
-        return _positive(text, "TILEWRIGHT_NUM_THREADS")
+        return positive(text, "TILEWRIGHT_NUM_THREADS")
     return 1 if foreign else available_cores()

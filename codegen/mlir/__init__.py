@@ -18,9 +18,12 @@ from .words.mlir_error import MlirError
 __all__ = ["MlirError", "emit_mlir", "read_mlir", "to_linalg", "to_loops"]
 
 
-def to_linalg(functions: Sequence[PrimFunc]) -> Any:
-    """Returns a module of xDSL with functions on tensors. MlirError names the block that linalg cannot express."""
-    return with_xdsl().linalg_module(functions)
+def to_linalg(functions: Sequence[PrimFunc], named: bool = False) -> Any:
+    """Returns a module of xDSL with functions on tensors. MlirError names the block that linalg cannot express.
+
+    ``named``: with ``matmul``, ``reduce`` and others where a block is exactly one of these, instead of ``generic``.
+    """
+    return with_xdsl().linalg_module(functions, named)
 
 
 def to_loops(functions: Sequence[PrimFunc], target: Target) -> Any:

@@ -20,10 +20,13 @@ from .words.wider_operations import context
 from .write.linalg_writer import linalg_function
 from .write.loop_writer import LOWERED, loop_function
 
+_DAMAGED = (AssertionError, AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)
+"""What xDSL and readers raise for texts that do not hang together."""
 
-def linalg_module(functions: Sequence[PrimFunc]) -> B.ModuleOp:
+
+def linalg_module(functions: Sequence[PrimFunc], named: bool = False) -> B.ModuleOp:
     """Returns a verified module of functions on tensors, from functions as te makes them."""
-    return _verified([linalg_function(f) for f in functions])
+    return _verified([linalg_function(f, named) for f in functions])
 
 
 def loop_module(functions: Sequence[PrimFunc]) -> B.ModuleOp:
@@ -62,7 +65,7 @@ def _parsed(text: str) -> B.ModuleOp:
         module.verify()
     except (ParseError, VerifyException) as error:
         raise MlirError(f"no valid MLIR of the dialects that are read here: {str(error).strip()}") from None
-    except (AssertionError, AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+    except _DAMAGED as error:
         raise MlirError(f"no valid MLIR: {type(error).__name__}: {error}") from None  # xDSL's parser on damaged texts
     assert isinstance(module, B.ModuleOp)
     return module
@@ -80,6 +83,6 @@ def _function(op: func.FuncOp, blocks: bool | None) -> PrimFunc:
     except (MlirError, VerifyError) as error:
         text = str(error)
         raise MlirError(text if name in text else f"function {name}: {text}") from None
-    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except _DAMAGED as error:
         raise MlirError(f"function {name} does not hang together: {type(error).__name__}: {error}") from error
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..lowered import LoweredFunc
 from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
 from ..runtime.arguments import Arguments
+from ..runtime.functions_by_name import FunctionsByName
 from .circuit.memories import HardwareError
 from .hardware_passes import HARDWARE_PASSES
 from .simulators import simulate
@@ -21,7 +22,7 @@ from .text.module_text import Circuit, circuit_of
 from .text.testbench import testbench
 
 
-class VerilogModule:
+class VerilogModule(FunctionsByName["VerilogFunction"]):
     """Functions as circuits, by name. A call of the module simulates the only one, or the one named ``main``."""
 
     def __init__(self, circuits: Mapping[str, Circuit], target: Target) -> None:
@@ -32,29 +33,14 @@ class VerilogModule:
     def __repr__(self) -> str:
         return f"<VerilogModule {', '.join(self.circuits)}>"
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.circuits)
-
-    def __len__(self) -> int:
-        return len(self.circuits)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.circuits
-
-    def __getitem__(self, name: str) -> VerilogFunction:
-        if name not in self.circuits:
-            raise KeyError(f"no function {name!r} in this module; there are {sorted(self.circuits)}")
-        return VerilogFunction(self.circuits[name])
-
     @property
-    def entry(self) -> VerilogFunction:
-        """The only function, or ``main``. ValueError when there are several and none of that name."""
-        if len(self.circuits) != 1 and "main" not in self.circuits:
-            raise ValueError(f"this module has several functions, {sorted(self.circuits)}: pick one, module[name]")
-        return self["main"] if len(self.circuits) != 1 else self[next(iter(self.circuits))]
+    def named(self) -> Mapping[str, Circuit]:
+        """Return the circuits by name."""
+        return self.circuits
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.entry(*args, **named)
+    def made(self, name: str) -> VerilogFunction:
+        """Return the circuit of a name as a function."""
+        return VerilogFunction(self.circuits[name])
 
     def simulate(self, *args: Any, simulator: str | None = None) -> int:
         """Return the cycles of a run of the only function on complete arguments (:meth:`VerilogFunction.simulate`)."""

@@ -130,11 +130,15 @@ def build_kernel(job: KernelJob) -> BuiltKernel:
         made = pack.buffer_map[pack.params[1]]
         packs[n] = PackedWeight(f"{job.symbol}_pack{n}", tuple([int(e) for e in made.shape]), str(made.dtype))  # type: ignore[call-overload]
         functions[packs[n].symbol] = pack
-    texts = [emit(lower(one, target, symbol)) for symbol, one in functions.items()]
-    code = optimize_and_compile(texts[0], target, link=tuple(texts[1:]), cache=False)
-    built = BuiltKernel(job.symbol, plan.kind, plan.origin, plan.scheduled.script(), code.object, packs, applied)
+    code = b"" if target.is_c_only else _machine_code(functions, target)
+    built = BuiltKernel(job.symbol, plan.kind, plan.origin, plan.scheduled.script(), code, packs, applied)
     keep_object(job.key, b"".join(bytes(part) for part in encode(*built.as_message())))
     return built
+
+
+def _machine_code(functions: Mapping[str, PrimFunc], target: Target) -> bytes:
+    texts = [emit(lower(one, target, symbol)) for symbol, one in functions.items()]
+    return optimize_and_compile(texts[0], target, link=tuple(texts[1:]), cache=False).object
 
 
 def _planned(func: PrimFunc, target: Target, traces: Sequence[tuple[str, str]]) -> tuple[Plan, int | None]:

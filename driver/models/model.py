@@ -9,21 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen import LoweredFunc, Target, lower
+from ...codegen import ExportError, LoweredFunc, Target, TargetError, lower
+from ...codegen.backend.emitter import EmitError
 from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
 from ...codegen.lowered import Param
+from ...codegen.packing import split_packing
 from ...codegen.runtime.arguments import ArgumentError, evaluate
 from ...codegen.runtime.array_libraries import returned
 from ...codegen.runtime.entry_ir import Entry, entry_ir
 from ...codegen.runtime.linked_library import LinkedLibrary, export_library
 from ...codegen.runtime.loader import runtime_symbols
+from ...codegen.runtime.model_source import ModelSource, write_model_source
 from ...codegen.runtime.module import Function
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
 from ...tir.expr import Var, to_numpy
+from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
+from ..planning import BuildError
 from .kernel_building import BuiltKernel
 from .model_profile import KernelRow, Profile, profile_of
 
@@ -102,7 +107,7 @@ class Model:
         self.steps = tuple(parts.steps)
         self.origins = {step.name: step.origin for step in reversed(self.steps)}
         self._parts = parts
-        self._lowered, self._object = self._compiled(parts.entry, f"tw_{parts.name}_calls")
+        self._lowered = self._lowered_calls(parts.entry, f"tw_{parts.name}_calls")
         count = len(self.inputs) + len(self.outputs)
         params = self._lowered.params
         self._entry = self._entry_of(self.name, (*params[:count], *params[count + 2 :]))
@@ -110,6 +115,7 @@ class Model:
         self._run: Callable[..., None] = self._load_and_run
         self._fresh = [(v.shape, to_numpy(v.dtype)) for v in self.outputs]
         self._static = all(v.is_static for v in self.outputs)
+        self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(repr, self.inputs))
@@ -152,8 +158,8 @@ class Model:
 
     @property
     def workspace_bytes(self) -> int:
-        """Returns the bytes that one call uses for intermediate results."""
-        return self._parts.workspace
+        """Returns the bytes that one call uses for intermediate results; on a microcontroller, all static memory."""
+        return self._parts.workspace if self._static_bytes is None else self._static_bytes
 
     @property
     def constant_bytes(self) -> int:
@@ -163,8 +169,8 @@ class Model:
     def profile(self, *inputs: Any, repeat: int = 10, **named: Any) -> Profile:
         """Returns how long each kernel takes when the model runs with ``inputs``: the median of ``repeat`` runs."""
         arrays = self._in_order(inputs, named)
-        lowered, code = self._compiled(self._parts.timed_entry, f"tw_{self.name}_timed")
-        loaded = self._link([code], [lowered.name])
+        lowered = self._lowered_calls(self._parts.timed_entry, f"tw_{self.name}_timed")
+        loaded = self._link([self._machine_code(lowered)], [lowered.name])
         function = Function(lowered, loaded.address(lowered.name), loaded)
         outs = [np.empty(shape, dtype) for shape, dtype in self._sized(arrays)]
         times = np.zeros(len(self.steps) + 2, np.int64)
@@ -187,16 +193,45 @@ class Model:
         """Write the model as a shared library with a C header and a description for pkg-config; return the files.
 
         ``name``: the C function, ``int32_t NAME(inputs…, outputs…, sizes…, void* workspace)``. ``constants``: ``inside``
-        (a section of the library), or ``beside`` (a file ``.weights``, which ``NAME_load(path)`` maps).
+        (a section of the library), or ``beside`` (a file ``.weights``, which ``NAME_load(path)`` maps). With the suffix
+        ``.c`` it is one C file and its header; for a microcontroller, whose memory is static, without the workspace.
         """
         if constants not in ("inside", "beside"):
             raise ValueError(f"constants={constants!r}: inside (the library) or beside (it)")
-        symbol = name or self.symbol
+        symbol, path = name or self.symbol, Path(path)
+        if path.suffix == ".c":
+            if constants == "beside":
+                raise ValueError("constants='beside' is for shared libraries; a C file has its constants inside")
+            return write_model_source(self._source(), path, symbol)
+        if self.target.is_c_only:
+            raise ExportError(f"cannot export a model for {self.target} to {path.name!r}: it becomes a C file, .c")
         entry = replace(self._entry, name=symbol, in_file=constants == "beside")
-        objects = [*self._objects(), self._object]
-        return export_library(LinkedLibrary(objects, self._lowered, entry, self._parts.constants), Path(path))
+        objects = [*self._objects(), self._machine_code(self._lowered)]
+        return export_library(LinkedLibrary(objects, self._lowered, entry, self._parts.constants), path)
 
     # -- inside --
+
+    def _source(self) -> ModelSource:
+        """Returns what becomes a C file. EmitError names an operation that the target lacks."""
+        kernels = []
+        for built in self._distinct():
+            scheduled = parse(built.scheduled)
+            assert isinstance(scheduled, PrimFunc)
+            main = split_packing(scheduled.with_attr("global_symbol", built.symbol)).main
+            kernels.append(lower(main, self.target, built.symbol))
+        data = self._constants().tobytes()
+        return ModelSource(kernels, self._lowered, self._entry.params, data, self._parts.workspace)
+
+    def _checked_source(self) -> int:
+        """Returns the bytes of static memory. BuildError names the kernel and the operation that C for the target lacks."""
+        try:
+            return self._source().static_bytes
+        except (EmitError, TargetError) as error:
+            text = str(error)
+            for step in self.steps:
+                for one in step.versions:
+                    text = text.replace(one.built.symbol, f"the kernel {step.name}")
+            raise BuildError(f"{self.name} cannot be built for {self.target}: {text}") from error
 
     def _distinct(self) -> list[BuiltKernel]:
         return list({one.built.symbol: one.built for step in self.steps for one in step.versions}.values())
@@ -207,14 +242,16 @@ class Model:
     def _constants(self) -> Any:
         return self._parts.constants
 
-    def _compiled(self, func: PrimFunc, symbol: str) -> tuple[LoweredFunc, bytes]:
-        """Returns a function that calls the kernels, lowered, and its machine code. It only reads inputs and constants."""
+    def _lowered_calls(self, func: PrimFunc, symbol: str) -> LoweredFunc:
+        """Returns a function that calls the kernels, lowered. It only reads inputs and constants."""
         lowered = lower(func, self.target, symbol)
         count = len(self.inputs)
         read = [n < count or p.name == "constants" for n, p in enumerate(lowered.params)]
         params = [replace(p, writes=False) if r else p for p, r in zip(lowered.params, read, strict=True)]
-        lowered = replace(lowered, params=tuple(params))
-        return lowered, optimize_and_compile(emit(lowered), self.target, 1).object
+        return replace(lowered, params=tuple(params))
+
+    def _machine_code(self, lowered: LoweredFunc) -> bytes:
+        return optimize_and_compile(emit(lowered), self.target, 1).object
 
     def _entry_of(self, name: str, params: tuple[Param, ...]) -> Entry:
         return Entry(name, self._lowered.name, params, self._parts.workspace, self.constant_bytes)
@@ -232,7 +269,9 @@ class Model:
             )
         wrapper = optimize_and_compile(entry_ir(self._entry, self.target), self.target, 1).object
         own = self._entry.own
-        self._loaded = self._link([self._object, wrapper], [self._lowered.name, self._entry.name, own])
+        self._loaded = self._link(
+            [self._machine_code(self._lowered), wrapper], [self._lowered.name, self._entry.name, own]
+        )
         shown = replace(self._lowered, name=self.name, params=tuple(self._entry.params))
         self._run = self._function = Function(shown, self._loaded.address(own), self._loaded)
 

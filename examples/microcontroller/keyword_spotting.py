@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
+from board import missing_tools, run_on_board, sizes_of
 
 import tilewright as tw
 from tilewright import te
@@ -156,17 +155,9 @@ MAIN = r"""
 #include "weights.h"
 static uint8_t one[HEIGHT * WIDTH * CHANNELS], two[HEIGHT * WIDTH * CHANNELS];
 static int32_t scores[WORDS];
-/* The timer ticks at 25 MHz. QEMU lets an instruction take 32 ns (-icount shift=5), so that 4 ticks are 5 instructions,
-   each of which counts as a cycle. */
-#define TICKS (*(volatile uint32_t *)0xE000E018)
-static void start(void) { /* the system timer counts down from its largest value */
-  *(volatile uint32_t *)0xE000E010 = 0;
-  *(volatile uint32_t *)0xE000E014 = 0xFFFFFF;
-  TICKS = 0;
-  *(volatile uint32_t *)0xE000E010 = 5;
-}
+#include "timer.h"
 #define LAYER(name, call) \
-  do { start(); uint32_t before = TICKS; int32_t code = call; unsigned long cycles = ((before - TICKS) & 0xFFFFFF) * 5UL / 4; \
+  do { start(); int32_t code = call; unsigned long cycles = CYCLES; \
        printf("%-12s %9lu cycles\n", name, cycles); total += cycles; if (code) return 1; } while (0)
 int main(void) {
   unsigned long total = 0;
@@ -204,63 +195,14 @@ def spectrogram() -> np.ndarray:
     return x
 
 
-FLAGS = [
-    "-mcpu=cortex-m7",
-    "-mthumb",
-    "-mfpu=fpv5-d16",
-    "-mfloat-abi=hard",
-    "-O2",
-    "-std=c99",
-    "-Wall",
-    "-Wextra",
-    "-Wpedantic",
-]
-SCRIPT = """
-ENTRY(Reset_Handler)
-MEMORY { FLASH (rx) : ORIGIN = 0x00000000, LENGTH = 4M  RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 4M }
-SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) *(.ARM.ex*) . = ALIGN(8); data_load = .; } > FLASH
-  .data : AT(data_load) { data_begin = .; *(.data*) . = ALIGN(8); data_end = .; } > RAM
-  .bss : { bss_begin = .; *(.bss*) *(COMMON) . = ALIGN(8); end = .; } > RAM
-}
-"""
-START = """
-#include <stdint.h>
-extern uint32_t data_load, data_begin, data_end, bss_begin, end;
-int main(void);
-void exit(int);
-void initialise_monitor_handles(void);
-void _init(void) {}
-void _fini(void) {}
-void Reset_Handler(void) {
-  *(volatile uint32_t *)0xE000ED88 |= 0xF << 20; /* the floating-point unit */
-  for (uint32_t *from = &data_load, *to = &data_begin; to < &data_end;) *to++ = *from++;
-  for (uint32_t *to = &bss_begin; to < &end;) *to++ = 0;
-  initialise_monitor_handles();
-  exit(main());
-}
-__attribute__((section(".vectors"), used)) static const void *const vectors[] = {(void *)0x20400000, (void *)Reset_Handler};
-"""
-
-
 def run(folder: Path) -> str:
     """Returns what the program prints in QEMU, after the sizes of the network's own objects."""
-    (folder / "board.ld").write_text(SCRIPT)
-    (folder / "start.c").write_text(START)
-    for name, extra in (("network", ["-Werror"]), ("main", ["-Wno-pedantic"])):
-        subprocess.run(["arm-none-eabi-gcc", *FLAGS, *extra, "-c", f"{name}.c"], cwd=folder, check=True)
-    subprocess.run(["arm-none-eabi-gcc", *FLAGS, "-Wno-pedantic", "start.c", "main.o", "network.o", "-T", "board.ld", "-nostartfiles",
-                    "--specs=rdimon.specs", "-o", "program.elf"], cwd=folder, check=True)  # fmt: skip
-    sizes = subprocess.run(["arm-none-eabi-size", "network.o"], cwd=folder, check=True, capture_output=True, text=True)
-    text, data, bss = map(int, sizes.stdout.splitlines()[1].split()[:3])
+    text, data, bss = sizes_of(folder, "network")
     flash = text + sum(w.nbytes for w in weights())
     ram = data + bss + 2 * HEIGHT * WIDTH * CHANNELS + 4 * WORDS
-    command = ["qemu-system-arm", "-M", "mps2-an500", "-icount", "shift=5", "-nographic", "-monitor", "none", "-serial", "none",
-               "-semihosting-config", "enable=on,target=native", "-kernel", "program.elf"]  # fmt: skip
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     workspace = re.search(r"WORKSPACE_BYTES (\d+)", (folder / "network.c").read_text())
     head = f"flash {flash} bytes (kernels {text}, weights {flash - text}), RAM {ram} bytes (workspace {workspace[1]})\n"
-    return head + done.stdout + done.stderr
+    return head + run_on_board(folder, ["network"])
 
 
 def main() -> None:
@@ -270,9 +212,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write(folder)
     print(f"{folder}: network.c, network.h, weights.h, main.c")
-    missing = [tool for tool in ("arm-none-eabi-gcc", "qemu-system-arm") if shutil.which(tool) is None]
-    if missing:
-        print(f"not run: {', '.join(missing)} is not installed")
+    if missing_tools():
+        print(f"not run: {', '.join(missing_tools())} is not installed")
         return
     print(run(folder), end="")
     print(f"NumPy  {' '.join(map(str, reference(spectrogram()).tolist()))}")

@@ -212,7 +212,7 @@ INPUTS = {
         ("tune nosuch.onnx --db t.db", 1, "nosuch.onnx: there is no such file"),
         ("bench nosuch.onnx", 1, "nosuch.onnx: there is no such file"),
         ("build nosuch.onnx -o m.so", 1, "nosuch.onnx: there is no such file"),
-        ("build nosuch.onnx -o m.c", 2, "a model becomes a shared library"),
+        ("build nosuch.onnx -o m.o", 2, "a model becomes a shared library"),
         ("show nosuch.pt2 --stage graph", 1, "nosuch.pt2: there is no such file"),
         ("show matmul --stage object", 2, "'object' is not one of"),
         ("show matmul --stage graph", 2, "matmul has the stages te, tir, scheduled"),

@@ -41,7 +41,7 @@ def test_a_size_may_stay_open(run, tmp_path, model):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["-o", "m.c"], 2, "a model becomes a shared library"),
+        (["-o", "m.o"], 2, "a model becomes a shared library, .so, or a C file"),
         (["-o", "m.so", "--arg", "x=wide"], 2, "a shape is written NAME=1,3,224,224"),
         (["-o", "m.so", "--bounds", "n"], 2, "bounds are written n=32,m=512"),
         (["-o", "m.so", "--bounds", "m=3"], 1, "has no symbolic size m; its symbolic sizes: n"),
@@ -118,3 +118,13 @@ def test_bench(run, model):
     assert run(*words, "--require-tuned", "--db", "absent.db").code == 2
     done = run("bench", "relu:M=1,N=4", "--profile")
     assert done.code == 2 and "--profile is for models" in done.err
+
+
+def test_a_microcontroller_gets_a_folder_with_c(run, tmp_path, model):
+    words = ["build", "m.onnx", "--arg", "x=7,3", "--target", "c -mcpu=cortex-m7", "-o", "firmware"]
+    done = run(*words)
+    assert done.code == 0, done.err
+    assert "firmware/g.c, firmware/g.h: 1 kernels" in done.out and "constants " in done.out
+    assert "int32_t g(const float* x, float* y);" in (tmp_path / "firmware" / "g.h").read_text()
+    told = json.loads(run(*words, "--json").out)
+    assert told["files"] == ["firmware/g.c", "firmware/g.h"] and told["workspace_bytes"] > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,9 @@ import pytest
 import tilewright
 import tilewright.codegen as codegen
 
+from .kernel_on_machine import Kernel
+
 TESTS = Path(__file__).parents[1] / "te"
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A function as text, what it was called with, and what the arrays held afterwards."""
-
-    test: str
-    text: str
-    before: list[Any]
-    after: list[Any]
 
 
 class Collector:

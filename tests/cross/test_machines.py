@@ -2,9 +2,11 @@
 
 import pytest
 
+from .kept_words import KeptWords
+from .kernel_on_machine import words_of
 from .machines import MACHINES
-from .table import kernels_on
-from .ten_kernels import KERNELS
+from .table import table
+from .ten_kernels import ten_kernels
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
@@ -12,4 +14,19 @@ def test_ten_kernels(name):
     machine = MACHINES[name]
     if machine.missing:
         pytest.skip(f"{machine.missing} is not installed")
-    assert kernels_on(machine, machine.suffix == ".o") == dict.fromkeys(KERNELS, "equal")
+    kernels = ten_kernels()
+    words = words_of(list(kernels.values()), machine, machine.suffix == ".o")
+    assert dict(zip(kernels, words, strict=True)) == dict.fromkeys(kernels, "equal")
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path):
+    kept = KeptWords.of(tmp_path / "words")
+    kept.keep("c", "matmul 1", "failed: code 1")
+    kept.keep("c", "matmul 1", "equal")
+    with kept.file.open("a") as out:
+        out.write('["c", "conv 1", "eq')  # the machine went down
+    again = KeptWords.of(kept.file)
+    assert again.words == {("c", "matmul 1"): "equal"}
+    row = table(again.words, {"matmul": "matmul 1", "conv": "conv 1"}).splitlines()
+    assert "| c | this machine | equal | – |" in row or "gcc is not installed" in "".join(row)
+    assert KeptWords.of(kept.file, fresh=True).words == {}

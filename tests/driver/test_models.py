@@ -328,7 +328,7 @@ def test_a_library_shows_its_entry_only(tmp_path, built):
 
 def test_exports_that_are_refused(built, tmp_path):
     with pytest.raises(ExportError, match="it becomes a shared library, .so"):
-        built.export(tmp_path / "net.c")
+        built.export(tmp_path / "net.o")
     with pytest.raises(ValueError, match="inside"):
         built.export(tmp_path / "net.so", constants="elsewhere")
 

@@ -6,14 +6,14 @@ LINES = {
     "pages": 800,
     "tir": 18890,
     "schedule": 13250,
-    "codegen": 28240,
+    "codegen": 28720,
     "te": 6315,
     "tuning_db": 1770,
     "tuner": 11000,
     "graph": 5000,
     "frontends": 7810,
-    "driver": 5480,
-    "cli": 2120,
+    "driver": 5550,
+    "cli": 2155,
     "doors": 1840,
 }
 """Lines per layer, everything counted."""
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 16100
+RING_CODE_LINES = 16160
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 25770
+BOTH_RINGS_CODE_LINES = 25820
 """How many code lines the core ring and the outer ring have together."""

@@ -32,7 +32,7 @@ RING: dict[str, str] = {
         "allocation_places flatten_blocks lanes legalize_loops loop_annotations masks pipeline place_init "
         "program_contents scoped_transform stride_alignment vector_expressions vectorize_loops"
     ),
-    "codegen/machine": "cpu cpu_features missing_abilities target target_kinds triples",
+    "codegen/machine": "cpu cpu_features missing_abilities target target_kinds target_text triples vector_widths",
     "codegen/runtime": "arguments array_views call_services loader module runtime_ir",
     "codegen/runtime/parts": "runtime_part",
     "schedule": "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data",

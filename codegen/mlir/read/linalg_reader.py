@@ -8,7 +8,7 @@ from typing import Any
 
 from xdsl.dialects import builtin as B
 from xdsl.dialects import cf, func, tensor
-from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation, NamedOperation
 from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.ir import Operation, SSAValue
@@ -27,6 +27,7 @@ from ....tir.expr import (
     const,
     substitute,
 )
+from ....tir.expr.nodes.expr import BinaryOp
 from ....tir.index_width import widened
 from ....tir.stmt import (
     AssertStmt,
@@ -44,6 +45,7 @@ from ....tir.stmt import (
 from ..words.affine_indices import evaluated, plain_dim
 from ..words.mlir_error import MlirError
 from ..words.mlir_types import DTYPE, dtype_of, is_dynamic, plain_value, signed_like
+from ..words.named_products import ReduceOp
 from ..words.signatures import PARAMETERS, usual_places
 from .function_reader import read_arguments
 from .size_classes import SizeClasses
@@ -356,7 +358,9 @@ class _Operation:
         rules = {**self.function.values.rules, IndexOp: lambda r, op: self.dims[op.dim.value.data]}
         reader = ValueReader(known, rules, self.function.index, self.function.where)
         last = self.op.body.block.last_op
-        return [reader.value(v) for v in last.operands]
+        values = [reader.value(v) for v in last.operands]
+        hidden = isinstance(self.op, (NamedOperation, ReduceOp))
+        return [_result_first(v, set(accumulators.values())) if hidden else v for v in values]
 
     def start(self) -> tuple[tuple[Var, ...], Expr]:
         return tuple([a.var for a in self.axes]), self.values({})[0]
@@ -393,6 +397,13 @@ class _Operation:
         for temporary, value in reversed(list(zip(temporaries, values, strict=True))):
             body = LetStmt(temporary, value, body)
         return [(outs[0][0].name, body, init)]
+
+
+def _result_first(value: Expr, accumulators: set[Expr]) -> Expr:
+    """Returns ``result + x`` for ``x + result``, which is how te writes updates; bodies of named operations have no text."""
+    if isinstance(value, BinaryOp) and value.b in accumulators and value.a not in accumulators:
+        return type(value)(value.b, value.a)
+    return value
 
 
 def _empty(f: _Function, op: Any) -> None:

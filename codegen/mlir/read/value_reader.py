@@ -396,6 +396,7 @@ _RULES: dict[type[Any], Rule] = {
     arith.DivUIOp: _divided(E.FloorDiv, unsigned),
     arith.RemUIOp: _divided(E.FloorMod, unsigned),
     X.ExtSIOp: _cast(signed),
+    arith.ExtSIOp: _cast(signed),  # in the hidden bodies of xDSL
     X.ExtUIOp: _cast(unsigned),
     X.TruncIOp: _cast(),
     X.SIToFPOp: _cast(signed),

@@ -28,6 +28,8 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
+from .named_products import BatchMatmulOp, ReduceOp
+
 CMPI_WORDS = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 CMPF_WORDS = (
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
@@ -104,9 +106,14 @@ CASTS = (ExtFOp, TruncFOp, SIToFPOp, UIToFPOp, FPToSIOp, FPToUIOp, ExtSIOp, ExtU
 
 
 class _Comparison(IRDLOperation):  # type: ignore[misc]
-    """A comparison prints its predicate as a word."""
+    """A comparison of numbers, or of each lane of vectors, prints its predicate as a word."""
 
     WORDS: ClassVar[tuple[str, ...]] = ()
+    predicate = prop_def(B.IntegerAttr)
+    lhs = operand_def()
+    rhs = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
 
     @classmethod
     def of(cls, word: str, a: SSAValue, b: SSAValue) -> Any:
@@ -155,11 +162,6 @@ class CmpiOp(_Comparison):
 
     name = "arith.cmpi"
     WORDS: ClassVar[tuple[str, ...]] = CMPI_WORDS
-    predicate = prop_def(B.IntegerAttr)
-    lhs = operand_def()
-    rhs = operand_def()
-    result = result_def()
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -168,11 +170,6 @@ class CmpfOp(_Comparison):
 
     name = "arith.cmpf"
     WORDS: ClassVar[tuple[str, ...]] = CMPF_WORDS
-    predicate = prop_def(B.IntegerAttr)
-    lhs = operand_def()
-    rhs = operand_def()
-    result = result_def()
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -306,7 +303,7 @@ class GenericOp(_linalg_ops.GenericOp):  # type: ignore[misc]
         return made
 
 
-_OWN = (*CASTS, GenericOp, RemFOp, CmpiOp, CmpfOp, SelectOp, GatherOp, ScatterOp)
+_OWN = (*CASTS, GenericOp, BatchMatmulOp, ReduceOp, RemFOp, CmpiOp, CmpfOp, SelectOp, GatherOp, ScatterOp)
 
 
 def context() -> Context:

@@ -7,6 +7,7 @@ Reads whose indices are affine become operands with a map; others, and those tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.dialects import arith, cf, func, tensor
 from xdsl.dialects import builtin as B
@@ -33,6 +34,7 @@ from ..words.mlir_types import (
 from ..words.operations import Operations
 from ..words.signatures import Signature
 from .block_forms import BlockForm, Result, program_of
+from .named_forms import named_form
 from .value_writer import INDEX, ValueWriter
 
 ANNOTATIONS = "tilewright.annotations"
@@ -45,16 +47,19 @@ def tensor_type(buffer: Buffer) -> B.TensorType:
     return B.TensorType(mlir_type(buffer.dtype), dimensions(buffer.shape))
 
 
-def linalg_function(prim: PrimFunc) -> func.FuncOp:
-    """Returns the function on tensors: inputs are arguments, outputs are results. MlirError names what does not fit."""
-    return _Function(prim).write()
+def linalg_function(prim: PrimFunc, named: bool = False) -> func.FuncOp:
+    """Returns the function on tensors: inputs are arguments, outputs are results. MlirError names what does not fit.
+
+    ``named``: with the named operations of linalg where a block is exactly one.
+    """
+    return _Function(prim, named).write()
 
 
 class _Function:
     """The function that is being written: ``tensors`` has the present value of each buffer."""
 
-    def __init__(self, prim: PrimFunc) -> None:
-        self.prim = prim
+    def __init__(self, prim: PrimFunc, named: bool) -> None:
+        self.prim, self.named = prim, named
         self.program = program_of(prim)
         self.signature = Signature.of(prim, self._written_first())
         self.tensors: dict[Buffer, SSAValue] = {}
@@ -132,6 +137,7 @@ class _Function:
         else:
             outs = [self.start(r, form) for r in form.results]
             op = _Body(self, form, outs).write()
+            op = self.in_its_name(op, form)
         if form.annotations:
             op.attributes[ANNOTATIONS] = attribute(form.annotations)
         unsigned = [r.buffer.dtype for r in form.results if is_unsigned(r.buffer.dtype)]
@@ -139,6 +145,16 @@ class _Function:
             op.attributes[DTYPE] = B.ArrayAttr([sign_attribute(r.buffer.dtype) for r in form.results])
         for r, value in zip(form.results, op.results, strict=True):
             self.tensors[r.buffer] = hint(value, r.buffer.name)
+
+    def in_its_name(self, op: GenericOp, form: BlockForm) -> Any:
+        """Returns the named operation in place of a generic one, where it is one that says all of the block."""
+        plain = not form.annotations and not any(is_unsigned(r.buffer.dtype) for r in form.results)
+        made = named_form(op) if self.named and plain and STARTS not in op.attributes else None
+        if made is None:
+            return op
+        op.detach()
+        self.block.add_op(made)
+        return made
 
     def fill(self, value: Expr, into: SSAValue) -> FillOp:
         op = FillOp([self.top.value(value)], [into])

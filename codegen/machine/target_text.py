@@ -1,0 +1,57 @@
+"""The text of targets: kinds, options with values, and flags."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from .cpu_features import TargetError, nearest
+
+KINDS = ("native", "llvm", "c")
+OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
+FLAGS = ("openmp", "vector-extensions", "hls")
+"""The options without a value, which the kind ``c`` takes."""
+
+
+def spelled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options with the names that texts have."""
+    return {str(name).lstrip("-").replace("_", "-"): value for name, value in options.items()}
+
+
+def split(text: str) -> dict[str, Any]:
+    """Returns the kind and options of a target's text."""
+    try:
+        words = shlex.split(text)
+    except ValueError as e:
+        raise TargetError(f"target {text!r}: {e}") from None
+    if not words:
+        raise TargetError("an empty target; write 'native' or 'llvm -mcpu=…'")
+    out: dict[str, Any] = {"kind": words.pop(0)}
+    while words:
+        word = words.pop(0)
+        match = re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", word)
+        if match is None:
+            raise TargetError(f"target {text!r}: {word!r} is not an option; options look like -mcpu=skylake")
+        name, value = match[1].replace("_", "-"), match[2]
+        if name in FLAGS and value is None:
+            out[name] = True
+            continue
+        if value is None and words and not words[0].startswith("-"):
+            value = words.pop(0)
+        if not value:
+            raise TargetError(f"target {text!r}: option -{name} has no value{nearest(name, OPTIONS, '-')}")
+        out[name] = value
+    return out
+
+
+def positive(value: Any, name: str) -> int:
+    """Returns a number of at least 1; TargetError names the option."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1:
+        raise TargetError(f"{name}={value}: a whole number of at least 1 is needed")
+    return number
