@@ -149,6 +149,12 @@ def written_box(
     loops = tree.loops_above(writer)
     outside: list[For] = [] if place is None else tree.loops_above(place)
     inner = loops[len(outside) :]
+    never = next((lp for lp in inner if is_const_int(lp.extent, 0)), None)
+    if never is not None and any(isinstance(up, Block) and up.iter_vars for up in tree.above(inner[0])):
+        raise ScheduleError(  # the block around declares nothing of what a copy would write
+            f"loop {never.loop_var.name} never runs block {writer.block.name_hint!r}, so there is nothing to copy",
+            where=(never, writer),
+        )
     stores = [a for a in accesses(writer, buffer) if a.is_store]
     if uses_pointer(writer, buffer):
         stores += _declared(writer, buffer)

@@ -225,7 +225,7 @@ def _fills_alone(tree: Tree, writer: BlockRealize, old: Buffer) -> bool:
     outer = {lp.loop_var for lp in loops[:ndim]}
     if any(uses_var(e, outer.__contains__) for lp in loops[ndim:] for e in (lp.min, lp.extent)):
         return False  # the padding has no iterations of inner loops
-    return plain and covers_domain(tree, writer, once=True)
+    return plain and is_const_int(writer.predicate, 1) and covers_domain(tree, writer, once=True)
 
 
 def _filled(tree: Tree, writer: BlockRealize, padding: Padding) -> tuple[Stmt, Stmt] | None:

@@ -14,7 +14,7 @@ from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
-from ...tir.expr import BufferLoad, IterVar, Range, Var, const, max_, min_
+from ...tir.expr import BufferLoad, IterVar, Range, Var, const, match_types, max_, min_
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.copy_stage import CopyRequest
@@ -297,7 +297,8 @@ class _Work:
 
     def _region(self, ends: Sequence[Ends]) -> BufferRegion:
         simplify = self.outside.simplify
-        return BufferRegion(self.old, tuple([Range(simplify(lo), simplify(hi - lo + 1)) for lo, hi in ends]))
+        found = [match_types(simplify(lo), simplify(hi - lo + 1)) for lo, hi in ends]
+        return BufferRegion(self.old, tuple([Range(*one) for one in found]))
 
     def stage(self, region: BufferRegion, source: Buffer, target: Buffer) -> BlockRealize:
         """Return the block that copies ``region``; its axes are the loops on which the region depends."""

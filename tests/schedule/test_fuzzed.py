@@ -7,7 +7,8 @@ from tilewright import te
 from tilewright.codegen import compile
 from tilewright.codegen.llvm.function_builder import FunctionBuilder
 from tilewright.schedule import Schedule, ScheduleError, TensorIntrin
-from tilewright.tir import parse, verify
+from tilewright.tir import Var, assert_structural_equal, parse, verify
+from tilewright.tir.arith import Analyzer
 from tilewright.tir.interpret import interpret
 
 POOL = """
@@ -923,3 +924,57 @@ def test_blockize_sees_the_loops_around_a_group(target):
     with pytest.raises(ScheduleError, match="depend on loop i, which the new block could not see"):
         sch.blockize(target(sch))
     verify(sch.func)
+
+
+def test_padding_is_not_filled_by_a_block_that_runs_under_a_condition():
+    sch = Schedule(parse(POOL))
+    k = sch.get_loops("C")[1]
+    sch.fuse(*sch.split(k, [None, 3]))
+    sch.cache_write("C", 0, "global")
+    sch.transform_layout("C", ("write", 0), lambda i: (4 - i,), pad_value=1.0)
+    assert "C_global = T.alloc_buffer((5,))" in sch.func.script()
+    computes(sch)
+
+
+def test_read_at_of_a_row_whose_number_has_another_type():
+    sch = Schedule(parse("""
+@T.prim_func
+def main(A: T.Buffer((T.int64(1), T.int64(13))), B: T.Buffer((1, T.int64(13), 2))):
+    for i, j, k in T.grid(1, T.int64(13), 2):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            B[vi, vj, vk] = T.if_then_else(1 <= vk, T.float32(1), A[vi * 2 + vk, vj])
+"""))
+    sch.read_at(sch.get_loops("B")[0], "B", 0, "shared")
+    assert_structural_equal(parse(sch.func.script()), sch.func)
+
+
+def test_cache_write_in_a_group_of_empty_loops():
+    sch = Schedule(parse("""
+@T.prim_func
+def main(A: T.Buffer((0,)), C: T.Buffer((0,))):
+    B = T.alloc_buffer((1, 5))
+    with T.block("group"):
+        g = T.axis.spatial(1, 0)
+        T.reads(A[0:0])
+        T.writes(C[0:0], B[0:0, 0:5])
+        for i, j in T.grid(0, 8):
+            with T.block("B"):
+                v = T.axis.spatial(0, i * 8 + j)
+                B[v // 5, v % 5] = A[v]
+        for i in range(0):
+            with T.block("C"):
+                v = T.axis.spatial(0, i)
+                C[v] = B[v // 5, v % 5]
+"""))
+    with pytest.raises(ScheduleError, match="loop i never runs block 'B'"):
+        sch.cache_write("B", 0, "global")
+    verify(sch.func)
+
+
+def test_quotients_in_a_loop_without_iterations():
+    analyzer = Analyzer()
+    n, i = Var("n", "int32"), Var("i", "int32")
+    analyzer.bind(n, (1, 0))
+    analyzer.bind(i, (0, 7))
+    assert analyzer.const_int_bound(i // n) is not None and analyzer.simplify(i // n + 1) is not None

@@ -51,7 +51,7 @@ class Interval(NamedTuple):
     def divided(self, other: Interval) -> Interval:
         """Return the interval of ``x // y``, which rounds down; unknown unless all divisors are positive."""
         (lo, hi), (least, most) = self, other
-        if least is None or least < 1:
+        if least is None or least < 1 or (most is not None and most < least):  # no divisors: the code never runs
             return EVERYTHING
         if lo is not None:
             lo = lo // least if lo < 0 else 0 if most is None else lo // most
