@@ -25,6 +25,14 @@ from tilewright.frontends.onnx.call import NeedsConstant
 from tilewright.frontends.onnx.types import DTYPES
 from tilewright.tir.expr import to_numpy
 
+HEAD = """# Operators of ONNX
+
+`python -m tests.frontends.onnx_backend --markdown docs/reference/onnx-operators.md` runs ONNX's own node tests against compiled code,
+and writes this page. A test with an expanded body computes the operator by others, as ONNX defines it. What fails, and why, is in
+[Models](../guides/models.md).
+
+"""
+
 
 @dataclass
 class Outcome:
@@ -163,7 +171,7 @@ def main() -> int:
     text = table(outcomes)
     print(f"{text.splitlines()[0]} {time.monotonic() - start:.0f} s")
     if given.markdown is not None:
-        given.markdown.write_text(text)
+        given.markdown.write_text(f"{HEAD}{text}")
     return 0
 
 
