@@ -47,10 +47,11 @@ def own_process(options: Sequence[str], machine: str, numbers: Sequence[int], li
 
 
 def run_rest(kernels: Sequence[Kernel], machine: str, kept: KeptWords, given: argparse.Namespace) -> None:
-    """Run the kernels that no word is kept of, and keep theirs."""
+    """Run the kernels that no word is kept of, and those that failed, and keep their words."""
     options = ["--table"] if given.table else ["--kernels", str(given.kernels)]
     options += ["--plain"] if given.plain else []
-    rest = [n for n, kernel in enumerate(kernels) if (machine, kernel.key) not in kept.words][:: given.every]
+    known = [kept.words.get((machine, kernel.key), "").partition(":")[0] for kernel in kernels]
+    rest = [n for n, word in enumerate(known) if word not in ("equal", "refused")][:: given.every]
     for first in range(0, len(rest), given.together):
         part = rest[first : first + given.together]
         for n, word in zip(part, own_process(options, machine, part, given.limit), strict=True):
