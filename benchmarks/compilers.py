@@ -6,7 +6,8 @@
     python benchmarks/compilers.py --busy                       # processor time, for a machine that is not quiet
 
 Each contender is a process of its own, which tunes and compiles once; then they take turns, on one core. A figure is the
-median over ``--rounds`` turns. TVM (``pip install apache-tvm``) and Halide (``pip install halide``) declare the very
+median over ``--rounds`` turns. TVM (``pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post0``; its search crashes
+with the next version of the latter) and Halide (``pip install halide``) declare the very
 same programs, by ``foreign_words.py``; who is not installed, or cannot compile a program, is left out, and so is who computes
 something else than NumPy.
 """
