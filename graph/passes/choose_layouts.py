@@ -20,6 +20,10 @@ _RATE = 5e10
 _PLAIN = 1.2
 """How many times as long a convolution takes with the channels in front, where nothing better is known."""
 
+_JUMPS = 1.5
+"""How many times as long as predicted a convolution with strides takes with the channels in front: vectors of columns that
+lie apart have to be shuffled together."""
+
 
 def choose_layouts(graph: Graph, services: Services = Services()) -> Graph:
     """Let operators work on arrays in another order where that is predicted to be faster, transposes counted.
@@ -85,11 +89,14 @@ class _Predicted:
             return estimate
         inputs, attrs = [None if v is None else typical(v) for v in node.inputs], node.attrs
         if axes is not None:
-            found = carried(node, axes)
-            assert found is not None and inputs[0] is not None
-            attrs = found
+            stored = carried(node, axes)
+            assert stored is not None and inputs[0] is not None
+            attrs = stored
             inputs[:2] = [_permuted(inputs[0], axes), _permuted(weight, weight_order(node))]
-        return self.services.seconds(kernel_alone("convolution", node.op, inputs, attrs))
+        found = self.services.seconds(kernel_alone("convolution", node.op, inputs, attrs))
+        stride = node.attrs.get("stride", 1)
+        jumps = axes is None and (max(stride) if isinstance(stride, (tuple, list)) else stride) > 1
+        return found * (_JUMPS if jumps else 1.0)
 
 
 def _permuted(v: Value, axes: tuple[int, ...]) -> Value:

@@ -10,7 +10,7 @@ LINES = {
     "te": 6315,
     "tuning_db": 1770,
     "tuner": 11000,
-    "graph": 5000,
+    "graph": 5010,
     "frontends": 7810,
     "driver": 5550,
     "cli": 2155,
