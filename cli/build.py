@@ -100,7 +100,9 @@ def command(
     files = [str(file) for file in (module.export(path, debug_info=True) if debug_info else module.export(path))]
     symbols = list(module) if isinstance(module, Module) else [module.symbol]
     if as_json:
-        sizes = {"constant_bytes": built.constant_bytes, "workspace_bytes": built.workspace_bytes} if built else {}
+        sizes: dict[str, int] = (
+            {"constant_bytes": built.constant_bytes, "workspace_bytes": built.workspace_bytes} if built else {}
+        )
         echo_json(files=files, origin=module.origin, target=str(module.target), symbols=symbols, **sizes)
     else:
         clear_sign()
