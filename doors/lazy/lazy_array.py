@@ -143,8 +143,9 @@ class Array(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
         """Returns what an operator gives, which NumPy's mixin hands over as a function of NumPy; so come those functions
-        themselves."""
+        themselves. ``a += b`` gives its name ``a`` a new array, and no other ``out`` is written."""
         function = getattr(namespace(), _NAMES.get(ufunc.__name__, ufunc.__name__), None)
-        if method != "__call__" or more or function is None or not all(map(is_operand, inputs)):
+        kept = out is None or (len(out) == 1 and isinstance(out[0], Array) and out[0] is inputs[0])
+        if method != "__call__" or more or not kept or function is None or not all(map(is_operand, inputs)):
             return NotImplemented
         return function(*inputs)

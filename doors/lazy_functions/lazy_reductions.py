@@ -23,10 +23,10 @@ def _truth(dtype: str) -> Callable[[Expression], Expression]:
     return lambda e: cast(cast(e, "bool"), dtype)
 
 
-def _of_kinds(kinds: str) -> Callable[[Expression], Expression]:
+def _of_kinds(kinds: str, name: str) -> Callable[[Expression], Expression]:
     def check(e: Expression) -> Expression:
         if e.dtype.kind not in kinds:
-            raise TypeError(f"the reduction takes no {e.dtype}")
+            raise TypeError(f"{name} takes no {e.dtype}")
         return e
 
     return check
@@ -55,9 +55,9 @@ def _reduction(
 sum, prod, mean = (
     _reduction("sum", "sum", _total),
     _reduction("prod", "prod", _total),
-    _reduction("mean", "mean", _of_kinds("f")),
+    _reduction("mean", "mean", _of_kinds("f", "mean")),
 )
-max, min = [_reduction(name, name, _of_kinds("iuf"), start=s) for name, s in (("max", -np.inf), ("min", np.inf))]
+max, min = [_reduction(name, name, _of_kinds("iuf", name), start=s) for name, s in (("max", -np.inf), ("min", np.inf))]
 all, any = _reduction("all", "min", _truth("uint8"), "bool"), _reduction("any", "max", _truth("uint8"), "bool")
 count_nonzero = _reduction("count_nonzero", "sum", _truth("int64"))
 

@@ -184,9 +184,26 @@ def test_functions_of_numpy_stay_lazy():
     np.testing.assert_allclose(
         np.asarray(y), np.tanh(np.arange(1.0, 5.0)) + np.arange(1.0, 5.0) ** 2 - np.arange(1.0, 5.0)
     )
-    for call in (lambda: np.add.reduce(x), lambda: np.spacing(x), lambda: np.add(x, 1.0, where=np.ones(4, bool))):
+    refused = (
+        lambda: np.add.reduce(x),
+        lambda: np.spacing(x),
+        lambda: np.add(x, 1.0, where=np.ones(4, bool)),
+        lambda: np.add(x, 1.0, out=np.zeros(4)),
+        lambda: np.add(1.0, x, out=x),
+    )
+    for call in refused:
         with pytest.raises(TypeError):
             call()
+
+
+def test_an_operator_in_place_makes_a_new_array():
+    x = y = xp.asarray(np.arange(3.0))
+    x += 1.0
+    assert np.asarray(x).tolist() == [1, 2, 3] and np.asarray(y).tolist() == [0, 1, 2]
+    data = np.zeros(3)
+    with pytest.raises(TypeError):
+        data += x
+    assert data.tolist() == [0, 0, 0]
 
 
 def test_the_namespace_of_an_array():
