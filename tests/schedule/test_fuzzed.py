@@ -937,20 +937,23 @@ def test_padding_is_not_filled_by_a_block_that_runs_under_a_condition():
 
 
 def test_read_at_of_a_row_whose_number_has_another_type():
-    sch = Schedule(parse("""
+    sch = Schedule(
+        parse("""
 @T.prim_func
 def main(A: T.Buffer((T.int64(1), T.int64(13))), B: T.Buffer((1, T.int64(13), 2))):
     for i, j, k in T.grid(1, T.int64(13), 2):
         with T.block("B"):
             vi, vj, vk = T.axis.remap("SSS", [i, j, k])
             B[vi, vj, vk] = T.if_then_else(1 <= vk, T.float32(1), A[vi * 2 + vk, vj])
-"""))
+""")
+    )
     sch.read_at(sch.get_loops("B")[0], "B", 0, "shared")
     assert_structural_equal(parse(sch.func.script()), sch.func)
 
 
 def test_cache_write_in_a_group_of_empty_loops():
-    sch = Schedule(parse("""
+    sch = Schedule(
+        parse("""
 @T.prim_func
 def main(A: T.Buffer((0,)), C: T.Buffer((0,))):
     B = T.alloc_buffer((1, 5))
@@ -966,7 +969,8 @@ def main(A: T.Buffer((0,)), C: T.Buffer((0,))):
             with T.block("C"):
                 v = T.axis.spatial(0, i)
                 C[v] = B[v // 5, v % 5]
-"""))
+""")
+    )
     with pytest.raises(ScheduleError, match="loop i never runs block 'B'"):
         sch.cache_write("B", 0, "global")
     verify(sch.func)

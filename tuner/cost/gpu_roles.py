@@ -122,6 +122,12 @@ def sectors_used(use: Use, fast: Var | None, lanes: np.ndarray | float = 1.0) ->
     )
 
 
+def share_used(block: BlockInfo, fast: Var | None, lanes: np.ndarray | float = 1.0) -> np.ndarray:
+    """Returns the share of the bytes moved by the loads and stores of a block that is used, the mean over accesses."""
+    shares = [np.atleast_1d(sectors_used(use, fast, lanes)) for use in (*block.loads, *block.stores) if use.dims]
+    return np.asarray(len(shares) / sum(1 / s for s in shares)) if shares else np.ones(1)
+
+
 def _distance(use: Use, axis: Var) -> int | None:
     """Returns how far a step of ``axis`` moves; where other indices come from memory, the last one alone is known."""
     if use.affine:

@@ -10,6 +10,7 @@ from ...schedule import Schedule
 from .loop_steps import fuse_all, loops_within, unroll_factor
 
 LANES = 32
+"""The threads of a team: those of a warp."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,8 @@ def _second(sch: Schedule, name: str, result: Any, block: Any, how: RowChain) ->
     sch.reorder(team, lane, rows, *own[1:-1], columns)
     sch.bind(team, "threadIdx.y")
     sch.bind(lane, "threadIdx.x")
-    product = sch.get_block(name)
-    sch.compute_at(product, lane)
-    inner = loops_within(sch, product, lane)
-    kinds = [iv.kind for iv in sch.get(product).iter_vars][-len(inner) :]
-    reduced = [loop for loop, kind in zip(inner, kinds, strict=True) if kind == "reduce"]
-    spatial = [loop for loop in inner if loop not in reduced]
-    sch.reorder(*reduced, *spatial)
-    unroll_factor(sch, reduced[-1], 4)
-    for loop in (*spatial, *loops_within(sch, result, lane)):
+    _sum_in_registers(sch, name, lane)
+    for loop in loops_within(sch, result, lane):
         sch.unroll(loop)
 
 
@@ -71,6 +65,12 @@ def _first(sch: Schedule, name: str, scores: Any, block: Any, how: RowChain) -> 
     sch.reorder(turns, team, lane, row)
     sch.bind(team, "threadIdx.y")
     sch.bind(lane, "threadIdx.x")
+    _sum_in_registers(sch, name, lane)
+    sch.unroll(row)
+
+
+def _sum_in_registers(sch: Schedule, name: str, lane: Any) -> None:
+    """Compute the product ``name`` in the thread ``lane``: the loops of its sums inside, unrolled."""
     product = sch.get_block(name)
     sch.compute_at(product, lane)
     inner = loops_within(sch, product, lane)
@@ -79,7 +79,7 @@ def _first(sch: Schedule, name: str, scores: Any, block: Any, how: RowChain) -> 
     spatial = [loop for loop in inner if loop not in reduced]
     sch.reorder(*reduced, *spatial)
     unroll_factor(sch, reduced[-1], 4)
-    for loop in (*spatial, row):
+    for loop in spatial:
         sch.unroll(loop)
 
 

@@ -13,7 +13,7 @@ from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
 from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
-from ..cost.gpu_roles import sectors_used, special_operations, touched_bytes
+from ..cost.gpu_roles import SECTOR, share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program, copies
@@ -100,10 +100,9 @@ class ElementThreadsPart(Part):
         block, machine = self.block, self.machine
         threads, lanes = columns["threads"], columns["lanes"]
         blocks = ceil_div(block.spatial_size, threads * lanes)
-        uses = [use for use in (*block.loads, *block.stores) if use.dims]
-        shares = [np.atleast_1d(sectors_used(use, self.last, lanes)) for use in uses]
-        used = np.asarray(len(shares) / sum(1 / s for s in shares)) if shares else np.ones(1)
-        each = block.reduce_size * (lanes * block.operations + 2.0 * len(uses)) + 8.0
+        accesses = sum(1 for use in (*block.loads, *block.stores) if use.dims)
+        used = share_used(block, self.last, lanes)
+        each = block.reduce_size * (lanes * block.operations + 2.0 * accesses) + 8.0
         moved = touched_bytes([block])
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * threads / WARP * each,
@@ -142,7 +141,7 @@ class TransposePart(Part):
         blocks = ceil_div(tall, tile) * ceil_div(wide, tile) * (block.spatial_size / (tall * wide))
         threads = tile * columns["lines"]
         each = tile / columns["lines"] * (block.operations + 14.0)
-        used = np.minimum(1.0, tile * block.itemsize / 32)
+        used = np.minimum(1.0, tile * block.itemsize / SECTOR)
         moved = touched_bytes([block])
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * threads / WARP * each,

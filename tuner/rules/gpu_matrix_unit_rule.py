@@ -9,7 +9,7 @@ import numpy as np
 from ...schedule import Schedule
 from ..cost.cost_features import Costs
 from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
-from ..cost.gpu_roles import multiplied, touched_bytes
+from ..cost.gpu_roles import SECTOR, multiplied, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..recipes.gpu_warp_product import SUMS, TILE, WORDS, WarpTiles, warp_product
@@ -115,7 +115,7 @@ class WarpTilesPart(Part):
             memory_bytes=outside + (again if outside > machine.l2_bytes else 0.05 * again),
             blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
             chain_cycles=steps * (busy + 2 * BARRIER_CYCLES + np.maximum(0.0, waiting - busy)) + 1500.0,
-            coalescing=np.minimum(1.0, columns["steps"] * TILE * self.bytes / 32), conflicts=1.0,
+            coalescing=np.minimum(1.0, columns["steps"] * TILE * self.bytes / SECTOR), conflicts=1.0,
             versions=columns["versions"], rows=columns["row_tiles"], columns=columns["column_tiles"],
             step=columns["steps"] * TILE, steps=steps, reduction=float(block.reduce_size),
             row_extent=float(self.m * TILE), column_extent=float(self.n * TILE), variant=1.0,

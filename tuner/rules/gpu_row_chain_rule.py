@@ -99,7 +99,7 @@ class RowChainPart(Part):
         products = 0.5 * (self.first.flops + self.anchor.flops)
         per_block = products / blocks / threads  # multiply-adds of a thread
         own = ceil_div(wide, LANES) * together / teams  # sums of a thread in the second product
-        loads = per_block / 2 * (1 / together + 1 / 4) + per_block / 2 * (1 / own + 0.25 * own / own)
+        loads = per_block / 2 * (1 / together + 1 / 4) + per_block / 2 * (1 / own + 1 / 4)
         stages = [b for b in self.blocks if b is not self.anchor and b is not self.first]
         steps = sum(
             ceil_div(math.prod(b.extents[v] for v in b.spatial[self.rank :]) * b.reduce_size, LANES) for b in stages

@@ -13,7 +13,7 @@ from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
 from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
-from ..cost.gpu_roles import sectors_used, special_operations, touched_bytes
+from ..cost.gpu_roles import share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.row_groups import row_group
 from ..cost.step_sizes import ceil_div
@@ -62,14 +62,6 @@ def _fastest(block: BlockInfo, rank: int) -> Var | None:
     own = [*block.spatial[rank:], *block.reduce]
     wide = [v for v in own if block.extents[v] > 1]
     return wide[-1] if wide else None
-
-
-def _used(blocks: Sequence[BlockInfo], fast: Mapping[BlockInfo, Var | None], lanes: np.ndarray | float) -> np.ndarray:
-    """Returns the share of the bytes moved by loads and stores that is used, the mean over accesses."""
-    shares = [
-        np.atleast_1d(sectors_used(use, fast[b], lanes)) for b in blocks for use in (*b.loads, *b.stores) if use.dims
-    ]
-    return np.asarray(len(shares) / sum(1 / s for s in shares)) if shares else np.ones(1)
 
 
 class RowThreadsPart(Part):
@@ -137,7 +129,7 @@ class RowThreadsPart(Part):
             read += sum(size * use.buffer.dtype.bytes for use in block.loads if use.buffer not in inside)
         moved = touched_bytes(self.blocks)
         spilled = np.where(columns["keep"] > 0, 0.0, 2.0 * sum(_inner(b, self.rank) * b.itemsize for b in self.long))
-        used = _used([self.anchor], {self.anchor: _fastest(self.anchor, self.rank)}, lanes)
+        used = share_used(self.anchor, _fastest(self.anchor, self.rank), lanes)
         steps = ceil_div(max(self.sizes), threads * lanes)
         return machine.costs(
             rows, flops=sum(b.flops for b in self.blocks), issue_slots=issue * self.count,
@@ -181,7 +173,7 @@ class ColumnThreadsPart(Part):
         blocks = ceil_div(extent, columns["across"]) * (block.spatial_size / extent)
         steps = ceil_div(block.reduce_size, columns["together"])
         each = steps * (block.operations + 2.0 * len(block.loads) + 3.0) + 8.0 * np.log2(columns["together"])
-        used = _used([block], {block: self.column}, 1.0)
+        used = share_used(block, self.column)
         moved = touched_bytes([block])
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * threads / WARP * each,
@@ -214,7 +206,7 @@ class SerialSumsPart(Part):
         block, machine = self.block, self.machine
         blocks = ceil_div(block.spatial_size, columns["threads"])
         wide = [v for v in block.spatial if block.extents[v] > 1]
-        used = _used([block], {block: wide[-1] if wide else None}, 1.0)
+        used = share_used(block, wide[-1] if wide else None)
         each = block.reduce_size * (block.operations + 2.0 * len(block.loads) + 3.0)
         moved = touched_bytes([block])
         again = sum(block.reduce_size * block.spatial_size * use.buffer.dtype.bytes for use in block.loads)
@@ -257,7 +249,7 @@ class SplitSumsPart(Part):
         steps = ceil_div(block.reduce_size / columns["parts"], columns["threads"] * columns["lanes"])
         warps = columns["threads"] / WARP
         each = steps * (columns["lanes"] * block.operations + 2.0 * len(block.loads) + 3.0) + _EXCHANGE + 2.0 * warps
-        used = _used([block], {block: _fastest(block, len(block.spatial))}, columns["lanes"])
+        used = share_used(block, _fastest(block, len(block.spatial)), columns["lanes"])
         moved = touched_bytes([block])
         return machine.costs(
             rows, kernels=2.0, flops=block.flops, issue_slots=blocks * warps * each,
