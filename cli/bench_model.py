@@ -24,7 +24,7 @@ def bench_model(
     from ..driver import bench
     from ..driver.machine_report import measure_machine
 
-    if options.get("profile"):
+    if options.get("profile") and not machine.is_gpu:
         measure_machine(machine)  # for shares of the roofline
     reading: dict[str, Any] = {"shapes": input_shapes(args)} if args else {}
     result: ModelBenchResult = bench(Path(spec), machine, **{**reading, **options})

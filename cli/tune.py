@@ -120,7 +120,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
     with Database(path):  # a database that cannot be written shows before anything is measured
         pass
     with _runner(words["runner"]) as runner, Progress(case.spec, trials, flops) as progress:
-        if words["runner"] is None:
+        if words["runner"] is None and not machine.is_gpu:
             progress.says("measuring the machine")
             progress.bound = bound_for(measure_machine(machine), case.func, machine)
         progress.says("choosing candidates")

@@ -32,8 +32,9 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool,
     graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
     path, limit = words["db"], words["time_limit"]
     with ModelSearch(Path(spec).name, 0, limit) as search:
-        search.says("measuring the machine")
-        measure_machine(machine)
+        if not machine.is_gpu:
+            search.says("measuring the machine")
+            measure_machine(machine)
         try:
             result = tune(
                 graph, machine, trials=words["trials"], seed=words["seed"] or 0, db=path, time_limit=limit,

@@ -72,9 +72,11 @@ def measure_machine(
     time spent and the memory swept (a report with less than 1 is not kept).
 
     A report from the cache directory is tried first: when a short run beats its peak, it was measured on a busy machine
-    and is made anew. ValueError for a target that this machine cannot run.
+    and is made anew. ValueError for a target that this machine cannot run, and for GPUs.
     """
     t = Target.of(target)
+    if t.is_gpu:
+        raise TargetError(f"{t}: the limits of GPUs are not measured; data sheets and the driver say what they are")
     missing = t.missing_here()
     if missing:
         raise ValueError(f"cannot measure {t}: this machine lacks {', '.join(missing)}")
@@ -117,8 +119,8 @@ def model_of(report: MachineReport | None, target: Target) -> MachineModel:
     """Returns the analytic model of ``target``, with the measured clock and rates where there is a report, and the figures of
     the device for a GPU, which has to be here."""
     model = MachineModel.of(target)
-    if isinstance(model, GpuModel) and not is_simulated(target.kind):
-        return measured(model, cuda_driver().attribute)
+    if isinstance(model, GpuModel):
+        return model if is_simulated(target.kind) else measured(model, cuda_driver().attribute)
     if report is None:
         return model
     cycles = report.clock_hz

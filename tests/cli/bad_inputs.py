@@ -159,6 +159,7 @@ INPUTS = {
         ("tune matmul --target 'llvm -frob=3'", 2, "no option -frob; there are -mattr"),
         (f"tune {SMALL} --target {ARM}", 2, "it has no aarch64 processor"),
         (f"bench {SMALL} --target {ARM}", 2, "it has no aarch64 processor"),
+        ("doctor --target gpu-sim", 2, "the limits of GPUs are not measured"),
         (f"doctor --target {ARM}", 2, "it has no aarch64 processor"),
         (f"TILEWRIGHT_TARGET=nativ bench {SMALL}", 2, "did you mean native?"),
         ("TILEWRIGHT_LOG=loud workloads", 2, "TILEWRIGHT_LOG: log is debug, info, warning or error, not 'loud'"),

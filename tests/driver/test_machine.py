@@ -117,6 +117,13 @@ def test_other_machines_cannot_be_measured():
         measure_machine(f"llvm -mtriple={other}-linux-gnu")
 
 
+def test_figures_of_this_machine_are_not_those_of_a_gpu():
+    target = Target("gpu-sim")
+    assert model_of(made_up(clock_hz=2e9), target) == model_of(None, target)
+    with pytest.raises(ValueError, match="the limits of GPUs are not measured"):
+        measure_machine(target)
+
+
 def test_peak_in_turns_with_something_else():
     probe = PeakProbe(Target("native -num-cores=1"))
     assert probe.flops_per_call / probe.seconds(3) > 0
