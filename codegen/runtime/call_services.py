@@ -20,7 +20,7 @@ def register_service(name: str, run: Callable[..., Any]) -> None:
 def service(name: str) -> Callable[..., Any]:
     """Return a service; NotImplementedError when no file offers it."""
     if name not in SERVICES:
-        raise NotImplementedError(f"nothing here offers {name!r}")
+        raise NotImplementedError(f"no file that offers {name!r} was imported; import tilewright.codegen first")
     return SERVICES[name]
 
 

@@ -140,7 +140,7 @@ class CudaModule(GpuModule):
 
 
 class PlacedCall(BoundGpuCall):
-    """A function with its arguments on the device; those in main memory are copied there once."""
+    """A function with its arguments on the device. Those in main memory are copied there once, and results back after calls."""
 
     def __init__(
         self, module: CudaModule, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any
@@ -153,13 +153,14 @@ class PlacedCall(BoundGpuCall):
         self._launches.prepare(lowered, module._bodies[lowered.name], placed)
 
     def __call__(self) -> None:
-        """Run the function, and wait for it."""
+        """Run the function, and wait for it; results in main memory are there then."""
         self._driver.enter()
         self._launches()
         self._driver.wait()
+        self.finish()
 
     def seconds(self, number: int) -> float:
-        """Return the seconds of ``number`` calls together, by the driver's events."""
+        """Return the seconds of ``number`` calls together, by the driver's events; nothing is copied back."""
         driver = self._driver
         first, last = driver.new_event(), driver.new_event()
         driver.record(first)

@@ -96,6 +96,13 @@ def test_times(fake):
     assert found.results == (1e-3,) * 3
 
 
+def test_a_bound_call_brings_results_to_main_memory(fake):
+    x, y = np.ones(64, "float32"), np.full(64, np.nan, "float32")
+    call = doubled().bind(x, y)
+    call()
+    assert (y == 2).all()
+
+
 def test_errors_have_the_driver_s_words(fake):
     with pytest.raises(CudaError, match=r"cuMemAlloc_v2: out of memory \(error 2 of CUDA's driver\)"):
         DeviceArray((1 << 31,), "float32")
