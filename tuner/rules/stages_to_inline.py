@@ -19,6 +19,9 @@ _FEW = 16
 _MUCH = 32
 """The same limit with the operations of the stages that were inlined into it."""
 
+_REPEATED = 48
+"""The number of operations that all reads of a stage in one element of its consumer may take together."""
+
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
 
@@ -61,7 +64,8 @@ def _stays_small(
     """Returns whether the block can be inlined without much more work or long expressions. ``work`` is its number of
     operations per element."""
     for consumer in program.consumers(block):
-        if _reads_of(consumer, block) > 1 and work > _MUCH:
+        reads = _reads_of(consumer, block)
+        if reads > 1 and (work > _MUCH or reads * work > _REPEATED):
             return False
         old, new = (sum(map(sum, _lengths(consumer, known))) for known in (before, after))
         if new > max(_LONG, 2 * old):

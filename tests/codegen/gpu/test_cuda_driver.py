@@ -2,8 +2,10 @@
 
 import ctypes
 import gc
+import importlib
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,12 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.benchmarks import gpu as gpu_benchmark
 from tilewright.codegen.gpu.ptx import CudaError, DeviceArray, cuda_driver
 from tilewright.codegen.runtime.array_views import view_of
 from tilewright.driver.machine_report import model_of
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+gpu_benchmark = importlib.import_module("gpu")
 
 
 def doubled(n=64):
