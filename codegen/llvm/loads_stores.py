@@ -8,6 +8,7 @@ from ...tir.stmt import Buffer
 from ..backend.lane_offsets import LaneOffsets
 from ..lowered import ALIGNED
 from ..machine.target import Target
+from ..machine.vector_widths import NEAR
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, stored_suffix, vector_constant
@@ -116,15 +117,11 @@ def _reversed(em: LlvmScope, text: str, dtype: DType) -> str:
     return em.fn.shuffled(llvm_type(dtype), text, "poison", range(dtype.lanes - 1, -1, -1))
 
 
-_NEAR = 4
-"""The largest distance of lanes, in elements, for which whole vectors are loaded instead of single elements."""
-
-
 def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
     """Returns whether lanes are picked out of whole vectors: they are a small distance apart, and fill registers or a
     power of two of a register's lanes."""
     lanes, register = dtype.lanes, em.target.vector_lanes(dtype)
-    return 2 <= distance <= _NEAR and min(lanes, register) >= 4 and (lanes % register == 0 or register % lanes == 0)
+    return 2 <= distance <= NEAR and min(lanes, register) >= 4 and (lanes % register == 0 or register % lanes == 0)
 
 
 def _picked(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int) -> str:

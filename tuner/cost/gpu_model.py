@@ -159,16 +159,25 @@ def gpu_model(target: Target) -> GpuModel:
     )  # fmt: skip
 
 
+_KILOHERTZ, _CORES, _MEMORY_KILOHERTZ, _MEMORY_BITS, _L2_BYTES, _THREADS = 13, 16, 36, 37, 38, 39
+_SHARED_BYTES, _REGISTERS, _BLOCK_SHARED_BYTES, _BLOCKS = 81, 82, 97, 106
+"""Numbers of attributes of devices (``CUdevice_attribute``). Those from the threads on, but for the shared memory of a block,
+are of a multiprocessor."""
+
+
 def measured(model: GpuModel, attribute: Callable[[int], int]) -> GpuModel:
     """Returns ``model`` with the figures of a device, by the driver's attributes; what it does not say stays."""
-    hertz = 1e3 * attribute(13) or model.cycles_per_second
-    memory = 2e3 * attribute(36) * attribute(37) / 8 or model.memory_bytes_per_cycle * model.cycles_per_second / 0.92
+    hertz = 1e3 * attribute(_KILOHERTZ) or model.cycles_per_second
+    memory = (
+        2e3 * attribute(_MEMORY_KILOHERTZ) * attribute(_MEMORY_BITS) / 8
+        or model.memory_bytes_per_cycle * model.cycles_per_second / 0.92
+    )
     return replace(
-        model, cores=attribute(16) or model.cores, cycles_per_second=hertz,
-        memory_bytes_per_cycle=0.92 * memory / hertz, l2_bytes=attribute(38) or model.l2_bytes,
-        warps=attribute(39) // WARP or model.warps, shared_bytes=attribute(81) or model.shared_bytes,
-        register_file=attribute(82) or model.register_file,
-        block_shared_bytes=attribute(97) or model.block_shared_bytes, blocks=attribute(106) or model.blocks,
+        model, cores=attribute(_CORES) or model.cores, cycles_per_second=hertz,
+        memory_bytes_per_cycle=0.92 * memory / hertz, l2_bytes=attribute(_L2_BYTES) or model.l2_bytes,
+        warps=attribute(_THREADS) // WARP or model.warps, shared_bytes=attribute(_SHARED_BYTES) or model.shared_bytes,
+        register_file=attribute(_REGISTERS) or model.register_file,
+        block_shared_bytes=attribute(_BLOCK_SHARED_BYTES) or model.block_shared_bytes, blocks=attribute(_BLOCKS) or model.blocks,
     )  # fmt: skip
 
 

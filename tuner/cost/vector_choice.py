@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...codegen.machine.vector_widths import NEAR
 from ...tir.expr import Var
 from ..program import BlockInfo, Use
 
@@ -28,10 +29,6 @@ def vector_axes(block: BlockInfo) -> list[Var]:
         elif not last and len(moving) == 1 and alone and _reuses(block, moving[0]):
             out.append(axis)
     return out[:2]
-
-
-NEAR = 4
-"""The largest distance of lanes, in elements, that code generation picks out of whole vectors."""
 
 
 def lane_loads(use: Use, vector: Var, lanes: int) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...codegen.machine.vector_widths import NEAR
 from ...schedule import Schedule
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore
@@ -21,7 +22,7 @@ from ...tir.walk import pre_order
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.step_sizes import ceil_div, up_to
-from ..cost.vector_choice import NEAR, lane_loads
+from ..cost.vector_choice import lane_loads
 from ..program import BlockInfo, Program, Use
 from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
@@ -107,8 +108,9 @@ class ElementwisePart(Part):
         vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
-        whole = tuple(v for v in vectors if _whole_between(block) % (v * self.lanes) == 0)
-        self.apart = self.conditional and bool(whole) and _whole_between(block) > 0 and self.across is None
+        between = _whole_between(block)
+        whole = tuple(v for v in vectors if between % (v * self.lanes) == 0)
+        self.apart = self.conditional and bool(whole) and between > 0 and self.across is None
         self.apart = self.apart and self.inner <= _WRITTEN_OUT * self.lanes and self.inner % self.lanes == 0
         self.decisions = (Decision("vectors", whole if self.apart else vectors),)
         if self.across is not None:
