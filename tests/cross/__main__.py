@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from tilewright.codegen.version import CODEGEN_VERSION
+
 from .kept_words import KeptWords
 from .kernel_on_machine import Kernel, words_of
 from .kernels_of_ops import kernels_of_ops
@@ -73,11 +75,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=60, help="seconds for a kernel")
     parser.add_argument("--together", type=int, default=0, help="kernels in a process; 1 for the table, else 40")
     parser.add_argument("--kernels", type=Path, default=KEPT / "kernels-of-ops")
-    parser.add_argument("--kept", type=Path, default=KEPT / "words", help="the file of what is known")
+    parser.add_argument("--kept", type=Path, help="the file of what is known; by default one for each code generator")
     parser.add_argument("--fresh", action="store_true", help="forget what is known")
     parser.add_argument("--numbers", help="these kernels, in this process")
     given = parser.parse_args()
     given.together = given.together or (1 if given.table else 40)
+    loops = "plain" if given.plain else "scheduled"
+    given.kept = given.kept or KEPT / f"words-{CODEGEN_VERSION}-{loops}"
     return given
 
 
