@@ -190,6 +190,8 @@ def _print_text(case: WorkloadCase, result: TuneResult, progress: Progress, path
     if result.best is not None:
         progress.best = result.best_seconds
         click.echo(progress.figure())
+        if result.best.machine.get("clock"):
+            click.echo(f"the times are {result.best.machine['clock']}")
 
 
 def build_words(words: Mapping[str, Any], name: str) -> dict[str, Any]:

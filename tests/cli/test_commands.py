@@ -56,6 +56,12 @@ def test_tune_bench_build_from_nothing(run, tmp_path):
     assert done.code == 0 and "record " in done.out and (tmp_path / "mm.ll").exists()
 
 
+def test_times_of_a_simulated_gpu_are_called_so(run):
+    done = run("tune", "matmul:M=7,N=7,K=7", "--trials", "1", "--target", "gpu-sim", "--db", "new.db")
+    assert done.code == 0, done.err
+    assert "the times are simulated: " in done.out and "of peak" not in done.out
+
+
 def test_bench_prints_a_table(run, db):
     done = run("bench", SPEC, "--num-cores", "1", "--db", db, "--rounds", "1")
     assert done.code == 0, done.err

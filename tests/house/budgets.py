@@ -13,7 +13,7 @@ LINES = {
     "graph": 5010,
     "frontends": 7810,
     "driver": 5550,
-    "cli": 2155,
+    "cli": 2160,
     "doors": 1840,
 }
 """Lines per layer, everything counted."""
