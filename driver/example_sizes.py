@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from operator import is_not
+from operator import index, is_not
 
 from ..codegen.lowered import size_vars
 from ..tir.analysis.simplify import simplify
@@ -33,18 +33,31 @@ Bounds = Mapping[str, int | Sequence[int]]
 of their own."""
 
 
+def ends_of(bound: int | Sequence[int]) -> list[int]:
+    """Returns the ends of a size in ascending order: of a number, of any integer type, itself."""
+    number = _number(bound)
+    return sorted(map(index, bound)) if number is None else [number]  # type: ignore[arg-type]
+
+
+def _number(bound: object) -> int | None:
+    try:
+        return index(bound)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
 def examples_of(bounds: Bounds) -> list[dict[str, int]]:
     """Returns the example sizes of each part of the sizes that bounds make, parts of smaller sizes first.
 
     The example of a part is its end. A size with one bound has one part, and its example is the bound where that is small.
     """
-    ends = [[min(b, _TYPICAL)] if isinstance(b, int) else sorted(b) for b in bounds.values()]
+    ends = [ends_of(b) if (n := _number(b)) is None else [min(n, _TYPICAL)] for b in bounds.values()]
     return [dict(zip(bounds, sizes, strict=True)) for sizes in product(*ends)]
 
 
 def largest_of(bounds: Bounds) -> dict[str, int]:
     """Returns the largest value of each size."""
-    return {name: b if isinstance(b, int) else max(b) for name, b in bounds.items()}
+    return {name: ends_of(b)[-1] for name, b in bounds.items()}
 
 
 def with_example(func: PrimFunc, examples: Mapping[str, int]) -> PrimFunc:

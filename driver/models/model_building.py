@@ -24,7 +24,7 @@ from ...graph.memory_plan import plan_memory
 from ...tir.expr import Var
 from ...tir.walk import pre_order
 from ...tuning_db import Database, open_database
-from ..example_sizes import Bounds, example_of, examples_of, largest_of, with_example
+from ..example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
 from ..graph_services import prepared
 from ..planning import BuildError, NoRecordError, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, job_for
@@ -97,10 +97,10 @@ def bounds_of(graph: Graph, given: Bounds) -> dict[Var, int]:
     if unknown:
         sizes = ", ".join(symbols) or "none"
         raise BuildError(f"{graph.name} has no symbolic size {', '.join(unknown)}; its symbolic sizes: {sizes}")
-    wrong = next((b for b in given.values() if not isinstance(b, int) and (not b or min(b) < 1)), None)
+    wrong = next((b for b in given.values() if min(ends_of(b), default=0) < 1), None)
     if wrong is not None:
         raise BuildError(f"bounds={dict(given)}: {wrong} is neither a number nor a list of numbers of at least 1")
-    return {symbols[name]: int(bound) for name, bound in largest_of(given).items()}
+    return {symbols[name]: bound for name, bound in largest_of(given).items()}
 
 
 def kernel_jobs(

@@ -131,7 +131,15 @@ def test_sizes_up_to_each_end_have_schedules_of_their_own():
         run(np.ones((66, 24), np.float32), np.ones((1, 5), np.float32), np.ones((3, 3), np.float32))
 
 
-@pytest.mark.parametrize("wrong", [[], [0, 4]])
+def test_bounds_of_numpy_s_integers():
+    b, n = Builder("net"), te.var("n")
+    graph = b.graph([b.op("relu", b.input("x", (n, 3)))])
+    for bound in (np.int64(7), np.array([1, 7])):
+        run = tw.build(graph, ONE, bounds={"n": bound})
+        assert run(np.ones((7, 3), np.float32)).sum() == 21
+
+
+@pytest.mark.parametrize("wrong", [[], [0, 4], 0])
 def test_ends_that_are_none(wrong):
     n = te.var("n")
     b = Builder("net")
