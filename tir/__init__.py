@@ -53,4 +53,8 @@ if not TYPE_CHECKING:
         """Programs for TVM look here for names of upper layers, such as ``tir.Schedule``; they load when asked for."""
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return importlib.import_module("tilewright.tvm_names.tir_names").word(name)
+        try:
+            words = importlib.import_module("tilewright.tvm_names.tir_names")
+        except ModuleNotFoundError as error:  # a part of the library without its upper layers
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from error
+        return words.word(name)

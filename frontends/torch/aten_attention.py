@@ -83,7 +83,7 @@ def safe_softmax(c: AtenCall, x: Value, dim: int, dtype: Any = None) -> Value:
     axis = c.axis(dim, x)
     made = c.op("softmax", c.cast(x, c.dtype), axis=axis)
     producer = next((n for n in reversed(c.builder.nodes) if x in n.outputs), None)
-    if producer is not None and producer.op in ("matmul", "multiply", "divide"):
+    if producer is not None and producer.op == "matmul":
         return made
     none = _is_all_minus_infinity(c, x, axis)
     return c.op("where", c.op("broadcast_to", none, shape=made.shape), c.full(made.shape, 0, c.dtype), made)

@@ -233,3 +233,16 @@ def test_tensors_that_do_not_hold_their_elements_are_refused():
             f(wrong, y, torch.zeros(5, 7))
     with pytest.raises(ValueError, match="shares memory with argument"):
         f(x, y, x)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_rows_that_are_hidden_before_they_are_scaled(scale):
+    class Weights(torch.nn.Module):
+        def forward(self, q, hidden):
+            scores = (q @ q.mT).masked_fill(hidden, -torch.inf)
+            return torch.ops.aten._safe_softmax(scores * scale, -1)
+
+    hidden = torch.tensor([[True, False, True], [True, True, True], [False, False, False]])
+    q = torch.arange(12.0).reshape(3, 4) / 8
+    run = tw.build(exported(Weights(), q, hidden))
+    torch.testing.assert_close(torch.as_tensor(run(q, hidden)), Weights()(q, hidden))
