@@ -3,8 +3,9 @@
 One job at a time. The caller writes the job's fields, then publishes ``epoch`` = (sequence << 16 | threads); a worker
 that sees a new epoch and whose index is below ``threads`` runs its chunk and counts ``pending`` down. A worker that is
 not in the job reads nothing but the epoch, so the caller waits for participants only and the fields cannot change under
-one of them. Waiting spins for some microseconds, then sleeps on a condition variable; "publish, then look for sleepers"
-against "register as sleeper, then look at the epoch", all sequentially consistent, loses no wake-up.
+one of them. Waiting spins for some microseconds, then sleeps on a condition variable. While it spins it offers its core
+to others, because the thread that it waits for may be on the same one. "Publish, then look for sleepers" against
+"register as sleeper, then look at the epoch", all sequentially consistent, loses no wake-up.
 
 Nested calls, and calls from a second thread while a job runs, run serially in their caller. Workers are detached and
 block all signals. After a fork the child, seeing another process id, starts with a pool of its own.
@@ -48,6 +49,7 @@ declare i32 @pthread_attr_setstacksize(ptr, i64)
 declare i32 @pthread_attr_destroy(ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @sigfillset(ptr)
+declare i32 @sched_yield()
 $pause_decl
 
 define $link void @tw_parallel_for(ptr %fn, ptr %ctx, i64 %n, i32 %threads) noinline nounwind {
@@ -115,13 +117,20 @@ work:
   call void %fn(ptr %ctx, i64 0, i64 %mine)
   br label %spin
 spin:
-  %turn = phi i32 [ 0, %work ], [ %turns, %pause ]
+  %turn = phi i32 [ 0, %work ], [ %turns, %more ]
   %left = load atomic i32, ptr @tw_pending acquire, align 4
   %finished = icmp eq i32 %left, 0
   br i1 %finished, label %release, label %pause
 pause:
   $pause
   %turns = add i32 %turn, 1
+  %sixtyfourth = and i32 %turns, 63
+  %offer = icmp eq i32 %sixtyfourth, 0
+  br i1 %offer, label %yield, label %more
+yield:
+  %y = call i32 @sched_yield()
+  br label %more
+more:
   %patient = icmp ult i32 %turns, 4000
   br i1 %patient, label %spin, label %block
 block:
@@ -218,13 +227,20 @@ idle:
   %seen = phi i64 [ %first, %entry ], [ %epoch, %run ], [ %epoch, %work ], [ %epoch, %last ], [ %epoch, %signal ]
   br label %spin
 spin:
-  %turn = phi i32 [ 0, %idle ], [ %turns, %pause ]
+  %turn = phi i32 [ 0, %idle ], [ %turns, %more ]
   %now = load atomic i64, ptr @tw_epoch acquire, align 8
   %new = icmp ne i64 %now, %seen
   br i1 %new, label %run, label %pause
 pause:
   $pause
   %turns = add i32 %turn, 1
+  %sixtyfourth = and i32 %turns, 63
+  %offer = icmp eq i32 %sixtyfourth, 0
+  br i1 %offer, label %yield, label %more
+yield:
+  %y = call i32 @sched_yield()
+  br label %more
+more:
   %patient = icmp ult i32 %turns, 2000
   br i1 %patient, label %spin, label %sleep
 sleep:
