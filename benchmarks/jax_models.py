@@ -10,7 +10,6 @@ largest difference from XLA relative to the largest output, and the seconds from
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -126,10 +125,7 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", type=Path, help="a file for the rows")
     options = parser.parse_args()
-    rows = [compare(name, options) for name in options.names or MODELS]
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
-    print(model_table.text(rows, CONTENDERS, options.markdown))
+    model_table.show(options.names or MODELS, lambda name: compare(name, options), CONTENDERS, options)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Run = Callable[[], Any]
@@ -22,6 +25,25 @@ def medians(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
                 run()
                 times[label].append(time.perf_counter() - start)
     return {label: statistics.median(seconds) * 1e3 for label, seconds in times.items()}
+
+
+def show(
+    names: Iterable[str], compare: Callable[[str], dict[str, Any]], every: Sequence[str], options: argparse.Namespace
+) -> None:
+    """Prints each row as ``compare`` makes it, then the table; ``options`` has ``json``, a file for the rows, and
+    ``markdown``. A model that fails is told and left out."""
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        try:
+            rows.append(compare(name))
+        except Exception as error:  # one model must not end the table
+            print(f"{name}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
+            continue
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1))
+    if rows:
+        print(text(rows, every, options.markdown))
 
 
 def text(rows: Sequence[Mapping[str, Any]], every: Sequence[str], markdown: bool) -> str:

@@ -10,13 +10,13 @@ Inductor needs a C++ compiler. ``--profile`` prints where the time of our kernel
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import types
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import model_table
 import model_zoo
@@ -70,6 +70,14 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     return row
 
 
+def _with_warnings(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Returns one row with what the backend warned of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        row = compare(name, options)
+    return {**row, "said": sorted({str(w.message) for w in said if "tilewright" in str(w.message)})}
+
+
 def profile(name: str, options: argparse.Namespace) -> str:
     """Returns where the time of our kernels goes, for each of the model's graphs."""
     from tilewright.doors import compiled_region
@@ -81,12 +89,10 @@ def profile(name: str, options: argparse.Namespace) -> str:
         init(region, *given)
         made.append(region)
 
-    compiled_region.Region.__init__ = noted  # type: ignore[method-assign]
     model, inputs = _model(name, options.attention)
-    with torch.no_grad():
+    with torch.no_grad(), mock.patch.object(compiled_region.Region, "__init__", noted):
         torch.compile(model, backend=tw.torch.backend, options={"db": options.db} if options.db else {})(*inputs)
     models = [one.model for region in made for one in region.built.values()]
-    compiled_region.Region.__init__ = init  # type: ignore[method-assign]
     arrays = [[torch.zeros(v.shape, dtype=getattr(torch, v.dtype)) for v in m.inputs] for m in models]
     return "\n".join(str(m.profile(*given)) for m, given in zip(models, arrays, strict=True))
 
@@ -109,24 +115,12 @@ def main() -> None:
     # This module registers detection operators of torchvision's compiled library, which may be built for another torch.
     sys.modules.setdefault("torchvision._meta_registrations", types.ModuleType("_meta_registrations"))
     torch.set_num_threads(options.threads)
-    rows = []
-    for name in options.names or list(model_zoo.MODELS):
-        if options.profile:
+    names = options.names or list(model_zoo.MODELS)
+    if options.profile:
+        for name in names:
             print(profile(name, options), flush=True)
-            continue
-        try:
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                rows.append(compare(name, options))
-            rows[-1]["said"] = sorted({str(w.message) for w in said if "tilewright" in str(w.message)})
-        except Exception as error:  # one model must not end the table
-            print(f"{name}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
-            continue
-        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-        if options.json:
-            options.json.write_text(json.dumps(rows, indent=1))
-    if rows:
-        print(model_table.text(rows, CONTENDERS, options.markdown))
+        return
+    model_table.show(names, lambda name: _with_warnings(name, options), CONTENDERS, options)
 
 
 if __name__ == "__main__":

@@ -131,18 +131,7 @@ def main() -> None:
         print(_own_peak(options.folder, options.names[0], options))
         return
     names = options.names or sorted(p.stem for p in options.folder.glob("*.onnx"))
-    rows = []
-    for name in names:
-        try:
-            rows.append(compare(options.folder, name, options))
-        except Exception as error:  # one model must not end the table
-            print(f"{name}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr, flush=True)
-            continue
-        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-        if options.json:
-            options.json.write_text(json.dumps(rows, indent=1))
-    if rows:
-        print(model_table.text(rows, list(CONTENDERS), options.markdown))
+    model_table.show(names, lambda name: compare(options.folder, name, options), list(CONTENDERS), options)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,11 @@ class KernelCall:
     up_to: Mapping[Var, int] = field(default_factory=dict)
     beyond: KernelCall | None = None
 
+    @property
+    def every(self) -> list[KernelCall]:
+        """Returns this call and those beyond it."""
+        return [self, *(self.beyond.every if self.beyond is not None else ())]
+
 
 def entry_function(
     division: Division,

@@ -59,34 +59,26 @@ def build_graph(
     machine = Target.of(target)
     division = order_kernels(fuse(prepared(graph, machine)))
     bounds = bounds_of(graph, chosen.bounds)
-    examples = examples_of(chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
-        jobs = [kernel_jobs(division, machine, opened, chosen, sizes) for sizes in examples]
-    built = build_kernels([job for part in jobs for job in part.values()], processes=chosen.processes, note=chosen.note)
-    sizes = {var.name: var for var in bounds}
-    ends = [{sizes[name]: end for name, end in part.items() if name in sizes} for part in examples]
-    versions = {
-        kernel: _distinct(kernel, [(end, built[part[kernel].key]) for end, part in zip(ends, jobs, strict=True)])
-        for kernel in jobs[0]
-    }
+        jobs = kernel_jobs(division, machine, opened, chosen)
+    wanted = [job for parts in jobs.values() for _, job in parts]
+    built = build_kernels(wanted, processes=chosen.processes, note=chosen.note)
+    divided = {var.name: var for var in bounds if len(ends_of(chosen.bounds[var.name])) > 1}
+    versions = {kernel: _versions(parts, built, divided) for kernel, parts in jobs.items()}
     return _assembled(division, machine, versions, bounds)
 
 
-def _distinct(kernel: Kernel, versions: Sequence[tuple[Mapping[Var, int], BuiltKernel]]) -> list[Version]:
-    """Returns the versions of a kernel by the largest sizes that each is for; equal ones that follow each other are one."""
-    own = {
-        n for v in (*kernel.inputs, *kernel.outputs) for d in v.shape if not isinstance(d, int) for n in pre_order(d)
-    }
+def _versions(
+    parts: Sequence[tuple[Mapping[str, int], KernelJob]], built: Mapping[str, BuiltKernel], divided: Mapping[str, Var]
+) -> list[Version]:
+    """Returns what was built for each part of a kernel's sizes; equal ones that follow each other are one. ``divided``:
+    the sizes that have several ends, by name."""
     out: list[Version] = []
-    seen: set[tuple[int, ...]] = set()
-    for ends, built in versions:
-        up_to = {var: end for var, end in ends.items() if var in own}
-        if tuple(up_to.values()) in seen:
-            continue
-        seen.add(tuple(up_to.values()))
-        if out and out[-1].built is built:
+    for sizes, job in parts:
+        if out and out[-1].built is built[job.key]:
             out.pop()
-        out.append(Version(up_to, built))
+        up_to = {divided[name]: end for name, end in sizes.items() if name in divided}
+        out.append(Version(up_to, built[job.key]))
     return out
 
 
@@ -104,20 +96,27 @@ def bounds_of(graph: Graph, given: Bounds) -> dict[Var, int]:
 
 
 def kernel_jobs(
-    division: Division,
-    machine: Target,
-    db: Database | None = None,
-    options: GraphOptions = GraphOptions(),
-    examples: Mapping[str, int] | None = None,
-) -> dict[Kernel, KernelJob]:
-    """Returns what to build for each kernel of a graph, for these sizes; kernels of one structure share it."""
-    jobs: dict[Kernel, KernelJob] = {}
-    out: dict[Kernel, KernelJob] = {}
+    division: Division, machine: Target, db: Database | None = None, options: GraphOptions = GraphOptions()
+) -> dict[Kernel, list[tuple[Mapping[str, int], KernelJob]]]:
+    """Returns what to build for each kernel of a graph, by the example of each part of its sizes; kernels of one structure
+    share it."""
+    examples = examples_of(options.bounds)
+    jobs: dict[Kernel, list[tuple[Mapping[str, int], KernelJob]]] = {}
+    out: dict[Kernel, list[tuple[Mapping[str, int], KernelJob]]] = {}
     for kernel, first in representatives(division).items():
         if first not in jobs:
-            jobs[first] = _job(first, machine, db, options, examples or {})
+            own = _own_sizes(first, examples)
+            jobs[first] = [(sizes, _job(first, machine, db, options, sizes)) for sizes in own]
         out[kernel] = jobs[first]
     return out
+
+
+def _own_sizes(kernel: Kernel, examples: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
+    """Returns the different examples of the sizes that a kernel has."""
+    dims = [d for v in (*kernel.inputs, *kernel.outputs) for d in v.shape if not isinstance(d, int)]
+    names = {n.name for d in dims for n in pre_order(d) if isinstance(n, Var)}
+    own = [{name: size for name, size in sizes.items() if name in names} for sizes in examples]
+    return [sizes for n, sizes in enumerate(own) if sizes not in own[:n]]
 
 
 def representatives(division: Division) -> dict[Kernel, Kernel]:
@@ -158,9 +157,9 @@ def _assembled(
     constants = {**graph.constants, **{v: data for loop, _ in loops for v, data in loop.body.graph.constants.items()}}
     read = [
         (a, leaf.division)
-        for leaf in leaves
-        for one in versions[leaf.kernel]
-        for a in _arguments(leaf.kernel, one.built)
+        for call, leaf in zip(calls, leaves, strict=True)
+        for one in call.every
+        for a in one.arguments
     ]
     sizes: dict[object, int] = {}
     for a, around in [*read, *[(v, around) for loop, around in loops for v in loop.inputs]]:

@@ -139,6 +139,14 @@ def test_bounds_of_numpy_s_integers():
         assert run(np.ones((7, 3), np.float32)).sum() == 21
 
 
+def test_a_size_with_one_end_does_not_choose_among_schedules():
+    n, m = te.var("n"), te.var("m")
+    b = Builder("net")
+    run = tw.build(b.graph([b.op("relu", b.input("x", (n, m)))]), ONE, bounds={"n": [4, 65], "m": 100})
+    (step,) = run.steps
+    assert [{var.name: end for var, end in v.up_to.items()} for v in step.versions] == [{"n": 4}, {"n": 65}]
+
+
 @pytest.mark.parametrize("wrong", [[], [0, 4], 0])
 def test_ends_that_are_none(wrong):
     n = te.var("n")

@@ -122,17 +122,7 @@ spin:
   %finished = icmp eq i32 %left, 0
   br i1 %finished, label %release, label %pause
 pause:
-  $pause
-  %turns = add i32 %turn, 1
-  %sixtyfourth = and i32 %turns, 63
-  %offer = icmp eq i32 %sixtyfourth, 0
-  br i1 %offer, label %yield, label %more
-yield:
-  %y = call i32 @sched_yield()
-  br label %more
-more:
-  %patient = icmp ult i32 %turns, 4000
-  br i1 %patient, label %spin, label %block
+$wait_for_job
 block:
   %l1 = call i32 @pthread_mutex_lock(ptr @tw_mutex)
   store atomic i32 1, ptr @tw_waiting seq_cst, align 4
@@ -232,17 +222,7 @@ spin:
   %new = icmp ne i64 %now, %seen
   br i1 %new, label %run, label %pause
 pause:
-  $pause
-  %turns = add i32 %turn, 1
-  %sixtyfourth = and i32 %turns, 63
-  %offer = icmp eq i32 %sixtyfourth, 0
-  br i1 %offer, label %yield, label %more
-yield:
-  %y = call i32 @sched_yield()
-  br label %more
-more:
-  %patient = icmp ult i32 %turns, 2000
-  br i1 %patient, label %spin, label %sleep
+$wait_for_work
 sleep:
   %l0 = call i32 @pthread_mutex_lock(ptr @tw_mutex)
   %s0 = atomicrmw add ptr @tw_sleepers, i32 1 seq_cst, align 4
@@ -288,12 +268,28 @@ signal:
 """
 
 
+def _wait(pause: str, turns: int, then: str) -> str:
+    """Return the end of a loop ``spin``: it pauses, offers its core now and then, and leaves for ``then`` after ``turns``."""
+    return f"""  {pause}
+  %turns = add i32 %turn, 1
+  %sixtyfourth = and i32 %turns, 63
+  %offer = icmp eq i32 %sixtyfourth, 0
+  br i1 %offer, label %yield, label %more
+yield:
+  %y = call i32 @sched_yield()
+  br label %more
+more:
+  %patient = icmp ult i32 %turns, {turns}
+  br i1 %patient, label %spin, label %{then}"""
+
+
 def _words(target: Target) -> Mapping[str, str]:
     declared, called = {
         "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
         "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
     }.get(target.arch, ("", ""))
-    return {"pause_decl": declared, "pause": called, "setmask": "3" if is_mac(target) else "2"}
+    waits = {"wait_for_job": _wait(called, 4000, "block"), "wait_for_work": _wait(called, 2000, "sleep")}
+    return {"pause_decl": declared, "setmask": "3" if is_mac(target) else "2", **waits}
 
 
 POOL = RuntimePart(_TEXT, ("tw_parallel_for",), _words)
