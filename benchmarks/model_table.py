@@ -14,11 +14,13 @@ from typing import Any
 Run = Callable[[], Any]
 
 
-def medians(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
-    """Returns the median milliseconds of each contender: in each round each has its turn of one run and three timed ones."""
+def medians(runs: Mapping[str, Run], rounds: int, pause: float = 0.0) -> dict[str, float]:
+    """Returns the median milliseconds of each contender: in each round each has its turn of one run and three timed ones.
+    A turn begins after a pause, in seconds, in which the waiting threads of the contender before it go to sleep."""
     times: dict[str, list[float]] = {label: [] for label in runs}
     for _ in range(rounds):
         for label, run in runs.items():
+            time.sleep(pause)
             run()
             for _ in range(3):
                 start = time.perf_counter()

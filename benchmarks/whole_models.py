@@ -88,7 +88,7 @@ def compare(folder: Path, name: str, options: argparse.Namespace) -> dict[str, A
         runs[label] = maker(path, inputs, options.threads, options.db)
         got = runs[label]()
         row[label] = {"first_seconds": time.perf_counter() - start, "difference": _difference(got, expected)}
-    for label, ms in model_table.medians(runs, options.rounds).items():
+    for label, ms in model_table.medians(runs, options.rounds, pause=0.1 if options.threads > 1 else 0.0).items():
         row[label]["ms"] = ms
     if options.memory:
         for label in runs:

@@ -20,12 +20,13 @@ from __future__ import annotations
 from string import Template
 
 from ..machine.target import Target
+from .parts.cores_ir import CORES
 from .parts.memory_ir import MEMORY
 from .parts.pool_ir import POOL
 from .parts.tiles_ir import TILES
 from .parts.timing_ir import TIMING
 
-PARTS = [POOL, MEMORY, TIMING, TILES]
+PARTS = [CORES, POOL, MEMORY, TIMING, TILES]
 """The parts of the runtime in the order of the text."""
 
 SYMBOLS = tuple(sorted([symbol for part in PARTS for symbol in part.symbols]))

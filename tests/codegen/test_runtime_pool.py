@@ -108,6 +108,51 @@ def test_nested_regions_run_in_their_thread():
     assert sorted(r[:3] for r in ranges) == [(0, 0, 13), (1, 0, 13)]
 
 
+@pytest.fixture(scope="module")
+def cores():
+    """The functions of the pool that note and leave a core, to be called for thread 0 and for thread 1 of a job of two."""
+    loaded = load(
+        optimize_and_compile(runtime_ir(Target("native")), Target("native")).object, ["tw_note_core", "tw_leave_core"]
+    )
+    note = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int64)(loaded.address("tw_note_core"))
+    leave = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(loaded.address("tw_leave_core"))
+    yield note, leave
+    del loaded
+
+
+linux_with_two_cores = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two cores"
+)
+
+
+@linux_with_two_cores
+def test_a_worker_leaves_the_core_of_the_caller(cores):
+    note, leave = cores
+    allowed, system = os.sched_getaffinity(0), ctypes.CDLL(None)
+    found = []
+    for _ in range(20):  # the system may move the thread back at any time, but not each time
+        note(0)
+        before = system.sched_getcpu()
+        leave(1, 2)
+        found.append(system.sched_getcpu() != before)
+        assert os.sched_getaffinity(0) == allowed
+    assert sum(found) > 10
+
+
+@linux_with_two_cores
+def test_a_worker_with_one_core_stays(cores):
+    note, leave = cores
+    allowed = os.sched_getaffinity(0)
+    only = {min(allowed)}
+    try:
+        os.sched_setaffinity(0, only)
+        note(0)
+        leave(1, 2)
+        assert os.sched_getaffinity(0) == only
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
 def test_callers_in_several_threads(counter):
     results = []
     callers = [threading.Thread(target=lambda: results.append(counter(17, 2, 500))) for _ in range(4)]

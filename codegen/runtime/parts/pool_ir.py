@@ -4,7 +4,9 @@ One job at a time. The caller writes the job's fields, then publishes ``epoch`` 
 that sees a new epoch and whose index is below ``threads`` runs its chunk and counts ``pending`` down. A worker that is
 not in the job reads nothing but the epoch, so the caller waits for participants only and the fields cannot change under
 one of them. Waiting spins for some microseconds, then sleeps on a condition variable. While it spins it offers its core
-to others, because the thread that it waits for may be on the same one. "Publish, then look for sleepers" against
+to others, because the thread that it waits for may be on the same one; and a worker that finds itself on the core of the
+caller, or of a worker before it, moves to a free one (Linux): the kernel leaves two such threads together for many
+milliseconds, since neither of them sleeps. "Publish, then look for sleepers" against
 "register as sleeper, then look at the epoch", all sequentially consistent, loses no wake-up.
 
 Nested calls, and calls from a second thread while a job runs, run serially in their caller. Workers are detached and
@@ -98,6 +100,7 @@ publish:
   store ptr %ctx, ptr @tw_job_ctx, align 8
   store i64 %n, ptr @tw_job_n, align 8
   store atomic i32 %others, ptr @tw_pending monotonic, align 4
+  %on = call i1 @tw_note_core(i64 0)
   %old = load atomic i64, ptr @tw_epoch monotonic, align 8
   %sequence = lshr i64 %old, 16
   %following = add i64 %sequence, 1
@@ -244,6 +247,7 @@ run:
   %wanted = icmp ult i64 %index, %threads
   br i1 %wanted, label %work, label %idle
 work:
+  call void @tw_leave_core(i64 %index, i64 %threads)
   %fn = load ptr, ptr @tw_job_fn, align 8
   %ctx = load ptr, ptr @tw_job_ctx, align 8
   %n = load i64, ptr @tw_job_n, align 8
