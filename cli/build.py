@@ -79,8 +79,8 @@ def command(
     in_folder = _checked_output(output, model)
     if bounds is not None and not model:
         raise CommandError("--bounds is for models", code=2)
-    if debug_info and (model or path.suffix == ".c"):
-        raise CommandError(f"-g: {spec if model else 'C'} has no line tables", code=2)
+    if debug_info and path.suffix == ".c":
+        raise CommandError("-g: C has no line tables", code=2)
     try:
         module = build(
             spec if model else parse_spec(spec, args),

@@ -15,8 +15,8 @@ from ..lowered import LoweredFunc
 from .call_services import register_service
 
 
-def with_line_tables(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> tuple[CompiledCode, str]:
-    """Returns the code of ``functions`` with line tables for a text at ``path``, and the text. No file is written."""
+def modules_with_lines(functions: Sequence[LoweredFunc], path: Path) -> tuple[list[str], str]:
+    """Returns the LLVM IR of each function, whose instructions name lines of one text at ``path``, and that text."""
     texts: list[str] = []
     modules: list[str] = []
     above = 0
@@ -28,9 +28,15 @@ def with_line_tables(functions: Sequence[LoweredFunc], code: CompiledCode, path:
         modules.append(emit(function, source))
         texts.append(text)
         above += text.count("\n") + 1
+    return modules, "\n".join(texts) + "\n"
+
+
+def with_line_tables(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> tuple[CompiledCode, str]:
+    """Returns the code of ``functions`` with line tables for a text at ``path``, and the text. No file is written."""
+    modules, text = modules_with_lines(functions, path)
     options = dataclasses.asdict(code.options)
     located = optimize_and_compile(modules[0], code.target, link=tuple(modules[1:]), cache=False, **options)
-    return located, "\n".join(texts) + "\n"
+    return located, text
 
 
 register_service("line_tables", with_line_tables)

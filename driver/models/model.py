@@ -18,10 +18,12 @@ from ...codegen.packing import split_packing
 from ...codegen.runtime.arguments import ArgumentError, evaluate
 from ...codegen.runtime.array_libraries import returned
 from ...codegen.runtime.entry_ir import Entry, entry_ir
+from ...codegen.runtime.line_tables import modules_with_lines
 from ...codegen.runtime.linked_library import LinkedLibrary, export_library
 from ...codegen.runtime.loader import runtime_symbols
 from ...codegen.runtime.model_source import ModelSource, write_model_source
 from ...codegen.runtime.module import Function
+from ...codegen.runtime.written_files import write_file
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
@@ -189,12 +191,16 @@ class Model:
         ]
         return profile_of(self.name, rows, self.target, sizes)
 
-    def export(self, path: str | Path, name: str | None = None, *, constants: str = "inside") -> list[Path]:
+    def export(
+        self, path: str | Path, name: str | None = None, *, constants: str = "inside", debug_info: bool = False
+    ) -> list[Path]:
         """Write the model as a shared library with a C header and a description for pkg-config; return the files.
 
         ``name``: the C function, ``int32_t NAME(inputs…, outputs…, sizes…, void* workspace)``. ``constants``: ``inside``
         (a section of the library), or ``beside`` (a file ``.weights``, which ``NAME_load(path)`` maps). With the suffix
         ``.c`` it is one C file and its header; for a microcontroller, whose memory is static, without the workspace.
+        ``debug_info``: the library has line tables, which refer to the lowered kernels; they are written beside it as
+        ``.tir``.
         """
         if constants not in ("inside", "beside"):
             raise ValueError(f"constants={constants!r}: inside (the library) or beside (it)")
@@ -202,25 +208,37 @@ class Model:
         if path.suffix == ".c":
             if constants == "beside":
                 raise ValueError("constants='beside' is for shared libraries; a C file has its constants inside")
+            if debug_info:
+                raise ExportError(f"cannot export {path.name!r} with line tables: a model has them as a library, .so")
             return write_model_source(self._source(), path, symbol)
         if self.target.is_c_only:
             raise ExportError(f"cannot export a model for {self.target} to {path.name!r}: it becomes a C file, .c")
         entry = replace(self._entry, name=symbol, in_file=constants == "beside")
-        objects = [*self._objects(), self._machine_code(self._lowered)]
-        return export_library(LinkedLibrary(objects, self._lowered, entry, self._parts.constants), path)
+        objects, program = [*self._objects(), self._machine_code(self._lowered)], path.with_suffix(".tir")
+        if debug_info:
+            modules, text = modules_with_lines([self._lowered, *self._lowered_kernels()], program)
+            objects = [optimize_and_compile(module, self.target, cache=False).object for module in modules]
+        files = export_library(LinkedLibrary(objects, self._lowered, entry, self._parts.constants), path)
+        if debug_info:
+            write_file(program, text)
+        return [*files, program] if debug_info else files
 
     # -- inside --
 
     def _source(self) -> ModelSource:
         """Returns what becomes a C file. EmitError names an operation that the target lacks."""
+        data = self._constants().tobytes()
+        return ModelSource(self._lowered_kernels(), self._lowered, self._entry.params, data, self._parts.workspace)
+
+    def _lowered_kernels(self) -> list[LoweredFunc]:
+        """Returns the distinct kernels, lowered from the programs that they were scheduled to."""
         kernels = []
         for built in self._distinct():
             scheduled = parse(built.scheduled)
             assert isinstance(scheduled, PrimFunc)
             main = split_packing(scheduled.with_attr("global_symbol", built.symbol)).main
             kernels.append(lower(main, self.target, built.symbol))
-        data = self._constants().tobytes()
-        return ModelSource(kernels, self._lowered, self._entry.params, data, self._parts.workspace)
+        return kernels
 
     def _checked_source(self) -> int:
         """Returns the bytes of static memory. BuildError names the kernel and the operation that C for the target lacks."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -326,7 +328,34 @@ def test_a_library_shows_its_entry_only(tmp_path, built):
     assert f"#define OTHER_WORKSPACE_BYTES {built.workspace_bytes or 1}" in (tmp_path / "net.h").read_text()
 
 
+def test_a_library_with_line_tables_is_the_same_code(tmp_path, built):
+    objdump = shutil.which("objdump")
+    if objdump is None or not any(map(shutil.which, ("cc", "gcc", "clang", "ld"))):
+        pytest.skip("needs objdump and a linker")
+    files = built.export(tmp_path / "net.so", debug_info=True)
+    assert [f.name for f in files] == ["net.so", "net.h", "net.pc", "net.tir"]
+    said = subprocess.run([objdump, "--dwarf=decodedline", "net.so"], cwd=tmp_path, capture_output=True, text=True)
+    lines = (tmp_path / "net.tir").read_text().splitlines()
+    told = {lines[int(n) - 1].strip() for n in re.findall(r"^net\.tir\s+(\d+) ", said.stdout, re.MULTILINE)}
+    kernels = {step.built.symbol for step in built.steps}
+    assert kernels <= {name for line in told for name in re.findall(r"def (\w+)\(", line)}
+    assert any("=" in line and "[" in line for line in told)
+    with_lines, plain = tmp_path / "net.so", tmp_path / "plain.so"
+    built.export(plain)
+    x, results = whole(np.random.default_rng(3), 7, 16), []
+    for path in (with_lines, plain):
+        y, z = np.zeros((7, 13), np.float32), np.zeros((7, 17), np.float32)
+        assert (
+            getattr(ctypes.CDLL(str(path)), path.stem.replace("plain", "net"))(*[v.ctypes for v in (x, y, z)], None)
+            == 0
+        )
+        results.append((y.tobytes(), z.tobytes()))
+    assert results[0] == results[1] == tuple(np.asarray(v).tobytes() for v in built(x))
+
+
 def test_exports_that_are_refused(built, tmp_path):
+    with pytest.raises(ExportError, match="a model has them as a library"):
+        built.export(tmp_path / "net.c", debug_info=True)
     with pytest.raises(ExportError, match="it becomes a shared library, .so"):
         built.export(tmp_path / "net.o")
     with pytest.raises(ValueError, match="inside"):
