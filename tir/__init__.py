@@ -24,6 +24,7 @@ from .expr import (
     PrimExpr, Ramp, Range, Reduce, Select, Shuffle, StringImm, Sub, TruncDiv, TruncMod, Var, const, convert,
     intrinsics, is_const_int, reducers, structural_equal,
 )  # fmt: skip
+from .expr import position_reducers as _position_reducers  # noqa: F401  (registers itself)
 from .expr.nodes import op
 from .interpret import InterpretError, interpret
 from .parser import ParseError, parse

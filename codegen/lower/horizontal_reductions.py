@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntImm, Select, Var, conjuncts, const, same
+from ...tir.expr.intrinsics import operation_named
 from ...tir.expr.nodes import op
 from ...tir.expr.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt
@@ -13,7 +14,7 @@ from .loop_annotations import HORIZONTAL, without
 from .masks import any_lane
 from .vector_expressions import vectorize_expr
 
-_REDUCERS = {row.node: row for row in REDUCERS if row.lanes is not None}
+_REDUCERS = {row.node: row for row in REDUCERS if row.lanes}
 """The reductions of the lanes of a vector, by the node that combines two values, or that chooses one."""
 
 
@@ -87,7 +88,7 @@ def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
 def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Expr | None:
     """Returns ``s = s + x`` over the lanes of ``mask`` as one operation."""
     reducer = _REDUCERS.get(type(value)) if isinstance(value, BinaryOp) else None
-    if not isinstance(value, BinaryOp) or reducer is None or reducer.lanes is None or not reducer.either_way:
+    if not isinstance(value, BinaryOp) or reducer is None or not reducer.lanes or not reducer.either_way:
         return None
     old, term = (value.a, value.b) if same(value.a, own) else (value.b, value.a)
     if not same(old, own):
@@ -97,14 +98,14 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Exp
     if mask is not None:
         identity = const(reducer.starts_from[0].neutral(term.dtype), term.dtype.with_lanes(lanes))
         vector = Select(mask, vector, identity)
-    return type(value)(old, reducer.lanes(vector))
+    return type(value)(old, operation_named(reducer.lanes)(vector))
 
 
 def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
     """Returns ``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask`` as one operation."""
     test, term, old = value.condition, value.true_value, value.false_value
     reducer = _REDUCERS.get(type(test)) if isinstance(test, (GT, LT)) and term.dtype.is_float else None
-    if not isinstance(test, (GT, LT)) or reducer is None or reducer.lanes is None:
+    if not isinstance(test, (GT, LT)) or reducer is None or not reducer.lanes:
         return None
     if not (same(test.a, term) and same(test.b, old)):
         return None
@@ -114,4 +115,4 @@ def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
     better: Expr = type(test)(vector, start)
     if mask is not None:
         better = And(mask, better)
-    return reducer.lanes(Select(better, vector, start))
+    return operation_named(reducer.lanes)(Select(better, vector, start))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...tir.expr import Expr, cast, const, max_, min_, min_value
-from ...tir.expr.reducers import ARGMAX
+from ...tir.expr.position_reducers import ARGMAX
 from ..compute import compute
 from ..reduce import reduce_axis, reduction_by
 from ..tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 LINES = {
     "pages": 800,
-    "tir": 18890,
+    "tir": 18960,
     "schedule": 13260,
     "codegen": 28850,
     "te": 6315,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 16160
+RING_CODE_LINES = 15735
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 25820
+BOTH_RINGS_CODE_LINES = 25570
 """How many code lines the core ring and the outer ring have together."""

@@ -50,11 +50,9 @@ RING: dict[str, str] = {
     "tir/arith/normal_form": "canonical facts floor_division interval linear polynomial",
     "tir/expr": "equal expression_types reducers traversal",
     "tir/expr/base": "deep_recursion dtype node node_methods operators reason rounding",
-    "tir/expr/intrinsics": (
-        "control_and_memory fixed_point numpy_meaning numpy_values operation type_rules vector_operations"
-    ),
+    "tir/expr/intrinsics": "control_and_memory numpy_values operation type_rules",
     "tir/expr/nodes": "arithmetic conditions constants expr index_types op ranges sizes",
-    "tir/interpret": "interpret_expr interpret_llvm interpret_memory interpret_stmt",
+    "tir/interpret": "interpret_expr interpret_memory interpret_stmt",
     "tir/stmt": "buffer function statement_walks stmt",
 }
 """The modules of the ring by folder. The front pages of these folders belong to it as well."""
@@ -70,7 +68,7 @@ OUTER_RING: dict[str, str] = {
     "te": "tensor_text",
     "tir": "cost difference expr_length program_key",
     "tir/expr/base": "garbage_collection",
-    "tir/expr/intrinsics": "float_operations",
+    "tir/expr/intrinsics": "float_operations foreign_calls numpy_meaning",
     "tir/parser": (
         "access_parser assignment_parser block_parser errors expression_parser function_parser loop_parser "
         "memory_statements older_spellings parser_base parser_values statement_parser text_limits"

@@ -50,9 +50,7 @@ from ..expr import (
 )
 from ..expr.base.rounding import round_bfloat16, round_float
 from ..expr.intrinsics import OPERATIONS
-from ..expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
 from ..expr.intrinsics.numpy_values import caster, divider, fmax, fmin, scalar_type, value_dtype, wrapper
-from .interpret_llvm import llvm_evaluator
 
 _DEPTH = 40
 _DIVISIONS: dict[type, str] = {
@@ -83,8 +81,8 @@ class ExprCompiler:
     ) -> None:
         self.registers: list[Any] = []
         self._slots: dict[Var, int] = {}
-        self._loader, self._locator = loader, locator
-        self._externs = externs
+        self._loader = loader
+        self.locator, self.externs = locator, externs
         self._names: dict[str, Any] = {"R": self.registers, "np": np, "__builtins__": {"int": int, "bool": bool}}
 
     def slot(self, var: Var) -> int:
@@ -104,13 +102,14 @@ class ExprCompiler:
 
     def compile_call(self, f: Callable[..., Any], args: list[Expr]) -> Callable[[], Any]:
         """Return a function that evaluates ``f(*args)``."""
-        return self._function(f"{self._name(f)}({', '.join(self.text(a, 1) for a in args)})", "")
+        return self._function(f"{self.name(f)}({', '.join(self.text(a, 1) for a in args)})", "")
 
     def _function(self, body: str, parameters: str) -> Callable[[], Any]:
         code = compile(f"lambda {parameters}: {body}", "<expression>", "eval")
         return eval(code, self._names)
 
-    def _name(self, value: Any) -> str:
+    def name(self, value: Any) -> str:
+        """Return a name for a value in the text."""
         name = f"c{len(self._names)}"
         self._names[name] = value
         return name
@@ -118,7 +117,7 @@ class ExprCompiler:
     def text(self, e: Expr, depth: int) -> str:
         """Return the Python text of ``e``."""
         if depth > _DEPTH:
-            return f"{self._name(self.compile(e))}()"
+            return f"{self.name(self.compile(e))}()"
         write = _WRITERS.get(type(e))
         if write is None:
             raise InterpretError(f"cannot evaluate a {type(e).__name__}: {e}")
@@ -127,10 +126,10 @@ class ExprCompiler:
     def _constant(self, e: IntImm | FloatImm, depth: int) -> str:
         if isinstance(e, IntImm):
             return str(bool(e.value)) if e.dtype == "bool" else f"({e.value})" if e.value < 0 else str(e.value)
-        return self._name(scalar_type(e.dtype)(round_float(e.value, e.dtype)))
+        return self.name(scalar_type(e.dtype)(round_float(e.value, e.dtype)))
 
     def _string(self, e: StringImm, depth: int) -> str:
-        return self._name(e.value)
+        return self.name(e.value)
 
     def _var(self, e: Var, depth: int) -> str:
         return f"R[{self.slot(e)}]"
@@ -140,7 +139,7 @@ class ExprCompiler:
         kind, lanes = e.dtype.kind, e.dtype.lanes
         divided = _DIVISIONS.get(type(e)) if e.dtype.is_int else None
         if divided is not None and (type(e) not in (FloorDiv, FloorMod) or not _divides_plainly(e.b)):
-            return f"{self._name(divider(divided, e.dtype))}({a}, {b})"
+            return f"{self.name(divider(divided, e.dtype))}({a}, {b})"
         if type(e) in (Min, Max):
             if lanes > 1:
                 op: Any = np.minimum if type(e) is Min else np.maximum
@@ -148,15 +147,15 @@ class ExprCompiler:
                 op = fmin if type(e) is Min else fmax
             else:
                 op = min if type(e) is Min else max
-            text = f"{self._name(op)}({a}, {b})"
+            text = f"{self.name(op)}({a}, {b})"
         elif not e.symbol:
             raise InterpretError(f"cannot evaluate a {type(e).__name__} of {e.dtype}: {e}")
         else:
             text = f"({a} {e.symbol} {b})"
         if kind == "bfloat":
-            return f"{self._name(round_bfloat16)}({text})"
+            return f"{self.name(round_bfloat16)}({text})"
         if e.dtype.is_int and lanes == 1 and type(e) in (Add, Sub, Mul) and not index_like(e):
-            return f"{self._name(wrapper(e.dtype))}({text})"
+            return f"{self.name(wrapper(e.dtype))}({text})"
         return text
 
     def _compare(self, e: CmpOp, depth: int) -> str:
@@ -177,20 +176,20 @@ class ExprCompiler:
         c, t, f = [self.text(x, depth) for x in (e.condition, e.true_value, e.false_value)]
         if e.condition.dtype.lanes > 1:
             return f"np.where({c}, {t}, {f})"
-        return f"{self._name(_pick)}({c}, {t}, {f})"
+        return f"{self.name(_pick)}({c}, {t}, {f})"
 
     def _cast(self, e: Cast, depth: int) -> str:
         if e.dtype == e.value.dtype:
             return self.text(e.value, depth)
         convert = caster(e.dtype.element, e.value.dtype.element, e.dtype.lanes > 1)
-        return f"{self._name(convert)}({self.text(e.value, depth)})"
+        return f"{self.name(convert)}({self.text(e.value, depth)})"
 
     def _ramp(self, e: Ramp, depth: int) -> str:
-        lanes = self._name(np.arange(e.lanes, dtype=value_dtype(e.dtype.element)))
+        lanes = self.name(np.arange(e.lanes, dtype=value_dtype(e.dtype.element)))
         return f"({self.text(e.base, depth)} + {self.text(e.stride, depth)} * {lanes})"
 
     def _broadcast(self, e: Broadcast, depth: int) -> str:
-        dtype = self._name(value_dtype(e.dtype.element))
+        dtype = self.name(value_dtype(e.dtype.element))
         return f"np.full({e.lanes}, {self.text(e.value, depth)}, {dtype})"
 
     def _shuffle(self, e: Shuffle, depth: int) -> str:
@@ -199,64 +198,40 @@ class ExprCompiler:
         if len(e.indices) == 1:
             lane = f"{joined}[{e.indices[0]}]"
             return lane if e.dtype.is_float else f"int({lane})"
-        return f"{joined}[{self._name(list(e.indices))}]"
+        return f"{joined}[{self.name(list(e.indices))}]"
 
     def _load(self, e: BufferLoad, depth: int) -> str:
         lanes = max([i.dtype.lanes for i in e.indices], default=1)
-        load = self._name(self._loader(e.buffer, lanes, e.predicate is not None))
+        load = self.name(self._loader(e.buffer, lanes, e.predicate is not None))
         args = [self.text(i, depth) for i in e.indices]
         if e.predicate is not None:
             args.insert(0, self.text(e.predicate, depth))
         return f"{load}({', '.join(args)})"
 
     def _let(self, e: Let, depth: int) -> str:
-        put = self._name(self.registers.__setitem__)
+        put = self.name(self.registers.__setitem__)
         return f"({put}({self.slot(e.var)}, {self.text(e.value, depth)}), {self.text(e.body, depth)})[1]"
 
     def _call(self, e: Call, depth: int) -> str:
-        write = _CALL_WRITERS.get(e.op)
+        write = CALL_WRITERS.get(e.op)
         if write is not None:
             return write(self, e, depth)
         row = OPERATIONS.get(e.op)
         if row is None or row.evaluate is None:
-            return self._applied(None, e, depth)
-        return self._applied(row.evaluate(e.dtype, [a.dtype for a in e.args]), e, depth)
+            return self.applied(None, e, depth)
+        return self.applied(row.evaluate(e.dtype, [a.dtype for a in e.args]), e, depth)
 
-    def _applied(self, f: Callable[..., Any] | None, e: Call, depth: int, skip: int = 0) -> str:
+    def applied(self, f: Callable[..., Any] | None, e: Call, depth: int, skip: int = 0) -> str:
         """Return the text of ``f`` applied to the arguments of a call after the first ``skip``."""
         if f is None:
-            f = _raiser(f"cannot evaluate a call of {e.op}: {e}")
-        return f"{self._name(f)}({', '.join([self.text(a, depth) for a in e.args[skip:]])})"
-
-    def _address(self, e: Call, depth: int) -> str:
-        load = e.args[0]
-        if not isinstance(load, BufferLoad) or self._locator is None:
-            return self._applied(None, e, depth)
-        first = [i.base if isinstance(i, Ramp) else i.value if isinstance(i, Broadcast) else i for i in load.indices]
-        return f"{self._name(self._locator(load.buffer))}({', '.join(self.text(i, depth) for i in first)})"
+            f = raiser(f"cannot evaluate a call of {e.op}: {e}")
+        return f"{self.name(f)}({', '.join([self.text(a, depth) for a in e.args[skip:]])})"
 
     def _choice(self, e: Call, depth: int) -> str:
         condition, yes, no = [self.text(a, depth) for a in e.args]
         if e.args[0].dtype.lanes > 1:
             return f"np.where({condition}, {yes}, {no})"
         return f"({yes} if {condition} else {no})"
-
-    def _assumption(self, e: Call, depth: int) -> str:
-        broken = _raiser(f"an assumption does not hold: {e.args[0]}")
-        return f"({self.text(e.args[0], depth)} or {self._name(broken)}())"
-
-    def _place(self, e: Call, depth: int) -> str:
-        return f"{self.text(e.args[1], depth)}[{self.text(e.args[2], depth)}:]"
-
-    def _extern(self, e: Call, depth: int) -> str:
-        name = e.args[0]
-        return self._applied(self._externs.get(name.value) if isinstance(name, StringImm) else None, e, depth, 1)
-
-    def _llvm(self, e: Call, depth: int) -> str:
-        name, types = e.args[0], tuple([a.dtype for a in e.args])
-        skip = 2 if len(e.args) > 1 and isinstance(e.args[1], IntImm) and types[1] == "uint32" else 1
-        found = llvm_evaluator(name.value, e.dtype, types[skip:]) if isinstance(name, StringImm) else None
-        return self._applied(found, e, depth, skip)
 
 
 class _Unset:
@@ -267,19 +242,17 @@ class _Unset:
 _UNSET = _Unset()
 
 
-def _pick(c: Any, t: Any, f: Any) -> Any:
-    return t if c else f
+def raiser(message: str) -> Callable[..., Any]:
+    """Return a function that raises InterpretError."""
 
-
-def _raiser(message: str) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         raise InterpretError(message)
 
     return run
 
 
-def _misaligned(there: np.ndarray, size: int) -> int:
-    return int(there.__array_interface__["data"][0] % size)
+def _pick(c: Any, t: Any, f: Any) -> Any:
+    return t if c else f
 
 
 def _divides_plainly(e: Expr) -> bool:
@@ -309,19 +282,9 @@ _WRITERS: dict[type, Callable[[Any, Any, int], str]] = {
     Let: _C._let,
     Call: _C._call,
 }
-_CALL_WRITERS: dict[str, Callable[[Any, Any, int], str]] = {
-    "tir.address_of": _C._address,
-    "tir.assume": _C._assumption,
-    "tir.call_extern": _C._extern,
-    "tir.call_pure_extern": _C._extern,
-    "tir.call_llvm_intrin": _C._llvm,
-    "tir.call_llvm_pure_intrin": _C._llvm,
+CallWriter = Callable[[ExprCompiler, Call, int], str]
+CALL_WRITERS: dict[str, CallWriter] = {
     "tir.if_then_else": _C._choice,
     "tir.likely": lambda c, e, depth: c.text(e.args[0], depth),
-    "tir.misaligned": lambda c, e, depth: c._applied(_misaligned, e, depth),
-    "tir.prefetch": lambda c, e, depth: "0",
-    "tir.tvm_access_ptr": _C._place,
-    "tir.type_annotation": lambda c, e, depth: "None",
-    **dict.fromkeys(FIXED_POINT, lambda c, e, depth: c.text(fixed_point_steps(e), depth)),
 }
-"""Calls that are more than a function of the values of their arguments."""
+"""What writes calls that are more than a function of the values of their arguments; :mod:`.interpret_calls` adds rows."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..expr import as_exprs, convert, match_types
 from ..expr import cast as converted
-from ..expr.intrinsics import OPERATIONS, control_and_memory
+from ..expr.intrinsics import OPERATIONS, foreign_calls
 from ..expr.intrinsics.float_operations import abs_, pow_
 from ..expr.nodes import expr as E
 from ..expr.nodes import op
@@ -68,7 +68,7 @@ def call(name: str, *args: Any, dtype: str) -> E.Expr:
 
 def call_intrin(*args: Any, dtype: str | None = None) -> E.Expr:
     """Return a call of an operation by its name, as in ``T.call_intrin("float32", "tir.exp", x)``."""
-    call = control_and_memory.call_intrin(*args, dtype=dtype)
+    call = foreign_calls.call_intrin(*args, dtype=dtype)
     assert isinstance(call, E.Call)
     name = call.args[0].value if isinstance(call.args[0], E.StringImm) else ""
     return E.Call(name, call.args[1:], call.dtype) if name in OPERATIONS else call

@@ -21,7 +21,9 @@ from . import (
     control_and_memory,
     fixed_point,
     float_operations,
+    foreign_calls,
     integer_operations,
+    pointer_operations,
     tile_operations,
     vector_operations,
     warp_matrix_operations,
@@ -66,10 +68,8 @@ def lanes_of_call(call: Call) -> Lanes:
 
 for _module in (
     float_operations, integer_operations, fixed_point, vector_operations, tile_operations, warp_matrix_operations,
-    control_and_memory,
+    control_and_memory, pointer_operations, foreign_calls,
 ):  # fmt: skip
-    for _row in vars(_module).values():
+    for _row in (*vars(_module).values(), *getattr(_module, "UNSUPPORTED", ())):
         if isinstance(_row, Operation):
             register_operation(_row)
-for _row in control_and_memory.UNSUPPORTED:
-    register_operation(_row)

@@ -7,24 +7,41 @@ in int64, ``x`` is shifted left, multiplied by ``y``, half of the last kept bit 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..base.dtype import DType
 from ..nodes.arithmetic import make_binary
 from ..nodes.constants import cast, const
 from ..nodes.expr import NE, Broadcast, Call, Expr, Max, Select
 from .operation import Operation
-from .type_rules import fixed_point_product
+from .type_rules import is_int_or_bool, types_text
+
+
+def _fixed_point_product(args: Sequence[Expr], dtype: str | None) -> str:
+    """Return int32 with the most lanes of an argument; two int32 are multiplied, the others are shifts."""
+    lanes = max([a.dtype.lanes for a in args])
+    if any(a.dtype.lanes not in (1, lanes) for a in args):
+        raise TypeError(f"the lanes of {types_text(args)} differ")
+    for a in args[:2]:
+        if a.dtype.element != "int32":
+            raise TypeError(f"multiplies int32 numbers, not {a.dtype}")
+    for a in args[2:]:
+        if not is_int_or_bool(a.dtype):
+            raise TypeError(f"shifts by integers, not {a.dtype}")
+    return DType("int32").with_lanes(lanes)
+
 
 q_multiply_shift = Operation(
     "q_multiply_shift", ("x", "y", "q", "s"),
     "x * y * 2**(s - q) as int32, rounded to nearest, halves up: the product of two int32 with q > 0 fractional bits, "
     "shifted left by s (right when that is negative)",
-    fixed_point_product,
+    _fixed_point_product,
 )  # fmt: skip
 q_multiply_shift_per_axis = Operation(
     "q_multiply_shift_per_axis", ("x", "y", "ls", "rs", "q", "is_lshift_required", "is_rshift_required"),
     "x * 2**ls * y * 2**(-q - rs) as int32, rounded to nearest, halves up; with is_lshift_required 0, ls is ignored, "
     "and is_rshift_required 0 promises that rs is 0",
-    fixed_point_product,
+    _fixed_point_product,
 )  # fmt: skip
 FIXED_POINT = {q_multiply_shift.op, q_multiply_shift_per_axis.op}
 """The calls that :func:`fixed_point_steps` expands."""

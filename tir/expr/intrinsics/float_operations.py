@@ -11,13 +11,34 @@ import numpy as np
 from ..base.dtype import DType
 from ..nodes.arithmetic import match_types
 from ..nodes.constants import as_exprs, cast, const, convert
-from ..nodes.expr import Call, Expr, Select
+from ..nodes.expr import Call, Expr, FloatImm, Select
 from .numpy_meaning import erf as erf_of
 from .numpy_meaning import fused, in_float64, on_integers, table_lookup, truth
 from .numpy_meaning import sigmoid as sigmoid_of
 from .numpy_meaning import times_exp2 as times_exp2_of
 from .operation import Lanes, Operation, Spelling
-from .type_rules import floats, numbers, table_element, test_of_float
+from .type_rules import floats, numbers
+
+
+def _test_of_float(args: Sequence[Expr], dtype: str | None) -> str:
+    """Return bool, with the lanes of one float."""
+    return DType("bool").with_lanes(DType(floats(args, dtype)).lanes)
+
+
+def _table_element(args: Sequence[Expr], dtype: str | None) -> str:
+    """Return the type of the constants after an int32, with its lanes.
+
+    There are 2, 4, 8 … constants, all float32 or all float64. ValueError for another number of them.
+    """
+    number, *table = args
+    count, kind = len(table), table[0].dtype if table else ""
+    if count < 2 or count & (count - 1):
+        raise ValueError(f"a table has 2, 4, 8 … values, not {count}")
+    if kind not in ("float32", "float64") or any(not isinstance(v, FloatImm) or v.dtype != kind for v in table):
+        raise TypeError("the values are constants, all float32 or all float64, like T.float32(0.5)")
+    if number.dtype.element != "int32":
+        raise TypeError(f"the number is an int32, not {number.dtype}; cast it")
+    return DType(kind).with_lanes(number.dtype.lanes)
 
 
 def _as_float(args: Sequence[Any]) -> Sequence[Expr]:
@@ -74,7 +95,7 @@ def _test(name: str, meaning: str, evaluate: Callable[[Any], Any]) -> Operation:
         e = convert(args[0])
         return (e,) if e.dtype.is_float else const(name == "isfinite", DType("bool").with_lanes(e.dtype.lanes))
 
-    return Operation(name, ("x",), meaning, test_of_float, prepare, truth(evaluate))
+    return Operation(name, ("x",), meaning, _test_of_float, prepare, truth(evaluate))
 
 
 exp = _function("exp", "e to the power x", np.exp, 20)
@@ -132,7 +153,7 @@ lookup = Operation(
     "lookup", ("number", "*values"),
     "values[number % len(values)]; the values are 2, 4, 8 … constants, all float32 or all float64, and the number is an "
     "int32 with as many lanes as the result",
-    table_element, evaluate=table_lookup, lanes=Lanes.FIRST, exact=True,
+    _table_element, evaluate=table_lookup, lanes=Lanes.FIRST, exact=True,
 )  # fmt: skip
 
 

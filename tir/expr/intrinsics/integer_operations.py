@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..base.dtype import DType
 from ..nodes.arithmetic import match_types
 from ..nodes.constants import as_exprs, convert
 from ..nodes.expr import And, BinaryOp, Expr, Not, Or
 from .numpy_meaning import leading_zeros, on_integers, ones, same_bits, shifted_right
 from .operation import Operation, Spelling
 from .type_rules import bits, integers
-from .type_rules import same_bits as same_bits_rule
+
+
+def _as_many_bits(args: Sequence[Expr], dtype: str | None) -> str:
+    """Return the stated type, which has as many bits as the argument; a handle becomes any type of 64 bits."""
+    (have,) = [a.dtype for a in args]
+    if not dtype or DType(dtype).bits * DType(dtype).lanes != have.bits * have.lanes:
+        raise TypeError(f"{have} has not as many bits as {dtype or 'the result'}")
+    return dtype
 
 
 def _of_two(name: str, meaning: str, f: Callable[[Any, Any], Any], of_bools: type[BinaryOp] | None = None) -> Operation:
@@ -50,6 +58,6 @@ bitwise_not = Operation(
 popcount = Operation("popcount", ("x",), "the number of one bits", integers, as_exprs, on_integers(ones))
 clz = Operation("clz", ("x",), "the number of leading zero bits", integers, as_exprs, on_integers(leading_zeros))
 reinterpret = Operation(
-    "reinterpret", ("x",), "the bits of x as another type of the same width; the type comes first", same_bits_rule,
+    "reinterpret", ("x",), "the bits of x as another type of the same width; the type comes first", _as_many_bits,
     as_exprs, same_bits, spelling=Spelling.TYPED, flops=0,
 )  # fmt: skip

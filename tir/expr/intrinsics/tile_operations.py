@@ -22,13 +22,25 @@ import numpy as np
 from ..base.dtype import DType
 from ..base.rounding import bfloat16_from_bits, bfloat16_to_bits
 from ..nodes.expr import Call, Expr
-from .operation import Effect, Evaluator, Lanes, Operation, Spelling
-from .type_rules import one_of_each
+from .operation import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
+from .type_rules import types_text
 
 TILE_ROWS = 16
 """The number of rows of a tile."""
 TILE_BYTES = 64
 """The number of bytes in a row of a tile."""
+
+
+def _one_of_each(*choices: tuple[str, ...]) -> TypeRule:
+    """Return the rule that each argument has one of the types listed for it, and the result that of the first."""
+
+    def rule(args: Sequence[Expr], dtype: str | None) -> str:
+        if not all(a.dtype in allowed for a, allowed in zip(args, choices, strict=True)):
+            takes = ", ".join(" or ".join(allowed) for allowed in choices)
+            raise TypeError(f"takes {takes}, not {types_text(args)}")
+        return args[0].dtype
+
+    return rule
 
 
 def is_tile(dtype: DType) -> bool:
@@ -111,14 +123,14 @@ tile_dot4 = Operation(
     "tile_dot4", ("c", "a", "b"),
     "c[i, j] + sum(a[i, 4 * k + q] * b[k, 4 * j + q] for k in range(16) for q in range(4)), the instructions tdpbusd "
     "and tdpbssd; the products are exact, the sum wraps",
-    one_of_each(("int32x256",), ("uint8x1024", "int8x1024"), ("int8x1024",)), evaluate=_dot(4), lanes=Lanes.NEVER,
+    _one_of_each(("int32x256",), ("uint8x1024", "int8x1024"), ("int8x1024",)), evaluate=_dot(4), lanes=Lanes.NEVER,
 )  # fmt: skip
 tile_dot2_bf16 = Operation(
     "tile_dot2_bf16", ("c", "a", "b"),
     "c[i, j] + sum(a[i, 2 * k + q] * b[k, 2 * j + q] for k in range(16) for q in range(2)), the instruction tdpbf16ps; "
     "the products are exact in float32, the sums are rounded to nearest even in an order that the machine chooses, and "
     "subnormal numbers may count as zero",
-    one_of_each(("float32x256",), ("bfloat16x512",), ("bfloat16x512",)), evaluate=_dot(2), lanes=Lanes.NEVER,
+    _one_of_each(("float32x256",), ("bfloat16x512",), ("bfloat16x512",)), evaluate=_dot(2), lanes=Lanes.NEVER,
 )  # fmt: skip
 TILE_DOTS = {tile_dot4.op: 4, tile_dot2_bf16.op: 2}
 """By operation: how many numbers of a row are multiplied and added at once."""
