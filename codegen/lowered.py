@@ -26,6 +26,10 @@ NONTEMPORAL_ATTR = "nontemporal_store"
 """The attribute that the emitter reads: 1 around stores whose alignment it has to prove, :data:`ALIGNED` around stores
 whose full vectors are known to be aligned."""
 ALIGNED = 2
+OUT_OF_MEMORY = -1
+"""The return value when there was no scratch memory."""
+FAILURES = {OUT_OF_MEMORY: "no memory for its scratch buffers"}
+"""What the negative return values of emitted functions mean; positive ones are numbers of assertions."""
 
 
 @dataclass(frozen=True, slots=True)

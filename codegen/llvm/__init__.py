@@ -3,6 +3,7 @@
 :mod:`.emit` writes IR text from a lowered function; :mod:`.jit`, the only user of llvmlite, compiles it.
 """
 
+from . import single_lane_stores as _single_lane_stores  # noqa: F401  (registers itself)
 from .emit import emit
 
 __all__ = ["emit"]

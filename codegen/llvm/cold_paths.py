@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.walk import free_vars, pre_order
 from ..math.trig import large_argument_path
+from .function_builder import FunctionBuilder
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type
 
@@ -60,7 +61,7 @@ def _call_outlined(em: LlvmScope, e: Expr) -> str:
     passed = ", ".join(f"{llvm_type(v.dtype)} {em.variable(v)}" for v in captured)
     params = ", ".join(f"{llvm_type(v.dtype)} %p{k}" for k, v in enumerate(captured))
     type_ = llvm_type(e.dtype)
-    inner = em.builder(f"({params}) noinline cold nounwind {em.target.llvm_attributes}")
+    inner = FunctionBuilder(f"({params}) noinline cold nounwind {em.target.llvm_attributes}", em.unit.declarations)
     outer = em.fn, em.vars, em.indices
     em.fn, em.vars, em.indices = inner, {v: f"%p{k}" for k, v in enumerate(captured)}, set()
     try:

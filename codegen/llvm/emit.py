@@ -8,7 +8,7 @@ from typing import Any
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, DType, Mul
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.stmt import AttrStmt, Buffer, Stmt
+from ...tir.stmt import AttrStmt, Buffer
 from ..backend.emitter import EmitError, Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS
@@ -17,24 +17,21 @@ from ..lowered import LoweredFunc, Param
 from ..machine.cpu_features import TargetError
 from . import llvm_expr, llvm_stmt, loads_stores
 from .bit_calls import BIT_CALLS
-from .casts import emit_cast
+from .casts import converted, emit_cast
 from .cold_paths import likely_choices
 from .exp2_scaling import EXP2_CALLS
-from .function_builder import FunctionBuilder
+from .half_conversions import half_conversion
 from .integer_division import divide
+from .jit import NO_LOOP_INVARIANTS
 from .lane_reductions import LANE_REDUCTIONS
 from .llvm_calls import PLAIN_CALLS, if_then_else, library_call
 from .llvm_scope import LlvmScope, LlvmUnit
-from .llvm_tiles import TILE_CALLS
+from .llvm_tiles import TILE_CALLS, tile_request
 from .llvm_types import float_constant, llvm_type
-from .loop_invariants import NO_LOOP_INVARIANTS, has_no_loop_invariants
+from .loop_invariants import has_no_loop_invariants
 from .parallel_regions import parallel_loop
-from .source_lines import SourceLines
 from .table_lookup import emit_lookup
 from .target_intrinsics import MACHINE_CALLS
-
-NO_TILES = -2
-"""The return value when the operating system does not permit the use of tile registers."""
 
 
 class LlvmEmitter(LlvmScope):
@@ -49,9 +46,11 @@ class LlvmEmitter(LlvmScope):
     comparison = llvm_expr.comparison
     contiguous_address = loads_stores.contiguous_address
     conversion = emit_cast
+    converted = converted
     extreme = llvm_expr.extreme
     float_extreme = llvm_expr.float_extreme
     free = llvm_stmt.free
+    half_conversion = half_conversion
     integer = llvm_expr.integer
     library_call = library_call
     load = loads_stores.load
@@ -90,21 +89,6 @@ class LlvmEmitter(LlvmScope):
         return name
 
 
-class LocatedEmitter(LlvmEmitter):
-    """An emitter whose instructions say which line of the printed program they come from."""
-
-    def stmt(self, s: Stmt) -> None:
-        fn, source = self.fn, self.unit.source
-        line = None if source is None else source.take(s)
-        if line is None:
-            super().stmt(s)
-            return
-        before = fn.line
-        fn.at(line)
-        super().stmt(s)
-        fn.at(before)
-
-
 TABLES = Tables(
     {**STATEMENTS, AttrStmt: llvm_stmt.attribute},
     {**EXPRESSIONS, **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_expr.compared), Mul: llvm_expr.product},
@@ -120,6 +104,12 @@ TABLES = Tables(
     },
 )
 
+ENTRIES = [tile_request]
+"""What may put another function in front of the exported one, as its entry; each returns such functions."""
+
+REMARKS = {NO_LOOP_INVARIANTS: has_no_loop_invariants}
+"""The lines at the head of a module that tell LLVM's pipeline about it, and the tests of the function's body."""
+
 
 def parameter_list(params: Sequence[Param]) -> list[str]:
     """Return the parameters of an LLVM function, ``%a0``, ``%a1``, and so on; no two arrays overlap."""
@@ -133,40 +123,40 @@ def _parameter_type(p: Param) -> str:
 
 
 @with_room
-def emit(lowered: LoweredFunc, source: SourceLines | None = None) -> str:
+def emit(lowered: LoweredFunc) -> str:
     """Return the LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` and the bodies of its
     parallel loops.
 
     The function returns 0 for success and n when the n-th assertion failed. It refers to ``tw_parallel_for``,
-    ``tw_alloc``, ``tw_free`` and ``tw_tiles``. With ``source`` its instructions have line tables; the machine code is the
-    same.
+    ``tw_alloc``, ``tw_free`` and ``tw_tiles``.
     """
+    return module_text(lowered, LlvmUnit(lowered, TABLES), LlvmEmitter)
+
+
+def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]) -> str:
+    """Return the LLVM IR module of ``lowered``, of which an ``emitter`` writes the body."""
     params = parameter_list(lowered.params)
-    unit = LlvmUnit(lowered, TABLES, source)
     header = f"define i32 @{lowered.name}({', '.join(params)}) nounwind {lowered.target.llvm_attributes}"
-    fn = FunctionBuilder(header, unit.declarations)
-    if source is not None:
-        fn.scope = unit.subprogram(lowered.name, source.first)
-        fn.at(source.first)
-    em = (LlvmEmitter if source is None else LocatedEmitter)(unit, fn)
+    fn = unit.builder(header, lowered.name)
+    em = emitter(unit, fn)
     em.bind_parameters(lowered.params, [f"%a{n}" for n in range(len(params))])
     em.stmt(lowered.func.body)
     em.order_nontemporal_stores()
     fn.do("ret i32 0")
-    guard = _with_tile_request(fn, lowered, params) if unit.tiles else []
+    entries = [text for entry in ENTRIES for text in entry(fn, lowered, params)]
     _check_library(lowered, unit)
     pieces = [
         f"; ModuleID = '{lowered.name}'",
-        *([NO_LOOP_INVARIANTS] if has_no_loop_invariants(lowered.func.body) else []),
+        *[remark for remark, holds in REMARKS.items() if holds(lowered.func.body)],
         f'source_filename = "{lowered.name}"',
         f'target triple = "{lowered.target.triple}"',
         "",
         *sorted(unit.declarations.values()),
         "",
-        *guard,
+        *entries,
         fn.text(),
         *unit.functions,
-        *([] if source is None else source.module_metadata(unit.node)),
+        *unit.named_metadata(),
         *[f"!{n} = {text}" for text, n in unit.metadata.items()],
     ]
     return "\n".join(pieces) + "\n"
@@ -201,26 +191,3 @@ def _check_library(lowered: LoweredFunc, unit: LlvmUnit) -> None:
         raise EmitError(
             f"function {lowered.name!r} is named like the library function that it calls; give it another name"
         )
-
-
-def _with_tile_request(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str]) -> list[str]:
-    """Returns an exported function that requests the tile registers and then calls the function that ``fn`` becomes.
-
-    The two functions are separate so that no instruction for tiles can execute before the request.
-    """
-    name, attributes = f"{lowered.name}_tiles", lowered.target.llvm_attributes
-    fn.header = f"define internal i32 @{name}({', '.join(params)}) noinline nounwind {attributes}"
-    fn.declarations["tw_tiles"] = "declare i32 @tw_tiles()"
-    outer = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {attributes}")
-    allowed, refused = outer.new_label("allowed"), outer.new_label("refused")
-    outer.branch_if(outer.emit(f"icmp eq i32 {outer.emit('call i32 @tw_tiles()')}, 0"), allowed, refused)
-    outer.label(refused)
-    outer.do(f"ret i32 {NO_TILES}")
-    outer.label(allowed)
-    outer.do(f"ret i32 {outer.emit(f'call i32 @{name}({_plain(params)})')}")
-    return [outer.text()]
-
-
-def _plain(params: list[str]) -> str:
-    """Returns parameters as arguments: types and names."""
-    return ", ".join(f"{p.split()[0]} {p.split()[-1]}" for p in params)

@@ -39,19 +39,11 @@ class FunctionBuilder:
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.block = "entry"
-        self.scope, self.line, self.location = "", 0, ""
-        """In functions with line tables: their metadata, the line in the program, and both as a suffix of instructions."""
         self._next = 0
         self._hoisting = False
         self._known: dict[Any, Any] = {}
         self._scopes: list[set[Any]] = [set()]
         """What is known, and which of it was found in which region."""
-
-    def at(self, line: int) -> None:
-        """Let the instructions that follow come from a line of the program, in a function with line tables."""
-        self.line = line
-        if self.scope:
-            self.location = f", !dbg !DILocation(line: {line}, scope: {self.scope})"
 
     def fresh(self, hint: str = "v") -> str:
         """Return an unused name."""
@@ -124,12 +116,12 @@ class FunctionBuilder:
         """Return the value of an operation, which is computed here."""
         self._next += 1
         name = f"%v{self._next}"
-        self.lines.append(f"  {name} = {text}{self.location}")
+        self.lines.append(f"  {name} = {text}")
         return name
 
     def do(self, text: str) -> None:
         """Write an instruction without a value."""
-        self.lines.append(f"  {text}{self.location}")
+        self.lines.append(f"  {text}")
 
     def intrinsic(self, name: str, ret: str, types: Sequence[str], args: Sequence[str]) -> str:
         """Return the text of a call, whose function is declared once in the module."""
@@ -250,5 +242,4 @@ class FunctionBuilder:
 
     def text(self) -> str:
         """Return the whole definition."""
-        subprogram = f" !dbg {self.scope}" if self.scope else ""
-        return "\n".join([f"{self.header}{subprogram} {{", "entry:", *self.allocas, *filter(None, self.lines), "}"])
+        return "\n".join([f"{self.header} {{", "entry:", *self.allocas, *filter(None, self.lines), "}"])

@@ -9,11 +9,26 @@ from __future__ import annotations
 from ...tir.expr import DType
 from ..machine.target import Target
 from .function_builder import FunctionBuilder
+from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, splat_constant, suffix
 
 
 def _number(n: int, dtype: DType, lanes: int) -> str:
     return splat_constant(str(n), dtype.with_lanes(lanes))
+
+
+def half_conversion(em: LlvmScope, text: str, source: DType, to: DType) -> str:
+    """Returns a value converted from or to float16 or bfloat16, through float32, which represents every value of both."""
+    fn, lanes, single = em.fn, source.lanes, DType("float32").with_lanes(source.lanes)
+    if source.kind == "bfloat":
+        return em.converted(bfloat_to_float(fn, text, lanes), single, to)
+    if source.is_float and source.bits == 16:
+        return em.converted(half_to_float(fn, em.target, text, lanes), single, to)
+    if to.kind == "bfloat":
+        return float_to_bfloat(fn, em.converted(text, source, single), lanes)
+    double = source.kind == "float" and source.bits == 64
+    wide = double_to_odd_float(fn, text, lanes) if double else em.converted(text, source, single)
+    return float_to_half(fn, em.target, wide, lanes)
 
 
 def half_to_float(fn: FunctionBuilder, target: Target, text: str, lanes: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,17 +18,22 @@ from ..machine.cpu_features import TargetError
 from ..machine.target import Target
 from ..machine.triples import full_triple
 from ..version import CODEGEN_VERSION
-from .loop_invariants import NO_LOOP_INVARIANTS
-from .single_lane_stores import split_single_lane_stores
 
 LINKS_PER_JIT = 300
 """The number of loads after which a new ORC instance is made, since each load leaves some kilobytes in its instance."""
 
 
+NO_LOOP_INVARIANTS = "; loops: settled"
+"""The line at the head of an emitted module whose innermost loops contain no loop-invariant accesses."""
 CLEANING = ("simplify_cfg", "sroa", "instruction_combine", "aggressive_dce", "simplify_cfg")
-"""The passes for modules whose loops contain no loop-invariant accesses."""
+"""The passes for such modules."""
 HEAD = 200
 """The emitter's remarks are within this number of characters from the start."""
+
+
+REPAIRS: list[Callable[[Any, tuple[str, ...], Target], str | None]] = []
+"""What replaces instructions of which LLVM's back end would make wrong code. Each takes the optimized module, the texts that
+it was made of, and the target; it returns the module's new text, or None for no change."""
 
 
 class JITError(RuntimeError):
@@ -214,16 +219,11 @@ class _Build:
         ):  # LLVM 22 aborts on a conversion to unsigned whose minimum with a folded 0 it selects
             passes.add_instruction_combine_pass()
         passes.run(self.module, builder)
-        if target.has("avx512f") and any("@llvm.masked.store" in text for text in texts):
-            self.fix_single_lane_stores(llvm)
-
-    def fix_single_lane_stores(self, llvm: Any) -> None:
-        """Replace masked stores that LLVM's AVX-512 back end would make too wide."""
-        before = str(self.module)
-        after = split_single_lane_stores(before)
-        if after != before:
-            self.module.close()
-            self.module = _parse(llvm, after, self.context)
+        for repair in REPAIRS:
+            after = repair(self.module, texts, target)
+            if after is not None:
+                self.module.close()
+                self.module = _parse(llvm, after, self.context)
 
     def __enter__(self) -> _Build:
         return self

@@ -20,7 +20,6 @@ from ..lowered import LoweredFunc
 from .function_builder import FunctionBuilder, Place
 from .linear_sums import product, sum_text
 from .llvm_types import align_of, llvm_type, memory_type
-from .source_lines import SourceLines
 
 _INDEX_OPERATIONS = {">>": "ashr", "&": "and", "u//": "udiv", "u%": "urem"}
 """Instructions by the operation; sums and products are linear forms here."""
@@ -46,24 +45,25 @@ def _never_faults(e: object) -> bool:
 class LlvmUnit(Unit):
     """The parts that the functions of one module share: declarations and the functions outlined so far."""
 
-    def __init__(self, lowered: LoweredFunc, tables: Tables, source: SourceLines | None = None) -> None:
+    def __init__(self, lowered: LoweredFunc, tables: Tables) -> None:
         super().__init__(lowered, tables)
-        self.source = source
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
         self.outlined = 0
         self.metadata: dict[str, int] = {}
-        self.tiles = False
-        """Whether some instruction uses tile registers, which the operating system has to allow first."""
         self.effects = Effects(self.calls_out)
 
     def node(self, text: str) -> str:
         """Return the name of a metadata node, which is written once."""
         return f"!{self.metadata.setdefault(text, len(self.metadata))}"
 
-    def subprogram(self, name: str, line: int) -> str:
-        """Return the metadata of a function that begins at ``line``; empty text without line tables."""
-        return "" if self.source is None else self.node(self.source.subprogram(name, line, self.node))
+    def builder(self, header: str, name: str, caller: FunctionBuilder | None = None) -> FunctionBuilder:
+        """Return a builder of a function of the module, which is called where ``caller`` is at present."""
+        return FunctionBuilder(header, self.declarations)
+
+    def named_metadata(self) -> list[str]:
+        """Return the module's named metadata."""
+        return []
 
     def outline(self, type_: str, stem: str, definition: str) -> str:
         """Return the name of a function, which is defined once: ``definition`` begins at its parameters."""
@@ -100,14 +100,6 @@ class LlvmScope(Emitter):
         self._versions: dict[E.Var, int] = {}
         self._clock = 0
 
-    def builder(self, header: str, name: str = "") -> FunctionBuilder:
-        """Return a builder of another function of the module. One with a ``name`` has line tables where they are asked
-        for, and begins at the current line."""
-        fn = FunctionBuilder(header, self.unit.declarations)
-        fn.scope = self.unit.subprogram(name, self.fn.line) if name else ""
-        fn.at(self.fn.line)
-        return fn
-
     def type(self, e: E.Expr) -> str:
         """Return the LLVM type of an expression's value."""
         return llvm_type(e.dtype)
@@ -132,6 +124,14 @@ class LlvmScope(Emitter):
     @abstractmethod
     def float_extreme(self, largest: bool, x: str, y: str, dtype: DType, x_is_number: bool = False) -> str:
         """Return Min or Max of floats, NaN if either is NaN."""
+
+    @abstractmethod
+    def converted(self, text: str, source: DType, to: DType) -> str:
+        """Return a value in another type."""
+
+    def half_conversion(self, text: str, source: DType, to: DType) -> str:
+        """Return a value converted from or to float16 or bfloat16."""
+        raise self.error(f"no conversion from {source} to {to}")
 
     @abstractmethod
     def run_loop(self, s: For, low: str, high: str, may_be_empty: bool) -> None:

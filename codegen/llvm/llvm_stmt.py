@@ -6,14 +6,11 @@ from ...tir.analysis.simplify import loop_values
 from ...tir.expr import IntImm
 from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
 from ..backend.storage import elements_of
-from ..lowered import NONTEMPORAL_ATTR
+from ..lowered import NONTEMPORAL_ATTR, OUT_OF_MEMORY
 from .function_builder import Phi
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, memory_type
-
-OUT_OF_MEMORY = -1
-"""The return value when there was no scratch memory."""
 
 
 def attribute(em: LlvmScope, s: AttrStmt) -> None:

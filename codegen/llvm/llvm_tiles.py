@@ -10,8 +10,17 @@ from __future__ import annotations
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
 from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..backend.expand_dots import expand_dot
+from ..lowered import FAILURES, LoweredFunc
+from .function_builder import FunctionBuilder
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix
+
+NO_TILES = -2
+"""The return value when the operating system does not permit the use of tile registers."""
+FAILURES[NO_TILES] = (
+    "the operating system does not let this process use AMX's tile registers "
+    "(arch_prctl refused); build for a target with -mattr=-amx-tile"
+)
 
 _SHAPE = ["i16", "i16"]
 _FULL = [str(TILE_ROWS), str(TILE_BYTES)]
@@ -28,9 +37,35 @@ def _has_instruction(em: LlvmScope, op: str) -> bool:
 # -- tile registers ------------------------------------------------------------------------------------------------------
 
 
+def _request(em: LlvmScope) -> None:
+    """Let the function request the tile registers first: :func:`tile_request`."""
+    em.unit.declarations["tw_tiles"] = "declare i32 @tw_tiles()"
+
+
+def tile_request(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str]) -> list[str]:
+    """Returns an exported function that requests the tile registers and then calls the function that ``fn`` becomes;
+    nothing where no instruction uses tile registers.
+
+    The two functions are separate so that no instruction for tiles can execute before the request.
+    """
+    if "tw_tiles" not in fn.declarations:
+        return []
+    name, attributes = f"{lowered.name}_tiles", lowered.target.llvm_attributes
+    fn.header = f"define internal i32 @{name}({', '.join(params)}) noinline nounwind {attributes}"
+    outer = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {attributes}")
+    allowed, refused = outer.new_label("allowed"), outer.new_label("refused")
+    outer.branch_if(outer.emit(f"icmp eq i32 {outer.emit('call i32 @tw_tiles()')}, 0"), allowed, refused)
+    outer.label(refused)
+    outer.do(f"ret i32 {NO_TILES}")
+    outer.label(allowed)
+    plain = ", ".join(f"{p.split()[0]} {p.split()[-1]}" for p in params)
+    outer.do(f"ret i32 {outer.emit(f'call i32 @{name}({plain})')}")
+    return [outer.text()]
+
+
 def _register(em: LlvmScope, e: Expr) -> str:
     """Returns the value of ``e`` in a tile register."""
-    em.unit.tiles = True
+    _request(em)
     if isinstance(e, Call) and e.op in TILE_DOTS and _has_instruction(em, e.op):
         return _multiplied(em, e)
     place = _place(em, e)
@@ -145,7 +180,7 @@ def _row(em: LlvmScope, place: tuple[str, str], n: int) -> str:
 
 def _dot(em: LlvmScope, e: Call) -> str:
     if _has_instruction(em, e.op):
-        em.unit.tiles = True
+        _request(em)
         return _vector(em, _multiplied(em, e), e.dtype)
     c, a, b = e.args
     fn, type_ = em.fn, em.type(e)
@@ -169,8 +204,9 @@ def _by_rows(em: LlvmScope, e: Call) -> str:
     row_type, left_type = (llvm_type(k) for k in kinds)
     acc, left = Var("c", kinds[0]), Var("a", kinds[1])
     right = Var("b", b.dtype.element.with_lanes(16 * width))
-    inner = em.builder(
-        f"(ptr %c, ptr noalias %a, i64 %astep, ptr noalias %b, i64 %bstep) noinline nounwind {em.target.llvm_attributes}"
+    inner = FunctionBuilder(
+        f"(ptr %c, ptr noalias %a, i64 %astep, ptr noalias %b, i64 %bstep) noinline nounwind {em.target.llvm_attributes}",
+        em.unit.declarations,
     )
 
     def row(r: str, _: list[str]) -> list[str]:

@@ -13,9 +13,6 @@ from ...tir.expr.base.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
 from ..lowered import REGISTER_SCOPE
 
-NO_LOOP_INVARIANTS = "; loops: settled"
-"""The line at the head of an emitted module without loop-invariant accesses."""
-
 
 def has_no_loop_invariants(body: Stmt) -> bool:
     """Returns whether every memory access and every condition inside an innermost loop depends on its variable. The

@@ -44,7 +44,8 @@ def _kept_type(em: LlvmScope, var: Var) -> str:
 
 def _region_entry(em: LlvmScope, name: str, types: list[str]) -> str:
     """Returns the function that the pool calls, which reads the structure."""
-    fn = em.builder(f"define internal void @{name}(ptr %ctx, i64 %begin, i64 %end) nounwind", name)
+    header = f"define internal void @{name}(ptr %ctx, i64 %begin, i64 %end) nounwind"
+    fn = em.unit.builder(header, name, em.fn)
     args = []
     for n, type_ in enumerate(types):
         place = fn.emit(f"getelementptr i64, ptr %ctx, i64 {n}")
@@ -61,7 +62,7 @@ def _region_body(outer: LlvmScope, name: str, s: For, variables: list[Var], poin
     params += ["i64 %low", *(["ptr %failure"] if can_fail else []), "i64 %begin", "i64 %end"]
     attributes = outer.target.llvm_attributes
     header = f"define internal void @{name}_body({', '.join(params)}) noinline nounwind {attributes}"
-    fn = outer.builder(header, f"{name}_body")
+    fn = outer.unit.builder(header, f"{name}_body", outer.fn)
     em = type(outer)(outer.unit, fn)
     em.in_parallel = True
     em.streaming = outer.streaming

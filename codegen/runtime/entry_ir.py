@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Template
 
-from ..llvm.llvm_stmt import OUT_OF_MEMORY
-from ..lowered import Param
+from ..lowered import OUT_OF_MEMORY, Param
 from ..machine.target import Target
 
 NOT_LOADED = -3

@@ -13,10 +13,8 @@ import numpy as np
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..backend.registry import BACKENDS
-from ..llvm.emit import NO_TILES
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
-from ..llvm.llvm_stmt import OUT_OF_MEMORY
-from ..lowered import LoweredFunc, Param
+from ..lowered import FAILURES, LoweredFunc, Param
 from ..machine.target_kinds import load_installed
 from .arguments import Arguments, c_types
 from .call_services import SERVICES, UNUSUAL, service
@@ -115,13 +113,8 @@ class Function:
         return found
 
     def _message(self, code: int) -> str:
-        if code == OUT_OF_MEMORY:
-            return f"{self.name}: no memory for its scratch buffers"
-        if code == NO_TILES:
-            return (
-                f"{self.name}: the operating system does not let this process use AMX's tile registers "
-                "(arch_prctl refused); build for a target with -mattr=-amx-tile"
-            )
+        if code in FAILURES:
+            return f"{self.name}: {FAILURES[code]}"
         assertions = {id(n): n for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)}
         messages = [n.message for n in assertions.values()]
         if 0 < code <= len(messages):

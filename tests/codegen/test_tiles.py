@@ -11,8 +11,8 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target, compile
-from tilewright.codegen.llvm.emit import NO_TILES
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
+from tilewright.codegen.llvm.llvm_tiles import NO_TILES
 from tilewright.codegen.machine import cpu as cpu_module
 from tilewright.codegen.runtime.runtime_ir import runtime_ir
 from tilewright.schedule import Schedule, TensorIntrin

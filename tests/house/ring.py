@@ -25,8 +25,8 @@ RING: dict[str, str] = {
     "codegen/backend": "effects emitter expressions lane_offsets registry statements storage value_ranges",
     "codegen/jit": "elf_symbols",
     "codegen/llvm": (
-        "casts emit function_builder half_conversions integer_division jit linear_sums llvm_calls llvm_expr "
-        "llvm_scope llvm_stmt llvm_types loads_stores loop_invariants single_lane_stores source_lines"
+        "casts emit function_builder integer_division jit linear_sums llvm_calls llvm_expr "
+        "llvm_scope llvm_stmt llvm_types loads_stores"
     ),
     "codegen/lower": (
         "allocation_places flatten_blocks lanes legalize_loops loop_annotations masks pipeline place_init "
