@@ -14,6 +14,7 @@ under these rules.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -46,8 +47,8 @@ class DType(str):
     is_int: bool
     is_signed: bool
     is_bool: bool
-    wide: dict[int, DType]
-    """The types with other numbers of lanes, by these numbers."""
+    wide: _Wide
+    """The types with all numbers of lanes, by these numbers."""
 
     def __new__(cls, text: str) -> DType:
         known = _KNOWN.get(text)
@@ -58,12 +59,15 @@ class DType(str):
 
     def with_lanes(self, lanes: int) -> DType:
         """Return the type with another number of lanes."""
-        if lanes == self.lanes:
-            return self
-        known = self.wide.get(lanes)
-        if known is None:
-            known = self.wide[lanes] = self.element if lanes == 1 else DType(f"{self.element}x{lanes}")
-        return known
+        return self.wide[lanes]
+
+
+class _Wide(dict[int, DType]):
+    """The types with the same element, which are made when they are asked for."""
+
+    def __missing__(self, lanes: int) -> DType:
+        made = self[lanes] = DType(f"{self[1]}x{lanes}")
+        return made
 
 
 def _parsed(text: str) -> DType:
@@ -88,8 +92,8 @@ def _parsed(text: str) -> DType:
     made.bytes = (1 if kind == "bool" else (bits + 7) // 8) * lanes
     made.is_float, made.is_bool = kind in ("float", "bfloat"), kind == "bool"
     made.is_int, made.is_signed = kind in ("int", "uint"), kind == "int"
-    made.wide = {}
     made.element = made if lanes == 1 else DType(text.partition("x")[0])
+    made.wide = _Wide({1: made}) if lanes == 1 else made.element.wide
     _KNOWN[text] = made
     return made
 
@@ -99,6 +103,15 @@ INDEX = DType("int32")
 
 BOOL = DType("bool")
 INT64 = DType("int64")
+
+
+def accessed_type(dtype: DType, indices: Iterable[Any]) -> DType:
+    """Return the type of an access to a buffer of ``dtype``: the most lanes of an index times those of an element."""
+    lanes = 1
+    for index in indices:
+        if index.dtype.lanes > lanes:
+            lanes = index.dtype.lanes
+    return dtype if lanes == 1 else dtype.wide[lanes * dtype.lanes]
 
 
 @cache

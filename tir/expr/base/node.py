@@ -89,6 +89,7 @@ def record(cls: C) -> C:
     """Decorate a class: its annotated names become fields of immutable objects that identity compares."""
     made: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
     made.__init__ = fast_constructor(made)
+    made.__setstate__ = lambda self, state: self.__init__(*state)
     return made
 
 

@@ -12,7 +12,7 @@ from operator import is_
 from types import CodeType, FunctionType
 from typing import Any
 
-from .dtype import DType
+from .dtype import BOOL, DType, accessed_type
 
 
 def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -33,8 +33,8 @@ def install(cls: Any, name: str) -> None:
 
 def fast_constructor(cls: Any) -> Any:
     """Return an ``__init__`` for a dataclass that fills the slots directly, which takes half the time of the usual
-    one. A field of type ``DType`` may be given as a text."""
-    names: dict[str, Any] = {"MISSING": MISSING, "DType": DType}
+    one. A field of type ``DType`` may be given as a text. A class with ``typed`` gets its data type from that text."""
+    names: dict[str, Any] = {"MISSING": MISSING, "DType": DType, "BOOL": BOOL, "accessed_type": accessed_type}
     parameters, lines, defaults = [], [], []
     for f in cls.__dataclass_fields__.values():
         value = f.name if f.type != "DType" else f"{f.name} if type({f.name}) is DType else DType({f.name})"
@@ -47,6 +47,9 @@ def fast_constructor(cls: Any) -> Any:
             defaults.append(MISSING)
             value = f"new_{f.name}() if {f.name} is MISSING else {f.name}"
         lines.append(f" set_{f.name}(self, {value})")
+    if hasattr(cls, "typed"):
+        names["set_dtype"] = cls.dtype.__set__
+        lines.append(f" set_dtype(self, {cls.typed})")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     source = f"def __init__(self, {', '.join(parameters)}):\n" + "\n".join(lines)

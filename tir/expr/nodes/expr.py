@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
-from ..base.dtype import BOOL, INDEX, DType
+from ..base.dtype import INDEX, DType
 from ..base.node import Node, binds, counts, node, nodes, uses
 from ..base.operators import Operators
 
@@ -28,8 +28,6 @@ class Expr(Operators, Node):
 
     __slots__ = ()
     dtype: DType
-    typed_by_left: ClassVar[bool] = False
-    """Whether the data type is that of the left operand."""
 
     def __bool__(self) -> bool:
         raise ValueError(
@@ -39,6 +37,14 @@ class Expr(Operators, Node):
 
 
 PrimExpr = Expr
+
+
+class TypedByParts(Expr):
+    """The base class of expressions whose data type follows from their parts; it is found once, when they are made."""
+
+    __slots__ = ("dtype",)
+    typed: ClassVar[str]
+    """The type, in terms of the fields, as Python source for the constructor."""
 
 
 @node
@@ -108,7 +114,7 @@ class StringImm(Expr):
 
 
 @node
-class BinaryOp(Expr):
+class BinaryOp(TypedByParts):
     """The base class of operations on two operands of one data type, which is also the type of the result.
 
     ``symbol`` is the operator of Python that builds it, "" where there is none. :meth:`compute` does not wrap integers,
@@ -119,20 +125,13 @@ class BinaryOp(Expr):
     b: Expr
 
     parts = nodes("a", "b")
-    typed_by_left = True
+    typed = "a.dtype"
     symbol = ""
 
     @staticmethod
     def compute(a: Any, b: Any, /) -> Any:
         """Return the value for two Python numbers."""
         raise NotImplementedError
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        first = self.a
-        while first.typed_by_left:  # in a long sum the left operands nest
-            first = first.a  # type: ignore[attr-defined]
-        return first.dtype
 
 
 class Add(BinaryOp):
@@ -214,15 +213,11 @@ class Max(BinaryOp):
     compute = staticmethod(max)
 
 
+@node
 class CmpOp(BinaryOp):
     """The base class of comparisons. The result is bool, with the lanes of the operands."""
 
-    __slots__ = ()
-    typed_by_left = False
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return BOOL.with_lanes(self.a.dtype.lanes)
+    typed = "BOOL.wide[a.dtype.lanes]"
 
 
 class EQ(CmpOp):
@@ -300,20 +295,17 @@ class Or(LogicalOp):
 
 
 @node
-class Not(Expr):
+class Not(TypedByParts):
     """not a"""
 
     a: Expr
 
     parts = nodes("a")
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return self.a.dtype
+    typed = "a.dtype"
 
 
 @node
-class Select(Expr):
+class Select(TypedByParts):
     """Gives ``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
 
     condition: Expr
@@ -321,10 +313,7 @@ class Select(Expr):
     false_value: Expr
 
     parts = nodes("condition", "true_value", "false_value")
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return self.true_value.dtype
+    typed = "true_value.dtype"
 
 
 @node
@@ -342,7 +331,7 @@ class Cast(Expr):
 
 
 @node
-class Ramp(Expr):
+class Ramp(TypedByParts):
     """Represents the vector ``base, base + stride, …`` of ``lanes`` elements."""
 
     base: Expr
@@ -350,38 +339,29 @@ class Ramp(Expr):
     lanes: int
 
     parts = nodes("base", "stride")
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return self.base.dtype.with_lanes(self.lanes)
+    typed = "base.dtype.wide[lanes]"
 
 
 @node
-class Broadcast(Expr):
+class Broadcast(TypedByParts):
     """Represents a vector with one scalar in every lane."""
 
     value: Expr
     lanes: int
 
     parts = nodes("value")
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return self.value.dtype.with_lanes(self.lanes)
+    typed = "value.dtype.wide[lanes]"
 
 
 @node
-class Shuffle(Expr):
+class Shuffle(TypedByParts):
     """Picks lanes from the concatenation of ``vectors`` by constant ``indices``; one index gives a scalar."""
 
     vectors: tuple[Expr, ...]
     indices: tuple[int, ...]
 
     parts = nodes("vectors")
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return self.vectors[0].dtype.with_lanes(len(self.indices))
+    typed = "vectors[0].dtype.wide[len(indices)]"
 
 
 @node
@@ -400,7 +380,7 @@ class Call(Expr):
 
 
 @node
-class Let(Expr):
+class Let(TypedByParts):
     """Gives ``body``, in which ``var`` has the value ``value``; that is evaluated once."""
 
     var: Var
@@ -408,14 +388,11 @@ class Let(Expr):
     body: Expr
 
     parts = nodes("value") + binds("var") + nodes("body")
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return self.body.dtype
+    typed = "body.dtype"
 
 
 @node
-class BufferLoad(Expr):
+class BufferLoad(TypedByParts):
     """Reads an element of a buffer, or a vector of elements when an index is a vector.
 
     Lane i of the result is read at lane i of each vector index; scalar indices hold for all lanes.
@@ -428,13 +405,7 @@ class BufferLoad(Expr):
     predicate: Expr | None = None
 
     parts = uses("buffer") + counts("indices") + nodes("predicate")
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        dtype, lanes = self.buffer.dtype, 1
-        for index in self.indices:
-            lanes = max(lanes, index.dtype.lanes)
-        return dtype if lanes == 1 else dtype.with_lanes(lanes * dtype.lanes)
+    typed = "accessed_type(buffer.dtype, indices) if indices else buffer.dtype"
 
 
 def _identical(a: Expr, b: Expr) -> bool:
