@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,24 +30,72 @@ def column(title: str, text: Callable[[Mapping[str, Any]], str], right: bool = F
 
 
 def echo_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[Any, ...]], empty: str = "nothing") -> None:
-    """Rows as aligned text; cut at the terminal's width, never when the output goes elsewhere."""
+    """Rows as aligned text. On a narrow terminal the texts of the last column are broken into lines, and those of others
+    shortened in their middle; where that is not enough, each row becomes lines of its own. Nothing is shortened when the
+    output goes elsewhere."""
     clear_sign()
     if not rows:
         click.echo(empty)
         return
     cells = [[text(row) for _, text, _ in columns] for row in rows]
-    titles = [title for title, _, _ in columns]
-    widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(columns))]
+    titles, rights = [title for title, _, _ in columns], [right for _, _, right in columns]
+    widths: Sequence[int] | None = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(columns))]
     limit = _width()
+    if limit is not None and widths is not None:
+        widths = _shortened(widths, rights, limit)
+    if widths is None:
+        _echo_blocks(titles, cells, limit or 80)
+        return
     for number, line in enumerate([titles, *cells]):
-        parts = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, (_, _, right) in zip(line, widths, columns, strict=True)
-        ]
-        text = "  ".join(parts).rstrip()
-        if limit is not None and len(text) > limit:
-            text = text[: limit - 1] + "…"
+        text = "\n".join(_lines(line, widths, rights))
         click.echo(click.style(text, bold=True) if number == 0 and style_ok(sys.stdout) else text)
+
+
+_SHORTEST = 24
+"""A column of texts is not made narrower than this many characters."""
+
+
+def _shortened(widths: Sequence[int], rights: Sequence[bool], limit: int) -> list[int] | None:
+    """Returns widths with which a line fits, the widest columns of texts made narrower; None when that is not enough."""
+    out = list(widths)
+    while sum(out) + 2 * (len(out) - 1) > limit:
+        texts = [n for n, width in enumerate(out) if not rights[n] and width > _SHORTEST]
+        if not texts:
+            return None
+        out[max(texts, key=lambda n: out[n])] -= 1
+    return out
+
+
+def _lines(line: Sequence[str], widths: Sequence[int], rights: Sequence[bool]) -> list[str]:
+    """Returns the lines of one row: one, or several where the text of the last column is broken."""
+    *cells, last = [
+        cell.rjust(width) if right else cell for cell, width, right in zip(line, widths, rights, strict=True)
+    ]
+    start = "".join([_cut(cell, width).ljust(width) + "  " for cell, width in zip(cells, widths[:-1], strict=True)])
+    parts = textwrap.wrap(last, widths[-1], break_on_hyphens=False) if len(last) > widths[-1] else [last]
+    return [((start if number == 0 else " " * len(start)) + part).rstrip() for number, part in enumerate(parts)]
+
+
+def _cut(text: str, width: int) -> str:
+    """Returns the text with its middle left out where it is longer than ``width``."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 3
+    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
+
+
+def _echo_blocks(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: int) -> None:
+    """Print each row as its first cell, and below it the others with their titles, in lines of at most ``limit``."""
+    for first, *others in cells:
+        for line in textwrap.wrap(first, limit, break_on_hyphens=False):
+            click.echo(click.style(line, bold=True) if style_ok(sys.stdout) else line)
+        told = [f"{title} {cell}".strip() for title, cell in zip(titles[1:], others, strict=True)]
+        text = " · ".join([cell.replace(" ", _JOINED) for cell in told])
+        lines = textwrap.wrap(text, limit, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+        click.echo("\n".join(lines).replace(_JOINED, " "))
+
+
+_JOINED = "\N{NO-BREAK SPACE}"
 
 
 def style_ok(stream: Any) -> bool:

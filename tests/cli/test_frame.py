@@ -12,6 +12,7 @@ import time
 import pytest
 
 import tilewright
+from tilewright.cli import output
 from tilewright.cli.exit_codes import EXIT_CODES
 from tilewright.cli.main import COMMANDS
 
@@ -233,9 +234,33 @@ def test_the_log_level_is_a_setting(run, monkeypatch):
     assert done.code == 2 and "log is debug, info, warning or error, not 'loud'" in done.err
 
 
-def test_narrow_terminals_cut_lines(run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    assert max(len(line) for line in run("workloads").out.splitlines()) == 40
+@pytest.mark.parametrize("columns", [20, 40, 60, 100])
+def test_lines_fit_narrow_terminals(run, monkeypatch, columns):
+    whole = run("workloads").out
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = run("workloads").out.splitlines()
+    assert max(map(len, lines)) <= columns
+    shown, told = "".join("".join(lines).split()), whole.splitlines()[-1].split("  ")[-1]
+    assert "".join(told.split()) in shown  # a text of the last column is broken, not shortened
+
+
+ROW = {"name": "a:one=1,two=2,three=3,four=4", "size": "17", "what": "some words here"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        ("60", ["name                          size  what", "a:one=1,two=2,three=3,four=4    17  some words here"]),
+        ("48", ["name                       size  what", "a:one=1,two=2,th…3,four=4    17  some words here"]),
+        ("30", ["a:one=1,two=2,three=3,four=4", "  size 17 ·", "  what some words here"]),
+        ("24", ["a:one=1,two=2,three=3,fo", "ur=4", "  size 17 ·", "  what some words here"]),
+    ],
+)
+def test_tables(capsys, monkeypatch, columns, lines):
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = [output.column(n, lambda r, n=n: r[n], n == "size") for n in ROW]
+    output.echo_table([ROW], shown)
+    assert capsys.readouterr().out.splitlines() == lines
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
