@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.arith.normal_form.linear import Linear
-from ...tir.expr import BufferLoad, DType, Expr, IntImm
+from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp
 from ...tir.stmt import Buffer
 from ..backend.lane_offsets import LaneOffsets
 from ..lowered import ALIGNED
@@ -46,8 +46,9 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
             stored = _masked_load(em, buffer, offset, dtype, mask)
         value = em.from_memory(stored, dtype)
         return _reversed(em, value, dtype) if backwards else value
-    if even and mask is None and _is_near(em, stride.const, dtype):
-        return em.from_memory(_picked(em, buffer, offset, dtype, stride.const), dtype)
+    active = lanes if e.predicate is None else _leading(e.predicate)
+    if even and active is not None and _is_near(em, stride.const, dtype):
+        return em.from_memory(_picked(em, buffer, offset, dtype, stride.const, active), dtype)
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
     text = em.fn.intrinsic(
         f"llvm.masked.gather.{stored_suffix(dtype)}.v{lanes}p0", memory,
@@ -124,16 +125,45 @@ def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
     return 2 <= distance <= NEAR and min(lanes, register) >= 4 and (lanes % register == 0 or register % lanes == 0)
 
 
-def _picked(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int) -> str:
-    """Returns lanes that are ``distance`` elements apart, as they lie in memory, out of vectors that cover them."""
+def _leading(mask: Expr) -> int | None:
+    """Returns how many lanes hold where these are the first ones, as at the end of a row; None where they are not known."""
+    if not (isinstance(mask, LT) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast)):
+        return None
+    first, step, end = mask.a.base, mask.a.stride, mask.b.value
+    if not (isinstance(first, IntImm) and isinstance(end, IntImm) and isinstance(step, IntImm) and step.value == 1):
+        return None
+    return max(0, min(end.value - first.value, mask.a.lanes))
+
+
+def _picked(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int, active: int) -> str:
+    """Returns lanes that are ``distance`` elements apart, as they lie in memory, out of vectors that cover them; 0 in
+    all but the first ``active`` ones."""
     count, one = min(dtype.lanes, em.target.vector_lanes(dtype)), memory_type(dtype.element)
-    whole = ""
+    part_type, whole = dtype.element.with_lanes(count), ""
     for done in range(0, dtype.lanes, count):
-        part = _picked_register(
-            em, buffer, offset.plus(Linear(done * distance)), dtype.element.with_lanes(count), distance
-        )
+        at, left = offset.plus(Linear(done * distance)), min(active - done, count)
+        if left <= 0:
+            part = "zeroinitializer"
+        elif left == count:
+            part = _picked_register(em, buffer, at, part_type, distance)
+        else:
+            part = _picked_first(em, buffer, at, part_type, distance, left)
         whole = em.fn.appended(one, whole, part, done, count) if done else part
     return whole
+
+
+def _picked_first(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int, active: int) -> str:
+    """Returns the first ``active`` lanes of one register, and 0 in the others; masked loads read nothing beyond them."""
+    lanes, memory, end = dtype.lanes, memory_type(dtype), distance * (active - 1) + 1
+    found = ""
+    for start in range(0, end, lanes):
+        inside = vector_constant([int(start + n < end) for n in range(lanes)], "i1")
+        vector = _active_lanes(em, buffer, offset.plus(Linear(start)), dtype, inside)
+        places = [(n, distance * n - start) for n in range(active)]
+        order = [lanes + p if 0 <= p < lanes else n if p < 0 else -1 for n, p in places] + [-1] * (lanes - active)
+        found = em.fn.shuffled(memory, found or "zeroinitializer", vector, order)
+    held = vector_constant([int(n < active) for n in range(lanes)], "i1")
+    return em.fn.pure(f"select <{lanes} x i1> {held}, {memory} {found}, {memory} zeroinitializer")
 
 
 def _picked_register(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int) -> str:

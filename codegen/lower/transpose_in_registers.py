@@ -22,6 +22,7 @@ from .vector_expressions import vectorize_expr
 _LANE_BITS = 128
 _MOST_ROWS = 16
 _FEWEST_ROWS = 4
+_REGISTERS = ("local", "register")
 
 
 def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
@@ -201,7 +202,11 @@ class _Transpose:
     analyzer: Analyzer
 
     def stmt(self) -> Stmt:
-        """Return the loops over squares, in the order of the loops that they replace."""
+        """Return the loops over squares, in the order of the loops that they replace.
+
+        Squares of memory are long enough to be left in loops: LLVM would mix the loads of copies that are written out,
+        so that lines are evicted before all of their square is read.
+        """
         inner = self.nest.loops[-1]
         outer = self.row if inner is self.column else self.column
 
@@ -214,9 +219,10 @@ class _Transpose:
         around = [t for t in self.nest.terms if not vars_in(t) & {self.column.loop_var, self.row.loop_var}]
         if around:
             body = IfThenElse(op.all_(*around), body)
+        written_out = self.nest.load.buffer.scope in _REGISTERS or self.nest.store.buffer.scope in _REGISTERS
         for loop in reversed(self.nest.loops):
             if loop is not self.column and loop is not self.row:
-                body = loop.with_(body=body)
+                body = loop.with_(body=body, kind=loop.kind if written_out else "serial")
         return body
 
     def along(self, loop: For, square: Callable[[Expr, bool], Stmt]) -> Stmt:

@@ -1,4 +1,4 @@
-"""Lanes a few elements apart are picked out of whole vectors; farther ones, and those under a mask, are gathered."""
+"""Lanes a few elements apart are picked out of whole vectors; farther ones are gathered."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def main(A: T.Buffer(({rows}, {width}), "{dtype}"), B: T.Buffer(({rows}, {lanes}
         (32, 2, "float32", "x86-64-v4", 4, 0),
         (4, 3, "float32", "x86-64-v4", 3, 0),
         (2, 2, "float32", "x86-64-v4", 0, 1),
-        (13, 2, "float32", "x86-64-v4", 0, 1),
+        (13, 2, "float32", "x86-64-v4", 0, 0),
         (8, 2, "float64", "x86-64-v4", 2, 0),
         (64, 4, "int8", "x86-64-v4", 4, 0),
         (16, 2, "int16", "x86-64-v3", 2, 0),
@@ -48,6 +48,25 @@ def test_lanes_a_few_elements_apart_are_picked_out_of_vectors(lanes, distance, d
     assert (text.count("= load <"), text.count("@llvm.masked.gather") > 0) == (loads, gathers > 0)
     a = np.arange(3 * func.buffers[0].shape[1].value).astype(dtype).reshape(3, -1)
     b = np.zeros((3, lanes), dtype)
+    if not TARGETS[target].missing_here():
+        compile(func, TARGETS[target])(a, b)
+        np.testing.assert_array_equal(b, a[:, 1::distance])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("distance", [2, 3, 4])
+@pytest.mark.parametrize(("lanes", "active"), [(64, 48), (64, 33), (32, 17), (16, 13), (16, 1), (8, 7)])
+def test_lanes_at_the_end_of_a_row_are_picked_out_of_vectors_too(lanes, active, distance, target):
+    """Nothing beyond the last lane is read: A ends there."""
+    text = program(active, distance).script()
+    func = parse(
+        text.replace(f"T.vectorized({active})", f"T.vectorized({lanes})").replace(
+            "T.reads", f"T.where(j < {active})\n                T.reads"
+        )
+    )
+    assert "masked.gather" not in emit(lower(func, TARGETS[target]))
+    a = np.arange(3 * func.buffers[0].shape[1].value).astype("float32").reshape(3, -1)
+    b = np.full((3, active), np.nan, "float32")
     if not TARGETS[target].missing_here():
         compile(func, TARGETS[target])(a, b)
         np.testing.assert_array_equal(b, a[:, 1::distance])

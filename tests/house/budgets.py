@@ -6,10 +6,10 @@ LINES = {
     "pages": 800,
     "tir": 18960,
     "schedule": 13260,
-    "codegen": 28920,
+    "codegen": 28950,
     "te": 6315,
     "tuning_db": 1770,
-    "tuner": 11000,
+    "tuner": 11060,
     "graph": 5010,
     "frontends": 7810,
     "driver": 5560,
@@ -40,5 +40,5 @@ SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 RING_CODE_LINES = 15450
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 25300
+BOTH_RINGS_CODE_LINES = 25330
 """How many code lines the core ring and the outer ring have together."""

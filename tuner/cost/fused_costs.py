@@ -13,7 +13,7 @@ from ...tir.expr import Var
 from ...tir.stmt import Buffer
 from ..program import BlockInfo, Use
 from .cost_features import Costs
-from .loop_nest import Access, Loop, Nest, blended
+from .loop_nest import Access, Loop, Nest, blended, shape_of
 from .machine_model import MachineModel
 from .stage_roles import StageRole
 from .step_sizes import ceil_div
@@ -241,7 +241,7 @@ class FusedCosts:
         """Returns the bytes that the tiles move when the data of the inner loops over tiles stay in a cache, and the
         working sets, for each number of such loops."""
         stages, root = self.stages, self.stages.root
-        whole = {b: tuple([Span({}, 0, e - 1, e) for e in _shape(b)]) for b in stages.outside}
+        whole = {b: tuple([Span({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
         touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
         touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 2.0) for b in stages.ends]
         loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
@@ -297,7 +297,3 @@ class FusedCosts:
         accesses = [Access(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
         accesses.append(Access(dims(block.stores[0]), block.itemsize, write=True))
         return Nest(loops, accesses, {names[v]: block.extents[v] for v in block.axes}, self.rows)
-
-
-def _shape(buffer: Buffer) -> Sequence[int]:
-    return [getattr(e, "value", 1) for e in buffer.shape]

@@ -15,6 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
+from ...tir.stmt import Buffer
+
 _FILL = 0.75
 """The share of a cache that a working set may take before it counts as too large."""
 
@@ -27,13 +29,20 @@ class Access:
     """The accesses to one buffer: for each dimension ``{axis: coefficient}``. The last dimension is contiguous in
     memory.
 
-    ``contiguous``: all elements that the access covers are contiguous in memory (a packed operand).
+    ``contiguous``: all elements that the access covers are contiguous in memory (a packed operand). ``shape``: the
+    extents of the buffer, where they are known: rows that are covered as a whole are contiguous with the next ones.
     """
 
     dims: tuple[Mapping[str, int], ...]
     itemsize: int
     contiguous: bool = False
     write: bool = False
+    shape: tuple[int, ...] = ()
+
+    @property
+    def joins(self) -> bool:
+        """Returns whether rows end within a cache line, so that it matters that the next one begins there."""
+        return len(self.shape) == len(self.dims) > 1 and self.shape[-1] * self.itemsize % 64 > 0
 
     def axes(self) -> set[str]:
         """Returns the axes that the access's indices depend on."""
@@ -46,6 +55,11 @@ class Loop:
 
     axis: str
     trips: np.ndarray
+
+
+def shape_of(buffer: Buffer) -> tuple[int, ...]:
+    """Returns the extents of a buffer, 1 where one is not constant."""
+    return tuple([getattr(extent, "value", 1) for extent in buffer.shape])
 
 
 def blended(levels: Levels, sizes: Levels, cache_bytes: float) -> np.ndarray:
@@ -92,7 +106,14 @@ class Nest:
             return ones
         if access.contiguous:
             return np.ceil(math.prod(spans) * access.itemsize / 64)
-        return math.prod(spans[:-1]) * np.ceil(spans[-1] * access.itemsize / 64)
+        if not access.joins:
+            return math.prod(spans[:-1]) * np.ceil(spans[-1] * access.itemsize / 64)
+        run, around = spans[-1], ones
+        whole = run >= access.shape[-1]
+        for span, extent in zip(spans[-2::-1], access.shape[-2::-1], strict=True):
+            run, around = np.where(whole, run * span, run), np.where(whole, around, around * span)
+            whole = whole & (span >= extent)
+        return around * np.ceil(run * access.itemsize / 64)
 
     def traffic(self, cache_bytes: float, only: int | None = None) -> np.ndarray:
         """Bytes that cross into a cache of ``cache_bytes`` from the level behind it while the whole nest runs.

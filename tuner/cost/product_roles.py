@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from ...tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
+from ...tir.expr import Add, BufferLoad, Call, Cast, Expr, Mul, Var
 from ...tir.stmt import BufferStore
+from ...tir.walk import pre_order
 from ..program import BlockInfo, Use
 from ..recipes.panels import Panels
 
@@ -56,6 +58,11 @@ class TiledBlock:
     """Elements in a vector register."""
     parallel: bool
     """Whether threads share the work."""
+
+    @cached_property
+    def conditional(self) -> bool:
+        """Returns whether elements are read under a condition, as padding is: masks are made for each load."""
+        return any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(self.block.block.body))
 
     @property
     def passing(self) -> list[Use]:

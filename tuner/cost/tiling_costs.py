@@ -12,11 +12,17 @@ import numpy as np
 from ...tir.expr import Var
 from ..program import Use
 from .cost_features import Costs
-from .loop_nest import Access, Loop, Nest
+from .loop_nest import Access, Loop, Nest, shape_of
 from .machine_model import MachineModel, crowding
 from .product_roles import TiledBlock
 from .step_sizes import ceil_div
 from .vector_choice import lane_loads
+
+_TRANSPOSED = 0.35
+"""Cycles per element of a tile that is transposed in registers: shuffles, and stores of vectors."""
+
+_AHEAD = 224.0
+"""The instructions that a processor begins ahead of one that waits: half of what fits its reorder buffer."""
 
 
 class TilingCosts:
@@ -74,8 +80,29 @@ class TilingCosts:
                 broadcasts = broadcasts + copies
                 continue
             each = 1.0 if use is self.part.packed else lane_loads(use, self.axes.vector, self.lanes)
-            vectors = vectors + copies * self.columns["vectors"] * each
+            each *= 2.0 if self.part.conditional else 1.0
+            vectors = vectors + copies * self.columns["vectors"] * each * self._kept_in_window(use)[0]
         return vectors, broadcasts
+
+    def _kept_in_window(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the share of a window's loads that remain, and the vectors that are kept, where all steps of the window are
+        written out and the tile's rows slide over what they read: what one step has loaded is one of the next step's."""
+        axes, share, kept = self.axes, np.ones(self.rows), self.columns["vectors"] * np.ones(self.rows)
+        sliding = False
+        for dim in use.dims:
+            steps = {v: c for v, c in (dim or {}).items() if v in axes.reduce and c}
+            rows = {v: c for v, c in (dim or {}).items() if v in (axes.rows, axes.rows2) and c}
+            reads = math.prod(self.extents[v] for v in steps) * np.prod(
+                [np.ones(self.rows), *(self.tile[v] for v in rows)], axis=0
+            )
+            if steps and rows:
+                sliding = True
+                span = 1.0 + sum(abs(c) * (self.extents[v] - 1) for v, c in steps.items())
+                span = np.minimum(reads, span + sum(abs(c) * (self.tile[v] - 1) for v, c in rows.items()))
+                share, reads = share * span / reads, span
+            kept = kept * reads
+        whole = (self.columns["unroll"] >= self.block.reduce_size) & sliding
+        return np.where(whole, share, 1.0), np.where(whole, kept, 0.0)
 
     @cached_property
     def registers(self) -> np.ndarray:
@@ -128,15 +155,26 @@ class TilingCosts:
         last = self.part.epilogue or self.block
         vector = last.spatial[self.block.spatial.index(axes.vector)]
         own = self.block.stores[0].buffer
-        cost = np.zeros(self.rows)
+        cost, run = np.zeros(self.rows), self._contiguous_rows()
         for use, cycles in (*((u, 1.5) for u in last.stores), *((u, 1.0) for u in last.loads if u.buffer is not own)):
             stride = use.stride(vector)
             if last is self.block and cycles == 1.0 or stride in (0, 1):
                 continue
-            crowd = np.minimum(1.0, self.tile[axes.vector] / self.machine.l1_ways)
-            share = 1.0 if stride is None else math.gcd(abs(stride) * itemsize, 4096) / 4096
-            cost = cost + cycles * (1.0 + 3.0 * share * crowd)
+            crowd = crowding(self.tile[axes.vector], 4096 if stride is None else abs(stride) * itemsize, self.machine)
+            cost = cost + np.where(
+                run > 0, _TRANSPOSED + 24.0 * cycles * crowd / np.maximum(run, 1), cycles * (1.0 + 3.0 * crowd)
+            )
         return cost
+
+    def _contiguous_rows(self) -> np.ndarray:
+        """Returns how many rows lie side by side in memory where code generation transposes tiles in registers on their way
+        there: tiles of four rows and more that no other stage reads. Else 0."""
+        store = self.block.stores[0]
+        along = [v for v in (self.axes.rows, self.axes.rows2) if v is not None and store.stride(v) == 1]
+        if self.part.epilogue is not None or not along:
+            return np.zeros(self.rows)
+        rows = self.tile[along[0]]
+        return np.where(rows >= 4, rows, 0.0)
 
     def _beyond(self, nest: Nest, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the bytes that come from beyond the second-level cache because lines at a large power-of-two stride share
@@ -152,7 +190,7 @@ class TilingCosts:
             )  # a line that is read once is not evicted before
             evicted = evicted + again
             spans = [self.tile[v] for v in use.axes() if v in spatial and use.stride(v) == 1]
-            waiting = waiting + self._jumps(use, (moved + again) / 64, spans)
+            waiting = waiting + self._jumps(use, (moved + again) / 64, spans) * self._together(use)
         return evicted, waiting
 
     def _jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
@@ -163,6 +201,14 @@ class TilingCosts:
         far = min(1.0, max(0.0, (step - 1024) / 3072))
         run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * self.block.itemsize / 64)
         return np.asarray(far * self.machine.jump_cycles * lines / run)
+
+    def _together(self, use: Use) -> np.ndarray:
+        """Returns how long steps that are written out wait for their lines, as a share of the time that four steps take: the
+        lines arrive together, but those of the steps at hand and of the next ones, fetched ahead, may share a set."""
+        unroll = self.columns["unroll"]
+        step = abs(use.stride(self.axes.reduce[-1]) or 0) * self.block.itemsize
+        shared = crowding(2.0 * unroll, step, self.machine) if step >= 1024 else 0.0
+        return np.asarray((0.75 + 0.75 / unroll) * (1.0 + 2.0 * shared))
 
     def _nest(self) -> Nest:
         axes, extents, part = self.axes, self.extents, self.part
@@ -189,8 +235,12 @@ class TilingCosts:
             return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
 
         itemsize = self.block.itemsize
-        accesses = [Access(dims(use), itemsize, contiguous=use is part.packed) for use in self.block.loads]
-        accesses.append(Access(dims(self.block.stores[0]), itemsize, write=True))
+        accesses = [
+            Access(dims(use), itemsize, contiguous=use is part.packed, shape=shape_of(use.buffer))
+            for use in self.block.loads
+        ]
+        store = self.block.stores[0]
+        accesses.append(Access(dims(store), itemsize, write=True, shape=shape_of(store.buffer)))
         return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
 
     def _conflict(self) -> np.ndarray:
@@ -249,7 +299,7 @@ class TilingCosts:
         return np.asarray(np.where((self.slice == 0) & (self.outer > 0) & (packed > half), packed, out))
 
     def _pack_bytes(self) -> np.ndarray:
-        """Bytes moved to pack the operand; a transposing copy, which gathers, counts two and a half times. What is packed
+        """Bytes moved to pack the operand; a copy that transposes in registers counts one and a half times. What is packed
         in slices that the second-level cache holds is read from beyond it, but not written there. What is packed ahead
         as a whole costs nothing."""
         use = self.part.packed
@@ -258,12 +308,24 @@ class TilingCosts:
         size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
         slices = np.maximum(self.trips[self.axes.vector] / np.maximum(self.slice, 1.0), 1.0)
         near = (self.slice > 0) & (size / slices < 0.5 * self.machine.l2_bytes)
-        moved = np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
+        moved = np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 1.5)
         if use.stride(self.axes.vector) == 1:  # each step of the reduction is a jump to a row of the panel
             panel = [self.tile[self.axes.vector] * np.maximum(self.slice, 1.0)]
             waiting = self._jumps(use, np.full(self.rows, size / 64), panel) * self.machine.l3_bytes_per_cycle
             moved = moved + np.maximum(0.0, waiting - size)
         return np.where((self.slice == 0) & (use.buffer in self.block.packed_ahead), 0.0, moved)
+
+    def _tiles_at_once(self) -> np.ndarray:
+        """Returns how many tiles are in hand at a time: the processor begins the next one while the sums of a short
+        reduction wait for each other."""
+        vectors, broadcasts = self.loads
+        length = self.block.reduce_size * (self.accumulators + vectors + broadcasts) + 20.0
+        return np.asarray(1.0 + _AHEAD / length)
+
+    def _stored_again(self) -> np.ndarray:
+        """Returns the vectors of a window that are kept for later steps and for which there are no registers."""
+        kept = sum([self._kept_in_window(use)[1] for use in self.block.loads if self.axes.vector in use.axes()])
+        return np.where(kept > 0, np.maximum(0.0, kept + self.accumulators + 1 - self.machine.registers), 0.0)
 
     def costs(self) -> Costs:
         """Returns all of it."""
@@ -272,7 +334,7 @@ class TilingCosts:
         tiles = np.prod(list(self.trips.values()), axis=0)
         steps = tiles * self.block.reduce_size
         operations = max(1.0, self.block.operations / 2)
-        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / accumulators)
+        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / accumulators / self._tiles_at_once())
         step_core = accumulators * operations / machine.fma_pipes * latency
         issue = (accumulators * operations + vectors + broadcasts + 3.0 / columns["unroll"]) / machine.issue_width
         step_load = np.maximum((vectors + broadcasts) / machine.loads_per_cycle, issue)
@@ -291,7 +353,8 @@ class TilingCosts:
             loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
             + steps * 0.3 / columns["unroll"]
             + 0.75 * self.ahead * self._fetched / machine.line_bytes,
-            spill_cycles=steps * 2.0 * np.maximum(self._live - machine.registers, 0),
+            spill_cycles=steps * 2.0 * np.maximum(self._live - machine.registers, 0)
+            + tiles * 2.0 * self._stored_again(),
             jump_cycles=waiting,
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict) + self._crowded_rows(steps),
             l3_bytes=far - 0.7 * early + evicted,
