@@ -49,17 +49,21 @@ def show(
 
 
 def text(rows: Sequence[Mapping[str, Any]], every: Sequence[str], markdown: bool) -> str:
-    """Returns the table. A row has ``model``, and for each contender ``ms``, ``difference`` and ``first_seconds``; a column
-    has how many times as long as the first contender another one takes, with the geometric mean of all rows below."""
+    """Returns the table. A row has ``model``, and for each contender ``ms``, ``difference`` and ``first_seconds``, perhaps
+    ``peak_mb``; a column has how many times as long as the first contender another one takes, with the geometric mean of
+    all rows below."""
     labels = [label for label in every if any(label in r for r in rows)]
     first, others = labels[0], labels[1:]
+    peaks = [x for x in labels if any("peak_mb" in r.get(x, {}) for r in rows)]
     lines = [["model", *(f"{x} ms" for x in labels), *(f"vs {x}" for x in others), "difference", "build s"]]
+    lines[0] += [f"{x} MB" for x in peaks]
     for r in rows:
         ratios = [f"{r[x]['ms'] / r[first]['ms']:.2f}" if x in r else "" for x in others]
         cells = [r["model"], *(f"{r[x]['ms']:.2f}" if x in r else "" for x in labels), *ratios]
         lines.append([*cells, f"{r[first]['difference']:.0e}", f"{r[first]['first_seconds']:.1f}"])
+        lines[-1] += [f"{r[x]['peak_mb']:.0f}" if x in r else "" for x in peaks]
     means = [geometric_mean([r[x]["ms"] / r[first]["ms"] for r in rows if x in r]) for x in others]
-    lines.append(["geometric mean", *("" for _ in labels), *(f"{m:.2f}" for m in means), "", ""])
+    lines.append(["geometric mean", *("" for _ in labels), *(f"{m:.2f}" for m in means), "", "", *["" for _ in peaks]])
     if markdown:
         return "\n".join(f"| {' | '.join(cells)} |" for cells in [lines[0], ["---"] * len(lines[0]), *lines[1:]])
     widths = [max(len(cells[n]) for cells in lines) for n in range(len(lines[0]))]

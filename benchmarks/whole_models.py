@@ -10,11 +10,12 @@ took, and the peak memory of a process that loads the model and runs it.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib.util
 import json
-import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -97,21 +98,45 @@ def compare(folder: Path, name: str, options: argparse.Namespace) -> dict[str, A
 
 
 def _peak_in_a_child(folder: Path, name: str, label: str, options: argparse.Namespace) -> float:
+    """Returns the peak of a process that loads and runs the model. Ours is a library that was built before, as it is
+    deployed: the process neither reads the model's file nor compiles."""
     words = [sys.executable, __file__, str(folder), name, "--only", label, "--threads", str(options.threads)]
-    words += ["--db", options.db] if options.db else []
-    return float(json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1]))
+    with tempfile.TemporaryDirectory() as built:
+        if label == "tilewright":
+            import tilewright as tw
+
+            target = f"native -num-cores={options.threads}"
+            tw.build(folder / f"{name}.onnx", target, db=options.db).export(Path(built) / "model.so", "model")
+            words += ["--library", str(Path(built) / "model.so")]
+        return float(
+            json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+        )
+
+
+def _library(path: Path, inputs: dict[str, np.ndarray], outputs: list[np.ndarray]) -> Run:
+    """Returns a run of an exported library, whose function takes inputs, outputs, and no workspace of ours."""
+    function = ctypes.CDLL(str(path)).model
+    words = [array.ctypes for array in (*inputs.values(), *[np.empty_like(y) for y in outputs])]
+    return lambda: function(*words, None)
 
 
 def _own_peak(folder: Path, name: str, options: argparse.Namespace) -> float:
     """Returns how many megabytes the process grows by loading and running the model."""
-    path, inputs, _ = _load(folder, name)
+    path, inputs, outputs = _load(folder, name)
     module, maker = CONTENDERS[options.only]
-    importlib.import_module(module)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run = maker(path, inputs, options.threads, options.db)
+    if options.library is None:
+        importlib.import_module(module)
+    before = _peak_of_this_process()
+    run = _library(options.library, inputs, outputs) if options.library else maker(path, inputs, options.threads, None)
     for _ in range(2):
         run()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return _peak_of_this_process() - before
+
+
+def _peak_of_this_process() -> float:
+    """Returns the largest resident memory so far, in megabytes (Linux; ``ru_maxrss`` would begin with the parent's)."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
 
 
 def main() -> None:
@@ -125,6 +150,7 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true", help="peak memory as well, each in a process of its own")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", type=Path, help="a file for the rows")
+    parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--only", choices=[*CONTENDERS], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:

@@ -71,8 +71,10 @@ def evaluate(onnx: Any, node: Any, inputs: Sequence[Known | None], opsets: Mappi
         given = [_as_onnx(onnx, data, dtype) for data, dtype in [known for known in inputs if known is not None]]
         if sum(d.size for d in given) > LARGEST_KNOWN or not _size(node.op_type, given) <= LARGEST_KNOWN:
             return None
+        alone = onnx.NodeProto()  # a part of the model would keep all of it in memory for as long as the session lives
+        alone.CopyFrom(node)
         with np.errstate(all="ignore"):
-            session = onnx.reference.ReferenceEvaluator(node, opsets={"": 1, **opsets})
+            session = onnx.reference.ReferenceEvaluator(alone, opsets={"": 1, **opsets})
             results = session.run(None, dict(zip([name for name in node.input if name], given, strict=True)))
         return [_as_known(np.asarray(r)) for r in results]
     except Exception:  # the reference raises whatever NumPy or it itself raises; the converter explains what is wrong
