@@ -194,7 +194,7 @@ class SimulatedModule(GpuModule):
 
 
 GPU_SIM = TargetKind(
-    "gpu-sim", lambda functions, target: SimulatedModule(launch_functions(functions, target), target), gpu=True,
-    simulated=True,
+    "gpu-sim", lambda functions, target: SimulatedModule(launch_functions(functions, target), target),
+    words={"arch": "mcpu"}, gpu=True, simulated=True,
 )  # fmt: skip
-"""The simulated GPU: ``target="gpu-sim"``."""
+"""The simulated GPU: ``target="gpu-sim"``, or ``"gpu-sim -arch=sm_90a"`` for schedules of that architecture."""

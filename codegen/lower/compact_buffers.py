@@ -10,13 +10,12 @@ from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, Ends, eval_interval
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
 from ...tir.expr.base.node import Node
-from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import pre_order, reads_memory, transform
 from .lanes import value_in_lane
 from .scoped_transform import ScopedTransform
 from .stride_alignment import aligned
-from .tile_accesses import tile_access, tile_columns, tile_rows_along
+from .tile_accesses import restrided, tile_access, tile_spans
 
 Inner = set[Var | Buffer]
 """The loop variables that are defined inside an allocation, and the buffers that are stored to there."""
@@ -92,7 +91,7 @@ def _address_taken(found: Accesses, buffers: Collection[Buffer]) -> set[Buffer]:
     out: set[Buffer] = set()
     for p in found.pointers:
         buffer = None if p.data is None else owner.get(p.data)
-        if buffer is not None and (tile_access(p.user) is None or tile_rows_along(p.user, buffer) is None):  # type: ignore[arg-type]
+        if buffer is not None and (tile_access(p.user) is None or tile_spans(p.user, buffer) is None):  # type: ignore[arg-type]
             out.add(buffer)
     return out
 
@@ -116,10 +115,10 @@ def _boxes(buffers: Collection[Buffer], found: Accesses, analyzer: Analyzer) -> 
         spans = [None if reads_memory(index) else _ends(index, dom) for index in access.indices]
         tile = access.around.address
         if tile is not None and tile_access(tile) is not None:
-            for d, more in ((tile_rows_along(tile, access.buffer), TILE_ROWS), (len(spans) - 1, tile_columns(tile))):
-                span = spans[d] if d is not None else None
-                if d is not None and span is not None:
-                    spans[d] = (span[0], span[1] + (more - 1))
+            for d, count in (tile_spans(tile, access.buffer) or {}).items():
+                span = spans[d]
+                if span is not None:
+                    spans[d] = (span[0], span[1] + (count - 1))
         boxes[access.buffer].append(spans)
     return boxes
 
@@ -225,11 +224,7 @@ def _shift(body: Stmt, moves: Mapping[Buffer, Move], analyzer: Analyzer) -> Stmt
         first = tile_access(n)
         if first is not None and first.buffer in before:
             assert isinstance(n, Call)
-            new = first.buffer
-            rows = tile_rows_along(n, before[new])
-            assert rows is not None
-            step = new.element_strides()[rows].astype(n.args[1].dtype)
-            return Call(n.op, (n.args[0], step, *n.args[2:]), n.dtype)
+            return restrided(n, before[first.buffer], first.buffer)
         return None
 
     return transform(body, post=post)

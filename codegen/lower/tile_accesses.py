@@ -1,42 +1,78 @@
 """The part of a buffer that a tile (:mod:`tilewright.tir.tiles`) covers: its rows along one dimension, its columns
-along the last."""
+along the last, and along a third one the panels into which columns are cut."""
 
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
 from ...tir.expr.base.node import Node
+from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
 from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
 from ...tir.stmt import Buffer
 
-TILE_ACCESSES = ("tir.tile_load", "tir.tile_store", "tir.wmma_load_a", "tir.wmma_load_b", "tir.wmma_store")
-"""The operations that load or store 16 rows from an address on: of processors, and of the warps of a GPU."""
+_ROWS = {
+    **dict.fromkeys(("tir.tile_load", "tir.tile_store", "tir.wmma_load_a", "tir.wmma_load_b", "tir.wmma_store"), TILE_ROWS),
+    "tir.wgmma_left": GROUP_ROWS, "tir.wgmma_right": GROUP_STEPS, "tir.wgmma_store": GROUP_ROWS,
+}  # fmt: skip
+"""The operations that load or store rows from an address on, and how many: of processors, of warps and of warp groups."""
 
 
 def tile_access(n: Node) -> BufferLoad | None:
     """Returns the first element of the tile that ``n`` loads or stores, or None for other nodes."""
-    if not isinstance(n, Call) or n.op not in TILE_ACCESSES:
+    if not isinstance(n, Call) or n.op not in _ROWS:
         return None
     address = n.args[0]
     first = address.args[0] if isinstance(address, Call) else None
     return first if isinstance(first, BufferLoad) else None
 
 
-def tile_columns(n: Call) -> int:
-    """Returns the number of elements in a row of the tile."""
-    return (n.args[2].dtype if n.op.endswith("_store") else n.dtype).lanes // TILE_ROWS
+def stores_tile(n: Call) -> bool:
+    """Returns whether an operation on a tile writes it."""
+    return n.op.endswith("_store")
 
 
-def tile_rows_along(n: Call, buffer: Buffer) -> int | None:
-    """Returns the dimension of ``buffer`` along which the rows of the tile lie, one index apart, or None."""
-    columns, last = tile_columns(n), buffer.shape[-1] if buffer.shape else None
-    if not isinstance(last, IntImm) or last.value < columns:
-        return None
+def tile_spans(n: Call, buffer: Buffer) -> dict[int, int] | None:
+    """Returns how many indices of ``buffer`` the tile covers along each dimension in which it lies, or None where it lies
+    otherwise: the columns along the last one, and a dimension for each stride of ``n``."""
     strides = buffer.element_strides()
-    for d in reversed(range(len(buffer.shape) - 1)):
+    if not strides or not _equal(strides[-1], IntImm(1)):
+        return None
+    out: dict[int, int] = {}
+    for stride, count in _counts(n):
+        d = _dimension(buffer, strides, stride, count)
+        if d is None:
+            return None
+        out[d] = count
+    return out
+
+
+def restrided(n: Call, before: Buffer, after: Buffer) -> Call:
+    """Returns an operation on a tile of ``before`` with the strides of ``after``, which has the same dimensions."""
+    new, args = after.element_strides(), list(n.args)
+    for position, (stride, count) in enumerate(_counts(n)[1:], start=1):
+        d = _dimension(before, before.element_strides(), stride, count)
+        assert d is not None
+        args[position] = new[d].astype(n.args[position].dtype)
+    return Call(n.op, tuple(args), n.dtype)
+
+
+def _counts(n: Call) -> list[tuple[Expr | None, int]]:
+    """Returns the columns, then the rows and the panels, each with its stride; None for the columns'."""
+    rows = _ROWS[n.op]
+    columns = (n.args[2].dtype if stores_tile(n) else n.dtype).lanes // rows
+    if n.op != "tir.wgmma_right":
+        return [(None, columns), (n.args[1], rows)]
+    return [(None, PANEL), (n.args[1], rows), (n.args[2], columns // PANEL)]
+
+
+def _dimension(buffer: Buffer, strides: tuple[Expr, ...], stride: Expr | None, count: int) -> int | None:
+    last = len(strides) - 1
+    for d in [last] if stride is None else reversed(range(last)):
         extent = buffer.shape[d]
-        wide = not isinstance(extent, IntImm) or extent.value >= TILE_ROWS
-        if wide and _equal(strides[d], n.args[1]) and _equal(strides[-1], IntImm(1)):
+        if stride is None:
+            return d if isinstance(extent, IntImm) and extent.value >= count else None
+        wide = not isinstance(extent, IntImm) or extent.value >= count
+        if wide and _equal(strides[d], stride):
             return d
     return None
 

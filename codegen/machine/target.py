@@ -100,7 +100,7 @@ class Target:
                     "riscv64, ppc64le, loongarch64 and, without threads and scratch memory, i686, arm, thumb, riscv32, wasm32"
                 )
             features, model = (*usual_features(triple), *attrs), mcpu
-            enabled = enabled_features(arch_of(triple), mcpu, features)
+            enabled = enabled_features(arch_of(triple), own.cpu if own and own.gpu else mcpu, features)
             caches = generic_caches(arch_of(triple), "avx512f" in enabled)
         widest = widest_bits(triple, enabled)
         width = positive(given["vector-width"], "-vector-width") if "vector-width" in given else widest

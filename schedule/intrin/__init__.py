@@ -16,10 +16,13 @@
 ``wmma_16x16x16_T``           ``C[16, 16] += A[16, 16] · B[16, 16]`` by the warps of a GPU, T = f16, bf16, tf32, s8
 ``wmma_fill_16x16_T``         ``C[16, 16] = 0`` in registers of a warp, T = f32, s32
 ``wmma_store_16x16_T``        ``D[16, 16] = C[16, 16]`` from registers of a warp, T = f32, s32
+``wgmma_64xNx64_T``           ``C[64, N] += A[64, 64] · B[N // 64, 64, 64]`` by warp groups of sm_90a, T = f16, bf16, N = 64 .. 256
+``wgmma_fill_64xN``           ``C[64, N] = 0`` in registers of a warp group
+``wgmma_store_64xN``          ``D[64, N] = C[64, N]`` from registers of a warp group
 ============================  ======================================================================================
 
 Those of processors run on every processor: where the instruction is missing, plain arithmetic does the same. Operands may lie in memory
-of any scope.
+of any scope, but for warp groups, whose operands lie in ``shared.swizzled``.
 """
 
 from __future__ import annotations
@@ -27,17 +30,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ...tir.expr.intrinsics.group_matrix_operations import WIDTHS
 from ...tir.stmt import PrimFunc
 from .dot_products import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
 from .fma_tiles import fma_tile
 from .matrix_units import tile_dot, tile_fill, tile_store, wmma_dot, wmma_fill, wmma_store
+from .warp_group_units import wgmma_dot, wgmma_fill, wgmma_store
 
 __all__ = [
     "AMX_DOT_BF16_INTRIN", "AMX_DOT_S8S8_INTRIN", "AMX_DOT_U8S8_INTRIN",
     "AVX_VNNI_DOT_8x4_INTRIN", "BF16_DOT_16x2_INTRIN", "BF16_DOT_8x2_INTRIN", "SHIPPED", "VNNI_DOT_16x4_INTRIN",
     "VNNI_DOT_16x4_SIGNED_INTRIN", "VNNI_DOT_16x4_SWAPPED_INTRIN",
     "bf16_dot", "fma_tile", "int8_dot", "int8_uint8_dot", "signed_int8_dot",
-    "tile_dot", "tile_fill", "tile_store", "wmma_dot", "wmma_fill", "wmma_store",
+    "tile_dot", "tile_fill", "tile_store", "wgmma_dot", "wgmma_fill", "wgmma_store", "wmma_dot", "wmma_fill", "wmma_store",
 ]  # fmt: skip
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
@@ -68,6 +73,13 @@ SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     },
     **{f"wmma_fill_16x16_{t}": partial(wmma_fill, c) for t, c in (("f32", "float32"), ("s32", "int32"))},
     **{f"wmma_store_16x16_{t}": partial(wmma_store, c) for t, c in (("f32", "float32"), ("s32", "int32"))},
+    **{
+        f"wgmma_64x{n}x64_{t}": partial(wgmma_dot, n, a)
+        for n in WIDTHS
+        for t, a in (("f16", "float16"), ("bf16", "bfloat16"))
+    },
+    **{f"wgmma_fill_64x{n}": partial(wgmma_fill, n) for n in WIDTHS},
+    **{f"wgmma_store_64x{n}": partial(wgmma_store, n) for n in WIDTHS},
     **{f"fma_{r}x{c}_f32": partial(fma_tile, r, c) for r, c in ((1, 8), (1, 16), (6, 16), (14, 32))},
 }
 """How each is made: description and implementation by name."""

@@ -11,18 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import BLOCK_SHARED, FETCH_CYCLES, WARP
 from ...codegen.machine.target import Target
 from .cost_features import Costs
 from .feature_names import Features
 from .machine_model import CostColumns, MachineModel, overlapped, register_model
-
-WARP = 32
-"""The threads that run in step."""
-BLOCK_SHARED = 1 << 10
-"""Bytes of shared memory that each block takes besides its own."""
-FETCH_CYCLES = 500.0
-"""From a load of global memory to its value."""
-BARRIER_CYCLES = 30.0
 
 GPU = Features(
     extensive=(
@@ -60,6 +53,8 @@ class GpuModel(MachineModel):
     special_lanes: float = 16.0
     matrix_flops: float = 2048.0
     launch_seconds: float = 2.5e-6
+    warp_groups: bool = False
+    """Whether four warps can multiply together (``wgmma``)."""
 
     features: ClassVar[Features] = GPU
 
@@ -155,7 +150,7 @@ def gpu_model(target: Target) -> GpuModel:
         memory_bytes_per_cycle=0.92 * sheet.memory / sheet.hertz, cycles_per_second=sheet.hertz, warps=sheet.warps,
         blocks=sheet.blocks, shared_bytes=sheet.shared_kib << 10,
         block_shared_bytes=(sheet.shared_kib - (1 if wanted >= 80 else 0)) << 10, fma_lanes=sheet.fma,
-        matrix_flops=sheet.matrix,
+        matrix_flops=sheet.matrix, warp_groups=target.mcpu == "sm_90a",
     )  # fmt: skip
 
 

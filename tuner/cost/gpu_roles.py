@@ -7,14 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import SECTOR
 from ...tir.expr import Add, BufferLoad, Call, Cast, Mul, Var
 from ...tir.stmt import BufferStore
 from ..program import BlockInfo, Program, Use, pads
-
-SECTOR = 32
-"""The bytes that memory and the second-level cache move at once."""
-BANKS = 32
-"""Banks of shared memory, of four bytes each."""
 
 
 @dataclass(frozen=True, eq=False)

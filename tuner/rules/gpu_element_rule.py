@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
-from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
-from ..cost.gpu_roles import SECTOR, share_used, special_operations, touched_bytes
+from ..cost.gpu_model import GpuModel
+from ..cost.gpu_roles import share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program, copies

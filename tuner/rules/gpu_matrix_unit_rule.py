@@ -1,4 +1,5 @@
-"""This rule schedules products on the matrix units of GPUs. The recipe is :mod:`..recipes.gpu_warp_product`."""
+"""This rule schedules products on the matrix units of GPUs. The recipes are :mod:`..recipes.gpu_warp_product` and, for
+sm_90a, :mod:`..recipes.gpu_group_product`."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
 from ...schedule import Schedule
+from ...schedule.intrin.warp_group_units import STEPS
+from ...tir.expr.intrinsics.group_matrix_operations import PANEL
 from ..cost.cost_features import Costs
-from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
-from ..cost.gpu_roles import SECTOR, multiplied, touched_bytes
+from ..cost.gpu_model import GpuModel
+from ..cost.gpu_roles import multiplied, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
+from ..recipes.gpu_group_product import GROUP_WORDS, GroupTiles, group_product
 from ..recipes.gpu_warp_product import SUMS, TILE, WORDS, WarpTiles, warp_product
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
@@ -33,7 +38,10 @@ class GpuMatrixUnitRule(ScheduleRule):
         return Group(block, (block,)) if _operand_type(program, block) else None
 
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
-        return [WarpTilesPart(group.anchor, machine)] if isinstance(machine, GpuModel) else []
+        if not isinstance(machine, GpuModel):
+            return []
+        groups = [GroupTilesPart(group.anchor, machine)] if machine.warp_groups and _for_groups(group.anchor) else []
+        return [*groups, WarpTilesPart(group.anchor, machine)]
 
 
 def _operand_type(program: Program, block: BlockInfo) -> str:
@@ -46,6 +54,87 @@ def _operand_type(program: Program, block: BlockInfo) -> str:
         return ""
     dtype = str(operands[0].buffer.dtype)
     return dtype if dtype in WORDS and SUMS[WORDS[dtype][1]] == sums and operands[1].buffer.dtype == dtype else ""
+
+
+def _for_groups(block: BlockInfo) -> bool:
+    """Returns whether warp groups can compute a product that single warps can compute."""
+    known = str(block.loads[0].buffer.dtype) in GROUP_WORDS
+    return known and all(block.extents[v] % PANEL == 0 for v in block.axes)
+
+
+class GroupTilesPart(Part):
+    """This part computes tiles of 64 rows of sums by warp groups of sm_90a. Its decisions are the groups of a block along rows and
+    columns, the tiles of a group, their columns, and the ``versions`` of operands in shared memory, 64 steps each."""
+
+    structure = ("row_groups", "column_groups", "row_tiles", "width")
+
+    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
+        self.block, self.machine = block, machine
+        self.name = f"groups_{block.name}"
+        self.dtype = str(block.loads[0].buffer.dtype)
+        self.m, self.n, self.k = (block.extents[v] // PANEL for v in (*block.spatial, *block.reduce))
+        self.decisions = (
+            Decision("row_groups", (1, 2)), Decision("column_groups", (1, 2)), Decision("row_tiles", (1, 2)),
+            Decision("width", (64, 128, 192, 256)), Decision("versions", (1, 2, 3, 4, 5)),
+        )  # fmt: skip
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        groups = (row["row_groups"], row["column_groups"])
+        group_product(
+            sch, self.block.name, GroupTiles(self.dtype, groups, row["row_tiles"], row["width"], row["versions"])
+        )
+
+    def mask(self, columns: Columns, rows: int) -> np.ndarray:
+        tall, wide = self._tiles(columns)
+        divides = (self.m % tall == 0) & (self.n % wide == 0)
+        ahead = (columns["versions"] <= self.k) | (columns["versions"] == 1)
+        fits = self.machine.fits(self._threads(columns), self._shared(columns), self._registers(columns))
+        return np.asarray(divides & ahead & fits)
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        block, machine = self.block, self.machine
+        (tall, wide), threads = self._tiles(columns), self._threads(columns)
+        blocks, warps = self.m / tall * (self.n / wide), threads / WARP
+        tile_bytes = (tall + wide) * PANEL * STEPS * 2.0
+        products = 4.0 * columns["row_tiles"]
+        instructions = 3 * products + 4 * tile_bytes / 16 / threads + 20
+        flops = 2.0 * tall * wide * PANEL**2 * STEPS
+        matrix = flops / machine.matrix_flops / GROUP_RATE
+        operands = threads / WARP_GROUP * products * (PANEL + columns["width"]) * 16 * 2.0
+        moved = blocks * self.k * tile_bytes
+        outside = touched_bytes([block])
+        busy = np.maximum(instructions * np.maximum(1.0, warps / 4), matrix) + 60.0
+        behind = np.maximum(0.0, FETCH_CYCLES / np.maximum(1.0, columns["versions"] - 1) - busy)
+        waiting = np.where(columns["versions"] > 1, behind, FETCH_CYCLES + 200.0)
+        again = np.clip((moved - outside) / np.maximum(1.0, blocks / machine.cores), 0.0, None)
+        return machine.costs(
+            rows, flops=block.flops, issue_slots=blocks * warps * self.k * instructions,
+            matrix_flops=block.flops / GROUP_RATE,
+            shared_wavefronts=blocks * self.k * (operands + tile_bytes) / 128,
+            l2_bytes=moved + 4.0 * block.spatial_size,
+            memory_bytes=outside + (again if outside > machine.l2_bytes else 0.05 * again),
+            blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
+            chain_cycles=self.k * (busy + 2 * BARRIER_CYCLES + waiting) + 1500.0,
+            coalescing=1.0, conflicts=1.0, versions=columns["versions"], rows=columns["row_tiles"],
+            columns=columns["width"], step=float(STEPS), steps=float(self.k), reduction=float(block.reduce_size),
+            row_extent=float(self.m * PANEL), column_extent=float(self.n * PANEL), variant=2.0,
+        )  # fmt: skip
+
+    @staticmethod
+    def _tiles(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the rows and columns of a block, in units of 64."""
+        return columns["row_groups"] * columns["row_tiles"], columns["column_groups"] * columns["width"] / PANEL
+
+    @staticmethod
+    def _threads(columns: Columns) -> np.ndarray:
+        return WARP_GROUP * columns["row_groups"] * columns["column_groups"]
+
+    def _shared(self, columns: Columns) -> np.ndarray:
+        tall, wide = self._tiles(columns)
+        return np.asarray((tall + wide) * PANEL * STEPS * 2.0 * columns["versions"] + 1024)
+
+    def _registers(self, columns: Columns) -> np.ndarray:
+        return np.asarray(columns["row_tiles"] * columns["width"] / 2 + 40.0)
 
 
 class WarpTilesPart(Part):

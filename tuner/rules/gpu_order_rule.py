@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import FETCH_CYCLES, WARP
 from ...schedule import Schedule
 from ...tir.expr import IntImm
 from ..cost.cost_features import Costs
-from ..cost.gpu_model import FETCH_CYCLES, WARP, GpuModel
+from ..cost.gpu_model import GpuModel
 from ..cost.machine_model import MachineModel
 from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, WARP
 from ...schedule import Schedule
 from ..cost.cost_features import Costs
-from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
+from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import product_axes, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.row_groups import rows_agree

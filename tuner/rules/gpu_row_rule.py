@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
-from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
+from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.row_groups import row_group

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...codegen.machine.gpu_figures import BANKS, BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
-from ..cost.gpu_model import BARRIER_CYCLES, FETCH_CYCLES, WARP, GpuModel
-from ..cost.gpu_roles import BANKS, SECTOR, GpuProduct, gpu_product, tile_elements, touched_bytes
+from ..cost.gpu_model import GpuModel
+from ..cost.gpu_roles import GpuProduct, gpu_product, tile_elements, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program

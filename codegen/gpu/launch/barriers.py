@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var, const, vars_in
-from ....tir.expr.intrinsics.tile_operations import TILE_ROWS
 from ....tir.stmt import (
     Allocate,
     AttrStmt,
@@ -22,7 +21,7 @@ from ....tir.stmt import (
     seq,
 )
 from ....tir.walk import loads_and_stores, pre_order, statements
-from ...lower.tile_accesses import tile_access, tile_columns, tile_rows_along
+from ...lower.tile_accesses import stores_tile, tile_access, tile_spans
 from .launch_form import inside_threads, with_body
 from .thread_axes import THREAD_TAGS, GpuError, is_private, tag_of
 from .thread_overlap import Overlaps, ThreadAccess
@@ -116,22 +115,23 @@ class _Placement:
         return [self._access(a, loops) for a in found]
 
     def _tiles(self, s: Stmt | Expr, loops: tuple[For, ...]) -> list[ThreadAccess]:
-        """Return the accesses to tiles, each as one of all threads to 16 rows."""
+        """Return the accesses to tiles, each as one of all threads to all of its elements."""
         out = []
         for n in pre_order(s):
             first = tile_access(n)
             if first is None or first.buffer.data not in self.watched:
                 continue
             assert isinstance(n, Call)
-            rows = tile_rows_along(n, first.buffer)
             at, inner = list(first.indices), []
-            for d, count in ((rows, TILE_ROWS), (len(at) - 1, tile_columns(n))):
-                var = Var("tile", at[-1].dtype)
-                inner.append(For(var, const(0, var.dtype), const(count, var.dtype), "serial", seq()))
-                if d is not None:
-                    at[d] = at[d] + var.astype(at[d].dtype) if var.dtype != at[d].dtype else at[d] + var
-            stores = n.op.endswith("_store")
-            out.append(ThreadAccess(first.buffer, tuple(at), stores, (*loops, *inner), self.conditions))
+            spans = tile_spans(n, first.buffer)
+            if spans is None:  # somewhere in the buffer
+                at, spans = [const(0, i.dtype) for i in at], dict.fromkeys(range(len(at)), 0)
+            for d, count in spans.items():
+                var = Var("tile", at[d].dtype)
+                extent = const(count, var.dtype) if count else first.buffer.shape[d].astype(var.dtype)
+                inner.append(For(var, const(0, var.dtype), extent, "serial", seq()))
+                at[d] = at[d] + var
+            out.append(ThreadAccess(first.buffer, tuple(at), stores_tile(n), (*loops, *inner), self.conditions))
         return out
 
     def _own(self, s: Stmt, loops: tuple[For, ...]) -> list[ThreadAccess]:

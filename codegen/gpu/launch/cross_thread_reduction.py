@@ -24,7 +24,8 @@ from ....tir.stmt import (
     seq,
 )
 from ....tir.walk import blocks_of, loads_and_stores, transform, transform_statements
-from .thread_axes import THREAD_TAGS, WARP, GpuError, is_private, tag_of, thread_extents
+from ...machine.gpu_figures import WARP
+from .thread_axes import THREAD_TAGS, GpuError, is_private, tag_of, thread_extents
 from .warp_shuffles import shuffled
 
 

@@ -11,8 +11,6 @@ from ....tir.walk import statements
 BLOCK_TAGS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
 THREAD_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 """Outermost first: threads with neighbouring numbers differ in ``threadIdx.x``."""
-WARP = 32
-"""How many threads run in step and can exchange values."""
 
 
 class GpuError(ValueError):

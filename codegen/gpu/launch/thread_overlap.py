@@ -73,11 +73,31 @@ class Overlaps:
             return False
         outer = a.loops[: a.loops.index(repeated)] if repeated is not None else a.loops
         common = tuple([loop for loop in outer if loop in b.loops])
+        if self._apart(a, b, common):
+            return False
         here = [loop for loop in common if any(loop.loop_var in vars_in(i) for i in (*a.indices, *b.indices))]
         first, second = self._table(a, here), self._table(b, here)
         if first is None or second is None:
             return True
         return _meet(first, second)
+
+    def _apart(self, a: ThreadAccess, b: ThreadAccess, common: Sequence[For]) -> bool:
+        """Return whether an index of both differs in every iteration of the common loops, whichever the threads: one of
+        the versions of a buffer in a pipeline."""
+        loops = {loop.loop_var: loop for loop in common}
+        for i, j in zip(a.indices, b.indices, strict=False):
+            used = list(vars_in(i) | vars_in(j))
+            if i is j or not all(v in loops for v in used):
+                continue
+            extents = [_count(loops[v]) for v in used]
+            if any(n is None for n in extents) or prod(n or 0 for n in extents) > MOST:
+                continue
+            grids = np.indices([n or 0 for n in extents], dtype=np.int64) if used else np.zeros((0, 1), np.int64)
+            values = {v: grids[n].ravel() for n, v in enumerate(used)}
+            first, second = _evaluate(i, values), _evaluate(j, values)
+            if first is not None and second is not None and not np.any(first == second):
+                return True
+        return False
 
     def _table(self, access: ThreadAccess, common: Sequence[For]) -> np.ndarray | None:
         """Return rows of (place, thread), where the place is the element, and the iterations of common loops."""
@@ -91,9 +111,10 @@ class Overlaps:
         domain: dict[Var, int] = dict(self.threads)
         for loop in (*common, *access.loops):
             if loop.loop_var in used or loop in common:
-                if not (isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and loop.min.value == 0):
+                extent = _count(loop)
+                if extent is None:
                     return None
-                domain[loop.loop_var] = loop.extent.value
+                domain[loop.loop_var] = extent
         shape = [e.value for e in access.buffer.shape if isinstance(e, IntImm)]
         if prod(domain.values()) > MOST or used - domain.keys() or len(shape) != len(access.buffer.shape):
             return None
@@ -116,6 +137,12 @@ class Overlaps:
             holds = _evaluate(condition, values)  # one that is not known may hold
             happens &= True if holds is None else holds
         return np.unique(np.stack([place[happens], thread[happens]]), axis=1)
+
+
+def _count(loop: For) -> int | None:
+    """Return how many iterations a loop has that begins at 0, or None where that is no constant."""
+    fits = isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and loop.min.value == 0
+    return loop.extent.value if fits else None  # type: ignore[attr-defined]
 
 
 def _meet(a: np.ndarray, b: np.ndarray) -> bool:

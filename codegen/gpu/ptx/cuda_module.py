@@ -30,6 +30,11 @@ def _version(arch: str) -> int:
     return int("".join(ch for ch in arch if ch.isdigit()) or 0)
 
 
+def _runs(code: str, device: str) -> bool:
+    """Return whether a device runs code for an architecture: one that is as new, or the very same where the name ends in ``a``."""
+    return _version(device) == _version(code) if code.endswith("a") else _version(device) >= _version(code)
+
+
 class CudaModule(GpuModule):
     """Functions for NVIDIA GPUs: kernels as PTX. Arguments may lie in main memory or on the device."""
 
@@ -80,7 +85,7 @@ class CudaModule(GpuModule):
     def _functions(self) -> dict[str, int]:
         """The kernels in the driver, by name."""
         driver = cuda_driver()
-        if _version(driver.arch) < _version(self.target.mcpu):
+        if not _runs(self.target.mcpu, driver.arch):
             raise CudaError(f"this module is for {self.target.mcpu}, the device {driver.name} is {driver.arch}")
         shared = {kernel.name: kernel.dynamic_shared for kernels in self.kernels.values() for kernel in kernels}
         return {
@@ -185,7 +190,7 @@ def missing_device(target: Target) -> list[str]:
         driver = cuda_driver()
     except CudaError as error:
         return [str(error).removeprefix("this machine has no ")]
-    if _version(driver.arch) < _version(target.mcpu):
+    if not _runs(target.mcpu, driver.arch):
         return [f"device of {target.mcpu}; {driver.name} is {driver.arch}"]
     return []
 

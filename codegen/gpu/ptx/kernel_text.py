@@ -9,27 +9,29 @@ from math import gcd
 from ....tir.arith.normal_form.linear import Linear
 from ....tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
 from ....tir.expr.base.deep_recursion import with_room
-from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
 from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ....tir.walk import free_vars, loads_and_stores, statements
 from ...backend.emitter import Tables
 from ...backend.storage import CACHE_LINE, constant_elements
 from ...llvm.emit import TABLES, LlvmEmitter, parameter_list
 from ...llvm.function_builder import FunctionBuilder
-from ...llvm.llvm_scope import LlvmScope, LlvmUnit
+from ...llvm.llvm_scope import LlvmUnit
 from ...llvm.llvm_stmt import attribute
 from ...llvm.llvm_types import align_of, memory_type
 from ...lowered import LoweredFunc, Param, written_data
+from ...machine.gpu_figures import STATIC_SHARED
 from ...machine.target import Target
 from ..launch.asynchronous_copies import SCOPE
 from ..launch.barriers import BARRIER
+from ..launch.held_tiles import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_scope, threads_of_tile
 from ..launch.launch_form import inside_threads
-from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_shared, tag_of
+from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_shared, tag_of
 from .copy_text import COPY_CALLS, start_copy
+from .group_tile_text import GROUP_TILE_CALLS, swizzled_pointer
 from .warp_tile_text import WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment
 
-STATIC_SHARED = 48 << 10
-"""Bytes of shared memory that a kernel may declare; more is given at the launch."""
+_PIECE = 16
+"""The bytes that stay together in swizzled memory."""
 PARAMETER_ALIGNMENT = 32
 """What kernels take arrays to be aligned to, in bytes, so that four floats are one access, and tiles are stored by a warp."""
 
@@ -95,14 +97,34 @@ def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, N
 
 
 def _shared_bytes(loop: Stmt) -> int:
-    return sum(_bytes(s.buffer) for s in statements(loop) if isinstance(s, Allocate) and is_shared(s.buffer.scope))
+    total = 0
+    for s in statements(loop):
+        if isinstance(s, Allocate) and is_shared(s.buffer.scope):
+            total = _placed(s.buffer, total) + _bytes(s.buffer)
+    return total
+
+
+def _placed(buffer: Buffer, room: int) -> int:
+    """Returns where a shared buffer begins behind ``room`` bytes of others."""
+    step = _alignment(buffer)
+    return -(-room // step) * step
 
 
 def _bytes(buffer: Buffer) -> int:
     elements = constant_elements(buffer)
     if elements is None:
         raise GpuError(f"the size of the shared buffer {buffer.name} is not a constant")
-    return -(-elements * buffer.dtype.bytes // 64) * 64
+    step = _alignment(buffer)
+    return -(-elements * buffer.dtype.bytes // step) * step
+
+
+def _alignment(buffer: Buffer) -> int:
+    """Returns where a shared buffer begins: at a multiple of so many bytes."""
+    return SWIZZLED_ALIGNMENT if buffer.scope == SWIZZLED else CACHE_LINE
+
+
+def _are_swizzled(loop: Stmt) -> bool:
+    return any(isinstance(s, Allocate) and s.buffer.scope == SWIZZLED for s in statements(loop))
 
 
 class PtxUnit(LlvmUnit):
@@ -111,19 +133,25 @@ class PtxUnit(LlvmUnit):
     def __init__(self, lowered: LoweredFunc, tables: Tables, dynamic: bool) -> None:
         super().__init__(lowered, tables)
         self.dynamic = dynamic
-        self.globals: list[str] = [f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align 64"] * dynamic
+        self.proxies = _are_swizzled(lowered.func.body)
+        """Whether units beside the threads read shared memory, which barriers have to tell them of."""
+        room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {SWIZZLED_ALIGNMENT if self.proxies else 64}"
+        self.globals: list[str] = [room] * dynamic
         self.room = 0
 
     def shared_memory(self, buffer: Buffer) -> str:
         """Return the address of a shared buffer."""
         if self.dynamic:
-            place, self.room = self.room, self.room + _bytes(buffer)
+            place = _placed(buffer, self.room)
+            self.room = place + _bytes(buffer)
             start = f"addrspacecast (ptr addrspace(3) @{self.name}_room to ptr)"
             return f"getelementptr (i8, ptr {start}, i64 {place})"
         name = f"@{self.name}_shared{len(self.globals)}"
         element = memory_type(buffer.dtype.element)
         count = (constant_elements(buffer) or 0) * buffer.dtype.lanes
-        self.globals.append(f"{name} = internal addrspace(3) global [{count} x {element}] poison, align 64")
+        self.globals.append(
+            f"{name} = internal addrspace(3) global [{count} x {element}] poison, align {_alignment(buffer)}"
+        )
         return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
 
 
@@ -148,8 +176,8 @@ class PtxEmitter(LlvmEmitter):
     def store(
         self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
     ) -> None:
-        if is_warp_tile(dtype):
-            store_fragment(self, buffer, indices, value)
+        if threads_of_tile(dtype):
+            store_fragment(self, buffer, indices, value, dtype)
         else:
             LlvmEmitter.store(self, buffer, indices, value, dtype, predicate)
 
@@ -174,7 +202,17 @@ class PtxEmitter(LlvmEmitter):
         accesses of single elements where their alignment is known."""
         known = CACHE_LINE if self.bases.get(buffer.data) in self.own_memory else PARAMETER_ALIGNMENT
         step = gcd(offset.const, *offset.terms.values()) * dtype.element.bytes
+        if buffer.scope == SWIZZLED:
+            return min(gcd(step, _PIECE), _PIECE)
         return max(align_of(dtype), gcd(step, known))
+
+    def pointer(self, buffer: Buffer, offset: Linear) -> str:
+        """Return the address of an element."""
+        return (
+            swizzled_pointer(self, buffer, offset)
+            if buffer.scope == SWIZZLED
+            else LlvmEmitter.pointer(self, buffer, offset)
+        )
 
 
 def _allocate(em: PtxEmitter, s: Allocate) -> None:
@@ -183,8 +221,7 @@ def _allocate(em: PtxEmitter, s: Allocate) -> None:
         em.own_memory.add(pointer)
     else:
         elements = constant_elements(s.buffer)
-        part = WARP if elements is not None and s.buffer.scope.startswith("wmma.") else 1
-        pointer = em.scratch_memory(s.buffer, elements and elements // part)
+        pointer = em.scratch_memory(s.buffer, elements and elements // (threads_of_scope(s.buffer.scope) or 1))
     em.bases[s.buffer.data] = pointer
     em.stmt(s.body)
 
@@ -200,7 +237,9 @@ def _store(em: PtxEmitter, s: BufferStore) -> None:
         TABLES.statements[BufferStore](em, s)
 
 
-def _barrier(em: LlvmScope, e: Call) -> str:
+def _barrier(em: PtxEmitter, e: Call) -> str:
+    if em.unit.proxies:
+        em.fn.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
     em.fn.do(em.fn.intrinsic("llvm.nvvm.barrier0", "void", [], []))
     em.touch(*em.bases)
     return "0"
@@ -209,7 +248,7 @@ def _barrier(em: LlvmScope, e: Call) -> str:
 _TABLES = Tables(
     {**TABLES.statements, Allocate: _allocate, AttrStmt: _attribute, BufferStore: _store},
     {**TABLES.expressions, BufferLoad: loaded, Broadcast: splat_of_tile},
-    {**TABLES.calls, **WARP_TILE_CALLS, **COPY_CALLS, BARRIER.removeprefix("tir."): _barrier},
+    {**TABLES.calls, **WARP_TILE_CALLS, **GROUP_TILE_CALLS, **COPY_CALLS, BARRIER.removeprefix("tir."): _barrier},
 )
 
 

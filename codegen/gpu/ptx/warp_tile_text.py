@@ -1,5 +1,5 @@
 """Emits tiles that a warp holds together (``tir.wmma_dot`` and its like): each thread has eight of the 256 sums, in an order that
-only the instructions know."""
+only the instructions know. Sums of warp groups are kept in the same way (:mod:`.group_tile_text`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from ....tir.arith.normal_form.linear import Linear
 from ....tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
-from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
+from ....tir.expr.intrinsics.group_matrix_operations import group_columns
 from ....tir.stmt import Buffer
 from ...backend.emitter import EmitError
 from ...backend.expressions import EXPRESSIONS
 from ...llvm.emit import TABLES
 from ...llvm.llvm_scope import LlvmScope
 from ...llvm.llvm_types import llvm_type
-from ..launch.thread_axes import WARP
+from ..launch.held_tiles import threads_of_tile
 
 _SHAPE, _TF32_SHAPE = "llvm.nvvm.wmma.m16n16k16", "llvm.nvvm.wmma.m16n16k8"
 _HALF = 4
@@ -31,6 +31,8 @@ def _struct(type_: str, count: int) -> str:
 
 def _fragment(dtype: DType) -> tuple[str, int]:
     element = dtype.element
+    if group_columns(dtype):
+        return "float", group_columns(dtype) // 2
     return _PARTS[element] if element in _PARTS else (llvm_type(element), _SUMS)
 
 
@@ -46,32 +48,33 @@ def _parts(em: LlvmScope, value: str, dtype: DType, operand: bool = False) -> tu
     return [type_] * count, [em.fn.pure(f"extractvalue {whole} {value}, {n}") for n in range(count)]
 
 
-def _place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+def _place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtype: DType) -> str:
     """Returns the address of the sums that this thread has of a tile."""
     where = em.total(em.lane_offsets(buffer, indices).start)
-    if any(n % (WARP * _SUMS) for n in (where.const, *where.terms.values())):
+    threads = threads_of_tile(dtype)
+    if any(n % dtype.lanes for n in (where.const, *where.terms.values())):
         raise EmitError(f"a tile of {buffer.name} does not begin where one ends")
-    return em.pointer(buffer, Linear(where.const // WARP, {k: v // WARP for k, v in where.terms.items()}))
+    return em.pointer(buffer, Linear(where.const // threads, {k: v // threads for k, v in where.terms.items()}))
 
 
 def loaded(em: LlvmScope, e: BufferLoad) -> str:
     """Returns what a load reads; of a tile, the registers of this thread."""
-    if not is_warp_tile(e.dtype):
+    if not threads_of_tile(e.dtype):
         return TABLES.expressions[BufferLoad](em, e)
-    text = f"load {_struct(*_fragment(e.dtype))}, ptr {_place(em, e.buffer, e.indices)}, align 4"
+    text = f"load {_struct(*_fragment(e.dtype))}, ptr {_place(em, e.buffer, e.indices, e.dtype)}, align 4"
     return em.cached_load(e.buffer, text)
 
 
-def store_fragment(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], value: str) -> None:
+def store_fragment(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType) -> None:
     """Write the registers of this thread."""
-    type_ = _struct(*_fragment(buffer.dtype))
-    em.fn.do(f"store {type_} {value}, ptr {_place(em, buffer, indices)}, align 4")
+    type_ = _struct(*_fragment(dtype))
+    em.fn.do(f"store {type_} {value}, ptr {_place(em, buffer, indices, dtype)}, align 4")
     em.touch(buffer.data)
 
 
 def splat_of_tile(em: LlvmScope, e: Broadcast) -> str:
     """Returns a vector with one value in every lane; of a tile, zeros."""
-    if not is_warp_tile(e.dtype):
+    if not threads_of_tile(e.dtype):
         return EXPRESSIONS[Broadcast](em, e)
     if getattr(e.value, "value", None) != 0:
         raise EmitError(f"tiles of warps begin with zeros, not with {e.value}")

@@ -16,16 +16,24 @@ from ....tir.expr.base.node import Node
 from ....tir.expr.intrinsics import OPERATIONS
 from ....tir.stmt import Buffer
 from ....tir.walk import pre_order
-from ..launch.thread_axes import WARP
-
-_SECTOR, _WORD, _BANKS = 32, 4, 32
-_FETCH, _SHARED, _ARITHMETIC, _BARRIER = 500.0, 30.0, 4.0, 30.0
-"""Cycles until a load of global memory, one of shared memory, an arithmetic result and a barrier are there."""
+from ...machine.gpu_figures import (
+    ARITHMETIC_CYCLES,
+    BANK_BYTES,
+    BANKS,
+    BARRIER_CYCLES,
+    FETCH_CYCLES,
+    GROUP_RATE,
+    SECTOR,
+    SHARED_CYCLES,
+    WARP,
+)
+from ..launch.held_tiles import SWIZZLED
 
 
 @dataclass
 class KernelCounts:
-    """The counts of one kernel: ``blocks`` of ``threads``, of which ``counted`` blocks were looked at."""
+    """The counts of one kernel: ``blocks`` of ``threads``, of which the first ``counted`` ones were looked at (``sampling``). The
+    sectors of memory that are touched at all are those of all blocks, because blocks share some of them."""
 
     blocks: int
     threads: int
@@ -37,7 +45,8 @@ class KernelCounts:
     wavefronts: float = 0.0
     sectors: float = 0.0
     chain: float = 0.0
-    seen: dict[Buffer, set[int]] = field(default_factory=dict)
+    seen: dict[Buffer, np.ndarray] = field(default_factory=dict)
+    sampling: bool = True
 
     def columns(self) -> dict[str, float]:
         """Returns the counts of the whole kernel by the names of the model's columns."""
@@ -46,20 +55,20 @@ class KernelCounts:
             "blocks": self.blocks, "threads": self.threads, "shared_bytes": self.shared_bytes, "kernels": 1.0,
             "registers": min(255.0, 24.0 + self.own_elements), "issue_slots": self.issue_slots * scale,
             "matrix_flops": self.matrix_flops * scale, "shared_wavefronts": self.wavefronts * scale,
-            "l2_bytes": _SECTOR * self.sectors * scale, "chain_cycles": self.chain,
-            "memory_bytes": _SECTOR * sum(len(s) for s in self.seen.values()) * scale,
+            "l2_bytes": SECTOR * self.sectors * scale, "chain_cycles": self.chain,
+            "memory_bytes": float(SECTOR * sum(int(marks.sum()) for marks in self.seen.values())),
         }  # fmt: skip
 
     def compute(self, e: Expr, warps: float) -> None:
         """Count the instructions of an expression, besides its loads."""
-        slots = _slots(e)
+        slots = _slots(e) * self.sampling
         self.issue_slots += slots * warps
-        self.chain += _ARITHMETIC * slots
+        self.chain += ARITHMETIC_CYCLES * slots
 
     def barrier(self, warps: float) -> None:
         """Count a barrier."""
-        self.issue_slots += warps
-        self.chain += _BARRIER
+        self.issue_slots += warps * self.sampling
+        self.chain += BARRIER_CYCLES * self.sampling
 
     def access(self, buffer: Buffer, kind: str, offsets: np.ndarray, warps: np.ndarray, share: float) -> None:
         """Count an access of some lanes: where each begins, in elements, and the number of its warp. ``kind``: ``global``,
@@ -67,27 +76,47 @@ class KernelCounts:
         if kind not in ("global", "block"):
             return
         places = offsets * buffer.dtype.bytes
-        busy = len(np.unique(warps))
-        self.issue_slots += busy * share
-        if kind == "global":
-            sectors = places // _SECTOR
-            self.sectors += len(np.unique(_pairs(warps, sectors))) * share
-            self.seen.setdefault(buffer, set()).update(np.unique(sectors).tolist())
-            self.chain += _FETCH * share / 4  # several loads are on their way at a time
+        if kind == "global" and places.size:
+            self._mark(buffer, places // SECTOR)
+        if not self.sampling or not places.size:
             return
-        words = np.unique(_pairs(warps, places // _WORD))
+        self.issue_slots += len(np.unique(warps)) * share
+        if kind == "global":
+            self.sectors += len(np.unique(_pairs(warps, places // SECTOR))) * share
+            self.chain += FETCH_CYCLES * share / 4  # several loads are on their way at a time
+            return
+        if buffer.scope == SWIZZLED:
+            places = places ^ (places >> 3 & 112)
+        words = np.unique(_pairs(warps, places // BANK_BYTES))
         who, word = words >> 40, words & ((1 << 40) - 1)
-        turns = np.zeros((int(who.max()) + 1, _BANKS), np.int64)
-        np.add.at(turns, (who, word % _BANKS), 1)
+        turns = np.zeros((int(who.max()) + 1, BANKS), np.int64)
+        np.add.at(turns, (who, word % BANKS), 1)
         self.wavefronts += float(turns.max(axis=1).sum()) * share
-        self.chain += _SHARED * share / 4
+        self.chain += SHARED_CYCLES * share / 4
+
+    def _mark(self, buffer: Buffer, sectors: np.ndarray) -> None:
+        """Remember that sectors of a buffer are touched."""
+        last, known = int(sectors.max()), self.seen.get(buffer, np.zeros(0, bool))
+        if last >= len(known):
+            known = self.seen[buffer] = np.concatenate([known, np.zeros(last + 1 + len(known), bool)])[: 2 * last + 2]
+        known[sectors] = True
 
     def tiles(self, elements: int, size: int, warps: float, multiplied: bool) -> None:
         """Count an operation of matrix units on tiles with so many elements from shared memory."""
-        self.issue_slots += 4 * warps
-        self.wavefronts += warps * elements * size / 128
-        self.matrix_flops += 2.0 * 16**3 * warps * multiplied
-        self.chain += _SHARED
+        if self.sampling:
+            self.issue_slots += 4 * warps
+            self.wavefronts += warps * elements * size / 128
+            self.matrix_flops += 2.0 * 16**3 * warps * multiplied
+            self.chain += SHARED_CYCLES
+
+    def group_product(self, rows: int, columns: int, steps: int, size: int, warps: float) -> None:
+        """Count a product of warp groups, whose operands are read in shared memory."""
+        if self.sampling:
+            groups = warps / 4
+            self.issue_slots += warps
+            self.wavefronts += groups * (rows + columns) * steps * size / (BANKS * BANK_BYTES)
+            self.matrix_flops += 2.0 * rows * columns * steps * groups / GROUP_RATE
+            self.chain += columns / 2
 
 
 def _pairs(warps: np.ndarray, numbers: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....tir.expr import BufferLoad, Call, Expr, Var
-from ....tir.expr.intrinsics.warp_matrix_operations import SIDE, is_warp_tile
+from ....tir.expr.intrinsics.warp_matrix_operations import SIDE
 from ....tir.stmt import (
     Allocate,
     AssertStmt,
@@ -31,10 +31,13 @@ from ....tir.stmt import (
     statements_in,
 )
 from ...lowered import written_data
+from ...machine.gpu_figures import WARP
 from ..launch.asynchronous_copies import COMMIT, SCOPE, WAIT
 from ..launch.barriers import is_barrier
+from ..launch.held_tiles import threads_of_scope, threads_of_tile
 from ..launch.launch_form import inside_threads
-from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, WARP, GpuError, is_private, is_shared, tag_of
+from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_private, is_shared, tag_of
+from .group_products import GroupProducts, count_product
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
 from .warp_tiles_in_memory import store_fragment, store_tile, tile_value
@@ -75,6 +78,7 @@ class _Simulator:
         self.epoch = 1
         self.copying = False
         self.groups = one
+        self.products = GroupProducts()
         for buffer, array in arrays.items():
             view = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
             self.memory[buffer.data] = WatchedArray(buffer, array.shape, view, "global", 1)
@@ -151,8 +155,11 @@ class _Simulator:
         self.share = outer
 
     def _store(self, s: BufferStore, mask: Mask) -> None:
-        if is_warp_tile(s.value.dtype):
+        if threads_of_tile(s.value.dtype):
             store_fragment(self, s.buffer, s.indices, tile_value(s.value, self, mask), mask)
+            self.products.changed(s.buffer, s.value)
+            if self.counting is not None:
+                count_product(self.counting, s.value, self._warps(mask))
             operands = tile_operands(s.value) if self.counting is not None else []
             for n, load in enumerate(operands):
                 assert self.counting is not None
@@ -201,12 +208,14 @@ class _Simulator:
             blocks = int(self.lanes.block.max()) - self.lanes.first + 1
             made = WatchedArray(b, shape, None, "block", blocks)
             made.start_watching()
-            if self.counting is not None:
+            if self.counting is not None and self.counting.sampling:
                 self.counting.shared_bytes += prod(shape) * b.dtype.bytes
-        elif b.scope.startswith("wmma."):
-            made = WatchedArray(b, shape, None, "warp", max(1, self.lanes.count // WARP))
+        elif threads_of_scope(b.scope):
+            if self.counting is not None and self.counting.sampling:
+                self.counting.own_elements += prod(shape) // threads_of_scope(b.scope)
+            made = WatchedArray(b, shape, None, "tile", max(1, self.lanes.count // threads_of_scope(b.scope)))
         elif is_private(b.scope):
-            if self.counting is not None:
+            if self.counting is not None and self.counting.sampling:
                 self.counting.own_elements += prod(shape)
             made = WatchedArray(b, shape, None, "own", self.lanes.count)
         else:
@@ -215,8 +224,11 @@ class _Simulator:
         self.stmt(s.body, mask)
 
     def _evaluate(self, s: Evaluate, mask: Mask) -> None:
-        if isinstance(s.value, Call) and s.value.op == "tir.wmma_store":
+        if isinstance(s.value, Call) and s.value.op in ("tir.wmma_store", "tir.wgmma_store"):
             store_tile(self, s.value, mask)
+            return
+        if isinstance(s.value, Call) and s.value.op == "tir.wgmma_commit":
+            self.products.commit()
             return
         if isinstance(s.value, Call) and s.value.op == COMMIT:
             self.groups = self.groups + np.asarray(mask, np.int64)
@@ -258,7 +270,9 @@ class _Simulator:
             self.counts.append(self.counting)
         for first in range(0, total, step):
             self._blocks(body, loops, (blocks, threads), (first, min(total, first + step)))
-            self.counting = None  # other blocks do about the same
+            if self.counting is not None:
+                self.counting.sampling = False  # other blocks do about the same
+        self.counting = None
         self.lanes = self.host
 
     def _blocks(
@@ -275,6 +289,7 @@ class _Simulator:
             self.values[loop.loop_var] = self.value(loop.min) + names[tag]
         self.epoch += 1
         self.groups = np.zeros(self.lanes.count, np.int64)
+        self.products = GroupProducts()
         for memory in self.memory.values():
             memory.arriving = None
         self.stmt(body, True)

@@ -1,17 +1,21 @@
-"""Tiles that a warp of the simulated GPU holds together: a value has a row of 256 numbers for each warp."""
+"""Tiles that a warp or a warp group of the simulated GPU holds together: a value has a row of numbers for each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from ....tir.arith import Analyzer
 from ....tir.expr import Broadcast, BufferLoad, Call, Expr
-from ....tir.expr.intrinsics.warp_matrix_operations import SIDE, dot_of_tiles
+from ....tir.expr.intrinsics.group_matrix_operations import dot_of_group
+from ....tir.expr.intrinsics.warp_matrix_operations import dot_of_tiles
 from ....tir.stmt import Buffer
-from ..launch.thread_axes import WARP, GpuError
+from ...lower.tile_accesses import tile_spans
+from ...machine.gpu_figures import WARP, WARP_GROUP
+from ..launch.held_tiles import threads_of_scope, threads_of_tile
+from ..launch.thread_axes import GpuError
+from .group_products import GroupProducts, sums_of
 from .lane_values import Mask, evaluate, held_type
 from .watched_memory import Lanes, WatchedArray
 
@@ -22,79 +26,130 @@ class WarpMemory(Protocol):
     values: Any
     lanes: Lanes
     epoch: int
+    products: GroupProducts
 
     def _memory(self, buffer: Buffer) -> WatchedArray: ...
 
 
-def whole_warps(sim: WarpMemory, mask: Mask) -> None:
-    """Raise GpuError unless all threads of all warps take part."""
-    if sim.lanes.count % WARP or not (mask is True or np.all(mask)):
-        raise GpuError("not all threads of a warp take part in an operation on tiles; threadIdx.x has to be 32 long")
+def whole_teams(sim: WarpMemory, mask: Mask, threads: int) -> None:
+    """Raise GpuError unless all threads of all warps, or warp groups, take part."""
+    if sim.lanes.threads % threads or not (mask is True or np.all(mask)):
+        name = "warp" if threads == WARP else "warp group"
+        raise GpuError(
+            f"not all threads of a {name} take part in an operation on tiles; threadIdx.x has to be {threads} long"
+        )
 
 
 def tile_value(e: Expr, sim: Any, mask: Mask) -> Any:
-    """Returns the tile ``e`` of each warp."""
-    whole_warps(sim, mask)
+    """Returns the tile ``e`` of each warp or warp group."""
+    if isinstance(e, Call) and e.op in _OPERATIONS:
+        return _OPERATIONS[e.op](e, sim, mask)
+    threads = threads_of_tile(e.dtype)
+    if not threads or not isinstance(e, (Broadcast, BufferLoad)):
+        raise GpuError(f"the simulated GPU cannot evaluate {e}")
+    whole_teams(sim, mask, threads)
     if isinstance(e, Broadcast):
         value = np.asarray(evaluate(e.value, sim, mask)).astype(held_type(e.dtype.element))
-        return np.full((sim.lanes.count // WARP, SIDE * SIDE), value)
-    if isinstance(e, BufferLoad):
-        memory, place = _fragment(sim, e.buffer, e.indices, mask)
-        return memory.array[place].reshape(-1, SIDE * SIDE).astype(held_type(e.dtype.element))
-    if isinstance(e, Call) and e.op == "tir.wmma_dot":
-        c, a, b = [tile_value(x, sim, mask) for x in e.args]
-        narrow = np.float32 if c.dtype.kind == "f" else np.int32
-        return dot_of_tiles(c.astype(narrow), a, b).astype(c.dtype)
-    if isinstance(e, Call) and e.op in ("tir.wmma_load_a", "tir.wmma_load_b"):
-        memory, indices, lanes = _in_memory(sim, e, mask)
-        return memory.load(indices, True, lanes, sim.epoch).reshape(-1, SIDE * SIDE)
-    raise GpuError(f"the simulated GPU cannot evaluate {e}")
+        return np.full((sim.lanes.count // threads, e.dtype.lanes), value)
+    sim.products.uses(e.buffer)
+    return _registers(e, sim, mask)
+
+
+def _registers(e: BufferLoad, sim: Any, mask: Mask) -> Any:
+    memory, place = _fragment(sim, e.buffer, e.indices, mask)
+    return memory.array[place].reshape(-1, e.dtype.lanes).astype(held_type(e.dtype.element))
+
+
+def _dot(e: Call, sim: Any, mask: Mask) -> Any:
+    c, a, b = [tile_value(x, sim, mask) for x in e.args]
+    narrow = np.float32 if c.dtype.kind == "f" else np.int32
+    return dot_of_tiles(c.astype(narrow), a, b).astype(c.dtype)
+
+
+def _load(e: Call, sim: Any, mask: Mask) -> Any:
+    threads = WARP_GROUP if e.op.startswith("tir.wgmma") else WARP
+    memory, indices, lanes = _in_memory(sim, e, mask, threads)
+    found = memory.load(indices, True, lanes, sim.epoch).reshape(-1, e.dtype.lanes)
+    if threads == WARP_GROUP:
+        lead = [] if memory.lead == "global" else [lanes.block - lanes.first]
+        sim.products.reads(memory, (*lead, *[np.broadcast_to(i, lanes.block.shape) for i in indices]))
+    return found
+
+
+def _group_fence(e: Call, sim: Any, mask: Mask) -> Any:
+    return tile_value(e.args[0], sim, mask)
+
+
+def _group_dot(e: Call, sim: Any, mask: Mask) -> Any:
+    whole_teams(sim, mask, WARP_GROUP)
+    sim.products.begins(sums_of(e))
+    c, a, b = _registers(e.args[0], sim, mask), *[tile_value(x, sim, mask) for x in e.args[1:]]  # type: ignore[arg-type]
+    return dot_of_group(c, a, b)
+
+
+def _group_wait(e: Call, sim: Any, mask: Mask) -> Any:
+    sums_of(e)
+    sim.products.waits(int(evaluate(e.args[1], sim, mask)))
+    return tile_value(e.args[0], sim, mask)
+
+
+_OPERATIONS = {
+    "tir.wmma_dot": _dot, "tir.wmma_load_a": _load, "tir.wmma_load_b": _load, "tir.wgmma_left": _load,
+    "tir.wgmma_right": _load, "tir.wgmma_fence": _group_fence, "tir.wgmma_dot": _group_dot,
+    "tir.wgmma_wait": _group_wait,
+}  # fmt: skip
 
 
 def store_fragment(sim: Any, buffer: Buffer, indices: Sequence[Expr], value: Any, mask: Mask) -> None:
-    """Write a tile to the registers of each warp."""
+    """Write a tile to the registers of each warp or warp group."""
     memory, place = _fragment(sim, buffer, indices, mask)
-    memory.array[place] = value.reshape(-1, SIDE, SIDE)
+    memory.array[place] = value.reshape(-1, *memory.shape[-2:])
 
 
 def store_tile(sim: Any, e: Call, mask: Mask) -> None:
-    """Write a tile of each warp to memory that threads share."""
-    memory, indices, lanes = _in_memory(sim, e, mask)
+    """Write a tile of each warp or warp group to memory that threads share."""
+    memory, indices, lanes = _in_memory(sim, e, mask, threads_of_tile(e.args[2].dtype))
     memory.store(tile_value(e.args[2], sim, mask).reshape(-1), indices, True, lanes, sim.epoch)
 
 
 def _fragment(sim: Any, buffer: Buffer, indices: Sequence[Expr], mask: Mask) -> tuple[WatchedArray, Any]:
-    if not buffer.scope.startswith("wmma."):
+    threads = threads_of_scope(buffer.scope)
+    if not threads:
         raise GpuError(f"buffer {buffer.name} of scope {buffer.scope} holds no tiles of warps")
-    warps = sim.lanes.count // WARP
-    lead = [np.broadcast_to(evaluate(i, sim, mask), (sim.lanes.count,))[::WARP] for i in indices[:-2]]
-    return sim._memory(buffer), (np.arange(warps), *lead)
+    teams = sim.lanes.count // threads
+    lead = [np.broadcast_to(evaluate(i, sim, mask), (sim.lanes.count,))[::threads] for i in indices[:-2]]
+    return sim._memory(buffer), (np.arange(teams), *lead)
 
 
-def _in_memory(sim: Any, e: Call, mask: Mask) -> tuple[WatchedArray, list[Any], Lanes]:
-    """Return the elements of a tile in memory: 256 places for each warp, as accesses of its first thread."""
-    whole_warps(sim, mask)
+def _in_memory(sim: Any, e: Call, mask: Mask, threads: int) -> tuple[WatchedArray, list[Any], Lanes]:
+    """Return the elements of a tile in memory: its places for each warp or warp group, as accesses of the first thread."""
+    whole_teams(sim, mask, threads)
     first = e.args[0].args[0]  # type: ignore[attr-defined]
     buffer, count = first.buffer, sim.lanes.count
-    rows = row_dimension(buffer, e.args[1])
-    r, c = np.divmod(np.tile(np.arange(SIDE * SIDE), count // WARP), SIDE)
+    spans = tile_spans(e, buffer)
+    if spans is None:
+        raise GpuError(f"no dimension of {buffer.name} has rows {e.args[1]} elements apart")
+    within = _places(spans, len(first.indices), e.op == "tir.wgmma_right")
+    size = len(within[0])
     indices = []
     for d, index in enumerate(first.indices):
         start = np.broadcast_to(evaluate(index, sim, mask), (count,))
-        if np.any(start.reshape(-1, WARP) != start.reshape(-1, WARP)[:, :1]):
-            raise GpuError(f"the threads of a warp name different tiles of {buffer.name}")
-        here = np.repeat(start[::WARP], SIDE * SIDE)
-        indices.append(here + (r if d == rows else c if d == len(first.indices) - 1 else 0))
-    every = [np.repeat(x[::WARP], SIDE * SIDE) for x in (sim.lanes.block, sim.lanes.thread)]
-    axes = {tag: np.repeat(x[::WARP], SIDE * SIDE) for tag, x in sim.lanes.axes.items()}
+        if np.any(start.reshape(-1, threads) != start.reshape(-1, threads)[:, :1]):
+            name = "warp" if threads == WARP else "warp group"
+            raise GpuError(f"the threads of a {name} name different tiles of {buffer.name}")
+        indices.append(np.repeat(start[::threads], size) + np.tile(within[d], count // threads))
+    every = [np.repeat(x[::threads], size) for x in (sim.lanes.block, sim.lanes.thread)]
+    axes = {tag: np.repeat(x[::threads], size) for tag, x in sim.lanes.axes.items()}
     return sim._memory(buffer), indices, Lanes(every[0], every[1], sim.lanes.first, axes, sim.lanes.threads)
 
 
-def row_dimension(buffer: Buffer, stride: Expr) -> int:
-    """Returns the dimension along which the rows of a tile lie, ``stride`` elements apart."""
-    analyzer = Analyzer()
-    strides = buffer.element_strides()
-    for d in reversed(range(len(strides) - 1)):
-        if analyzer.can_prove_equal(strides[d], stride.astype(strides[d].dtype)):
-            return d
-    raise GpuError(f"no dimension of {buffer.name} has rows {stride} elements apart")
+def _places(spans: Mapping[int, int], rank: int, panels: bool) -> list[np.ndarray]:
+    """Returns where the numbers of a tile lie along each dimension, row by row. ``panels``: a row goes through all of them."""
+    columns, rows, *over = list(spans.items())
+    across = over[0][1] if panels else 1
+    row, panel, column = np.indices((rows[1], across, columns[1])).reshape(3, -1)
+    out = [np.zeros(len(row), np.int64) for _ in range(rank)]
+    out[columns[0]], out[rows[0]] = column, row
+    if panels:
+        out[over[0][0]] = panel
+    return out

@@ -83,6 +83,8 @@ class WatchedArray:
         self.arriving: np.ndarray | None = None
         """The group of the copy that fills each element, among those of the lane in ``starter``; 0 where none does."""
         self.starter = self.writer
+        self.reading: np.ndarray | None = None
+        """The group of the product of warp groups that still reads each element; 0 where none does."""
 
     def start_watching(self, on: bool = True) -> None:
         """Forget who used the elements: a kernel begins; ``on``: it writes them."""
@@ -202,6 +204,10 @@ class WatchedArray:
         return tuple(found), active
 
     def _check_copies(self, use: _Use, what: str) -> None:
+        if what == "writes" and self.reading is not None and self.reading[use.place].any():
+            bad = int(np.argmax(self.reading[use.place] > 0))
+            where = use.lanes.name(int(use.chosen[bad]))
+            raise RaceError(f"writes {self._text(use.place, bad)}, which a product still reads, in {where}")
         if self.arriving is not None and self.arriving[use.place].any():
             bad = int(np.argmax(self.arriving[use.place] > 0))
             where = use.lanes.name(int(use.chosen[bad]))

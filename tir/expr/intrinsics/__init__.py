@@ -22,6 +22,7 @@ from . import (
     fixed_point,
     float_operations,
     foreign_calls,
+    group_matrix_operations,
     integer_operations,
     pointer_operations,
     tile_operations,
@@ -68,7 +69,7 @@ def lanes_of_call(call: Call) -> Lanes:
 
 for _module in (
     float_operations, integer_operations, fixed_point, vector_operations, tile_operations, warp_matrix_operations,
-    control_and_memory, pointer_operations, foreign_calls,
+    group_matrix_operations, control_and_memory, pointer_operations, foreign_calls,
 ):  # fmt: skip
     for _row in (*vars(_module).values(), *getattr(_module, "UNSUPPORTED", ())):
         if isinstance(_row, Operation):

@@ -1,0 +1,153 @@
+"""Emits products of warp groups (``tir.wgmma_dot`` and its like): descriptors of operands in shared memory, sums in registers.
+
+The bits of descriptors, the rows and columns of a thread's sums, and the words of instructions are those of the PTX manual,
+"Asynchronous Warpgroup Level Matrix Instructions".
+"""
+
+from __future__ import annotations
+
+from ....tir.arith.normal_form.linear import Linear
+from ....tir.expr import Call, Expr, IntImm
+from ....tir.expr.intrinsics.group_matrix_operations import GROUP_STEPS, PANEL, group_columns
+from ....tir.stmt import Buffer
+from ...backend.emitter import EmitError
+from ...llvm.linear_sums import sum_text
+from ...llvm.llvm_scope import LlvmScope
+from ..launch.held_tiles import SWIZZLED, SWIZZLED_ALIGNMENT
+
+_ROW = PANEL
+"""The elements of a row of shared memory, 128 bytes."""
+_SWIZZLE_128 = 1 << 62
+_NEXT_ROWS = (SWIZZLED_ALIGNMENT >> 4) << 32
+"""Eight rows lie so many bytes behind the eight rows before."""
+_ARCHITECTURE = "sm_90a"
+"""The only architecture with these instructions."""
+_WORDS = {"float16": "f16", "bfloat16": "bf16"}
+
+
+def swizzled_pointer(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
+    """Returns the address of an element of a swizzled buffer: bits 4 to 6 of the place in bytes differ by bits 7 to 9."""
+    place = offset.times(buffer.dtype.element.bytes)
+    whole = Linear(place.const // SWIZZLED_ALIGNMENT * SWIZZLED_ALIGNMENT,
+                   {t: c for t, c in place.terms.items() if c % SWIZZLED_ALIGNMENT == 0})  # fmt: skip
+    inner = sum_text(place.plus(whole, -1), em.fn)
+    turned = em.fn.pure(f"and i64 {em.fn.pure(f'lshr i64 {inner}, 3')}, 112")
+    start = em.fn.pure(f"getelementptr i8, ptr {em.base(buffer)}, i64 {sum_text(whole, em.fn)}")
+    return em.fn.pure(f"getelementptr i8, ptr {start}, i64 {em.fn.pure(f'xor i64 {inner}, {turned}')}")
+
+
+def _descriptor(em: LlvmScope, e: Call, leading: int, steps_within: bool) -> str:
+    """Returns the descriptor of an operand that begins at the address of ``e``. ``steps_within``: the steps of the product lie
+    in the rows."""
+    if em.target.mcpu != _ARCHITECTURE:
+        raise EmitError(f"{e.op.removeprefix('tir.')} needs -arch={_ARCHITECTURE}; the target has {em.target.mcpu}")
+    first = e.args[0].args[0]  # type: ignore[attr-defined]
+    buffer = first.buffer
+    if buffer.scope != SWIZZLED:
+        raise EmitError(f"an operand of a warp group lies in {SWIZZLED}, and {buffer.name} in {buffer.scope}")
+    if _constant(e.args[1], buffer) != _ROW:
+        raise EmitError(f"the rows of {buffer.name} are {e.args[1]} elements apart, and those of {SWIZZLED} {_ROW}")
+    where = em.total(em.lane_offsets(buffer, first.indices).start)
+    step = where.const % (8 * _ROW)
+    if any(c % (8 * _ROW) for c in where.terms.values()) or (
+        step and not (steps_within and step < _ROW and step % GROUP_STEPS == 0)
+    ):
+        raise EmitError(f"an operand of a warp group begins in the middle of eight rows of {buffer.name}")
+    start = em.fn.pure(f"addrspacecast ptr {em.base(buffer)} to ptr addrspace(3)")
+    low = em.fn.pure(f"ptrtoint ptr addrspace(3) {start} to i64")
+    place = em.fn.pure(f"add i64 {low}, {sum_text(where.times(buffer.dtype.bytes), em.fn)}")
+    field = em.fn.pure(f"lshr i64 {em.fn.pure(f'and i64 {place}, {0x3FFFF}')}, 4")
+    return em.fn.pure(f"or i64 {field}, {_SWIZZLE_128 | _NEXT_ROWS | leading << 16}")
+
+
+def _constant(e: Expr, buffer: Buffer) -> int:
+    if not isinstance(e, IntImm):
+        raise EmitError(f"a stride of {buffer.name}, {e}, is no constant")
+    return e.value
+
+
+def _left(em: LlvmScope, e: Call) -> str:
+    return _descriptor(em, e, 1, steps_within=True)
+
+
+def _right(em: LlvmScope, e: Call) -> str:
+    buffer = e.args[0].args[0].buffer  # type: ignore[attr-defined]
+    return _descriptor(em, e, _constant(e.args[2], buffer) * buffer.dtype.bytes >> 4, steps_within=False)
+
+
+def _sums(e: Expr) -> tuple[str, list[str]]:
+    """Returns the type of a thread's sums, and of each."""
+    types = ["float"] * (group_columns(e.dtype) // 2)
+    return "{ " + ", ".join(types) + " }", types
+
+
+def _through(em: LlvmScope, sums: Expr, text: str, more: str = "", words: str = "") -> str:
+    """Returns the sums of a thread after an instruction that names them as its results. ``more``: further operands, ``words``: their
+    constraints. The instruction stays in its place, and nothing else touches the registers meanwhile."""
+    whole, types = _sums(sums)
+    value = em.value(sums)
+    count = len(types)
+    given = ", ".join(f"float {em.fn.pure(f'extractvalue {whole} {value}, {n}')}" for n in range(count))
+    constraints = ",".join(["=f"] * count + [str(n) for n in range(count)]) + words
+    return em.fn.emit(f'call {whole} asm sideeffect "{text}", "{constraints},~{{memory}}"({given}{more}) convergent')
+
+
+def _fence(em: LlvmScope, e: Call) -> str:
+    return _through(em, e.args[0], "wgmma.fence.sync.aligned;")
+
+
+def _dot(em: LlvmScope, e: Call) -> str:
+    sums, left, right = e.args
+    columns = group_columns(sums.dtype)
+    count, word = columns // 2, _WORDS[left.dtype.element]
+    registers = ", ".join(f"${n}" for n in range(count))
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{GROUP_STEPS}.f32.{word}.{word}"
+    text = (
+        "{ .reg .pred go; setp.eq.b32 go, 0, 0; "
+        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1, 0, 1; }}"
+    )
+    return _through(em, sums, text, f", i64 {em.value(left)}, i64 {em.value(right)}", ",l,l")
+
+
+def _wait(em: LlvmScope, e: Call) -> str:
+    sums, groups = e.args
+    if not isinstance(groups, IntImm):
+        raise EmitError("the number of groups of products that may go on is no constant")
+    return _through(em, sums, f"wgmma.wait_group.sync.aligned {groups.value};")
+
+
+def _commit(em: LlvmScope, e: Call) -> str:
+    em.fn.do(em.fn.intrinsic("llvm.nvvm.wgmma.commit_group.sync.aligned", "void", [], []))
+    return "0"
+
+
+def _store(em: LlvmScope, e: Call) -> str:
+    """Write the sums of this thread: two neighbours of each eight columns in two rows, eight rows apart."""
+    first, value = e.args[0].args[0], e.args[2]  # type: ignore[attr-defined]
+    whole, types = _sums(value)
+    text, fn = em.value(value), em.fn
+    start, stride = em.address(first), em.index(e.args[1])
+    thread = fn.pure(f"zext i32 {fn.pure(fn.intrinsic('llvm.nvvm.read.ptx.sreg.tid.x', 'i32', [], []))} to i64")
+    row = fn.pure(f"add i64 {fn.pure(f'mul i64 {_part(em, thread, 5, 3)}, 16')}, {_part(em, thread, 2, 7)}")
+    column = fn.pure(f"shl i64 {_part(em, thread, 0, 3)}, 1")
+    align = 8 if isinstance(e.args[1], IntImm) and e.args[1].value % 2 == 0 else 4
+    for half in (0, 1):
+        line = fn.pure(f"mul i64 {fn.pure(f'add i64 {row}, {8 * half}')}, {stride}")
+        place = fn.pure(f"getelementptr float, ptr {start}, i64 {fn.pure(f'add i64 {line}, {column}')}")
+        for n in range(len(types) // 4):
+            pair = [fn.pure(f"extractvalue {whole} {text}, {4 * n + 2 * half + k}") for k in (0, 1)]
+            at = fn.pure(f"getelementptr float, ptr {place}, i64 {8 * n}")
+            fn.do(f"store <2 x float> {fn.joined('<2 x float>', 'float', pair)}, ptr {at}, align {align}")
+    em.touch(first.buffer.data)
+    return "0"
+
+
+def _part(em: LlvmScope, thread: str, low: int, mask: int) -> str:
+    return em.fn.pure(f"and i64 {em.fn.pure(f'lshr i64 {thread}, {low}')}, {mask}")
+
+
+GROUP_TILE_CALLS = {
+    "wgmma_left": _left, "wgmma_right": _right, "wgmma_fence": _fence, "wgmma_dot": _dot, "wgmma_commit": _commit,
+    "wgmma_wait": _wait, "wgmma_store": _store,
+}  # fmt: skip
+"""Emitters by the operation's name. Operands are descriptors, 64-bit numbers; sums are what a thread has of them."""

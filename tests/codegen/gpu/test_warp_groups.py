@@ -1,0 +1,154 @@
+"""Products of warp groups (wgmma of sm_90a): the intrinsics, the simulated GPU, the text for the assembler, what is refused."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen.backend.emitter import EmitError
+from tilewright.codegen.gpu import GpuError, RaceError
+from tilewright.codegen.gpu.launch.gpu_passes import LAUNCH_PASSES
+from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.codegen.gpu.simulation.simulator import simulate
+from tilewright.codegen.lower import run_passes
+from tilewright.schedule import TensorIntrin
+from tilewright.tuner.recipes.gpu_group_product import GroupTiles, group_product
+
+
+@pytest.mark.parametrize("name", ["wgmma_64x64x64_f16", "wgmma_fill_64x64", "wgmma_store_64x128"])
+def test_intrinsics(name):
+    TensorIntrin.get(name).check(1)
+
+
+def wide(x):
+    return x.astype("float32")
+
+
+def scheduled(m, n, k, dtype="float16", **sizes):
+    a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((k, n), dtype, "B")
+    r = te.reduce_axis((0, k), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(wide(a[i, r]) * wide(b[r, j]), axis=r), name="C")
+    s = tw.Schedule(te.create_prim_func([a, b, c]))
+    group_product(s, "C", GroupTiles(dtype, **sizes))
+    return s
+
+
+def stored(x, dtype):
+    return (x.astype("float32").view("uint32") >> 16).astype("uint16") if dtype == "bfloat16" else x.astype(dtype)
+
+
+SIZES = [
+    ("float16", (256, 256, 192), {"groups": (2, 1), "columns": 128, "versions": 2}),
+    ("bfloat16", (64, 128, 64), {"groups": (1, 2), "columns": 64}),
+    ("float16", (128, 64, 256), {"groups": (1, 1), "rows": 2, "columns": 64, "versions": 3}),
+    ("bfloat16", (64, 192, 128), {"groups": (1, 1), "columns": 192, "versions": 2}),
+]
+
+
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), SIZES)
+def test_equal_on_the_simulated_gpu(dtype, shape, sizes):
+    m, n, k = shape
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (k, n))
+    out = np.full((m, n), np.nan, "float32")
+    tw.build(scheduled(m, n, k, dtype, **sizes), "gpu-sim")(stored(a, dtype), stored(b, dtype), out)
+    assert (out == a @ b).all()
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), SIZES)
+def test_assembler_takes_it(dtype, shape, sizes):
+    (text,) = tw.build(scheduled(*shape, dtype, **sizes), "cuda -arch=sm_90a").ptx.values()
+    word = {"float16": "f16", "bfloat16": "bf16"}[dtype]
+    assert f"m64n{sizes['columns']}k16.f32.{word}.{word}" in text and "fence.proxy.async.shared::cta" in text
+    (report,), _ = run_ptxas(text, "sm_90a")
+    assert report.spill_bytes == report.stack_bytes == 0
+
+
+def test_descriptors_and_addresses():
+    """Pieces of 16 bytes change places by the row's number; a descriptor says rows of 128 bytes, eight of them 1024 bytes
+    behind the ones before, and panels of 64 columns 8192 bytes apart."""
+    ir = tw.build(scheduled(64, 128, 64, columns=128, groups=(1, 1)), "cuda -arch=sm_90a").get_source("ir")
+    left, right = 1 << 62 | 64 << 32 | 1 << 16, 1 << 62 | 64 << 32 | 512 << 16
+    assert f", {left}\n" in ir and f", {right}\n" in ir
+    assert re.search(r"lshr i64 %\w+, 3\n.*and i64 %\w+, 112\n(.*\n)*?.*xor i64", ir)
+    assert "align 1024" in ir
+
+
+def test_the_model_chooses_it_where_the_architecture_has_it():
+    s = scheduled(64, 64, 64, groups=(1, 1), columns=64)
+    func = te.create_prim_func(_large())
+    assert "wgmma_dot" in tw.build(func, "gpu-sim -arch=sm_90a").get_source()
+    with pytest.raises(EmitError, match=r"wgmma_left needs -arch=sm_90a; the target has sm_80"):
+        tw.build(s, "cuda").get_source()
+
+
+def _large():
+    a, b = te.placeholder((1024, 1024), "float16", "A"), te.placeholder((1024, 1024), "float16", "B")
+    r = te.reduce_axis((0, 1024), name="k")
+    return [a, b, te.compute((1024, 1024), lambda i, j: te.sum(wide(a[i, r]) * wide(b[r, j]), axis=r), name="C")]
+
+
+def run(text):
+    a, b = np.ones((64, 128), "float16"), np.ones((128, 64), "float16")
+    tw.build(tw.tir.parse(text), "gpu-sim")(a, b, np.empty((64, 64), "float32"))
+
+
+def script(versions=1):
+    return scheduled(64, 64, 128, groups=(1, 1), columns=64, versions=versions).func.script()
+
+
+def without(word, text, put=""):
+    return "\n".join(line if word not in line else put for line in text.split("\n"))
+
+
+WRONG = [
+    ("no fence", lambda: without("T.wgmma_fence(", script()),
+     "a product begins on C_wgmma_accumulator, which changed since the last T.wgmma_fence"),
+    ("no wait", lambda: without("T.wgmma_wait(", script()), "which a product still"),
+    ("a wait for too few", lambda: re.sub(r"(T\.wgmma_wait\(.*), 0\)", r"\1, 1)", script()), "which a product still"),
+    ("no group of threads", lambda: script().replace('T.thread_binding(128, thread="threadIdx.x")', "range(128)"),
+     "not all threads of a warp group take part in an operation on tiles; threadIdx.x has to be 128 long"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "words"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_what_the_simulated_gpu_finds(text, words):
+    with pytest.raises(GpuError, match=re.escape(words)):
+        run(text())
+
+
+def test_the_text_as_it_is_runs():
+    run(script())
+    run(script(2))
+
+
+def test_a_missing_barrier_is_a_race():
+    func = scheduled(64, 64, 128, groups=(1, 1), columns=64).func
+    passes = tuple(p for p in LAUNCH_PASSES if p.name != "place_barriers")
+    lowered = run_passes(func, tw.Target("gpu-sim"), passes)
+    arrays = [np.ones((64, 128), "float16"), np.ones((128, 64), "float16"), np.ones((64, 64), "float32")]
+    with pytest.raises(RaceError, match="A_shared.* without a barrier in between"):
+        simulate(lowered, dict(zip(lowered.buffers, arrays, strict=True)), {})
+
+
+def test_operands_stay_until_the_wait():
+    """A copy into the version that products read, before they are done, is a race."""
+    text = re.sub(r"(T\.wgmma_wait\(.*), 0\)", r"\1, 2)", script())
+    with pytest.raises(RaceError, match="which a product still"):
+        run(text)
+
+
+def test_sectors_that_blocks_share_count_once():
+    """Forty blocks read the same two lines: memory moves them once, caches forty times; the first blocks alone are counted."""
+    x, y = te.placeholder((256,), name="X"), te.placeholder((256,), name="Y")
+    z = te.compute((40, 256), lambda i, j: x[j] + y[j], name="Z")
+    s = tw.Schedule(te.create_prim_func([x, y, z]))
+    i, j = s.get_loops("Z")
+    s.bind(i, "blockIdx.x")
+    s.bind(j, "threadIdx.x")
+    arrays = [np.ones(256, "float32"), np.ones(256, "float32"), np.empty((40, 256), "float32")]
+    (counts,) = tw.build(s, "gpu-sim")["main"].bind(*arrays).counted()
+    assert counts["memory_bytes"] == 4 * (256 + 256 + 40 * 256) and counts["l2_bytes"] == 4 * 3 * 40 * 256
