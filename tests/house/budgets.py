@@ -9,7 +9,7 @@ LINES = {
     "codegen": 29470,
     "te": 6315,
     "tuning_db": 1770,
-    "tuner": 11160,
+    "tuner": 11190,
     "graph": 5010,
     "frontends": 7810,
     "driver": 5560,
