@@ -18,13 +18,14 @@ from .jit import object_cache as _object_cache
 from .llvm.jit import JITError, set_object_store
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
-from .machine.cpu_features import TargetError
 from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
+from .machine.target_text import TargetError
 from .mlir.mlir_source import emit_mlir
 from .runtime import array_libraries as _array_libraries  # noqa: F401  (registers itself)
 from .runtime import line_tables as _line_tables  # noqa: F401  (registers itself)
 from .runtime import native_glue as _native_glue  # noqa: F401  (registers itself)
+from .runtime import sources as _sources  # noqa: F401  (registers itself)
 from .runtime import weight_packing as _weight_packing  # noqa: F401  (registers itself)
 from .runtime.arguments import ArgumentError
 from .runtime.bound_calls import BoundCall

@@ -10,8 +10,8 @@ from .c.c_header import c_header
 from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
 from .lowered import LoweredFunc
-from .machine.cpu_features import TargetError
 from .machine.target import Target
+from .machine.target_text import TargetError
 from .runtime.export import link_shared, pkg_config
 from .runtime.module import Module
 from .runtime.runtime_ir import runtime_ir

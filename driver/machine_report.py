@@ -19,9 +19,9 @@ from typing import Any
 from ..codegen.gpu.ptx import cuda_driver
 from ..codegen.jit.cache_directory import cache_directory
 from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
-from ..codegen.machine.cpu_features import TargetError
 from ..codegen.machine.target import Target
 from ..codegen.machine.target_kinds import is_simulated
+from ..codegen.machine.target_text import TargetError
 from ..codegen.runtime.written_files import write_file
 from ..tir.expr import DType
 from ..tuner import MachineModel

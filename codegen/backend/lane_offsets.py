@@ -11,6 +11,9 @@ from ..constant_lanes import flat_lanes
 Products = tuple[tuple[Expr, Expr], ...]
 """Products of an index and a stride, whose sum is an offset in elements."""
 
+NEAR = 4
+"""The largest distance of lanes, in elements, at which code generation picks them out of whole vectors."""
+
 _ONE = IntImm(1)
 
 

@@ -7,14 +7,12 @@ from typing import Any
 
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, DType, Mul
 from ...tir.expr.base.deep_recursion import with_room
-from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import AttrStmt, Buffer
-from ..backend.emitter import EmitError, Tables
+from ..backend.emitter import Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS
 from ..backend.value_ranges import divisor_range
 from ..lowered import LoweredFunc, Param
-from ..machine.cpu_features import TargetError
 from . import llvm_expr, llvm_stmt, loads_stores
 from .bit_calls import BIT_CALLS
 from .casts import converted, emit_cast
@@ -29,6 +27,7 @@ from .llvm_scope import LlvmScope, LlvmUnit
 from .llvm_tiles import TILE_CALLS, tile_request
 from .llvm_types import float_constant, llvm_type
 from .loop_invariants import has_no_loop_invariants
+from .needed_functions import check_needed_functions
 from .parallel_regions import parallel_loop
 from .table_lookup import emit_lookup
 from .target_intrinsics import MACHINE_CALLS
@@ -104,6 +103,9 @@ TABLES = Tables(
     },
 )
 
+CHECKS = [check_needed_functions]
+"""What refuses functions that their target cannot run, by the functions that they call."""
+
 ENTRIES = [tile_request]
 """What may put another function in front of the exported one, as its entry; each returns such functions."""
 
@@ -144,7 +146,8 @@ def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]
     em.order_nontemporal_stores()
     fn.do("ret i32 0")
     entries = [text for entry in ENTRIES for text in entry(fn, lowered, params)]
-    _check_library(lowered, unit)
+    for check in CHECKS:
+        check(lowered, unit.declarations)
     pieces = [
         f"; ModuleID = '{lowered.name}'",
         *[remark for remark, holds in REMARKS.items() if holds(lowered.func.body)],
@@ -160,34 +163,3 @@ def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]
         *[f"!{n} = {text}" for text, n in unit.metadata.items()],
     ]
     return "\n".join(pieces) + "\n"
-
-
-_MEMORY = frozenset(("tw_alloc", "tw_free"))
-_RUNTIME = _MEMORY | {"tw_parallel_for", "tw_tiles"}
-"""The runtime's functions that code may call; a module of WebAssembly has its own memory."""
-
-_LIBRARY = {row.c_name + end for row in OPERATIONS.values() if row.c_name for end in ("", "f")}
-"""The functions of C's mathematical library."""
-
-
-def _check_library(lowered: LoweredFunc, unit: LlvmUnit) -> None:
-    """Raise an error when the target has no runtime for what the code calls, or when it calls a function of its own
-    name."""
-    target = lowered.target
-    needed = _RUNTIME - (_MEMORY if target.is_wasm else frozenset())
-    if target.kind != "c" and not target.has_runtime and not needed.isdisjoint(unit.declarations):
-        what = "threads" if "tw_parallel_for" in unit.declarations else "scratch memory that does not fit the stack"
-        raise TargetError(
-            f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "
-            f"{target.triple}; build it with -num-cores=1 and smaller intermediate buffers, or print it as C"
-        )
-    absent = [name for name in unit.declarations if name in _LIBRARY] if target.is_wasm else []
-    if absent:
-        raise TargetError(
-            f"{lowered.name} calls {', '.join(absent)} of the mathematical library, which a module for {target.triple} "
-            "does not have; compute it from other operations"
-        )
-    if lowered.name in unit.declarations:
-        raise EmitError(
-            f"function {lowered.name!r} is named like the library function that it calls; give it another name"
-        )

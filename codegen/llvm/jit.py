@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..jit.elf_symbols import undefined_symbols
-from ..machine.cpu_features import TargetError
 from ..machine.target import Target
-from ..machine.triples import full_triple
+from ..machine.target_text import TargetError
 from ..version import CODEGEN_VERSION
 
 LINKS_PER_JIT = 300
@@ -200,7 +199,7 @@ class _Build:
         for text in texts[1:]:
             self.module.link_in(_parse(llvm, text, self.context))
         self.machine = _machine(target, options.opt_level)
-        self.module.triple = full_triple(target.triple)
+        self.module.triple = target.full_triple
         self.module.data_layout = str(self.machine.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=options.opt_level)
         tuning.loop_vectorization = options.loop_vectorize
@@ -292,7 +291,7 @@ def llvm_version() -> str:
 def _machine(target: Target, opt_level: int) -> Any:
     llvm = _llvm()
     try:
-        found = llvm.Target.from_triple(full_triple(target.triple))
+        found = llvm.Target.from_triple(target.full_triple)
     except RuntimeError as e:
         raise TargetError(f"LLVM has no back end for {target.triple}: {str(e).strip()}") from None
     return found.create_target_machine(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from ...tir.arith.normal_form.linear import Linear
 from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp
 from ...tir.stmt import Buffer
-from ..backend.lane_offsets import LaneOffsets
+from ..backend.lane_offsets import NEAR, LaneOffsets
 from ..lowered import ALIGNED
 from ..machine.target import Target
-from ..machine.vector_widths import NEAR
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, stored_suffix, vector_constant

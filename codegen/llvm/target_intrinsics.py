@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...tir.expr import Call, DType, IntImm, StringImm
 from ..backend.expand_dots import expand_dot
-from ..machine.cpu_features import TargetError
+from ..machine.target_text import TargetError
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type
 

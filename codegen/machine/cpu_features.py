@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
-from .cpu import AARCH64_CPUS, X86_CPUS, host
+from .cpu import host
+from .cpu_names import AARCH64_CPUS, X86_CPUS
+from .target_text import TargetError, nearest
 from .triples import arch_of
 
 IMPLIES = {
@@ -24,19 +25,6 @@ IMPLIES = {
     "popcnt": (), "sve": ("fullfp16",), "aes": (), "sha": (), "crc": (), "crc32": (), "mmx": (), "sse": (),
 }  # fmt: skip
 """The features that a feature implies (it is removed itself when one of these is removed)."""
-
-
-class TargetError(ValueError):
-    """Raised when the text does not describe a target, or the target cannot do what was requested."""
-
-
-def nearest(word: str, known: Any, prefix: str = "") -> str:
-    """Returns the end of an error message: the most similar known word, or all of them when they are few."""
-    close = difflib.get_close_matches(word, list(known), 1, 0.5)
-    if close:
-        return f"; did you mean {prefix}{close[0]}?"
-    names = sorted(known)
-    return f"; there are {', '.join(prefix + n for n in names)}" if len(names) <= 12 else ""
 
 
 def parse_attrs(attrs: Any) -> tuple[str, ...]:

@@ -11,27 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...tir.expr import DType
-from .cpu import Caches, available_cores, generic_caches, host
-from .cpu_features import TargetError, enabled_features, features_left, nearest, parse_attrs
-from .missing_abilities import missing_of_processor
-from .target_kinds import TARGET_KINDS, load_installed
-from .target_text import FLAGS, KINDS, OPTIONS, positive, spelled, split
-from .triples import (
-    address_bits,
-    arch_of,
-    default_triple,
-    has_runtime,
-    is_freestanding,
-    microcontroller,
-    system_of,
-    usual_features,
-)
-from .vector_widths import SCALAR, WIDTHS, widest_bits
+from ...tir.expr.base.slot import Slot
+from .cpu import Caches, available_cores, host
+from .target_kinds import TARGET_KINDS
+from .target_text import TargetError, positive, spelled, split
 
 SCALABLE = ("sve", "v")
 """The features with vector registers of a width that the processor chooses."""
@@ -56,68 +43,35 @@ class Target:
     Raises :class:`TargetError` for anything else, and for processors without code.
     """
 
-    __slots__ = ("_attrs", "_enabled", "caches", "features", "flags", "kind", "mcpu", "model", "num_cores", "triple",
-                 "vector_bits")  # fmt: skip
+    __slots__ = ("_enabled", "_text", "arch", "caches", "features", "flags", "full_triple", "has_runtime", "is_freestanding",
+                 "kind", "llvm_abi", "mcpu", "model", "num_cores", "num_vector_registers", "triple", "vector_bits")  # fmt: skip
     kind: str
     flags: tuple[str, ...]
     triple: str
+    full_triple: str
+    """The triple with its vendor, which LLVM needs."""
+    arch: str
+    """``x86_64``, ``aarch64``, or the triple's own word for another architecture."""
     mcpu: str
     features: tuple[str, ...]
     model: str
     num_cores: int
     vector_bits: int
+    num_vector_registers: int
+    """The number of vector registers: 32 with AVX-512 (VL for narrower vectors), on AArch64 and RISC-V, else 16."""
     caches: Caches
-    _attrs: tuple[str, ...]
+    llvm_abi: str
+    """The name of the calling convention where LLVM has several for the processor, else an empty text."""
+    has_runtime: bool
+    """Whether threads and scratch memory are available: on POSIX systems with 64-bit addresses."""
+    is_freestanding: bool
+    """Whether the machine has no operating system, hence no heap and no C library."""
     _enabled: frozenset[str]
+    _text: str
 
     def __init__(self, target: str | Mapping[str, Any] | Target | None = None, /, **options: Any) -> None:
         kind, given = _options_of(target, options)
-        known = (*OPTIONS, *FLAGS) if kind == "c" else OPTIONS
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise TargetError(f"target {target!r}: no option -{unknown[0]}{nearest(unknown[0], known, '-')}")
-        flags = tuple([name for name in FLAGS if given.get(name)])
-        if flags[1:] and "hls" in flags:
-            raise TargetError(f"target {target!r}: -hls is strict C without threads; leave out -{flags[0]}")
-        attrs = parse_attrs(given.get("mattr", ()))
-        if kind == "native":
-            wrong = [name for name in ("mtriple", "mcpu") if given.get(name)]
-            if wrong:
-                raise TargetError(f"target native takes no -{wrong[0]}: it is this machine; write llvm -{wrong[0]}=…")
-            here = host()
-            triple, mcpu, model, caches = here.triple, here.cpu, here.model, here.caches
-            enabled = features_left(arch_of(triple), here.features, attrs)
-            names = {f[1:] for f in (*here.features, *attrs)}
-            features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in sorted(names)])
-        else:
-            own = TARGET_KINDS.get(kind)
-            usual = own.triple if own else microcontroller(str(given.get("mcpu")))
-            triple = str(given.get("mtriple") or usual or default_triple())
-            mcpu = str(given.get("mcpu") or (own.cpu if own else "generic"))
-            if kind == "llvm" and address_bits(triple) is None:
-                raise TargetError(
-                    f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "
-                    "riscv64, ppc64le, loongarch64 and, without threads and scratch memory, i686, arm, thumb, riscv32, wasm32"
-                )
-            features, model = (*usual_features(triple), *attrs), mcpu
-            enabled = enabled_features(arch_of(triple), own.cpu if own and own.gpu else mcpu, features)
-            caches = generic_caches(arch_of(triple), "avx512f" in enabled)
-        widest = widest_bits(triple, enabled)
-        width = positive(given["vector-width"], "-vector-width") if "vector-width" in given else widest
-        scalable = not enabled.isdisjoint(SCALABLE)  # the register's width is the processor's choice, and given here
-        allowed = [w for w in WIDTHS.get(arch_of(triple), (128,)) if w <= widest or scalable]
-        if width not in allowed:
-            raise TargetError(f"-vector-width={width}: this target has {', '.join(map(str, allowed))}")
-        if "num-cores" in given:
-            cores = positive(given["num-cores"], "-num-cores")
-            if cores > 1 and kind == "c" and "openmp" not in flags:
-                raise TargetError(f"target {target!r}: parallel loops in C need OpenMP; add -openmp, or -num-cores=1")
-        elif kind == "c" and "openmp" not in flags:
-            cores = 1
-        else:
-            cores = _default_cores(foreign=kind != "native" and _is_foreign(triple, mcpu))
-        values = (attrs, enabled, caches, features, flags, kind, mcpu, model, cores, triple, width)
-        for name, value in zip(Target.__slots__, values, strict=True):
+        for name, value in FACTS.value(target, kind, given).items():
             object.__setattr__(self, name, value)
 
     @staticmethod
@@ -139,17 +93,7 @@ class Target:
 
     def __str__(self) -> str:
         """Return the canonical text, which parses back to an equal target, with the thread count included."""
-        parts = [self.kind]
-        if self.kind != "native":
-            parts.append(f"-mtriple={self.triple}")
-            parts.append(f"-mcpu={self.mcpu}")
-        if self._attrs:
-            parts.append(f"-mattr={','.join(self._attrs)}")
-        if self.vector_bits != widest_bits(self.triple, self._enabled):
-            parts.append(f"-vector-width={self.vector_bits}")
-        parts.append(f"-num-cores={self.num_cores}")
-        parts += [f"-{name}" for name in self.flags]
-        return " ".join(parts)
+        return self._text
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
@@ -159,11 +103,6 @@ class Target:
         return Target(split(str(self)) | {"kind": self.kind} | spelled(options))
 
     # Abilities of the machine
-
-    @property
-    def arch(self) -> str:
-        """Return ``x86_64``, ``aarch64``, or the triple's own word for another architecture."""
-        return arch_of(self.triple)
 
     @property
     def is_portable_c(self) -> bool:
@@ -185,11 +124,6 @@ class Target:
         """Return whether the code is WebAssembly."""
         return self.arch.startswith("wasm")
 
-    @property
-    def is_freestanding(self) -> bool:
-        """Return whether the machine has no operating system, hence no heap and no C library."""
-        return is_freestanding(self.triple)
-
     def has(self, feature: str) -> bool:
         """Return whether the machine has an LLVM feature, by its name without sign: ``target.has("avx512vnni")``."""
         return feature in self._enabled
@@ -197,16 +131,6 @@ class Target:
     def vector_lanes(self, dtype: str) -> int:
         """Return the elements of ``dtype`` (its lanes ignored) in a vector register, at least 1; bool takes a byte."""
         return max(1, self.vector_bits // max(8, DType(dtype).bits))
-
-    @property
-    def num_vector_registers(self) -> int:
-        """Return the number of vector registers: 32 with AVX-512 (VL for narrower vectors), on AArch64 and RISC-V, else
-        16."""
-        if self.arch in ("aarch64", "riscv64") or self.has("avx512vl"):
-            return 32
-        if self.arch in SCALAR:
-            return 12
-        return 32 if self.has("avx512f") and self.vector_bits == 512 else 16
 
     @property
     def is_scalable(self) -> bool:
@@ -296,22 +220,12 @@ class Target:
         """Return whether programs that nobody scheduled get no schedule, as circuits do."""
         return self.kind in TARGET_KINDS and TARGET_KINDS[self.kind].as_written
 
-    @property
-    def has_runtime(self) -> bool:
-        """Return whether threads and scratch memory are available: on POSIX systems with 64-bit addresses."""
-        return self.kind == "native" or has_runtime(self.triple)
-
     # Descriptions for LLVM and for the database
 
     @property
     def llvm_cpu(self) -> str:
         """Return the CPU's name for LLVM, empty for the default CPU of a processor without one called ``generic``."""
         return "" if self.mcpu == "generic" and self.arch not in ("x86_64", "aarch64") else self.mcpu
-
-    @property
-    def llvm_abi(self) -> str:
-        """Return the name of the calling convention where LLVM has several for the processor, else an empty text."""
-        return "lp64d" if self.arch == "riscv64" and self.has("d") else ""
 
     @property
     def llvm_features(self) -> str:
@@ -335,8 +249,7 @@ class Target:
 
     def missing_here(self) -> list[str]:
         """Return the features, architecture or system that this machine lacks to run the code, or nothing."""
-        own = TARGET_KINDS.get(self.kind)
-        return missing_of_processor(self) if own is None or own.missing is None else own.missing(self)
+        return MISSING.value(self)
 
     @property
     def key(self) -> str:
@@ -365,8 +278,9 @@ class Target:
 
 
 def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the kind of a target, and its options as they are in texts."""
     if isinstance(target, Target):
-        options: dict[str, Any] = {"kind": target.kind, **split(str(target))}
+        options: dict[str, Any] = split(str(target))
     elif isinstance(target, Mapping):
         options = spelled(target)
     elif isinstance(target, str):
@@ -376,26 +290,39 @@ def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str
     else:
         raise TargetError(f"a target is text such as 'native' or 'llvm -mcpu=skylake', not {target!r}")
     options |= spelled(keywords)
-    kind = str(options.pop("kind", "native"))
-    if kind not in KINDS and kind not in TARGET_KINDS:
-        load_installed()
-    kinds = (*KINDS, *TARGET_KINDS)
-    if kind not in kinds:
-        raise TargetError(f"target {kind!r}: no such kind{nearest(kind, kinds)}")
-    if kind in TARGET_KINDS:
-        options = {TARGET_KINDS[kind].words.get(name, name): value for name, value in options.items()}
-    return kind, options
+    return str(options.pop("kind", "native")), options
 
 
-def _is_foreign(triple: str, mcpu: str) -> bool:
-    """Returns whether the target is certainly another machine; a level such as ``x86-64-v3`` may be this one."""
-    here = default_triple()
-    elsewhere = arch_of(triple) != arch_of(here) or system_of(triple) not in ("unknown", system_of(here))
-    return elsewhere or not (mcpu == "generic" or mcpu.startswith("x86-64")) and mcpu != host().cpu
+def _this_machine(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the facts of this machine, as LLVM tells them."""
+    if kind != "native" or options.keys() - {"num-cores"}:
+        raise TargetError(f"target {target!r}: nothing here knows more than 'native -num-cores=N'")
+    here, cores = host(), positive(options.get("num-cores", available_cores()), "-num-cores")
+    enabled = frozenset(f[1:] for f in here.features if f[0] == "+")
+    return {
+        "arch": here.triple.split("-")[0],
+        "caches": here.caches,
+        "features": here.features,
+        "flags": (),
+        "full_triple": here.triple,
+        "has_runtime": True,
+        "is_freestanding": False,
+        "kind": kind,
+        "llvm_abi": "",
+        "mcpu": here.cpu,
+        "model": here.model,
+        "num_cores": cores,
+        "num_vector_registers": 32 if "avx512vl" in enabled else 16,
+        "triple": here.triple,
+        "vector_bits": 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128,
+        "_enabled": enabled,
+        "_text": f"native -num-cores={cores}",
+    }
 
 
-def _default_cores(foreign: bool) -> int:
-    text = os.environ.get("TILEWRIGHT_NUM_THREADS", "").strip()
-    if text:
-        return positive(text, "TILEWRIGHT_NUM_THREADS")
-    return 1 if foreign else available_cores()
+FACTS: Slot[Callable[[Any, str, Mapping[str, Any]], dict[str, Any]]] = Slot(_this_machine)
+"""Determines the facts of a target from what was given, its kind and its options. :mod:`.described_targets` knows other
+machines than this one."""
+
+MISSING: Slot[Callable[[Target], list[str]]] = Slot(lambda target: [])
+"""Lists the features, architecture or system that this machine lacks to run code for a target."""

@@ -1,19 +1,13 @@
 """The table of kinds of targets that compile in a way of their own, such as GPUs.
 
-Processors are the kinds ``native``, ``llvm`` and ``c``, which :class:`~.target.Target` knows itself.
+Processors are the kinds ``native``, ``llvm`` and ``c``, which :mod:`.described_targets` knows itself.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
-
-GROUP = "tilewright.targets"
-"""The group of entry points by which installed packages add targets."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +47,3 @@ def register_target_kind(kind: TargetKind) -> TargetKind:
 def is_simulated(kind: str) -> bool:
     """Returns whether programs for targets of a kind run on a simulated device, which has no clock."""
     return kind in TARGET_KINDS and TARGET_KINDS[kind].simulated
-
-
-@cache
-def load_installed() -> tuple[str, ...]:
-    """Call the entry points of the group ``tilewright.targets``, once, and return their names.
-
-    Each is a function without parameters of an installed package, which registers kinds of targets and back ends. It is
-    called when a target or a file names what is not known yet. One that fails is a warning, and the others go on.
-    """
-    found = []
-    for point in entry_points(group=GROUP):
-        try:
-            point.load()()
-            found.append(point.name)
-        except Exception as error:  # a stranger's code may raise anything
-            warnings.warn(f"the entry point {point.name} = {point.value} of {GROUP} failed: {error}", stacklevel=2)
-    return tuple(found)

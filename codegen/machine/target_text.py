@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from .cpu_features import TargetError, nearest
-
-KINDS = ("native", "llvm", "c")
 OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
 FLAGS = ("openmp", "vector-extensions", "hls")
 """The options without a value, which the kind ``c`` takes."""
+
+
+class TargetError(ValueError):
+    """Raised when the text does not describe a target, or the target cannot do what was requested."""
+
+
+def nearest(word: str, known: Any, prefix: str = "") -> str:
+    """Returns the end of an error message: the most similar known word, or all of them when they are few."""
+    close = difflib.get_close_matches(word, list(known), 1, 0.5)
+    if close:
+        return f"; did you mean {prefix}{close[0]}?"
+    names = sorted(known)
+    return f"; there are {', '.join(prefix + n for n in names)}" if len(names) <= 12 else ""
 
 
 def spelled(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,6 @@ WIDTHS = {
 }
 """The widths that a target may choose; 128 for other processors."""
 
-NEAR = 4
-"""The largest distance of lanes, in elements, at which code generation picks them out of whole vectors."""
-
 
 def widest_bits(triple: str, enabled: frozenset[str]) -> int:
     """Returns the width of the widest vector registers; of general ones where there are no others."""

@@ -20,8 +20,8 @@ from pathlib import Path
 from ..backend.registry import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
+from ..machine.installed_targets import load_installed
 from ..machine.target import Target
-from ..machine.target_kinds import load_installed
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from ..version import CODEGEN_VERSION
 from .call_services import register_service

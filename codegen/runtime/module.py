@@ -12,10 +12,8 @@ import numpy as np
 
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
-from ..backend.registry import BACKENDS
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
-from ..machine.target_kinds import load_installed
 from .arguments import Arguments, c_types
 from .call_services import SERVICES, UNUSUAL, service
 from .loader import runtime_symbols
@@ -23,9 +21,6 @@ from .loader import runtime_symbols
 if TYPE_CHECKING:
     from .bound_calls import BoundCall
     from .timing import TimingResult
-
-
-SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
 
 
 class Function:
@@ -239,21 +234,8 @@ class Module:
         """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``ir`` (LLVM IR as
         emitted), ``ll`` (after LLVM's passes), ``asm``, portable ``c``, or the name of another back end of the table.
         ValueError for another word."""
-        if fmt in ("tir", "scheduled"):
-            return "\n".join((f.scheduled or f.func).script() for f in self._lowered.values())
-        if fmt == "lowered":
-            return "\n".join(f.script() for f in self._lowered.values())
-        if fmt == "ir":
-            return self.code.ir
-        if fmt == "ll":
-            return self.code.optimized_ll()
-        if fmt in ("asm", "s"):
-            return self.code.asm()
-        if fmt not in BACKENDS:
-            load_installed()
-        if fmt in BACKENDS:
-            return BACKENDS[fmt].emit(list(self._lowered.values()))
-        raise ValueError(f"no source {fmt!r}; there are {', '.join((*SOURCES, *BACKENDS))}")
+        text: str = service("source")(self, fmt)
+        return text
 
     def export(self, path: str | Path, *, debug_info: bool = False) -> list[Path]:
         """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.

@@ -5,7 +5,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
-from tilewright.codegen.machine.cpu_features import TargetError
+from tilewright.codegen.machine.target_text import TargetError
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
 from tilewright.tir.expr.intrinsics.vector_operations import dot2_bf16, dot4_u8i8

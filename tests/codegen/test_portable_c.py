@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import emit_c
-from tilewright.codegen.machine.cpu_features import TargetError
+from tilewright.codegen.machine.target_text import TargetError
 from tilewright.codegen.runtime.arguments import Arguments, c_types
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

@@ -8,8 +8,8 @@ import pytest
 from tilewright.codegen import compile
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.machine.cpu import available_cores, host
-from tilewright.codegen.machine.cpu_features import TargetError
 from tilewright.codegen.machine.target import Target
+from tilewright.codegen.machine.target_text import TargetError
 from tilewright.tir.parser import parse
 
 
@@ -115,7 +115,7 @@ def test_thread_count(monkeypatch):
 def test_thread_count_of_another_machine(monkeypatch, text, foreign):
     if Target("native").arch != "x86_64" or "linux" not in Target("native").triple:
         pytest.skip("written for x86-64 and Linux")
-    monkeypatch.setattr("tilewright.codegen.machine.target.available_cores", lambda: 12)
+    monkeypatch.setattr("tilewright.codegen.machine.described_targets.available_cores", lambda: 12)
     monkeypatch.delenv("TILEWRIGHT_NUM_THREADS", raising=False)
     text = text.format(host=host().cpu)
     assert Target(text).num_cores == (1 if foreign else 12)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.codegen import Target, compile
 from tilewright.codegen.backend.emitter import EmitError
-from tilewright.codegen.machine.cpu_features import TargetError
+from tilewright.codegen.machine.target_text import TargetError
 from tilewright.tir.parser import parse
 from tilewright.tuner import default_schedule
 

@@ -6,7 +6,7 @@ LINES = {
     "pages": 800,
     "tir": 19140,
     "schedule": 13390,
-    "codegen": 29470,
+    "codegen": 29620,
     "te": 6315,
     "tuning_db": 1770,
     "tuner": 11190,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 15450
+RING_CODE_LINES = 15050
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 25330
+BOTH_RINGS_CODE_LINES = 24910
 """How many code lines the core ring and the outer ring have together."""

@@ -22,7 +22,7 @@ TABLES = ("codegen.llvm.emit", "codegen.lower.pipeline", "codegen.runtime.runtim
 
 RING: dict[str, str] = {
     "codegen": "compile constant_lanes lowered version",
-    "codegen/backend": "effects emitter expressions lane_offsets registry statements storage value_ranges",
+    "codegen/backend": "effects emitter expressions lane_offsets statements storage value_ranges",
     "codegen/jit": "elf_symbols",
     "codegen/llvm": (
         "casts emit function_builder integer_division jit linear_sums llvm_calls llvm_expr "
@@ -32,7 +32,7 @@ RING: dict[str, str] = {
         "allocation_places flatten_blocks lanes legalize_loops loop_annotations masks pipeline place_init "
         "program_contents scoped_transform stride_alignment vector_expressions vectorize_loops"
     ),
-    "codegen/machine": "cpu cpu_features missing_abilities target target_kinds target_text triples vector_widths",
+    "codegen/machine": "cpu target target_kinds target_text",
     "codegen/runtime": "arguments array_views call_services loader module runtime_ir",
     "codegen/runtime/parts": "runtime_part",
     "schedule": "errors handle_table handles name_parameters primitive primitive_arguments schedule trace trace_data",
@@ -49,7 +49,7 @@ RING: dict[str, str] = {
     "tir/arith/itermap": "digit_sums iter_map iter_predicates iter_simplify iter_sums mixed_radix",
     "tir/arith/normal_form": "canonical facts floor_division interval linear polynomial",
     "tir/expr": "equal expression_types reducers traversal",
-    "tir/expr/base": "deep_recursion dtype node node_methods operators reason rounding",
+    "tir/expr/base": "deep_recursion dtype node node_methods operators reason rounding slot",
     "tir/expr/intrinsics": "control_and_memory numpy_values operation type_rules",
     "tir/expr/nodes": "arithmetic conditions constants expr index_types op ranges sizes",
     "tir/interpret": "interpret_expr interpret_memory interpret_stmt",

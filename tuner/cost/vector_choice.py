@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...codegen.machine.vector_widths import NEAR
+from ...codegen.backend.lane_offsets import NEAR
 from ...tir.expr import Var
 from ..program import BlockInfo, Use
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...codegen.machine.vector_widths import NEAR
+from ...codegen.backend.lane_offsets import NEAR
 from ...schedule import Schedule
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore

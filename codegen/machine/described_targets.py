@@ -1,0 +1,168 @@
+"""This module determines the facts of a target from its kind and its options: of this machine, of others, of C compilers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from .cpu import Caches, available_cores, host
+from .cpu_features import enabled_features, features_left, parse_attrs
+from .cpu_names import generic_caches
+from .installed_targets import load_installed
+from .missing_abilities import missing_of_processor
+from .target import FACTS, MISSING, SCALABLE, Target
+from .target_kinds import TARGET_KINDS
+from .target_text import FLAGS, OPTIONS, TargetError, nearest, positive
+from .triples import (
+    address_bits,
+    arch_of,
+    default_triple,
+    full_triple,
+    has_runtime,
+    is_freestanding,
+    microcontroller,
+    system_of,
+    usual_features,
+)
+from .vector_widths import SCALAR, WIDTHS, widest_bits
+
+KINDS = ("native", "llvm", "c")
+"""The kinds of targets that are processors."""
+
+
+def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the facts of a target. TargetError for options that it does not take."""
+    kinds = (*KINDS, *TARGET_KINDS)
+    if kind not in kinds:
+        load_installed()
+        kinds = (*KINDS, *TARGET_KINDS)
+    if kind not in kinds:
+        raise TargetError(f"target {kind!r}: no such kind{nearest(kind, kinds)}")
+    if kind in TARGET_KINDS:
+        options = {TARGET_KINDS[kind].words.get(name, name): value for name, value in options.items()}
+    known = (*OPTIONS, *FLAGS) if kind == "c" else OPTIONS
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TargetError(f"target {target!r}: no option -{unknown[0]}{nearest(unknown[0], known, '-')}")
+    flags = tuple([name for name in FLAGS if options.get(name)])
+    if flags[1:] and "hls" in flags:
+        raise TargetError(f"target {target!r}: -hls is strict C without threads; leave out -{flags[0]}")
+    attrs = parse_attrs(options.get("mattr", ()))
+    facts = _native(options, attrs) if kind == "native" else _other(kind, options, attrs)
+    triple, enabled = facts["triple"], facts["_enabled"]
+    width, cores = _width(options, triple, enabled), _cores(target, kind, options, flags, facts)
+    return facts | {
+        "arch": arch_of(triple),
+        "flags": flags,
+        "full_triple": full_triple(triple),
+        "has_runtime": kind == "native" or has_runtime(triple),
+        "is_freestanding": is_freestanding(triple),
+        "kind": kind,
+        "llvm_abi": "lp64d" if arch_of(triple) == "riscv64" and "d" in enabled else "",
+        "num_cores": cores,
+        "num_vector_registers": _vector_registers(arch_of(triple), enabled, width),
+        "vector_bits": width,
+        "_text": _canonical(kind, facts, attrs, width, cores, flags),
+    }
+
+
+def _native(options: Mapping[str, Any], attrs: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the processor of this machine, without the features that ``attrs`` remove."""
+    wrong = [name for name in ("mtriple", "mcpu") if options.get(name)]
+    if wrong:
+        raise TargetError(f"target native takes no -{wrong[0]}: it is this machine; write llvm -{wrong[0]}=…")
+    here = host()
+    enabled = features_left(arch_of(here.triple), here.features, attrs)
+    names = sorted({f[1:] for f in (*here.features, *attrs)})
+    features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in names])
+    return _processor(here.triple, here.cpu, here.model, features, enabled, here.caches)
+
+
+def _other(kind: str, options: Mapping[str, Any], attrs: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the processor that the options name."""
+    own = TARGET_KINDS.get(kind)
+    usual = own.triple if own else microcontroller(str(options.get("mcpu")))
+    triple = str(options.get("mtriple") or usual or default_triple())
+    mcpu = str(options.get("mcpu") or (own.cpu if own else "generic"))
+    if kind == "llvm" and address_bits(triple) is None:
+        raise TargetError(
+            f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "
+            "riscv64, ppc64le, loongarch64 and, without threads and scratch memory, i686, arm, thumb, riscv32, wasm32"
+        )
+    features = (*usual_features(triple), *attrs)
+    enabled = enabled_features(arch_of(triple), own.cpu if own and own.gpu else mcpu, features)
+    return _processor(triple, mcpu, mcpu, features, enabled, generic_caches(arch_of(triple), "avx512f" in enabled))
+
+
+def _processor(
+    triple: str, mcpu: str, model: str, features: tuple[str, ...], enabled: frozenset[str], caches: Caches
+) -> dict[str, Any]:
+    return {
+        "triple": triple, "mcpu": mcpu, "model": model, "features": features, "_enabled": enabled, "caches": caches
+    }  # fmt: skip
+
+
+def _width(options: Mapping[str, Any], triple: str, enabled: frozenset[str]) -> int:
+    """Returns the bits of the vectors to use."""
+    widest = widest_bits(triple, enabled)
+    width = positive(options["vector-width"], "-vector-width") if "vector-width" in options else widest
+    scalable = not enabled.isdisjoint(SCALABLE)  # the register's width is the processor's choice, and given here
+    allowed = [w for w in WIDTHS.get(arch_of(triple), (128,)) if w <= widest or scalable]
+    if width not in allowed:
+        raise TargetError(f"-vector-width={width}: this target has {', '.join(map(str, allowed))}")
+    return width
+
+
+def _vector_registers(arch: str, enabled: frozenset[str], width: int) -> int:
+    if arch in ("aarch64", "riscv64") or "avx512vl" in enabled:
+        return 32
+    if arch in SCALAR:
+        return 12
+    return 32 if "avx512f" in enabled and width == 512 else 16
+
+
+def _cores(target: Any, kind: str, options: Mapping[str, Any], flags: tuple[str, ...], facts: Mapping[str, Any]) -> int:
+    """Returns the number of threads."""
+    serial = kind == "c" and "openmp" not in flags
+    if "num-cores" in options:
+        cores = positive(options["num-cores"], "-num-cores")
+        if cores > 1 and serial:
+            raise TargetError(f"target {target!r}: parallel loops in C need OpenMP; add -openmp, or -num-cores=1")
+        return cores
+    if serial:
+        return 1
+    text = os.environ.get("TILEWRIGHT_NUM_THREADS", "").strip()
+    if text:
+        return positive(text, "TILEWRIGHT_NUM_THREADS")
+    return 1 if kind != "native" and _is_foreign(facts["triple"], facts["mcpu"]) else available_cores()
+
+
+def _is_foreign(triple: str, mcpu: str) -> bool:
+    """Returns whether the target is certainly another machine; a level such as ``x86-64-v3`` may be this one."""
+    here = default_triple()
+    elsewhere = arch_of(triple) != arch_of(here) or system_of(triple) not in ("unknown", system_of(here))
+    return elsewhere or not (mcpu == "generic" or mcpu.startswith("x86-64")) and mcpu != host().cpu
+
+
+def _canonical(
+    kind: str, facts: Mapping[str, Any], attrs: tuple[str, ...], width: int, cores: int, flags: tuple[str, ...]
+) -> str:
+    """Returns the text of a target."""
+    parts = [kind]
+    if kind != "native":
+        parts += [f"-mtriple={facts['triple']}", f"-mcpu={facts['mcpu']}"]
+    if attrs:
+        parts.append(f"-mattr={','.join(attrs)}")
+    if width != widest_bits(facts["triple"], facts["_enabled"]):
+        parts.append(f"-vector-width={width}")
+    return " ".join([*parts, f"-num-cores={cores}", *[f"-{name}" for name in flags]])
+
+
+def _missing(target: Target) -> list[str]:
+    own = TARGET_KINDS.get(target.kind)
+    return missing_of_processor(target) if own is None or own.missing is None else own.missing(target)
+
+
+FACTS.set(facts_of)
+MISSING.set(_missing)
