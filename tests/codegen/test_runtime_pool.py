@@ -120,6 +120,22 @@ def cores():
     del loaded
 
 
+def test_a_chunk_is_claimed_once():
+    loaded = load(optimize_and_compile(runtime_ir(Target("native")), Target("native")).object, ["tw_claim"])
+    claim = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int64, ctypes.c_int64)(loaded.address("tw_claim"))
+    asked = [(1, 5), (1, 5), (2, 5), (1, 4), (1, 6), (2, 4), (1, 6)]  # 4: a worker that comes late for an earlier job
+    assert [claim(*words) for words in asked] == [True, False, True, False, True, False, False]
+    won = []
+    threads = [
+        threading.Thread(target=lambda: won.append([e for e in range(7, 2000) if claim(1, e)])) for _ in range(3)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(won[0]) + len(won[1]) + len(won[2]) == len({*won[0], *won[1], *won[2]}) > 0
+
+
 linux_with_two_cores = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two cores"
 )

@@ -1,9 +1,11 @@
 """The fork-join pool, in LLVM IR.
 
 One job at a time. The caller writes the job's fields, then publishes ``epoch`` = (sequence << 16 | threads); a worker
-that sees a new epoch and whose index is below ``threads`` runs its chunk and counts ``pending`` down. A worker that is
-not in the job reads nothing but the epoch, so the caller waits for participants only and the fields cannot change under
-one of them. Waiting spins for some microseconds, then sleeps on a condition variable. While it spins it offers its core
+that sees a new epoch and whose index is below ``threads`` claims its chunk, runs it and counts ``pending`` down. When the
+caller has run its own chunk, it claims those that no worker has begun with, so that a worker that sleeps or has lost its
+core costs no more than the job takes on one thread. A chunk is claimed by raising its number in ``claims`` to the epoch;
+a worker that comes late finds it raised, reads nothing else of the job, and the fields cannot change under a chunk that
+was claimed. Waiting spins for some microseconds, then sleeps on a condition variable. While it spins it offers its core
 to others, because the thread that it waits for may be on the same one; and a worker that finds itself on the core of the
 caller, or of a worker before it, moves to a free one (Linux): the kernel leaves two such threads together for many
 milliseconds, since neither of them sleeps. "Publish, then look for sleepers" against
@@ -28,6 +30,7 @@ _TEXT = r"""
 @tw_sleepers = $data global i32 0, align 64
 @tw_waiting = $data global i32 0, align 4
 @tw_workers = $data global i32 0, align 4
+@tw_claims = $data global [256 x [8 x i64]] zeroinitializer, align 64
 @tw_job_fn = $data global ptr null, align 64
 @tw_job_ctx = $data global ptr null, align 8
 @tw_job_n = $data global i64 0, align 8
@@ -118,9 +121,25 @@ wake:
 work:
   %mine = sdiv i64 %n, %count64
   call void %fn(ptr %ctx, i64 0, i64 %mine)
-  br label %spin
+  br label %help
+help:
+  %k = phi i64 [ 1, %work ], [ %following_k, %ask ], [ %following_k, %helped ]
+  %some = icmp slt i64 %k, %count64
+  br i1 %some, label %ask, label %spin
+ask:
+  %following_k = add i64 %k, 1
+  %won = call i1 @tw_claim(i64 %k, i64 %epoch)
+  br i1 %won, label %helped, label %help
+helped:
+  %p0 = mul i64 %n, %k
+  %begin = sdiv i64 %p0, %count64
+  %p1 = add i64 %p0, %n
+  %end = sdiv i64 %p1, %count64
+  call void %fn(ptr %ctx, i64 %begin, i64 %end)
+  %counted = atomicrmw sub ptr @tw_pending, i32 1 seq_cst, align 4
+  br label %help
 spin:
-  %turn = phi i32 [ 0, %work ], [ %turns, %more ]
+  %turn = phi i32 [ 0, %help ], [ %turns, %more ]
   %left = load atomic i32, ptr @tw_pending acquire, align 4
   %finished = icmp eq i32 %left, 0
   br i1 %finished, label %release, label %pause
@@ -146,6 +165,21 @@ release:
   br label %return
 return:
   ret void
+}
+
+; Claim chunk %k of the job %epoch; false when another thread has it.
+define $link i1 @tw_claim(i64 %k, i64 %epoch) noinline nounwind {
+entry:
+  %at = getelementptr [256 x [8 x i64]], ptr @tw_claims, i64 0, i64 %k, i64 0
+  %last = load atomic i64, ptr %at acquire, align 8
+  %open = icmp ult i64 %last, %epoch
+  br i1 %open, label %raise, label %lost
+raise:
+  %try = cmpxchg ptr %at, i64 %last, i64 %epoch acq_rel monotonic, align 8
+  %got = extractvalue { i64, i1 } %try, 1
+  ret i1 %got
+lost:
+  ret i1 false
 }
 
 ; A new process (the first call, or a child after fork): everything starts empty. False when another thread is at it.
@@ -217,7 +251,7 @@ entry:
   %index = load i64, ptr %at, align 8
   br label %idle
 idle:
-  %seen = phi i64 [ %first, %entry ], [ %epoch, %run ], [ %epoch, %work ], [ %epoch, %last ], [ %epoch, %signal ]
+  %seen = phi i64 [ %first, %entry ], [ %epoch, %run ], [ %epoch, %claim ], [ %epoch, %work ], [ %epoch, %last ], [ %epoch, %signal ]
   br label %spin
 spin:
   %turn = phi i32 [ 0, %idle ], [ %turns, %more ]
@@ -245,9 +279,12 @@ run:
   %epoch = phi i64 [ %now, %spin ], [ %later, %awake ]
   %threads = and i64 %epoch, 65535
   %wanted = icmp ult i64 %index, %threads
-  br i1 %wanted, label %work, label %idle
-work:
+  br i1 %wanted, label %claim, label %idle
+claim:
   call void @tw_leave_core(i64 %index, i64 %threads)
+  %mine = call i1 @tw_claim(i64 %index, i64 %epoch)
+  br i1 %mine, label %work, label %idle
+work:
   %fn = load ptr, ptr @tw_job_fn, align 8
   %ctx = load ptr, ptr @tw_job_ctx, align 8
   %n = load i64, ptr @tw_job_n, align 8
