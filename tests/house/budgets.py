@@ -9,7 +9,7 @@ LINES = {
     "codegen": 29620,
     "te": 6315,
     "tuning_db": 1770,
-    "tuner": 11190,
+    "tuner": 11390,
     "graph": 5010,
     "frontends": 7810,
     "driver": 5560,
@@ -40,5 +40,5 @@ SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 RING_CODE_LINES = 15050
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 24910
+BOTH_RINGS_CODE_LINES = 25080
 """How many code lines the core ring and the outer ring have together."""

@@ -77,7 +77,7 @@ OUTER_RING: dict[str, str] = {
     "tir/vocabulary": "expression_words statement_words type_words",
     "tuner": "program",
     "tuner/cost": "cost_features cost_model feature_names machine_model step_sizes vector_choice",
-    "tuner/measure": "inputs process protocol runner serving statistics worker",
+    "tuner/measure": "fork_server inputs process protocol runner serving statistics worker",
     "tuner/recipes": "element_sweep loop_steps",
     "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",
     "tuner/search": (

@@ -1,7 +1,8 @@
 """A WorkerProcess starts one worker, sends it messages, waits for answers with a deadline, and kills it.
 
-The worker is ``python -m`` of a module that calls :func:`.serving.serve`, never a fork: a fork would inherit locks and threads of
-whatever the user's program runs. It runs in a session of its own, so that Ctrl-C reaches only the tuner.
+The worker is ``python -m`` of a module that calls :func:`.serving.serve`, never a fork of this process: that would inherit locks
+and threads of whatever the user's program runs. It may be the fork of such a worker that waits (:mod:`.fork_server`). It
+runs in a session of its own, so that Ctrl-C reaches only the tuner.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from .fork_server import ForkedWorker, ForkServer, ServerLost
 from .protocol import Message, MessageReader, ProtocolError, encode
 
 
@@ -26,7 +29,7 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """A worker that is started at the first message and started anew after it was killed or died.
 
-    ``module``: what it runs, by default the worker that measures.
+    ``module``: what it runs, by default the worker that measures. ``server``: forks the workers, where it works.
     """
 
     def __init__(
@@ -35,11 +38,12 @@ class WorkerProcess:
         memory_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
         module: str = "tilewright.tuner.measure.worker",
+        server: ForkServer | None = None,
     ) -> None:
-        self.memory_bytes, self.module = memory_bytes, module
+        self.memory_bytes, self.module, self.server = memory_bytes, module, server
         self.environment = dict(environment or {})
         self.jobs = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedWorker | None = None
         self._reader = MessageReader()
         self._stderr: Any = None
 
@@ -66,11 +70,16 @@ class WorkerProcess:
         command += ["-m", self.module, str(os.getpid()), str(self.memory_bytes or 0)]
         self._stderr = tempfile.TemporaryFile()
         self._reader = MessageReader()
+        self.jobs = 0
+        if self.server is not None and self.server.usable:
+            with suppress(ServerLost):
+                self.server.start(command, environment)
+                self._process = self.server.fork(self._stderr.fileno(), self.memory_bytes or 0)
+                return
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=environment, bufsize=0,
             start_new_session=True, cwd=tempfile.gettempdir() if sys.version_info < (3, 11) else None,
         )  # fmt: skip
-        self.jobs = 0
 
     def send(self, header: dict[str, Any], blobs: Sequence[Any] = ()) -> None:
         """Send a message; :class:`WorkerDied` when the process is gone."""

@@ -19,6 +19,7 @@ from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
 from ...codegen.machine.target_kinds import is_simulated
 from ...tir.stmt import PrimFunc
+from .fork_server import ForkServer
 from .inputs import require_constant_shapes
 from .process import WorkerDied, WorkerProcess, wait_any
 from .protocol import Message
@@ -147,7 +148,11 @@ class LocalRunner(Runner):
         self._timing = timing
         count = workers if workers is not None else min(8, available_cores())
         memory = self.limits.memory_bytes
-        self.workers = [WorkerProcess(memory_bytes=memory, environment=environment) for _ in range(max(1, count))]
+        self._server = ForkServer()
+        self.workers = [
+            WorkerProcess(memory_bytes=memory, environment=environment, server=self._server)
+            for _ in range(max(1, count))
+        ]
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
         self._scales: list[float] = []
@@ -221,6 +226,7 @@ class LocalRunner(Runner):
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
+        self._server.close()
         self._ready.clear()
 
     def twin(self) -> LocalRunner:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .fork_server import become_child
 from .protocol import Message, read_message, write_message
 
 try:
@@ -18,13 +19,20 @@ except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
 
-def serve(answer: Callable[[Message], tuple[dict[str, Any], list[Any]]]) -> None:
-    """Answer requests until stdin ends. The arguments of the process are its parent's id and a limit of memory.
+def serve(
+    answer: Callable[[Message], tuple[dict[str, Any], list[Any]]], *, warm: Callable[[], object] | None = None
+) -> None:
+    """Answer requests until stdin ends. The arguments of the process are its parent's id, a limit of memory, and for a fork
+    server, whose children answer, the number of its socket; it calls ``warm`` before.
 
     It ignores Ctrl-C, and ends when its parent has ended.
     """
     parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if len(sys.argv) > 3:
+        if warm is not None:
+            warm()
+        parent, memory_bytes = become_child(int(sys.argv[3]), parent)
     _limit_memory(memory_bytes)
     threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     replies = os.fdopen(os.dup(1), "wb")

@@ -226,5 +226,28 @@ def _repeated(seconds: Callable[[int], float], at_least: float) -> tuple[int, fl
     return number, taken
 
 
+_SMALL = """
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = A[v] + 1.0
+"""
+
+
+def warm() -> None:
+    """Do once, on one thread, what each child would do first: load the compiler, and compile and run a small function."""
+    worker = Worker()
+    requests = (
+        {"command": "open", "func": _SMALL, "target": "native -num-cores=1", "seed": 0, "positive": False},
+        {"command": "reference"},
+        {"command": "compile", "job": 0, "program": _SMALL},
+        {"command": "run", "job": 0, "check": True, "samples": 1, "min_seconds": 0.0, "stop_above": 1.0},
+    )
+    for request in requests:
+        worker.answer(Message(request, ()))
+
+
 if __name__ == "__main__":
-    serve(Worker().answer)
+    serve(Worker().answer, warm=warm)
