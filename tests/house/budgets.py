@@ -9,7 +9,7 @@ LINES = {
     "codegen": 29620,
     "te": 6315,
     "tuning_db": 1770,
-    "tuner": 11390,
+    "tuner": 11420,
     "graph": 5010,
     "frontends": 7810,
     "driver": 5560,
