@@ -18,26 +18,26 @@ def lazy(x: float32[3]):
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy import broadcast_shapes as broadcast_shapes
-from numpy import finfo as finfo
-from numpy import iinfo as iinfo
-from numpy import isdtype as isdtype
 
 from .lazy.compiled_expressions import configure as configure
 from .lazy.compiled_expressions import graph_of as graph_of
+from .lazy.lazy_array import NAMES
 from .lazy.lazy_array import Array as Array
-from .lazy.lazy_types import NAMES, Info
-from .lazy.lazy_types import can_cast as can_cast
-from .lazy.lazy_types import result_type as result_type
-from .lazy_functions.lazy_creation import *  # noqa: F403
-from .lazy_functions.lazy_elements import *  # noqa: F403
-from .lazy_functions.lazy_reductions import *  # noqa: F403
-from .lazy_functions.lazy_shapes import *  # noqa: F403
+from .lazy.lazy_functions import FUNCTIONS, Info
 
 __array_api_version__ = "2024.12"
+broadcast_shapes, finfo, iinfo, isdtype = np.broadcast_shapes, np.finfo, np.iinfo, np.isdtype
 e, inf, nan, newaxis, pi = np.e, np.inf, np.nan, None, np.pi
 bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64 = [np.dtype(n) for n in NAMES]
+globals().update(FUNCTIONS)
+
+
+def __getattr__(name: str) -> Any:
+    """Tell type checkers that there are names of rows; those are found without this function."""
+    raise AttributeError(f"there is no {name!r} in tilewright.lazy")
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807

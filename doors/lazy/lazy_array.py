@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import weakref
@@ -11,28 +12,30 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from .compiled_expressions import compute
-from .expression import DEEPEST, Expression
-from .lazy_types import DType
-from .operands import is_operand
-from .parts import part, with_part
+from ...graph.graph import Value
+from ...graph.graph_operators import infer
+from .compiled_expressions import Expression, compute
+
+DType = np.dtype[Any]
+
+NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
+"""The names of the data types."""
+
+DEEPEST = 256
+"""Expressions of more operators one on the other are computed in pieces."""
+
+BY_UFUNC: dict[Any, Callable[..., Any]] = {}
+"""The namespace's functions by those of NumPy that operators of arrays stand for."""
 
 
 def namespace() -> Any:
     """Returns the module with the functions."""
-    return sys.modules[(__package__ or "") + "_door"]
+    return sys.modules[__name__.replace("lazy.lazy_array", "lazy_door")]
 
 
-_NAMES = {
-    "absolute": "abs", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift", "power": "pow",
-    "right_shift": "bitwise_right_shift",
-}  # fmt: skip
-"""The functions of NumPy that operators stand for, where the standard has other names."""
-
-
-def _of_value(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _of_value(convert: Callable[[Any], Any]) -> Any:
     """Returns the method that computes the array and converts its only element."""
-    return lambda self: f(np.asarray(self))
+    return lambda self: convert(np.asarray(self))
 
 
 class Array(NDArrayOperatorsMixin):
@@ -46,79 +49,44 @@ class Array(NDArrayOperatorsMixin):
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
-        if expression.holder is None or expression.holder() is None:
+        if expression.holder() is None:
             expression.holder = weakref.ref(self)
         if expression.depth > DEEPEST:
             compute(expression)
 
-    @property
-    def dtype(self) -> DType:
-        """Returns the data type."""
-        return self.expression.dtype
+    dtype = property(lambda self: self.expression.dtype, doc="The data type.")
+    shape = property(lambda self: self.expression.shape, doc="The shape.")
+    ndim = property(lambda self: len(self.shape), doc="The number of dimensions.")
+    size = property(lambda self: math.prod(self.shape), doc="The number of elements.")
+    device = property(lambda self: "cpu", doc="The device, ``cpu``.")
+    mT = property(lambda self: namespace().matrix_transpose(self), doc="The array, its last dimensions exchanged.")
+    T = property(lambda self: namespace().permute_dims(self, (1, 0)), doc="The transposed matrix.")
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Returns the shape."""
-        return self.expression.shape
-
-    @property
-    def ndim(self) -> int:
-        """Returns the number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Returns the number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    @property
-    def device(self) -> str:
-        """Returns the device, ``cpu``."""
-        return "cpu"
-
-    @property
-    def T(self) -> Array:
-        """Returns the transposed matrix."""
-        if self.ndim != 2:
-            raise ValueError(f"T of {self.ndim} dimensions; permute_dims takes an order of them")
-        return self.mT
-
-    @property
-    def mT(self) -> Array:
-        """Returns the array with its last two dimensions exchanged."""
-        return namespace().matrix_transpose(self)
-
-    def to_device(self, device: str, /, *, stream: Any = None) -> Array:
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
         """Returns the array itself; there is one device."""
-        if device != "cpu":
-            raise ValueError(f"there is no device {device!r}; there is 'cpu'")
+        np.empty(0).to_device(device)  # ValueError for others
         return self
 
-    # values
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if copy or (dtype is not None and dtype != self.dtype):
-            return np.array(np.asarray(self), dtype)
         compute(self.expression)
         view = self.expression.data.view()
         view.flags.writeable = False
-        return view
+        return view.astype(dtype or view.dtype, copy=bool(copy))
 
     def __dlpack__(self, *, max_version: Any = None, copy: bool | None = None, **more: Any) -> Any:
-        if copy or max_version is None or max_version[0] < 1:  # older consumers would take it for one to write to
-            return np.array(self).__dlpack__(**more)
-        return self.__array__().__dlpack__(max_version=max_version, **more)
+        is_told = (max_version or (0,))[0] >= 1  # older consumers would take it for one to write to
+        return self.__array__(copy=copy or not is_told).__dlpack__(max_version=max_version, **more)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
-            raise ValueError(f"version {api_version!r} of the standard is not supported")
+    def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
+        np.empty(0).__array_namespace__(api_version=api_version)  # ValueError for versions that are not supported
         return namespace()
 
-    def __repr__(self) -> str:
-        return "Array" + repr(np.asarray(self))[len("array") :]
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
+        """Returns what an operator gives, which NumPy's mixin hands over as a function of NumPy; so come those functions
+        themselves. ``a += b`` gives its name ``a`` a new array, and no other ``out`` is written."""
+        kept = out is None or (len(out) == 1 and isinstance(out[0], Array) and out[0] is inputs[0])
+        is_plain = method == "__call__" and not more and kept and ufunc in BY_UFUNC
+        return BY_UFUNC[ufunc](*inputs) if is_plain else NotImplemented
 
     def __len__(self) -> int:
         return len(np.broadcast_to(0, self.shape))
@@ -126,26 +94,98 @@ class Array(NDArrayOperatorsMixin):
     def __iter__(self) -> Iterator[Array]:
         return (self[n] for n in range(len(self)))
 
-    __bool__: Callable[[Any], bool] = _of_value(bool)
-    __int__: Callable[[Any], int] = _of_value(int)
-    __float__: Callable[[Any], float] = _of_value(float)
-    __complex__: Callable[[Any], complex] = _of_value(complex)
-    __index__: Callable[[Any], int] = _of_value(operator.index)
-
-    # parts
+    __bool__, __int__, __float__, __complex__ = [_of_value(kind) for kind in (bool, int, float, complex)]
+    __index__, __dlpack_device__ = _of_value(operator.index), _of_value(np.ndarray.__dlpack_device__)
+    __repr__ = _of_value(lambda data: "Array" + repr(data)[len("array") :])
 
     def __getitem__(self, key: Any) -> Array:
-        return Array(part(self.expression, key))
+        """Returns a part. Arrays in the key are computed at once, since masks decide the shape."""
+        keys = _plain(key)
+        if self.expression.data is not None:
+            return leaf(np.asarray(self.expression.data[keys]))
+        if not {type(k) for k in keys} <= {int, slice, type(None), type(...)}:
+            return gathered(self, lambda data: data[keys])
+        shape = np.broadcast_to(0, self.shape)[keys].shape
+        named = [k for k in (keys if ... in keys else (*keys, ...)) if k is not None]
+        at = named.index(...)
+        named[at : at + 1] = [slice(None)] * (self.ndim - len(named) + 1)
+        spans = [k if isinstance(k, slice) else slice(k, k + 1 or None) for k in named]
+        begin, end, strides = [[getattr(s, n) for s in spans] for n in ("start", "stop", "step")]
+        return record("reshape", record("strided_slice", self, begin=begin, end=end, strides=strides), shape=shape)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        old, self.expression = self.expression, with_part(self.expression, key, value)
-        old.holder, self.expression.holder = None, old.holder
+        """Let this array be one with other elements: each is the old one, or that of ``value`` which belongs there."""
+        chosen = np.arange(self.size).reshape(self.shape)[_plain(key)]
+        source = np.full(self.shape, -1)
+        np.put(source, chosen, np.arange(chosen.size))
+        if chosen.size:
+            spread = broadcast_to(asarray(value, dtype=self.dtype), chosen.shape)
+            new = namespace().where(leaf(source) < 0, self, gathered(spread, lambda data: np.take(data, source)))
+            self.expression, old = new.expression, self.expression
+            self.expression.holder, old.holder = weakref.ref(self), type(None)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
-        """Returns what an operator gives, which NumPy's mixin hands over as a function of NumPy; so come those functions
-        themselves. ``a += b`` gives its name ``a`` a new array, and no other ``out`` is written."""
-        function = getattr(namespace(), _NAMES.get(ufunc.__name__, ufunc.__name__), None)
-        kept = out is None or (len(out) == 1 and isinstance(out[0], Array) and out[0] is inputs[0])
-        if method != "__call__" or more or not kept or function is None or not all(map(is_operand, inputs)):
-            return NotImplemented
-        return function(*inputs)
+
+def leaf(data: Any) -> Array:
+    """Returns an array of data that is there."""
+    return Array(Expression(data.dtype, data.shape, data))
+
+
+def record(op: str, *arrays: Any, which: int = 0, **attrs: Any) -> Array:
+    """Returns the result of an operator; :class:`~tilewright.graph.GraphError` where it does not fit its operands."""
+    inputs = tuple([asarray(x).expression for x in arrays])
+    dtype, shape = infer(op, [Value("x", e.dtype.name, e.shape) for e in inputs], attrs)[which]
+    depth = 1 + max([e.depth for e in inputs], default=0)
+    out = Expression(np.dtype(dtype), shape, None, False, op, inputs, attrs, which, depth)
+    if 0 in shape:
+        out.known(np.empty(shape, out.dtype))
+    return Array(out)
+
+
+def dtype_of(given: Any) -> DType:
+    """Returns a data type that arrays may have; TypeError for others."""
+    found = np.dtype(given)
+    if found.name not in NAMES:
+        raise TypeError(f"arrays of {found} are not supported; there are {', '.join(NAMES)}")
+    return found
+
+
+def default_dtype(value: Any) -> DType:
+    """Returns the data type of Python numbers, or of what NumPy makes of them: bool, int64 or float32."""
+    found = np.asarray(value).dtype
+    return np.dtype({"b": "bool", "i": "int64", "f": "float32"}.get(found.kind) or dtype_of(found))
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Array:
+    """Returns an array of data. What its owner may change is copied, unless ``copy`` is False.
+
+    Python numbers become bool, int64 or float32.
+    """
+    if isinstance(obj, Array):
+        wanted = dtype_of(dtype or obj.dtype)
+        return obj if not copy and wanted == obj.dtype else record("cast", obj, dtype=wanted.name)
+    shared = hasattr(obj, "__array__") or hasattr(obj, "__dlpack__")
+    data = np.asarray(obj if hasattr(obj, "__array__") or not shared else np.from_dlpack(obj))
+    wanted = dtype_of(dtype or (data.dtype if shared else default_dtype(data)))
+    if copy is False and (not shared or data.dtype != wanted):
+        raise ValueError(f"data of {data.dtype} becomes an array of {wanted} by a copy only")
+    if isinstance(obj, (bool, int, float)) and not shared:
+        return Array(Expression(wanted, (), np.asarray(obj, wanted), is_number=True))
+    return leaf(data.astype(wanted, copy=not shared or copy or (copy is None and data.flags.writeable)))
+
+
+def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Array:
+    """Returns the array repeated along new dimensions and along those of extent 1; itself when it has that shape."""
+    return asarray(x) if x.shape == tuple(shape) else record("broadcast_to", x, shape=tuple(shape))
+
+
+def gathered(x: Array, f: Callable[[Any], Any]) -> Array:
+    """Returns the elements from the places to which ``f`` moves their positions in the flat array."""
+    places = np.asarray(f(np.arange(x.size).reshape(x.shape)), np.int64)
+    return record("take", record("reshape", x, shape=(x.size,)), leaf(places), axis=0, mode="fast")
+
+
+def _plain(key: Any) -> tuple[Any, ...]:
+    """Returns a key as a tuple with arrays of NumPy."""
+    return tuple(
+        [np.asarray(k) if isinstance(k, (Array, list)) else k for k in (key if isinstance(key, tuple) else (key,))]
+    )

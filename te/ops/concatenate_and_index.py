@@ -87,20 +87,22 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0, name: str = "
 
 
 def strided_slice(
-    x: Tensor, begin: Sequence[int], end: Sequence[int], strides: Any = 1, name: str = "T_strided_slice"
+    x: Tensor, begin: Sequence[int | None], end: Sequence[int | None], strides: Any = 1, name: str = "T_strided_slice"
 ) -> Tensor:
-    """Returns ``x[begin:end:strides]`` per dimension, as NumPy reads it, for constant sizes."""
+    """Returns ``x[begin:end:strides]`` per dimension, as NumPy reads it (None: from or to the edge, each one), for constant
+    sizes."""
     op = "strided_slice"
     check_tensor(op, x)
-    steps = list(strides) if isinstance(strides, (tuple, list)) else [strides] * x.ndim
-    if not len(begin) == len(end) == len(steps) == x.ndim:
+    given = list(strides) if isinstance(strides, (tuple, list)) else [strides] * x.ndim
+    if not len(begin) == len(end) == len(given) == x.ndim:
         raise ValueError(f"{op}: begin, end and strides need one entry for each of {x.ndim} dimensions")
-    starts, shape = [], []
+    starts, steps, shape = [], [], []
     for d in range(x.ndim):
-        if steps[d] == 0:
+        if given[d] == 0:
             raise ValueError(f"{op}: a stride of 0")
-        first, last, step = slice(begin[d], end[d], steps[d]).indices(constant(op, "a size", x.shape[d]))
+        first, last, step = slice(begin[d], end[d], given[d]).indices(constant(op, "a size", x.shape[d]))
         starts.append(first)
+        steps.append(step)
         shape.append(max(math.ceil((last - first) / step), 0))
     out: Tensor = compute(
         shape,

@@ -23,6 +23,15 @@ CASES: dict[str, list[tuple[tuple[str, ...], Callable[..., Any]]]] = {}
 """Per name: data types, and a function of the namespace, of ``a`` (17 values), and of ``b`` (17, without zeros in integers)."""
 
 
+SAME_KIND: dict[str, Callable[[Any], Any]] = {
+    "float": lambda xp: (xp.float32, xp.float64),
+    "int": lambda xp: (xp.int8, xp.int16, xp.int64),
+    "uint": lambda xp: (xp.uint8, xp.int16, xp.uint64),
+    "bool": lambda xp: (xp.bool,),
+}
+"""Data types that one of this family may be cast to, or not; the standard leaves the others open."""
+
+
 def case(name: str, dtypes: tuple[str, ...], *calls: Callable[..., Any]) -> None:
     CASES.setdefault(name, []).extend([(dtypes, call) for call in calls])
 
@@ -313,7 +322,9 @@ case("result_type", ALL, lambda xp, a, b: xp.asarray(xp.result_type(a, b, b.dtyp
 case(
     "can_cast",
     ALL,
-    lambda xp, a, b: xp.asarray([xp.can_cast(a.dtype, d) for d in (xp.float64, xp.int64, xp.uint8, xp.bool, xp.int16)]),
+    lambda xp, a, b: xp.asarray(
+        [xp.can_cast(a.dtype, d) for d in SAME_KIND[str(a.dtype).rpartition(".")[2].strip("0123456789")](xp)]
+    ),
 )
 case(
     "finfo",
@@ -441,8 +452,7 @@ floats may differ by rounding. {equal} of {count} names are there.
 
 Where the standard leaves a choice:
 
-- Python numbers and new arrays are float32, int64 or bool. Floats and integers do not promote to each other, nor do uint64 and signed
-  integers: a TypeError asks for `astype`.
+- Python numbers and new arrays are float32, int64 or bool. Floats, integers and bool promote to each other as in NumPy 2.
 - Arrays that the shape of a result depends on are computed at once: masks and index arrays in keys, and what `nonzero` and the
   `unique` functions are given. NumPy computes these results.
 - `sort`, `argsort` and the cumulative functions compare or add all pairs along the axis, so they are for short axes.

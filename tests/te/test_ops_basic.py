@@ -263,6 +263,8 @@ def test_take_and_the_rest(evaluate, rng):
     np.testing.assert_array_equal(evaluate(ops.repeat(A, 3, 1), [A], x), np.repeat(x, 3, 1))
     np.testing.assert_array_equal(evaluate(ops.flip(A, 0), [A], x), np.flip(x, 0))
     np.testing.assert_array_equal(evaluate(ops.strided_slice(A, (1, -1), (5, -4), (2, -1)), [A], x), x[1:5:2, -1:-4:-1])
+    cut = ops.strided_slice(A, (None, None), (3, None), (None, -2))
+    np.testing.assert_array_equal(evaluate(cut, [A], x), x[:3, ::-2])
     np.testing.assert_array_equal(evaluate(ops.expand_dims(A, (0, 2)), [A], x), np.expand_dims(x, (0, 2)))
     np.testing.assert_array_equal(evaluate(ops.squeeze(ops.expand_dims(A, (0, 2))), [A], x), x)
     np.testing.assert_array_equal(evaluate(ops.flatten(A, 0), [A], x), x.reshape(-1))
@@ -303,3 +305,23 @@ def test_functions_at_their_ends(evaluate, name, dtype, ulps):
     np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
     np.testing.assert_array_max_ulp(got[known], want[known], ulps)
     np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "argmax", "argmin"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_reductions_over_no_axes(name, dtype):
+    """Of a tensor of rank 0, or with the axes (): each element alone, which stands at the place 0."""
+    x = np.array(3, dtype)
+    A = ph(x)
+    assert evaluate(getattr(ops, name)(A), [A], x) == getattr(np, name)(x)
+    if not name.startswith("arg"):
+        row = np.array([3, -1, 2], dtype)
+        B = ph(row)
+        np.testing.assert_array_equal(evaluate(getattr(ops, name)(B, axis=()), [B], row), row)
+
+
+def test_extremes_of_integers_from_an_infinity():
+    x = np.array([[-7, -3]], np.int8)
+    A = ph(x)
+    np.testing.assert_array_equal(evaluate(ops.max(A, axis=1, initial=-math.inf), [A], x), [-3])
+    np.testing.assert_array_equal(evaluate(ops.min(A, axis=0, initial=math.inf), [A], x), [-7, -3])

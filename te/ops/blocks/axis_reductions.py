@@ -1,7 +1,8 @@
-"""This module has sums, products, means, extremes and their positions over axes; ``axis=None`` means all axes."""
+"""This module has reductions over axes; ``None`` means all of them, and over none each element is reduced alone."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,20 +40,22 @@ def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max"
     """Returns the largest element over ``axis``; NaN wins.
 
     The reduction starts from the lowest finite number, or from ``initial``: with an infinite one, a row of nothing but
-    infinities keeps its value.
+    infinities keeps its value. Integers have no infinities, and start from the lowest number then.
     """
-    start = None if initial is None else const(initial, x.dtype)
-    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k, init=start))
+    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k, init=_start(e, initial)))
 
 
 def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min", initial: float | None = None) -> Any:
     """Returns the smallest element over ``axis``; NaN wins.
 
     The reduction starts from the highest finite number, or from ``initial``: with an infinite one, a row of nothing but
-    infinities keeps its value.
+    infinities keeps its value. Integers have no infinities, and start from the highest number then.
     """
-    start = None if initial is None else const(initial, x.dtype)
-    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k, init=start))
+    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k, init=_start(e, initial)))
+
+
+def _start(e: Expr, initial: float | None) -> Expr | None:
+    return None if initial is None or (math.isinf(initial) and not e.dtype.is_float) else const(initial, e.dtype)
 
 
 def mean(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_mean") -> Any:
@@ -85,10 +88,8 @@ def reduce_over(
     """
     check_tensor(op, x)
     axes = normalize_axes(op, axis, x.ndim)
-    if not axes:
-        raise ValueError(f"{op}: nothing to reduce in a tensor of rank {x.ndim}")
-    names = [f"k{n}" for n in range(len(axes))]
-    loops = [reduce_axis(Range.from_extent(x.shape[a]), name=n) for a, n in zip(axes, names, strict=True)]
+    extents = [x.shape[a] for a in axes] or [const(1)]  # each element alone, where there are no axes
+    loops = [reduce_axis(Range.from_extent(e), name=f"k{n}") for n, e in enumerate(extents)]
     kept = [d for d in range(x.ndim) if d not in axes]
     shape = [const(1, x.shape[d].dtype) if d in axes else x.shape[d] for d in range(x.ndim)]
     if not keepdims:
@@ -96,7 +97,7 @@ def reduce_over(
 
     def f(*i: Expr) -> Any:
         where: list[Any] = [None] * x.ndim
-        for d, loop in zip(axes, loops, strict=True):
+        for d, loop in zip(axes, loops, strict=bool(axes)):
             where[d] = loop.var
         for n, d in enumerate(kept):
             where[d] = i[d] if keepdims else i[n]
@@ -129,7 +130,7 @@ def _arg_extreme(op: str, x: Tensor, axis: Any, keepdims: bool, dtype: str, name
 
     def position(axes: Sequence[int], loops: Sequence[IterVar]) -> Expr:
         at: Expr = const(0)
-        for a, loop in zip(axes, loops, strict=True):
+        for a, loop in zip(axes, loops, strict=bool(axes)):
             at = at * x.shape[a] + loop.var
         return cast(dtype, convert(at))
 
