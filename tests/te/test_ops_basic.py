@@ -309,7 +309,7 @@ def test_functions_at_their_ends(evaluate, name, dtype, ulps):
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "argmax", "argmin"])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_reductions_over_no_axes(name, dtype):
+def test_reductions_over_no_axes(evaluate, name, dtype):
     """Of a tensor of rank 0, or with the axes (): each element alone, which stands at the place 0."""
     x = np.array(3, dtype)
     A = ph(x)
@@ -320,7 +320,7 @@ def test_reductions_over_no_axes(name, dtype):
         np.testing.assert_array_equal(evaluate(getattr(ops, name)(B, axis=()), [B], row), row)
 
 
-def test_extremes_of_integers_from_an_infinity():
+def test_extremes_of_integers_from_an_infinity(evaluate):
     x = np.array([[-7, -3]], np.int8)
     A = ph(x)
     np.testing.assert_array_equal(evaluate(ops.max(A, axis=1, initial=-math.inf), [A], x), [-3])
