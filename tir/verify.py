@@ -98,11 +98,12 @@ class _Verifier:
         self.known: set[Any] = set()  # variables and buffers in scope now
         self.order: list[Any] = []  # the same in order of definition: leaving a scope removes only its end
         self.ever: set[Any] = set()  # everything defined so far
+        self.definitions = 0
         self.hidden: dict[Var, str] = {}  # loop variables that the innermost block with axes must not use
         self.loops: list[Var] = []
         self.blocks: list[tuple[Block, set[Buffer], set[Buffer]]] = []
         self.root = func.body.block if isinstance(func.body, BlockRealize) else None
-        self.checked: set[Expr] = set()  # expressions that are right in this scope; statements share many
+        self.checked: dict[Expr, bool] = {}  # expressions that are right in this scope; statements share many
         self.level: dict[Buffer, int] = {}  # how many blocks were open around a buffer's declaration
 
     def fail(self, message: str) -> VerifyError:
@@ -123,7 +124,7 @@ class _Verifier:
         if len(self.order) > mark:
             self.known.difference_update(self.order[mark:])
             del self.order[mark:]
-            self.checked = set()
+            self.checked = {}
 
     def define(self, var: Var) -> None:
         if not isinstance(var, Var):
@@ -131,12 +132,14 @@ class _Verifier:
         if var in self.ever:
             raise self.fail(f"variable `{var.name}` is defined twice")
         self.ever.add(var)
+        self.definitions += 1
         self.enter(var)
 
     def declare(self, buffer: Buffer, symbols: bool = False) -> None:
         if buffer in self.ever:
             raise self.fail(f"buffer `{buffer.name}` is defined twice")
         self.ever.add(buffer)
+        self.definitions += 1
         for e in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             if symbols:
                 self.symbols(e)
@@ -178,17 +181,15 @@ class _Verifier:
     # Statements
 
     def stmt(self, s: Any) -> None:
-        outer_spot, mark = self.spot, len(self.order)
-        self.spot = s
+        outer_spot, self.spot = self.spot, s
         if type(s) not in _STATEMENTS:
             raise self.fail(f"{type(s).__name__} is not a statement of a program")
         _STATEMENTS[type(s)](self, s)
         self.spot = outer_spot
-        if len(self.order) > mark:
-            self.leave(mark)
 
     def parts(self, n: Any) -> None:
-        """Check the parts of an object in the order of its declaration, which is that of scopes."""
+        """Check the parts of an object in the order of its declaration, which is that of scopes, and leave its scope."""
+        mark = len(self.order)
         for role, name, many in declared_fields(type(n)):
             item = getattr(n, name)
             for x in item if many == "tuple" else () if item is None else (item,):
@@ -198,6 +199,7 @@ class _Verifier:
                     self.allocate(x)
                 else:
                     (self.stmt if isinstance(x, Stmt) else self.expr)(x)
+        self.leave(mark)
 
     def sequence(self, s: SeqStmt) -> None:
         self.check(len(s.seq) > 1, "a sequence of fewer than two statements")
@@ -223,12 +225,14 @@ class _Verifier:
         self.parts(s)
 
     def attribute(self, s: AttrStmt) -> None:
+        mark = len(self.order)
         if isinstance(s.node, IterVar):
             if s.node.var not in self.known:
                 self.define(s.node.var)
         elif isinstance(s.node, Expr):
             self.expr(s.node)
         self.parts(s)
+        self.leave(mark)
 
     def conditional(self, s: IfThenElse | While | AssertStmt) -> None:
         self.condition(s.condition)
@@ -288,7 +292,7 @@ class _Verifier:
             missing = sources - reads - writes
             self.check(not missing, f"block `{b.name_hint}` matches {_names(missing)}, neither read nor written by it")
         self.blocks.append((b, reads, writes))
-        self.checked = set()
+        self.checked = {}
         for region in (*b.reads, *b.writes):  # what their indices read counts as accesses of the block
             self.region(region)
         for buffer in b.alloc_buffers:
@@ -309,7 +313,7 @@ class _Verifier:
         if self.blocks:
             found = undeclared_access(b)
             self.check(found is None, "" if found is None else _leaves_out(b, *found))
-        self.hidden, self.loops, self.checked = hidden, loops, set()
+        self.hidden, self.loops, self.checked = hidden, loops, {}
         self.leave(mark)
 
     def region(self, region: BufferRegion) -> None:
@@ -342,11 +346,12 @@ class _Verifier:
         """Check an access; return the number of its lanes."""
         if buffer not in self.known:
             self.in_scope(buffer)
-        if len(indices) != len(buffer.shape):
+        if (indices or buffer.shape) and len(indices) != len(buffer.shape):
             raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, indexed with {len(indices)}")
         lanes = 1
         for index in indices:
-            self.expr(index)
+            if index not in self.checked:
+                self.expr(index)
             dtype = index.dtype
             if not dtype.is_int:
                 raise self.fail(f"`{buffer.name}` is indexed with {dtype}")
@@ -372,51 +377,42 @@ class _Verifier:
             raise self.fail(f"the condition `{e}` is {e.dtype}")
 
     def expr(self, e: Any) -> None:
-        cls = type(e)
-        if cls is Var:
-            if e not in self.known:
-                raise self.fail(
-                    f"variable `{e.name}` is {'used outside of its scope' if e in self.ever else 'not defined'}"
-                )
-            if e in self.hidden:
-                raise self.fail(f"block `{self.hidden[e]}` uses the loop variable `{e.name}` from outside of it")
-            return
-        if cls is IntImm:
-            low, high = (0, 1) if e.dtype.is_bool else (min_value(e.dtype), max_value(e.dtype))
-            if e.dtype.lanes != 1 or not low <= e.value <= high:
-                raise self.fail(f"{e.value} is no {e.dtype}")
-            return
         if e in self.checked:
             return
-        defined = len(self.ever)
-        self.operation(e, cls)
-        if len(self.ever) == defined:  # an expression that defines variables stands in one place only
-            self.checked.add(e)
+        defined = self.definitions
+        (_EXPRESSIONS[type(e)] if type(e) in _EXPRESSIONS else _Verifier.operation)(self, e)
+        if self.definitions == defined:  # an expression that defines variables stands in one place only
+            self.checked[e] = True
 
-    def operation(self, e: Any, cls: type) -> None:
-        if isinstance(e, BinaryOp):
-            self.expr(e.a)
-            self.expr(e.b)
-            problem = type_problem(e) if isinstance(e, LogicalOp) or e.a.dtype is not e.b.dtype else ""
-            if problem:
-                raise self.fail(f"`{e}`: {problem}")
-            return
-        if cls is BufferLoad:
-            self.access(e.buffer, e.indices, e.predicate)
-            if self.blocks:
-                self.touched(e.buffer, write=False)
-            return
-        if cls is Let:
-            mark = len(self.order)
-            self.let(e)
-            self.leave(mark)
-            return
-        if cls not in TYPE_RULES:
-            raise self.fail(f"{cls.__name__} `{e}` is left in the program")
+    def variable(self, e: Var) -> None:
+        if e not in self.known:
+            raise self.fail(
+                f"variable `{e.name}` is {'used outside of its scope' if e in self.ever else 'not defined'}"
+            )
+        if e in self.hidden:
+            raise self.fail(f"block `{self.hidden[e]}` uses the loop variable `{e.name}` from outside of it")
+
+    def integer(self, e: IntImm) -> None:
+        low, high = (0, 1) if e.dtype.is_bool else (min_value(e.dtype), max_value(e.dtype))
+        if e.dtype.lanes != 1 or not low <= e.value <= high:
+            raise self.fail(f"{e.value} is no {e.dtype}")
+
+    def load(self, e: BufferLoad) -> None:
+        self.access(e.buffer, e.indices, e.predicate)
+        if self.blocks:
+            self.touched(e.buffer, write=False)
+
+    def operation(self, e: Any) -> None:
+        rule = TYPE_RULES[type(e)] if type(e) in TYPE_RULES else None
+        if rule is None and not isinstance(e, BinaryOp):
+            raise self.fail(f"{type(e).__name__} `{e}` is left in the program")
         for child in e.children():
             if child not in self.checked:
                 self.expr(child)
-        problem = TYPE_RULES[cls](e)
+        if rule is not None:
+            problem = rule(e)
+        else:
+            problem = type_problem(e) if e.a.dtype is not e.b.dtype or isinstance(e, LogicalOp) else ""
         if problem:
             raise self.fail(f"`{e}`: {problem}")
 
@@ -434,6 +430,14 @@ _STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
     Block: _Verifier.not_realized,
     Allocate: _Verifier.parts,
     Evaluate: _Verifier.parts,
+}
+
+
+_EXPRESSIONS: dict[type, Callable[[_Verifier, Any], None]] = {
+    BufferLoad: _Verifier.load,
+    IntImm: _Verifier.integer,
+    Let: _Verifier.let,
+    Var: _Verifier.variable,
 }
 
 

@@ -53,11 +53,10 @@ def _ramp(e: Ramp) -> str:
 
 
 def _call(e: Call) -> str:
-    row = OPERATIONS.get(e.op)
-    if row is None:
+    if e.op not in OPERATIONS:
         return f"{e.op} is not an operation; register_operation adds one"
     try:
-        row.result_type(e.args, e.dtype)
+        OPERATIONS[e.op].result_type(e.args, e.dtype)
     except (TypeError, ValueError) as problem:
         return str(problem)
     return ""

@@ -15,6 +15,7 @@ from .operation import TypeRule
 
 def same(fits: Callable[[DType], bool], what: str) -> TypeRule:
     """Return the rule that all arguments and the result have one type, which ``fits``; ``what`` describes it."""
+    fitting: dict[DType, bool] = {}
 
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
         first = args[0].dtype
@@ -22,7 +23,9 @@ def same(fits: Callable[[DType], bool], what: str) -> TypeRule:
             if a.dtype != first:
                 break
         else:
-            if fits(first):
+            if first not in fitting:
+                fitting[first] = fits(first)
+            if fitting[first]:
                 return first
         raise TypeError(f"takes {what}, not {types_text(args)}")
 
