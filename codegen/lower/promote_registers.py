@@ -79,7 +79,7 @@ class _Accesses:
         self.of: dict[Buffer, list[Access]] = {}
         self.lives: dict[Buffer, Stmt] = {}
         self.lost: set[Buffer] = set()
-        self.touched: set[Node] = set()
+        self.touched: dict[Node, bool] = {}
         self._level: dict[Buffer, int] = {}
         self._owner: dict[Var, Buffer] = {}
         self._seen: defaultdict[int, dict[Node, bool]] = defaultdict(dict)
@@ -92,7 +92,12 @@ class _Accesses:
         kind, seen = type(n), self._seen[parallel]
         touched = False
         if kind is BufferLoad or kind is BufferStore:
-            touched = self.access(n, parallel)
+            own = self._owner[n.buffer.data] if n.buffer.data in self._owner else None
+            touched = own is not None
+            if touched and (own is not n.buffer or self._level[own] != parallel):
+                self.lost.add(own)
+            elif touched:
+                self.of[own].append(n)
         elif kind is Allocate:
             touched = self.allocate(n, parallel)
         elif kind is Call:
@@ -100,26 +105,15 @@ class _Accesses:
         elif kind is For and n.kind == "parallel":
             parallel += 1
         inside = self._seen[parallel]
-        for c in n.children():
+        for c in n.args if kind is Call else n.children():
             if type(c) in _LEAVES:
                 continue
             if inside[c] if c in inside else self.visit(c, parallel):
                 touched = True
         seen[n] = touched
         if touched:
-            self.touched.add(n)
+            self.touched[n] = True
         return touched
-
-    def access(self, n: Access, parallel: int) -> bool:
-        data = n.buffer.data
-        if data not in self._owner:
-            return False
-        own = self._owner[data]
-        if own is not n.buffer or self._level[own] != parallel:
-            self.lost.add(own)
-        else:
-            self.of[own].append(n)
-        return True
 
     def allocate(self, n: Allocate, parallel: int) -> bool:
         if n.buffer.scope != REGISTER_SCOPE:
@@ -152,23 +146,25 @@ class _Rewriting:
         if n not in self.touched:
             return n
         if n not in self.done:
-            self.done[n] = self.rewritten(n.map_children(self.visit), n)
+            self.done[n] = self.rewritten(n)
         return self.done[n]
 
-    def rewritten(self, n: Any, old: Any) -> Any:
-        """Return what replaces ``n``, whose children are rewritten; ``old`` is the node before that."""
-        kind = type(n)
-        if kind is BufferLoad or kind is BufferStore:
-            if n.buffer not in self.tiles:
-                return n
-            tile = self.tiles[n.buffer]
-            return tile.load(n, tile.places[old]) if kind is BufferLoad else tile.store(n, tile.places[old])
-        if kind is Allocate and n.buffer in self.tiles:
-            body = n.body
-            for value in reversed(self.tiles[n.buffer].values.values()):
-                body = Allocate(value, body)
-            return body
-        return n
+    def rewritten(self, n: Any) -> Any:
+        """Return what replaces ``n``, a node that is touched."""
+        kind, tiles = type(n), self.tiles
+        if kind is Call:
+            return Call(n.op, tuple([self.visit(a) if a in self.touched else a for a in n.args]), n.dtype)
+        if (kind is BufferLoad or kind is BufferStore) and n.buffer in tiles:  # its indices are constant
+            predicate = None if n.predicate is None else self.visit(n.predicate)
+            if kind is BufferLoad:
+                return tiles[n.buffer].load(predicate, tiles[n.buffer].places[n])
+            return tiles[n.buffer].store(self.visit(n.value), predicate, tiles[n.buffer].places[n])
+        new = n.map_children(self.visit)
+        if kind is Allocate and n.buffer in tiles:
+            new = new.body
+            for value in reversed(tiles[n.buffer].values.values()):
+                new = Allocate(value, new)
+        return new
 
 
 @dataclass(slots=True)
@@ -181,24 +177,24 @@ class _Tile:
     values: dict[Slot, Buffer]
     free: set[Slot]
 
-    def load(self, n: BufferLoad, slot: Slot) -> Expr:
+    def load(self, predicate: Expr | None, slot: Slot) -> Expr:
         """Return the value that replaces a load of ``slot``."""
         parts: list[Expr] = [BufferLoad(self.values[home], ()) for home in self.homes[slot]]
         value = _joined(parts)
         if len(parts) == 1 and self.homes[slot] != (slot,):
             first = slot[0] - self.homes[slot][0][0]
             value = Shuffle((value,), tuple(range(first, first + slot[1])))
-        if n.predicate is None or slot in self.free:
+        if predicate is None or slot in self.free:
             return value
-        return Select(n.predicate, value, const(0, value.dtype))
+        return Select(predicate, value, const(0, value.dtype))
 
-    def store(self, n: BufferStore, slot: Slot) -> Stmt:
+    def store(self, value: Expr, predicate: Expr | None, slot: Slot) -> Stmt:
         """Return the statement that replaces a store to ``slot``."""
-        homes, value = self.homes[slot], n.value
+        homes = self.homes[slot]
         if len(homes) == 1:
             home = self.values[slot]
-            if n.predicate is not None and slot not in self.free:
-                value = Select(n.predicate, value, BufferLoad(home, ()))
+            if predicate is not None and slot not in self.free:
+                value = Select(predicate, value, BufferLoad(home, ()))
             return BufferStore(home, value, ())
         if isinstance(value, Broadcast):
             return seq(*[BufferStore(self.values[h], _broadcast(value.value, h[1]), ()) for h in homes])
@@ -236,19 +232,13 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
     strides = _row_major(_row_padded(accesses, buffer))
     if strides is None:
         return None
-    places: dict[Access, Slot] = {}
-    stored: set[Slot] = set()
-    masked: set[Slot] = set()
-    for access in accesses:
-        slot = constant_run(access.indices, strides)
-        if slot is None:
-            return None
-        places[access] = slot
-        if type(access) is BufferStore:
-            stored.add(slot)
-            if access.predicate is not None:
-                masked.add(slot)
-    homes = partition_accesses(set(places.values()), stored)
+    runs = {indices: constant_run(indices, strides) for indices in dict.fromkeys([a.indices for a in accesses])}
+    if None in runs.values():
+        return None
+    places: dict[Access, Any] = {access: runs[access.indices] for access in accesses}
+    stores = [access for access in accesses if type(access) is BufferStore]
+    masked = {places[store] for store in stores if store.predicate is not None}
+    homes = partition_accesses(set(places.values()), {places[store] for store in stores})
     if homes is None or any(len(homes[s]) > 1 for s in masked):
         return None
     values = {}
@@ -298,7 +288,7 @@ def _unmasked_stores(
             bare.update(homes[slot])
         elif access.predicate is not None:
             masks[slot].append(access.predicate)
-        elif isinstance(access, BufferLoad):
+        elif type(access) is BufferLoad:
             bare.add(slot)
     if not masks:
         return set()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ...tir.arith import Analyzer
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
-from ...tir.expr.base.node import Node
-from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
+from ...tir.arith.affine import shifted_sums
+from ...tir.arith.normal_form.linear import Linear, collect
+from ...tir.expr import INDEX_TYPES, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
+from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq, statements_in
 from ...tir.walk import loads_and_stores, substitute
 from .masks import all_lanes
 
@@ -36,24 +36,24 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
 
     A store whose mask holds in no lane is removed; such a load gives 0.
     """
-    varying = dict.fromkeys(_varying(func.body, False))
-    return func.with_body(_Unroller(varying).visit(func.body, varying, 1))
+    varying: Env = {}
+    _find_varying(func.body, False, varying)
+    return func.with_body(_Unroller(varying).visit(func.body, [varying], 1)[0])
 
 
-def _varying(s: Node, unrolled: bool) -> Iterator[Var | Buffer]:
-    """Returns the variables and buffers that differ between the copies that unrolling makes."""
+def _find_varying(s: Stmt, unrolled: bool, found: Env) -> None:
+    """Adds the variables and buffers that differ between the copies that unrolling makes."""
     if isinstance(s, For):
         unrolled = unrolled or s.kind == "unrolled"
         if unrolled:
-            yield s.loop_var
+            found[s.loop_var] = None
     elif isinstance(s, LetStmt) and unrolled:
-        yield s.var
+        found[s.var] = None
     elif isinstance(s, Allocate) and unrolled:
-        yield s.buffer.data
-        yield from {a.buffer for a in loads_and_stores(s.body) if a.buffer.data is s.buffer.data}
-    for child in s.children():
-        if not isinstance(child, Expr):
-            yield from _varying(child, unrolled)
+        found[s.buffer.data] = None
+        found.update(dict.fromkeys([a.buffer for a in loads_and_stores(s.body) if a.buffer.data is s.buffer.data]))
+    for child in statements_in(s):
+        _find_varying(child, unrolled, found)
 
 
 class _Uses(NamedTuple):
@@ -68,19 +68,19 @@ class _Uses(NamedTuple):
 
 
 class _Unroller:
-    """A walk that knows the values of the unrolled variables.
+    """A walk that makes all copies of a statement or of an expression at once.
 
-    The copies of a loop's body share its expressions. The result for an expression is therefore remembered by the
-    values of the variables in it: an index that does not depend on the innermost unrolled loop is rewritten once for
-    all its iterations. An expression that binds variables (``Let``) is made anew for each copy, because a variable is
-    bound once in a function.
+    ``envs`` has the values of the unrolled variables in each copy. All of them have values for the same names. Copies in
+    which the variables of an expression have the same values share the result, which is remembered by these values: an
+    index that does not depend on the innermost unrolled loop is rewritten once for all its iterations. An expression
+    that binds variables (``Let``) is made anew for each copy, because a variable is bound once in a function.
     """
 
     def __init__(self, varying: Env) -> None:
         self.varying = varying
         self.analyzer = Analyzer()
         self.used: dict[Expr, _Uses] = {}
-        self.done: dict[tuple[Expr, Any], Any] = {}
+        self.done: dict[Expr, dict[Any, Any]] = {}
         self.constants: dict[tuple[int, str], Expr] = {}
         self.masks: dict[Expr, bool | None] = {}
         self.stores: dict[Stmt, int] = {}
@@ -88,26 +88,44 @@ class _Unroller:
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def visit(self, n: Any, env: Env, copies: int) -> Any:
-        """Return the statement ``n`` with the values of ``env``; it stands ``copies`` times in the result."""
+    def visit(self, n: Any, envs: list[Env], copies: int) -> list[Any]:
+        """Return the statement ``n`` with the values of each of ``envs``; it stands ``copies`` times in the result."""
         self.copies = copies
+        if not envs:
+            return []
         if type(n) in _STATEMENTS:
-            return _STATEMENTS[type(n)](self, n, env, copies)
-        return self.expr(env, n) if isinstance(n, Expr) else n.map_children(lambda c: self.visit(c, env, copies))
+            return _STATEMENTS[type(n)](self, n, envs, copies)
+        parts = [self.visit(c, envs, copies) if isinstance(c, Stmt) else self.exprs(c, envs) for c in n.children()]
+        return [_with_children(n, row) for row in zip(*parts, strict=True)]
 
-    def loop(self, n: For, env: Env, copies: int) -> Stmt:
-        low, extent = self.expr(env, n.min), self.expr(env, n.extent)
-        if n.kind == "unrolled" and isinstance(extent, IntImm) and isinstance(low, IntImm):
-            count, dtype = extent.value, n.loop_var.dtype
-            if count == 1 or copies * count * max(1, self.count_stores(n.body)) <= MAX_STATEMENTS:
-                values = [self.constant(low.value + t, dtype) for t in range(count)]
-                return seq(*[self.visit(n.body, {**env, n.loop_var: value}, copies * count) for value in values])
+    def loop(self, n: For, envs: list[Env], copies: int) -> list[Stmt]:
+        lows, extents = self.exprs(n.min, envs), self.exprs(n.extent, envs)
+        if n.kind == "unrolled":
+            if len({*lows}) > 1 or len({*extents}) > 1:
+                return [self.visit(n, [env], copies)[0] for env in envs]
+            values = self.iterations(n, lows[0], extents[0], copies)
+            if values is not None:
+                inner = [{**env, n.loop_var: value} for env in envs for value in values]
+                made, each = self.visit(n.body, inner, copies * len(values)), len(values)
+                return [seq(*made[k * each : (k + 1) * each]) for k in range(len(envs))]
         kind = "serial" if n.kind == "unrolled" else n.kind
-        var, inner = self.own(n.loop_var, env, copies)
-        body = self.visit(n.body, inner, copies)
-        if kind == n.kind and var is n.loop_var and low is n.min and extent is n.extent and body is n.body:
-            return n
-        return For(var, low, extent, kind, body, n.thread_binding, n.annotations)
+        loop_vars, inner = self.own(n.loop_var, envs, copies)
+        bodies = self.visit(n.body, inner, copies)
+        return [
+            n
+            if kind == n.kind and var is n.loop_var and low is n.min and extent is n.extent and body is n.body
+            else For(var, low, extent, kind, body, n.thread_binding, n.annotations)
+            for var, low, extent, body in zip(loop_vars, lows, extents, bodies, strict=True)
+        ]
+
+    def iterations(self, n: For, low: Expr, extent: Expr, copies: int) -> list[Expr] | None:
+        """Return the values of the variable of a loop, or None for a loop that stays."""
+        if not (isinstance(low, IntImm) and isinstance(extent, IntImm)):
+            return None
+        count = extent.value
+        if count != 1 and copies * count * max(1, self.count_stores(n.body)) > MAX_STATEMENTS:
+            return None
+        return [self.constant(low.value + t, n.loop_var.dtype) for t in range(count)]
 
     def count_stores(self, s: Stmt) -> int:
         """Return the number of stores of ``s`` after unrolling."""
@@ -118,51 +136,63 @@ class _Unroller:
             self.stores[s] = 1 if isinstance(s, BufferStore) else times * inside
         return self.stores[s]
 
-    def let(self, n: LetStmt, env: Env, copies: int) -> Stmt:
-        var, inner = self.own(n.var, env, copies)
-        value, body = self.expr(env, n.value), self.visit(n.body, inner, copies)
-        return n if var is n.var and value is n.value and body is n.body else LetStmt(var, value, body)
+    def let(self, n: LetStmt, envs: list[Env], copies: int) -> list[Stmt]:
+        values, (names, inner) = self.exprs(n.value, envs), self.own(n.var, envs, copies)
+        made = zip(names, values, self.visit(n.body, inner, copies), strict=True)
+        return [
+            n if var is n.var and value is n.value and body is n.body else LetStmt(var, value, body)
+            for var, value, body in made
+        ]
 
-    def own(self, var: Var, env: Env, copies: int) -> tuple[Var, Env]:
-        """Return the variable of a copy in place of ``var``, and the values inside."""
+    def own(self, var: Var, envs: list[Env], copies: int) -> tuple[list[Var], list[Env]]:
+        """Return the variables of the copies in place of ``var``, and the values inside."""
         if copies == 1:
-            return var, env
-        new = Var(var.name, var.dtype)
-        return new, {**env, var: new}
+            return [var], envs
+        names = [Var(var.name, var.dtype) for _ in envs]
+        return names, [{**env, var: name} for env, name in zip(envs, names, strict=True)]
 
-    def branch(self, n: IfThenElse, env: Env, copies: int) -> Stmt:
-        cond = self.expr(env, n.condition)
-        if isinstance(cond, IntImm):
-            case = n.then_case if cond.value else n.else_case
-            return seq() if case is None else self.visit(case, env, copies)
-        other = None if n.else_case is None else self.visit(n.else_case, env, copies)
-        then = self.visit(n.then_case, env, copies)
-        same = cond is n.condition and then is n.then_case and other is n.else_case
-        return n if same else IfThenElse(cond, then, other)
+    def branch(self, n: IfThenElse, envs: list[Env], copies: int) -> list[Stmt]:
+        conditions = self.exprs(n.condition, envs)
+        if len(envs) > 1 and any([isinstance(c, IntImm) for c in conditions]):
+            return [self.visit(n, [env], copies)[0] for env in envs]
+        known = conditions[0]
+        if isinstance(known, IntImm):
+            case = n.then_case if known.value else n.else_case
+            return [seq()] if case is None else self.visit(case, envs, copies)
+        others = [None] * len(envs) if n.else_case is None else self.visit(n.else_case, envs, copies)
+        return [
+            n
+            if condition is n.condition and then is n.then_case and other is n.else_case
+            else IfThenElse(condition, then, other)
+            for condition, then, other in zip(conditions, self.visit(n.then_case, envs, copies), others, strict=True)
+        ]
 
-    def store(self, n: BufferStore, env: Env, copies: int) -> Stmt:
-        predicate = None if n.predicate is None else self.expr(env, n.predicate)
-        if predicate is not None:
-            held = self.held(predicate)
-            if held is False:
-                return seq()
-            predicate = None if held else predicate
-        indices, value = self.all(env, n.indices), self.expr(env, n.value)
-        buffer = env.get(n.buffer) or n.buffer
-        if value is n.value and predicate is n.predicate and buffer is n.buffer and indices is n.indices:
-            return n
-        return BufferStore(buffer, value, indices, predicate)
+    def store(self, n: BufferStore, envs: list[Env], copies: int) -> list[Stmt]:
+        places = self.accesses(n, envs)
+        if None in places:
+            rest = iter(self.visit(n, [env for env, place in zip(envs, places, strict=True) if place], copies))
+            return [seq() if place is None else next(rest) for place in places]
+        return [
+            n
+            if value is n.value and place[2] is n.predicate and place[0] is n.buffer and place[1] is n.indices
+            else BufferStore(place[0], value, place[1], place[2])
+            for place, value in zip(places, self.exprs(n.value, envs), strict=True)
+        ]
 
-    def allocate(self, n: Allocate, env: Env, copies: int) -> Stmt:
+    def allocate(self, n: Allocate, envs: list[Env], copies: int) -> list[Stmt]:
         """Return an allocation of its own for each copy."""
         if copies == 1:
-            body = self.visit(n.body, env, copies)
-            return n if body is n.body else Allocate(n.buffer, body, n.annotations)
-        new = n.buffer.map_children(lambda e: self.expr(env, e))
-        new = new if new is not n.buffer else n.buffer.with_()
+            (body,) = self.visit(n.body, envs, copies)
+            return [n if body is n.body else Allocate(n.buffer, body, n.annotations)]
+        buffers = [n.buffer.map_children(lambda e, env=env: self.exprs(e, [env])[0]) for env in envs]  # type: ignore[misc]
+        buffers = [new if new is not n.buffer else n.buffer.with_() for new in buffers]
         views = {a.buffer for a in loads_and_stores(n.body) if a.buffer.data is n.buffer.data} - {n.buffer}
-        own: Env = {n.buffer.data: new.data, n.buffer: new, **{view: view.with_(data=new.data) for view in views}}
-        return Allocate(new, self.visit(n.body, {**env, **own}, copies), n.annotations)
+        inner = [
+            {**env, n.buffer.data: new.data, n.buffer: new, **{view: view.with_(data=new.data) for view in views}}
+            for env, new in zip(envs, buffers, strict=True)
+        ]
+        made = zip(buffers, self.visit(n.body, inner, copies), strict=True)
+        return [Allocate(new, body, n.annotations) for new, body in made]
 
     # -- expressions -------------------------------------------------------------------------------------------------
 
@@ -199,8 +229,9 @@ class _Unroller:
                 if child in self.varying:
                     names[child] = None
             elif type(child) not in _CONSTANT:
-                below = self.uses(child)
-                names.update(dict.fromkeys(below.names))
+                below = self.used[child] if child in self.used else self.uses(child)
+                if below.names:
+                    names.update(dict.fromkeys(below.names))
                 binds, folds, reads = binds or below.binds, folds or below.folds, reads or below.reads
         if kind is Let:
             names.pop(e.var, None)
@@ -208,70 +239,123 @@ class _Unroller:
         self.used[e] = _Uses(tuple(names), values, binds, folds, reads)
         return self.used[e]
 
-    def expr(self, env: Env, e: Any) -> Any:
-        """Return ``e`` with the values substituted, integers simplified and masks folded."""
+    def exprs(self, e: Any, envs: list[Env]) -> list[Any]:
+        """Return ``e`` with the values of each of ``envs``, integers simplified and masks folded."""
         kind = type(e)
-        if kind in _CONSTANT:
-            return e
-        if kind is Var:
-            value = env[e] if e in env else None
-            return e if value is None else value
+        if kind is Var and e in self.varying:
+            return [e if e not in env or env[e] is None else env[e] for env in envs]
+        if kind in _LEAVES:
+            return [e] * len(envs)
         uses = self.used[e] if e in self.used else self.uses(e)
+        live = any([envs[0][name] is not None for name in uses.names])
         if uses.binds and self.copies > 1:
-            return self.rewrite(e, env, uses, True)
-        if uses.values is None and not uses.folds:
-            return e
-        key = (e, None if uses.values is None else uses.values(env))
-        found = self.done.get(key)
-        if found is None:
-            live = any([env[name] is not None for name in uses.names])
-            found = self.done[key] = self.rewrite(e, env, uses, live) if live or uses.folds else e
-        return found
+            return self.rewrite(e, envs, uses, True)
+        if not live and not uses.folds:
+            return [e] * len(envs)
+        done = self.done.setdefault(e, {})
+        keys = [None] * len(envs) if uses.values is None else [uses.values(env) for env in envs]
+        new = {key: env for key, env in zip(keys, envs, strict=True) if key not in done}
+        if new:
+            done.update(zip(new, self.rewrite(e, [*new.values()], uses, live), strict=True))
+        return [done[key] for key in keys]
 
-    def all(self, env: Env, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Return :meth:`expr` of each; the same tuple where nothing changes."""
-        out = exprs
-        for n, e in enumerate(exprs):
-            new = self.expr(env, e)
-            if new is not e:
-                out = (*out[:n], new, *out[n + 1 :])
-        return out
+    def rows(self, exprs: tuple[Expr, ...], envs: list[Env]) -> list[tuple[Expr, ...]]:
+        """Return :meth:`exprs` of several expressions, for each copy; the same tuple where nothing changes."""
+        made = [self.exprs(e, envs) for e in exprs]
+        same = all([column[0] is e for column, e in zip(made, exprs, strict=True)])
+        return [exprs] * len(envs) if same else list(zip(*made, strict=True))
 
-    def rewrite(self, x: Any, env: Env, uses: _Uses, live: bool) -> Any:
-        """Return :meth:`expr` when it may change something. ``live``: a name in ``x`` has a value."""
+    def rewrite(self, x: Any, envs: list[Env], uses: _Uses, live: bool) -> list[Any]:
+        """Return :meth:`exprs` when it may change something. ``live``: a name in ``x`` has a value."""
         kind = type(x)
         if kind is BufferLoad:
-            return self.load(x, env)
+            return self.loads(x, envs)
         if kind is Let:
-            var = Var(x.var.name, x.var.dtype) if self.copies > 1 else x.var
-            value, body = self.expr(env, x.value), self.expr({**env, x.var: var}, x.body)
-            return x if var is x.var and value is x.value and body is x.body else Let(var, value, body)
+            return self.lets(x, envs)
         if live and kind not in _VECTORS and not uses.reads and not uses.binds and x.dtype in _SIMPLIFIED:
-            values = {v: env[v] for v in uses.names if isinstance(v, Var) and env[v] is not None}
-            return self.analyzer.simplify(substitute(x, values))
-        if kind is Call:
-            args = self.all(env, x.args)
-            new = x if args is x.args else Call(x.op, args, x.dtype)
+            return self.scalars(x, envs, uses)
+        parts = x.children()
+        rows = self.rows(parts, envs)
+        if rows[0] is parts:
+            new = [x] * len(envs)
+        elif kind is Call:
+            new = [Call(x.op, row, x.dtype) for row in rows]
         else:
-            new = x.map_children(partial(self.expr, env))
-        if kind is Call and x.op == "tir.if_then_else" and isinstance(new.args[0], IntImm):
-            return new.args[1] if new.args[0].value else new.args[2]
-        return self.analyzer.simplify(new) if live and new.dtype == "bool" else new
+            new = [_with_children(x, row) for row in rows]
+        simple = self.analyzer.simplify if live and x.dtype == "bool" else lambda n: n
+        if kind is Call and x.op == "tir.if_then_else":
+            return [_chosen(n) if isinstance(n.args[0], IntImm) else simple(n) for n in new]
+        return [simple(n) for n in new] if x.dtype == "bool" else new
 
-    def load(self, x: BufferLoad, env: Env) -> Expr:
-        predicate = None if x.predicate is None else self.expr(env, x.predicate)
-        if predicate is not None:
-            held = self.held(predicate)
-            if held is False:
-                return const(0, x.dtype)
-            predicate = None if held else predicate
-        indices, buffer = self.all(env, x.indices), env.get(x.buffer) or x.buffer
-        if predicate is x.predicate and buffer is x.buffer and indices is x.indices:
-            return x
-        return BufferLoad(buffer, indices, predicate)
+    def scalars(self, x: Expr, envs: list[Env], uses: _Uses) -> list[Expr]:
+        """Return scalar arithmetic with values for its variables, simplified; a linear form is found once for all."""
+        form = None
+        if x.dtype in INDEX_TYPES:
+            form = collect(x, lambda v: Linear(0, {v: 1}) if type(v) is Var else None)
+        out: list[Expr | None] = [None] * len(envs)
+        if form is not None:
+            bound = [v for v in form.terms if v in envs[0] and envs[0][v] is not None]
+            if all([type(env[v]) is IntImm for v in bound for env in envs]):
+                rest = {v: c for v, c in form.terms.items() if v not in envs[0] or envs[0][v] is None}
+                numbers = [form.const + sum([form.terms[v] * env[v].value for v in bound]) for env in envs]
+                out = shifted_sums(rest, numbers, x.dtype, self.analyzer)
+        names = [v for v in uses.names if isinstance(v, Var)]
+        return [
+            self.analyzer.simplify(substitute(x, {v: env[v] for v in names if env[v] is not None}))
+            if made is None or made.dtype is not x.dtype
+            else made
+            for made, env in zip(out, envs, strict=True)
+        ]
+
+    def lets(self, x: Let, envs: list[Env]) -> list[Expr]:
+        """Return an expression that binds a variable, with a variable of its own in each copy."""
+        names, inner = self.own(x.var, envs, self.copies)
+        inner = inner if inner is not envs else [{**envs[0], x.var: x.var}]
+        made = zip(names, self.exprs(x.value, envs), self.exprs(x.body, inner), strict=True)
+        return [
+            x if v is x.var and value is x.value and body is x.body else Let(v, value, body) for v, value, body in made
+        ]
+
+    def accesses(self, x: BufferLoad | BufferStore, envs: list[Env]) -> list[Any]:
+        """Return the buffer, the indices and the mask of an access in each copy; None where no lane is accessed."""
+        masks: list[Any] = [None] * len(envs)
+        if x.predicate is not None:
+            column = self.exprs(x.predicate, envs)
+            known = {mask: self.held(mask) for mask in dict.fromkeys(column)}
+            masks = [False if known[mask] is False else None if known[mask] else mask for mask in column]
+        own = x.buffer in self.varying and envs[0][x.buffer] is not None
+        rows = zip(self.rows(x.indices, envs), masks, envs, strict=True)
+        return [
+            None if mask is False else (env[x.buffer] if own else x.buffer, indices, mask)
+            for indices, mask, env in rows
+        ]
+
+    def loads(self, x: BufferLoad, envs: list[Env]) -> list[Expr]:
+        places = self.accesses(x, envs)
+        return [
+            const(0, x.dtype)
+            if place is None
+            else x
+            if place[2] is x.predicate and place[0] is x.buffer and place[1] is x.indices
+            else BufferLoad(*place)
+            for place in places
+        ]
 
 
-_STATEMENTS: dict[type, Callable[[_Unroller, Any, Env, int], Stmt]] = {
+def _chosen(n: Call) -> Expr:
+    """Returns the argument that an ``if_then_else`` with a known condition gives."""
+    return n.args[1] if n.args[0].value else n.args[2]  # type: ignore[attr-defined]
+
+
+def _with_children(n: Any, parts: tuple[Any, ...]) -> Any:
+    """Returns ``n`` with ``parts`` in place of its children."""
+    if type(n) in _VECTORS and type(n) is not Shuffle:
+        return type(n)(*parts, n.lanes)
+    rest = iter(parts)
+    return n.map_children(lambda _: next(rest))
+
+
+_STATEMENTS: dict[type, Callable[[_Unroller, Any, list[Env], int], list[Stmt]]] = {
     Allocate: _Unroller.allocate,
     BufferStore: _Unroller.store,
     For: _Unroller.loop,
@@ -279,5 +363,6 @@ _STATEMENTS: dict[type, Callable[[_Unroller, Any, Env, int], Stmt]] = {
     LetStmt: _Unroller.let,
 }
 _CONSTANT = frozenset((IntImm, FloatImm))
-_SIMPLIFIED = ("bool", "int32", "int64")
+_LEAVES = _CONSTANT | {Var}
+_SIMPLIFIED = ("bool", *INDEX_TYPES)
 _VECTORS = frozenset((Broadcast, Ramp, Shuffle))

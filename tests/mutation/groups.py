@@ -91,7 +91,7 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
     ): "both branches did the same for a third factor",
     ("schedule/edit/moved_block.py", "_distinct", "a.loops == b.loops", "(a.loops != b.loops)", 0):
         "accesses with equal indices and conditions under other loops have the same box",
-    ("codegen/lower/unroll_loops.py", "_varying", "isinstance(s, Allocate) and unrolled", "(isinstance(s, Allocate))", 0):
+    ("codegen/lower/unroll_loops.py", "_find_varying", "isinstance(s, Allocate) and unrolled", "(isinstance(s, Allocate))", 0):
         "names that never differ take part in the keys of results, nothing else",
     ("codegen/lower/compact_buffers.py", "_compact", "extent.value >= full.value", "(extent.value > full.value)", 0):
         "the buffer gets the shape that it has",

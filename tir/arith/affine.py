@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..expr import INDEX_TYPES, DType, Expr, ExprLike, IntImm, Range, Var, convert
+from ..expr import INDEX, INDEX_TYPES, Add, DType, Expr, ExprLike, IntImm, Range, Sub, Var, convert
 from .analyzer import Analyzer
 from .normal_form.floor_division import floordiv, join_splits, minimum
 from .normal_form.polynomial import ONE, Poly, add, constant, mul, scale
+
+_HALF = 1 << 31
 
 Ends = tuple[Expr, Expr]
 """The least and the greatest value, both included, where they may be symbolic."""
@@ -57,6 +59,22 @@ def constant_coefficients(e: Expr, variables: Sequence[Var]) -> list[int] | None
     found = linear_coefficients(e, variables)
     numbers = [] if found is None else [c.value for c in found[0] if isinstance(c, IntImm)]
     return numbers if found is not None and len(numbers) == len(variables) else None
+
+
+def shifted_sums(terms: Mapping[Var, int], shifts: Sequence[int], dtype: DType, analyzer: Analyzer) -> list[Expr]:
+    """Return the sum of variables with coefficients plus each of several numbers, as simplifying gives it.
+
+    The results share what does not depend on the number. Their type is int64 where a number does not fit ``dtype``.
+    """
+    p: Poly = {(analyzer.var_atom(v),): c for v, c in terms.items()}
+    if dtype is INDEX and all([c > 0 for c in terms.values()]) and all([-_HALF < n < _HALF for n in shifts]):
+        base = analyzer.to_expr(p, dtype)
+        if not p:
+            return [IntImm(n, dtype) for n in shifts]
+        if base.dtype is dtype:  # a sum of positive terms ends with the number
+            signs = [(Add if n > 0 else Sub, n) for n in shifts]
+            return [kind(base, IntImm(abs(n), dtype)) if n else base for kind, n in signs]
+    return [analyzer.to_expr({**p, ONE: n} if n else p, dtype) for n in shifts]
 
 
 class _Hidden:

@@ -203,15 +203,20 @@ def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def seq(*stmts: Stmt | None) -> Stmt:
     """Return the statements one after the other: nested sequences are flattened, ``None`` and no-ops dropped."""
-    flat: list[Stmt] = []
-    for stmt in stmts:
-        if type(stmt) is SeqStmt:
-            flat += stmt.seq
-        elif stmt is not None and (type(stmt) is not Evaluate or type(stmt.value) is not IntImm):
-            flat.append(stmt)
+    flat: Any = stmts
+    if not _DISSOLVED.isdisjoint(map(type, stmts)):
+        flat = []
+        for stmt in stmts:
+            if type(stmt) is SeqStmt:
+                flat += stmt.seq
+            elif stmt is not None and (type(stmt) is not Evaluate or type(stmt.value) is not IntImm):
+                flat.append(stmt)
     if not flat:
         return Evaluate(IntImm(0))
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+_DISSOLVED = frozenset((SeqStmt, Evaluate, type(None)))
 
 
 def statements_in(stmt: Stmt) -> tuple[Stmt, ...]:

@@ -17,8 +17,11 @@ from .dtype import BOOL, DType, accessed_type
 
 def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
     """Apply ``f`` to each item of a tuple; return the same tuple when nothing changed."""
-    out = tuple([f(item) for item in items])
-    return items if all(map(is_, out, items)) else out
+    out = [f(item) for item in items]
+    for new, old in zip(out, items, strict=True):
+        if new is not old:
+            return tuple(out)
+    return items
 
 
 def _map_values(items: Mapping[Any, Any], f: Callable[[Any], Any], g: Callable[[Any], Any]) -> Mapping[Any, Any]:
