@@ -93,11 +93,12 @@ class _Accesses:
         touched = False
         if kind is BufferLoad or kind is BufferStore:
             own = self._owner[n.buffer.data] if n.buffer.data in self._owner else None
-            touched = own is not None
-            if touched and (own is not n.buffer or self._level[own] != parallel):
-                self.lost.add(own)
-            elif touched:
-                self.of[own].append(n)
+            if own is not None:
+                touched = True
+                if own is not n.buffer or self._level[own] != parallel:
+                    self.lost.add(own)
+                else:
+                    self.of[own].append(n)
         elif kind is Allocate:
             touched = self.allocate(n, parallel)
         elif kind is Call:

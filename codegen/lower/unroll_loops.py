@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -292,7 +292,7 @@ class _Unroller:
         form = None
         if x.dtype in INDEX_TYPES:
             form = collect(x, lambda v: Linear(0, {v: 1}) if type(v) is Var else None)
-        out: list[Expr | None] = [None] * len(envs)
+        out: Sequence[Expr | None] = [None] * len(envs)
         if form is not None:
             bound = [v for v in form.terms if v in envs[0] and envs[0][v] is not None]
             if all([type(env[v]) is IntImm for v in bound for env in envs]):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 LINES = {
     "pages": 800,
-    "tir": 19140,
+    "tir": 19200,
     "schedule": 13390,
-    "codegen": 29620,
+    "codegen": 29780,
     "te": 6315,
     "tuning_db": 1770,
     "tuner": 11420,
@@ -40,5 +40,5 @@ SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 RING_CODE_LINES = 15050
 """How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
 
-BOTH_RINGS_CODE_LINES = 25080
+BOTH_RINGS_CODE_LINES = 25100
 """How many code lines the core ring and the outer ring have together."""
