@@ -14,11 +14,13 @@ from .expr import IntImm
 from .stmt import AttrStmt, Block, For, PrimFunc, statements
 
 ALIGN = "buffer_dim_align"
+ATOMIC = "atomic_update"
 MOST_ELEMENTS = (1 << 31) - 1
 """The largest factor and offset of :data:`ALIGN`, in elements."""
 
 ANNOTATIONS: dict[str, str] = {
     "async_scope": "attribute: on GPUs, copies to shared memory are started only",
+    ATOMIC: "block: on GPUs, a loop of its reduction may run on blocks, whose threads add to its result atomically",
     ALIGN: "block: [buffer written, axis, factor, offset] each; the stride of the axis is k * factor + offset",
     "explicit_read_region": "block: numbers of the buffers read whose declared region is kept as it is",
     "explicit_write_region": "block: numbers of the buffers written whose declared region is kept as it is",

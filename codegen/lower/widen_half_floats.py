@@ -36,13 +36,8 @@ from ...tir.walk import pre_order
 _EXACT = frozenset(op for op, row in OPERATIONS.items() if row.exact)
 """Operations whose result is representable when the operands are."""
 _AS_STORED = (
-    "tir.dot2_bf16",
-    "tir.tile_dot2_bf16",
-    "tir.tile_store",
-    "tir.reinterpret",
-    "tir.wmma_dot",
-    "tir.wgmma_dot",
-)
+    "tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret", "tir.wmma_dot", "tir.wgmma_dot", "tir.atomic_add",
+)  # fmt: skip
 """Operations that take their half-width operands as memory holds them."""
 
 _LOADS = ("tir.tile_load", "tir.wmma_load_a", "tir.wmma_load_b", "tir.wgmma_left", "tir.wgmma_right")

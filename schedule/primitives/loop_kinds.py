@@ -67,7 +67,7 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
         for i in range(16): ...      =>      for i in T.thread_binding(16, thread="threadIdx.x"): ...
 
     The conditions are those of :func:`parallel`. On ``threadIdx`` a reduction is allowed, which the lowering turns into
-    a reduction across threads.
+    a reduction across threads; on ``blockIdx`` one whose block has no init any more and the annotation ``atomic_update``.
     """
     tree = tree_of(func)
     target = find_loop(tree, loop)

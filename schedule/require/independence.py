@@ -9,6 +9,7 @@ from ...tir.analysis.dependence import conflicts
 from ...tir.analysis.harmless_conflicts import binding_block, only_reduced, why_not_privatizable
 from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.tree import Tree
+from ...tir.annotations import ATOMIC
 from ...tir.expr import IterVar, Var
 from ...tir.stmt import BlockRealize, Buffer, For, Stmt
 from ...tir.walk import pre_order, uses_var
@@ -43,7 +44,7 @@ def check_independent(
             continue
         block = binding_block(conflict.store, conflict.other, [var])
         carries = block is not None and only_reduced(block, [var])
-        if carries and reducing:
+        if carries and (reducing or is_atomic(block)):
             continue
         if carries:
             assert block is not None
@@ -61,6 +62,11 @@ def check_independent(
             where=[loop, *[t.realize for t in (conflict.store, conflict.other) if t.realize is not None]],
             hint="choose another loop, or give each iteration elements of its own",
         )
+
+
+def is_atomic(realize: BlockRealize | None) -> bool:
+    """Return whether a block adds to its result atomically, so that a loop of its reduction may run on blocks of a GPU."""
+    return realize is not None and ATOMIC in realize.block.annotations and realize.block.init is None
 
 
 def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lambda loop: True) -> None:
@@ -91,7 +97,8 @@ def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> 
         if iv.kind == IterVar.SPATIAL:
             continue
         for loop in loops:
-            if loop.kind in ("serial", "unrolled") or (loop.thread_binding or "").startswith("threadIdx"):
+            bound = loop.thread_binding or ""
+            if loop.kind in ("serial", "unrolled") or bound.startswith("threadIdx") or (bound and is_atomic(realize)):
                 continue  # on threadIdx it becomes a reduction across threads, as with bind
             if any(n is loop.loop_var for n in pre_order(value)):
                 raise ScheduleError(

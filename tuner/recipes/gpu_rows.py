@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
+from ...tir.annotations import ATOMIC
 from .loop_steps import extent_of, fuse_all, loops_within
 
 
@@ -76,6 +77,31 @@ def block_columns(sch: Schedule, block: Any, column: int, threads: tuple[int, in
     sch.bind(x, "threadIdx.x")
     _, y = sch.split(fuse_all(sch, reduced), [None, threads[0]])
     sch.bind(y, "threadIdx.y")
+
+
+def atomic_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThreads) -> None:
+    """Compute ``block``, a sum of ``rank`` spatial loops, in one kernel behind one that sets zeros: ``parts`` blocks for each element
+    add what they summed atomically. The order of these additions differs from run to run."""
+    block = sch.get_block(block) if isinstance(block, str) else block
+    reduced = fuse_all(sch, sch.get_loops(block)[rank:])
+    part, _ = sch.split(reduced, [parts, None])
+    partial = sch.rfactor(part, 0)
+    *rows, last = sch.get_loops(block)
+    zeros = sch.decompose_reduction(block, rows[0] if rows else last)
+    sch.annotate(block, ATOMIC, 1)
+    if rows:
+        sch.bind(fuse_all(sch, rows), "blockIdx.x")
+    sch.bind(last, "blockIdx.y")
+    sch.compute_at(partial, last)
+    sch.set_scope(partial, 0, "local")
+    _threads(sch, partial, last, how)
+    over = sch.get_loops(zeros)
+    if over:
+        start, thread = sch.split(fuse_all(sch, over), [None, 128])
+        sch.bind(thread, "threadIdx.x")
+    else:
+        start = sch.add_unit_loop(zeros)
+    sch.bind(start, "blockIdx.x")
 
 
 def split_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThreads) -> None:

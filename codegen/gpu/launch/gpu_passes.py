@@ -20,6 +20,7 @@ from ...lower.place_init import place_init
 from ...lower.unroll_loops import unroll_loops
 from ...lower.vectorize_loops import vectorize_loops
 from ...lower.widen_half_floats import widen_half_floats
+from .atomic_updates import update_atomically
 from .barriers import place_barriers
 from .cross_thread_reduction import reduce_across_threads
 from .launch_form import to_launch_form
@@ -36,6 +37,7 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(unified, name="unify_indices"),
     _pass(drop_assumptions),
     _pass(partial(reduce_across_threads, shuffles=True), name="reduce_across_threads"),
+    _pass(update_atomically),
     _pass(place_init),
     _pass(flatten_blocks),
     _pass(to_launch_form),

@@ -19,8 +19,8 @@ After::
                 S[k * 8 + threadIdx_x] = ...
                 ...
 
-A store to memory that threads share, outside of the loops on some axis of the kernel, is made by number 0 of that axis
-alone. Shorter loops than the longest one on an axis run under a condition.
+A store or an atomic addition to memory that threads share, outside of the loops on some axis of the kernel, is made by number 0 of
+that axis alone. Shorter loops than the longest one on an axis run under a condition.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from collections.abc import Mapping
 
 from ....tir.annotations import ALIGN
 from ....tir.arith import Analyzer
-from ....tir.expr import Expr, IntImm, Var, const
-from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
+from ....tir.expr import Call, Expr, IntImm, Var, const
+from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ....tir.walk import statements, substitute
 from .thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_private, is_shared, tag_of, thread_extents
 
@@ -120,7 +120,8 @@ class _Kernel:
         if isinstance(s, Allocate) and not is_private(s.buffer.scope):
             self.outside.append(s)
             return self.visit(s.body, bound)
-        if isinstance(s, BufferStore) and not is_private(s.buffer.scope):
+        adds = isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == "tir.atomic_add"
+        if adds or (isinstance(s, BufferStore) and not is_private(s.buffer.scope)):
             for missing, var in self.axes.items():
                 extent = self.extents[missing]
                 if missing not in bound and not (isinstance(extent, IntImm) and extent.value <= 1):

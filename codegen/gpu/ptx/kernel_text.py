@@ -26,6 +26,7 @@ from ..launch.barriers import BARRIER
 from ..launch.held_tiles import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_scope, threads_of_tile
 from ..launch.launch_form import inside_threads
 from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_shared, tag_of
+from .atomic_text import ATOMIC_CALLS
 from .copy_text import COPY_CALLS, start_copy
 from .group_tile_text import GROUP_TILE_CALLS, swizzled_pointer
 from .warp_tile_text import WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment
@@ -248,7 +249,14 @@ def _barrier(em: PtxEmitter, e: Call) -> str:
 _TABLES = Tables(
     {**TABLES.statements, Allocate: _allocate, AttrStmt: _attribute, BufferStore: _store},
     {**TABLES.expressions, BufferLoad: loaded, Broadcast: splat_of_tile},
-    {**TABLES.calls, **WARP_TILE_CALLS, **GROUP_TILE_CALLS, **COPY_CALLS, BARRIER.removeprefix("tir."): _barrier},
+    {
+        **TABLES.calls,
+        **WARP_TILE_CALLS,
+        **GROUP_TILE_CALLS,
+        **COPY_CALLS,
+        **ATOMIC_CALLS,
+        BARRIER.removeprefix("tir."): _barrier,
+    },
 )
 
 

@@ -173,6 +173,16 @@ class _Simulator:
             self.counting.compute(s.value, self._warps(mask))
             self._count(self._memory(s.buffer), places, mask)
 
+    def _add(self, e: Call, mask: Mask) -> None:
+        """Add to elements atomically."""
+        place = e.args[0].args[0]  # type: ignore[attr-defined]
+        memory, value = self._memory(place.buffer), self.value(e.args[1], mask)
+        places = [self.value(i, mask) for i in place.indices]
+        memory.add(value, places, mask, self.lanes)
+        if self.counting is not None:
+            self.counting.compute(e.args[1], self._warps(mask))
+            self._count(memory, places, mask)
+
     def _attribute(self, s: AttrStmt, mask: Mask) -> None:
         outer, self.copying = self.copying, self.copying or s.attr_key == SCOPE
         self.stmt(s.body, mask)
@@ -229,6 +239,9 @@ class _Simulator:
             return
         if isinstance(s.value, Call) and s.value.op == "tir.wgmma_commit":
             self.products.commit()
+            return
+        if isinstance(s.value, Call) and s.value.op == "tir.atomic_add":
+            self._add(s.value, mask)
             return
         if isinstance(s.value, Call) and s.value.op == COMMIT:
             self.groups = self.groups + np.asarray(mask, np.int64)

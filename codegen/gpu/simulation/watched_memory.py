@@ -79,6 +79,8 @@ class WatchedArray:
             self.shape, self.array = (1,), self.array.reshape(*full, 1)
             self.ready = None if self.ready is None else self.ready.reshape(*full, 1)
         self.watch = False
+        self.added: np.ndarray | None = None
+        """Which elements threads add to atomically in this kernel."""
         self.writer = self.epoch = self.reader = self.reader_epoch = np.empty(0, np.int64)
         self.arriving: np.ndarray | None = None
         """The group of the copy that fills each element, among those of the lane in ``starter``; 0 where none does."""
@@ -88,7 +90,7 @@ class WatchedArray:
 
     def start_watching(self, on: bool = True) -> None:
         """Forget who used the elements: a kernel begins; ``on``: it writes them."""
-        self.watch = on
+        self.watch, self.added = on, None
         if on:
             self.writer = np.full(self.array.shape, NOBODY, np.int64)
             self.reader = np.full(self.array.shape, NOBODY, np.int64)
@@ -171,6 +173,23 @@ class WatchedArray:
                 self.arriving, self.starter = np.zeros((2, *self.array.shape), np.int64)
             self.arriving[place], self.starter[place] = group[chosen], chosen
 
+    def add(self, value: Value, indices: list[Value], mask: Mask, lanes: Lanes) -> None:
+        """Add to the elements at ``indices`` in the lanes of ``mask``, one lane after the other."""
+        place, active = self._place(indices, mask, lanes, "adds to")
+        chosen = np.arange(lanes.count) if active is None else active
+        place = tuple([np.broadcast_to(p, chosen.shape) for p in place])
+        if self.watch:
+            if self.added is None:
+                self.added = np.zeros(self.array.shape, bool)
+            plain = (self.writer[place] != NOBODY) | (self.reader[place] != NOBODY)
+            if plain.any():
+                bad = int(np.argmax(plain))
+                raise RaceError(f"adds atomically to {self._text(place, bad)}, which a thread uses otherwise in this kernel, in "
+                                f"{lanes.name(int(chosen[bad]))}")  # fmt: skip
+            self.added[place] = True
+        values = np.broadcast_to(np.asarray(value), (lanes.count,))[chosen]
+        np.add.at(self.array, place, values.astype(self.array.dtype))
+
     def arrive(self, done: np.ndarray, epoch: int) -> None:
         """End the copies of each lane up to a group. The elements count as written now."""
         if self.arriving is not None:
@@ -204,6 +223,12 @@ class WatchedArray:
         return tuple(found), active
 
     def _check_copies(self, use: _Use, what: str) -> None:
+        if self.added is not None and self.added[use.place].any():
+            bad = int(np.argmax(self.added[use.place]))
+            where = use.lanes.name(int(use.chosen[bad]))
+            raise RaceError(
+                f"{what} {self._text(use.place, bad)}, to which threads add atomically in this kernel, in {where}"
+            )
         if what == "writes" and self.reading is not None and self.reading[use.place].any():
             bad = int(np.argmax(self.reading[use.place] > 0))
             where = use.lanes.name(int(use.chosen[bad]))

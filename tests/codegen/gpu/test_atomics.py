@@ -1,0 +1,112 @@
+"""Sums that threads of several blocks add to atomically: equal on the simulated GPU, taken by the assembler, refused elsewhere."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen.gpu import GpuError, RaceError
+from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.schedule import ScheduleError
+from tilewright.tuner.recipes.gpu_rows import RowThreads, atomic_sums
+
+
+def summed(shape, dtype, reduce=te.sum):
+    x, k = te.placeholder(shape, dtype, "X"), te.reduce_axis((0, shape[-1]), name="k")
+    return te.create_prim_func([x, te.compute(shape[:-1], lambda *i: reduce(x[(*i, k)], axis=k), name="Y")])
+
+
+def scheduled(shape, dtype, parts=8):
+    s = tw.Schedule(summed(shape, dtype))
+    atomic_sums(s, "Y", len(shape) - 1, parts, RowThreads(64))
+    return s
+
+
+CASES = [("float32", (3, 1000)), ("float32", (5000,)), ("int32", (17, 256)), ("float16", (2, 512)), ("float64", (2, 3, 77)),
+         ("int64", (7, 100)), ("uint32", (1, 130)), ("float32", (13, 8))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "shape"), CASES)
+def test_equal_on_the_simulated_gpu(dtype, shape):
+    x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
+    np.testing.assert_array_equal(tw.build(scheduled(shape, dtype), "gpu-sim")(x), x.sum(-1, dtype=dtype))
+
+
+def test_any_order_is_within_rounding():
+    x = np.random.default_rng(1).standard_normal((4, 4096)).astype("float32")
+    np.testing.assert_allclose(
+        tw.build(scheduled((4, 4096), "float32", 32), "gpu-sim")(x), x.sum(-1, dtype="float64"), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("dtype", "word", "arch"), [
+    ("float32", "f32", "sm_80"), ("float64", "f64", "sm_80"), ("float16", "noftz.f16", "sm_80"), ("int32", "s32", "sm_80"),
+    ("uint32", "u32", "sm_90"), ("int64", "u64", "sm_90"), ("float32", "f32", "sm_90"),
+])  # fmt: skip
+def test_assembler_takes_it(dtype, word, arch):
+    _, text = tw.build(scheduled((3, 1000), dtype), f"cuda -arch={arch}").ptx.values()
+    assert f"red.relaxed.gpu.global.add.{word}" in text
+    if find_ptxas():
+        (report,), _ = run_ptxas(text, arch)
+        assert report.spill_bytes == 0
+
+
+def annotated(func, decomposed=True):
+    s = tw.Schedule(func)
+    (k,) = s.get_loops("Y")[-1:]
+    part, _ = s.split(k, [4, None])
+    if decomposed:
+        s.decompose_reduction("Y", s.get_loops("Y")[0])
+    name = next(n for n in ("Y_update", "Y") if n in s.func.script())
+    s.annotate(s.get_block(name), "atomic_update", 1)
+    return s, part
+
+
+def test_a_sum_on_blocks_asks_for_the_annotation():
+    s = tw.Schedule(summed((8, 64), "float32"))
+    with pytest.raises(ScheduleError, match="carries the reduction of block 'Y'.*"):
+        s.bind(s.get_loops("Y")[1], "blockIdx.x")
+    s, part = annotated(summed((8, 64), "float32"), decomposed=False)
+    with pytest.raises(ScheduleError, match="carries the reduction of block 'Y'"):
+        s.bind(part, "blockIdx.x")  # the block still has its init
+
+
+REFUSED = [
+    ("a maximum", lambda: summed((8, 64), "float32", te.max), "it does not add"),
+    ("bytes", lambda: summed((8, 64), "int8"), "int8 is not added atomically"),
+]
+
+
+@pytest.mark.parametrize(("func", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_is_not_added(func, words):
+    s, part = annotated(func())
+    s.bind(part, "blockIdx.x")
+    with pytest.raises(GpuError, match=rf"block 'Y_update' cannot update its result atomically: {words}"):
+        tw.build(s, "gpu-sim")
+
+
+def test_atomic_and_plain_uses_in_one_kernel_are_a_race():
+    func = tw.tir.parse("""
+@T.prim_func
+def main(X: T.Buffer((64,), "float32"), Y: T.Buffer((1,), "float32"), Z: T.Buffer((64,), "float32")):
+    for b in T.thread_binding(1, thread="blockIdx.x"):
+        for t in T.thread_binding(64, thread="threadIdx.x"):
+            T.evaluate(T.atomic_add(T.address_of(Y[0]), X[t]))
+            Z[t] = Y[0]
+""")
+    with pytest.raises(RaceError, match=r"reads Y\[0\], to which threads add atomically in this kernel"):
+        tw.build(func, "gpu-sim")(np.ones(64, "float32"), np.zeros(1, "float32"), np.zeros(64, "float32"))
+
+
+def test_the_interpreter_adds():
+    func = tw.tir.parse("""
+@T.prim_func
+def main(X: T.Buffer((16,), "float32"), Y: T.Buffer((1,), "float32")):
+    for i in range(16):
+        T.evaluate(T.atomic_add(T.address_of(Y[0]), X[i]))
+""")
+    x, y = np.arange(16, dtype="float32"), np.ones(1, "float32")
+    tw.tir.interpret(func, x, y)
+    assert y == 121
+    with pytest.raises(Exception, match="atomic_add"):
+        tw.codegen.compile(func, "native")

@@ -1,0 +1,40 @@
+"""This module has the operation with which threads of all blocks of a GPU add to one element.
+
+``atomic_add(address, value)`` adds to the element at an address (``T.address_of(C[i])``). It returns nothing. Sums of floats come out in the order of the threads' arrival, which differs from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import DType
+from ..nodes.expr import Call, Expr
+from .operation import Effect, Lanes, Operation
+
+ATOMIC_TYPES = ("float32", "float64", "float16", "int32", "int64", "uint32")
+"""What can be added."""
+
+
+def _added(args: Sequence[Expr], dtype: str | None) -> str:
+    address, value = args
+    if not (isinstance(address, Call) and address.op == "tir.address_of"):
+        raise TypeError(f"takes T.address_of(an element), not {address}")
+    if str(value.dtype) not in ATOMIC_TYPES:
+        raise TypeError(f"adds {', '.join(ATOMIC_TYPES)}, not {value.dtype}")
+    return "void"
+
+
+def _add(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    def run(there: np.ndarray, value: Any) -> None:
+        there[:1] += np.asarray(value, there.dtype)
+
+    return run
+
+
+atomic_add = Operation(
+    "atomic_add", ("address", "value"), "add to the element at an address at once, whichever threads do so meanwhile",
+    _added, evaluate=_add, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+)  # fmt: skip
