@@ -24,20 +24,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.analysis.access_regions import access_regions
-from ..tir.arith import Analyzer
 from ..tir.expr import (
     BufferLoad,
-    Call,
     DType,
     Expr,
-    FloorDiv,
-    FloorMod,
     IterVar,
     Range,
     Reduce,
-    Select,
-    TruncDiv,
-    TruncMod,
     Var,
     const,
 )
@@ -57,14 +50,11 @@ from ..tir.stmt import (
     seq,
 )
 from ..tir.walk import free_vars, pre_order, reads_memory, statements, substitute, transform
-from .decided_conditions import within, without_decided
-from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations
-from .read_bounds import require_reads_inside
+from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations, require_reads_inside
 from .reduction_body import axes_of, init_and_update
 from .tensor import ProducerLoad, Tensor
 
 LAYOUT_FREE = "layout_free_placeholders"
-_DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 
 
 def create_prim_func(
@@ -126,6 +116,14 @@ def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
 
 NESTS: dict[type[Operation], Callable[[NestBuilder, Any], list[Stmt]]] = {}
 """What makes the statements of an operation other than a ``ComputeOp``, by its class. Files of such operations add it."""
+
+ReadForm = Callable[[Expr, Mapping[Var, Range]], Expr]
+_read_form: list[ReadForm] = []
+
+
+def set_read_form(form: ReadForm) -> None:
+    """Set what simplifies expressions by the domains of axes; :mod:`.reads` does this once."""
+    _read_form[:] = [form]
 
 
 class NestBuilder:
@@ -255,27 +253,14 @@ class NestBuilder:
         return name
 
     def loads(self, e: Expr, ranges: Mapping[Var, Range]) -> Expr:
-        """Replace loads of tensors in ``e`` by loads of their buffers. Indices with divisions (of a reshape, for
-        example) are simplified, and conditions that the domains ``ranges`` of the axes decide are removed."""
-        analyzer: list[Analyzer] = []
-
-        def simplified(index: Expr) -> Expr:
-            if not any(isinstance(n, _DIVISIONS) for n in pre_order(index)):
-                return index
-            if not analyzer:
-                analyzer.append(within(ranges.items(), 1))
-            simple: Expr = analyzer[0].simplify(index)
-            return simple
+        """Returns ``e`` with loads of buffers in place of those of tensors, simplified by the domains ``ranges`` of the
+        axes."""
 
         def post(n: Any) -> Any:
-            if isinstance(n, ProducerLoad):
-                return BufferLoad(self.buffers[n.producer], tuple([simplified(index) for index in n.indices]))
-            return None
+            return BufferLoad(self.buffers[n.producer], n.indices) if isinstance(n, ProducerLoad) else None
 
-        if any(isinstance(n, Select) or (isinstance(n, Call) and n.op == "tir.if_then_else") for n in pre_order(e)):
-            e = without_decided(e, within(ranges.items(), 0))
         lowered: Expr = transform(e, post=post)
-        return lowered
+        return _read_form[0](lowered, ranges) if _read_form else lowered
 
     def block_attrs(self, op: ComputeOp) -> dict[str, Any]:
         out: dict[str, Any] = {}

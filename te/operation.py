@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.expr import Expr, IterVar, Reduce
@@ -123,6 +123,23 @@ def _loads(e: Expr) -> Iterator[ProducerLoad]:
     for n in pre_order(e):
         if isinstance(n, ProducerLoad):
             yield n
+
+
+ReadCheck = Callable[[ComputeOp, bool], "list[tuple[Expr, str]]"]
+_read_check: list[ReadCheck] = []
+
+
+def set_read_check(check: ReadCheck) -> None:
+    """Set what :func:`require_reads_inside` asks; :mod:`.reads` does this once."""
+    _read_check[:] = [check]
+
+
+def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr, str]]:
+    """Returns the conditions under which ``op`` reads its inputs inside their shapes, each with a message.
+
+    IndexError for a read that is outside. ``steps_allowed``: the operation may become a step of a recurrence.
+    """
+    return _read_check[0](op, steps_allowed) if _read_check else []
 
 
 def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:

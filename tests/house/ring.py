@@ -39,7 +39,7 @@ RING: dict[str, str] = {
     "schedule/edit": "bindings empty_reductions",
     "schedule/primitives": "loop_kinds query reorder split_fuse",
     "schedule/require": "independence lookup nest_preconditions",
-    "te": "compute create_prim_func decided_conditions operation read_bounds reduce reduction_body tensor",
+    "te": "compute create_prim_func operation reduce reduction_body tensor",
     "tir": "annotations fresh_copy index_form reduction_init verify walk",
     "tir/analysis": (
         "access access_regions accessed_boxes dependence harmless_conflicts known_ranges reduction_updates scope "

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..tir.analysis.simplify import simplify
-from ..tir.arith import Analyzer, eval_interval, linear_coefficients
-from ..tir.expr import (
+from ...tir.analysis.simplify import simplify
+from ...tir.arith import Analyzer, eval_interval, linear_coefficients
+from ...tir.expr import (
     EQ,
     GE,
     LT,
@@ -35,10 +35,10 @@ from ..tir.expr import (
     logical_not,
     shape_text,
 )
-from ..tir.walk import pre_order, substitute, vars_in
+from ...tir.walk import pre_order, substitute, vars_in
+from ..operation import ComputeOp, set_read_check
+from ..tensor import ProducerLoad
 from .decided_conditions import within
-from .operation import ComputeOp
-from .tensor import ProducerLoad
 
 log = logging.getLogger("tilewright")
 
@@ -67,7 +67,7 @@ class _Read:
         return GE(self.index, const(0, self.index.dtype)), LT(*_alike(self.index, self.extent))
 
 
-def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr, str]]:
+def _require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr, str]]:
     """Returns the conditions under which ``op`` reads its inputs inside their shapes, each with a message.
 
     IndexError for a read that is outside. ``steps_allowed``: the operation may become a step of a recurrence, which
@@ -76,7 +76,7 @@ def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr,
     domains = [*op.axis, *op.reduce_axis]
     if any(isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value <= 0 for iv in domains):
         return []
-    analyzer = within([(iv.var, iv.dom) for iv in domains], 1)
+    analyzer = within({iv.var: iv.dom for iv in domains}, 1)
     found: dict[tuple[int, int], tuple[Expr, str]] = {}
     for read in _reads_of(op):
         with _all_of(analyzer, read.conditions):
@@ -217,3 +217,6 @@ def _describe(op: ComputeOp, read: _Read) -> str:
 
 def _last(read: _Read) -> Expr:
     return simplify(read.extent - 1)
+
+
+set_read_check(_require_reads_inside)
