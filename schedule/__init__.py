@@ -7,15 +7,15 @@ Primitives ask the analyses of :mod:`tilewright.tir.analysis`, state what they n
 """
 
 from ..tir.expr.reducers import register_reducer
-from . import formula_text as _formula_text  # noqa: F401  (registers itself)
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from . import schedule_view as _schedule_view  # noqa: F401  (registers itself)
 from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
+from .instruction import Instruction
 from .primitive import primitive
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
-from .trace import Instruction, Trace
+from .trace import Trace
 from .trace_data import TraceError
 from .trace_renaming import retarget
 

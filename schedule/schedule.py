@@ -22,14 +22,15 @@ from ..tir.walk import vars_in
 from .errors import ScheduleError, nearest, unknown_handle
 from .handle_table import HandleTable
 from .handles import PLACES, BlockRV, Handle
+from .instruction import Instruction, trace_of
 from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
 from .require.lookup import find_block, find_loop
-from .trace import Instruction, Trace
 
 if TYPE_CHECKING:
     from .method_signatures import MethodSignatures
+    from .trace import Trace
 
 
 if TYPE_CHECKING:  # the methods with their types; those of rules that register primitives later are not among them
@@ -131,7 +132,7 @@ class Schedule(_Methods):
     @property
     def trace(self) -> Trace:
         """Return the steps that were applied so far."""
-        return Trace(tuple(self._insts))
+        return trace_of(tuple(self._insts))
 
     def get(self, rv: Any) -> Any:
         """Return the Block, For or number that a handle stands for."""

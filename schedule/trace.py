@@ -7,84 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..tir.expr import const
 from .errors import ScheduleError
+from .formula_text import formula_value
 from .handles import Handle
-from .primitive import REGISTRY, Primitive
-from .trace_data import Const, Formula, Ref, TraceError, from_json, python_text, refs_in, to_json, uses_script
+from .instruction import Instruction, set_trace_form
+from .trace_data import Const, Formula, Ref, TraceError, refs_in
+from .trace_json import steps_as_json, steps_from_json
+from .trace_python import python_lines, step_text
 
 if TYPE_CHECKING:
     from .schedule import Schedule
 
-FORMAT = 1
-"""The version of the JSON form; it grows when an old reader would misread the data."""
-
-_MAX_INSTRUCTIONS = 10_000
 _POSTPROC = "enter_postproc"
-
-
-@dataclass(frozen=True, eq=False)
-class Instruction:
-    """An ``Instruction`` is one applied primitive.
-
-    ``arguments`` are recorded values by parameter name (see :mod:`.trace_data`), ``outputs`` the name of its output, a
-    list of names, or None; ``decision`` is the decision of a sampling primitive.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-    outputs: str | list[str] | None = None
-    decision: Any = None
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Return the arguments that refer to earlier outputs."""
-        return {k: v for k, v in self.arguments.items() if next(refs_in(v), None) is not None}
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """Return the other arguments: plain values."""
-        return {k: v for k, v in self.arguments.items() if next(refs_in(v), None) is None}
-
-    @property
-    def output_names(self) -> list[str]:
-        """Return the names of the outputs as a list."""
-        return [] if self.outputs is None else [self.outputs] if isinstance(self.outputs, str) else self.outputs
-
-    @property
-    def primitive(self) -> Primitive:
-        """Return the primitive that is called; TraceError when none of this name is registered."""
-        try:
-            return REGISTRY[self.name]
-        except KeyError:
-            raise TraceError(f"the trace calls {self.name!r}, which is not a schedule primitive") from None
-
-    @property
-    def kind(self) -> Primitive:
-        """Return the primitive under TVM's name, so that ``inst.kind.name`` is the primitive's name."""
-        return self.primitive
-
-    def as_python(self) -> str:
-        """Return the call as a line of Python on ``sch``; arguments that have their default value are left out."""
-        parts: list[str] = []
-        step = REGISTRY.get(self.name)
-        for name, value in self.arguments.items():
-            parameter = step.signature.parameters.get(name) if step else None
-            if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
-                parts.extend(python_text(item) for item in value)
-            elif parameter is None or not _same(parameter.default, value):
-                parts.append(f"{name}={python_text(value)}")
-        if self.decision is not None:
-            parts.append(f"decision={python_text(self.decision)}")
-        call = f"sch.{self.name}({', '.join(parts)})"
-        if self.outputs is None or self.outputs == []:
-            return call
-        if isinstance(self.outputs, str):
-            return f"{self.outputs} = {call}"
-        return f"{', '.join(self.outputs)}{',' if len(self.outputs) == 1 else ''} = {call}"
-
-
-def _same(default: Any, value: Any) -> bool:
-    return type(default) is type(value) and default == value
 
 
 @dataclass(eq=False, init=False)
@@ -197,15 +132,7 @@ class Trace:
 
     def as_json(self) -> dict[str, Any]:
         """Return the trace as JSON data: ``{"format": 1, "insts": [{"name", "args", "out", "decision"}]}``."""
-        insts: list[dict[str, Any]] = []
-        for inst in self.insts:
-            entry: dict[str, Any] = {"name": inst.name, "args": {k: to_json(v) for k, v in inst.arguments.items()}}
-            if inst.outputs is not None:
-                entry["out"] = inst.outputs
-            if inst.decision is not None:
-                entry["decision"] = to_json(inst.decision)
-            insts.append(entry)
-        return {"format": FORMAT, "insts": insts}
+        return steps_as_json(self.insts)
 
     def dumps(self) -> str:
         """:meth:`as_json` as text."""
@@ -218,27 +145,7 @@ class Trace:
         It is safe on foreign data: TraceError is raised for another format, for unknown primitives, and for arguments
         other than numbers, texts and lists.
         """
-        if isinstance(data, (str, bytes)):
-            try:
-                data = json.loads(data)
-            except (ValueError, RecursionError) as err:
-                raise TraceError(f"the trace is no JSON: {err}") from None
-        if _is_tvm(data):
-            raise TraceError(
-                "this trace is in TVM's JSON form, [[kind, inputs, attributes, outputs], ...]; record it anew here, or "
-                "paste the Python text that TVM prints for it"
-            )
-        if not isinstance(data, dict) or "format" not in data:
-            raise TraceError("this is not a trace: an object with 'format' and 'insts' is expected")
-        if data["format"] != FORMAT:
-            raise TraceError(
-                f"the trace has format {str(data['format'])[:20]}; this version reads format {FORMAT}. There is no way "
-                "from one to the other: record the trace anew"
-            )
-        insts = data.get("insts")
-        if not isinstance(insts, list) or len(insts) > _MAX_INSTRUCTIONS:
-            raise TraceError(f"'insts' is a list of at most {_MAX_INSTRUCTIONS} instructions")
-        return Trace(tuple(_instruction(number, entry) for number, entry in enumerate(insts)))
+        return Trace(steps_from_json(data))
 
     @staticmethod
     def apply_json_to_schedule(data: Any, sch: Schedule) -> dict[str, Handle | Any]:
@@ -247,10 +154,7 @@ class Trace:
 
     def as_python(self) -> str:
         """Return the trace as Python code that applies it to a Schedule named ``sch``."""
-        lines = [inst.as_python() for inst in self.insts]
-        if any(uses_script(value) for inst in self.insts for value in (*inst.arguments.values(), inst.decision)):
-            lines.insert(0, "from tilewright.tir import script as T")
-        return "\n".join(lines)
+        return "\n".join(python_lines(self.insts))
 
     __str__ = as_python
     __repr__ = as_python
@@ -282,9 +186,9 @@ def apply_instruction(
         if isinstance(value, Ref):
             return lookup(value.name)
         if isinstance(value, Formula):
-            return value.to_expr(lookup)
+            return formula_value(value, lookup)
         if isinstance(value, Const):
-            return value.to_expr()
+            return const(value.value, value.dtype)
         if isinstance(value, list):
             return [decode(item) for item in value]
         if isinstance(value, Mapping):
@@ -312,30 +216,4 @@ def apply_instruction(
     handles.update(zip(names, made, strict=False))
 
 
-def _is_tvm(data: Any) -> bool:
-    """Return whether this is ``[instructions, decisions]``, each instruction a list that begins with its kind."""
-    if not isinstance(data, list) or len(data) != 2 or not all(isinstance(part, list) for part in data):
-        return False
-    return all(isinstance(inst, list) and len(inst) == 4 and isinstance(inst[0], str) for inst in data[0])
-
-
-def _instruction(number: int, entry: Any) -> Instruction:
-    where = f"instruction {number}"
-    if not isinstance(entry, dict) or not {"name", "args"} <= entry.keys() <= {"name", "args", "out", "decision"}:
-        raise TraceError(f"{where}: an object with 'name', 'args', and maybe 'out' and 'decision' is expected")
-    name, args, out = entry["name"], entry["args"], entry.get("out")
-    if not isinstance(name, str) or name not in REGISTRY:
-        raise TraceError(f"{where}: {str(name)[:40]!r} is not a schedule primitive")
-    parameters = [p for p in REGISTRY[name].signature.parameters if p != "decision"]
-    if not isinstance(args, dict) or not args.keys() <= set(parameters):
-        raise TraceError(
-            f"{where}: {name} has the arguments {', '.join(parameters)}, not {str(list(args) if isinstance(args, dict) else args)[:80]}"
-        )
-    names = [] if out is None else [out] if isinstance(out, str) else out
-    if not isinstance(names, list) or not all(isinstance(n, str) and n.isidentifier() and n.isascii() for n in names):
-        raise TraceError(f"{where}: 'out' is a name or a list of names")
-    arguments = {key: from_json(value) for key, value in args.items()}
-    for key, parameter in REGISTRY[name].signature.parameters.items():
-        if parameter.kind is parameter.VAR_POSITIONAL and not isinstance(arguments.get(key, []), list):
-            raise TraceError(f"{where}: the arguments *{key} of {name} are a list")
-    return Instruction(name, arguments, out, from_json(entry.get("decision")))
+set_trace_form(Trace, step_text)
