@@ -7,6 +7,7 @@ kinds, and :mod:`.equal` compares them.
 """
 
 # isort: skip_file
+from .base import large_stack as _large_stack  # noqa: F401  (registers itself)
 from .base.dtype import INDEX, INT64, DType, max_value, min_value, promote, to_numpy
 from .base.reason import Reason
 from .equal import BUFFER_VALUES, Comparison, plain, same, structural_equal, value_key
