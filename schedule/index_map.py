@@ -148,8 +148,9 @@ class IndexMap:
     @property
     def sizes(self) -> list[Var]:
         """Return the variables that the map uses beside its indices, each once."""
-        found = [n for e in self.final_indices for n in pre_order(e) if isinstance(n, Var)]
-        return [v for v in dict.fromkeys(found) if v not in self.initial_indices]
+        found = {n: None for e in self.final_indices for n in pre_order(e) if isinstance(n, Var)}
+        indices = set(self.initial_indices)
+        return [v for v in found if v not in indices]
 
     def checked(self, sizes: Collection[Var] = ()) -> IndexMap:
         """Return the map itself; ScheduleError when it uses more than its indices, ``sizes`` and integer arithmetic."""

@@ -88,15 +88,15 @@ def _solve_linear(
     analyzer: Analyzer, e: Expr, ends: Ends, doms: Mapping[Var, Range], inner: Mapping[Var, Range]
 ) -> dict[Var, Ends]:
     """Return bounds of each axis v in ``c*v + rest``, given that the sum lies between ``ends``."""
-    movers = [v for v in (*doms, *inner) if uses_var(e, v)]
-    line = linear_coefficients(e, movers)
+    movers = {v: r for v, r in {**doms, **inner}.items() if uses_var(e, v)}
+    line = linear_coefficients(e, list(movers))
     if line is None:
         return {}
     out: dict[Var, Ends] = {}
     for v, c in zip(movers, line[0], strict=True):
         if v not in doms or not isinstance(c, IntImm) or c.value == 0:
             continue
-        others = {w: r for w, r in {**doms, **inner}.items() if w in movers and w is not v}
+        others = {w: r for w, r in movers.items() if w is not v}
         rest = eval_interval(e - v * c, others) if others else (line[1], line[1])
         if rest is None:
             continue

@@ -48,7 +48,7 @@ def parse_buffer_store(
 ) -> Stmt:
     """Return a store; the value is converted to the buffer's type unless a fraction would be lost."""
     lanes = max([i.dtype.lanes for i in indices], default=1) * buffer.dtype.lanes
-    if value in ("inf", "-inf", "nan") and isinstance(value, str) and buffer.dtype.is_float:
+    if isinstance(value, str) and value in ("inf", "-inf", "nan") and buffer.dtype.is_float:
         value = float(value)
     e = p.as_expr(value, node, buffer.dtype if isinstance(value, (int, float)) else None)
     have, want = e.dtype.element, buffer.dtype.element

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -61,7 +62,7 @@ class ProgramPrinter(StmtPrinter):
 
     def _plain_params(self, f: PrimFunc) -> set[Var]:
         """Return the parameters whose buffers ``A: T.Buffer(...)`` describes completely."""
-        pointers = [b.data for b in f.buffer_map.values()]
+        pointers = Counter([b.data for b in f.buffer_map.values()])
         return {
             p
             for p, b in f.buffer_map.items()
@@ -71,7 +72,7 @@ class ProgramPrinter(StmtPrinter):
             and (b.elem_offset.dtype, b.scope, b.data_alignment, b.offset_factor) == (INDEX, "global", 64, 1)
             and not b.strides
             and not b.axis_separators
-            and pointers.count(b.data) == 1
+            and pointers[b.data] == 1
         }
 
     def _func(self, f: PrimFunc, plain: set[Var], name: str | None) -> None:

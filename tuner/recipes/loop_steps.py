@@ -46,7 +46,7 @@ def finish_tile(sch: Schedule, block: Any, at: Any, axis: int, lanes: int = 0) -
     block = sch.get_block(block) if isinstance(block, str) else block
     loops = loops_within(sch, block, at)
     vector = loops_of_axis(sch, block, loops, axis)
-    rest = [loop for loop in loops if loop not in vector]
+    rest = [loop for loop in loops if all(loop is not other for other in vector)]
     if vector and loops[-1] is not vector[-1]:
         sch.reorder(*rest, *vector)
     if vector and 0 < lanes < extent_of(sch, vector[-1]):

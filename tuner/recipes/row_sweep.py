@@ -109,7 +109,7 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
     loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
     first = int(kind in ("partial", "finish"))  # their axis 0 are the lanes of the partial results
     rows = [loop for axis in range(first, first + sweep.rank) for loop in loops_of_axis(sch, block, loops, axis)]
-    inside = [loop for loop in loops if loop not in rows]
+    inside = [loop for loop in loops if all(loop is not row for row in rows)]
     if kind == "map":
         return _vectorize_columns(sch, rows, inside, sweep)
     if kind == "partial":

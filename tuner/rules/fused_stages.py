@@ -130,7 +130,7 @@ _SMALL = 1 << 18
 def _small(block: BlockInfo, regions: Mapping[BlockInfo, Region]) -> bool:
     """Returns whether the smallest tile of the last stage needs a small part of the block's results."""
     root = next(iter(regions))
-    shared = shared_axes(root, regions)
+    shared = {*shared_axes(root, regions)}
     if not shared:
         return False
     tile = {v: np.ones(1) * (1 if v in shared else root.extents[v]) for v in root.spatial}

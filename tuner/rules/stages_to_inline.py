@@ -46,7 +46,7 @@ def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
         if not repeated and not copies(block) and _times_read(program, block) > 1:
             continue
         if _inline(program, block) and isinstance(block.block.body, BufferStore):
-            added = {use.buffer: inlined_length(block.block.body.value, block.axes, text) for use in block.stores}
+            added = {use.buffer: inlined_length(block.block.body.value, set(block.axes), text) for use in block.stores}
             if _stays_small(program, block, mine, text, {**text, **added}):
                 out.append(block.name)
                 work.update({use.buffer: mine for use in block.stores})
