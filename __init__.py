@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -110,28 +109,17 @@ _TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
 _TVM_MODULES = ("ir", "meta_schedule", "nd", "runtime", "script", "target", "testing", "tir_integration", "topi")
 
 
-def _absent(name: str) -> str | None:
-    """Returns what takes the place of a part of TVM that there is not; None for other names."""
-    found: str | None = importlib.import_module("tilewright.tvm_names.absent_modules").ABSENT.get(name)
-    return found
+def _tvm_finders() -> Any:
+    return importlib.import_module("tilewright.tvm_names.module_finders")
 
 
-class _TvmModules(MetaPathFinder, Loader):
+class _TvmModules(MetaPathFinder):
     """Finds ``tilewright.testing`` and others of TVM's modules, for programs that import them by their full names."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        words = name.split(".")
-        known = words[0] == "tilewright" and len(words) > 1 and words[1] in _TVM_MODULES
-        return ModuleSpec(name, self, is_package=True) if known else None
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        module = importlib.import_module(f"tilewright.tvm_names.{spec.name.partition('.')[2]}")
-        spec.loader_state = module.__spec__
-        return module
-
-    def exec_module(self, module: Any) -> None:
-        """Give the module, which has been loaded under its own name, its own description back."""
-        module.__spec__ = module.__spec__.loader_state
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        package, _, rest = name.partition(".")
+        known = package == "tilewright" and rest.partition(".")[0] in _TVM_MODULES
+        return _tvm_finders().spec_of(name) if known else None
 
 
 class _AbsentModules(MetaPathFinder):
@@ -139,9 +127,8 @@ class _AbsentModules(MetaPathFinder):
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         package, _, word = name.partition(".")
-        hint = _absent(word) if package == "tilewright" and word.isidentifier() and word != "tvm_names" else None
-        if hint is not None:
-            raise ImportError(f"there is no {name}: {hint}", name=name)
+        if package == "tilewright" and word.isidentifier() and word != "tvm_names":
+            _tvm_finders().refuse(word)
 
 
 if __name__ == "tilewright":
@@ -165,7 +152,7 @@ if not TYPE_CHECKING:
             value = getattr(importlib.import_module(f"tilewright.{home}"), own or name)
             globals()[name] = value
             return value
-        hint = None if name.startswith("_") else _absent(name)
+        hint = None if name.startswith("_") else _tvm_finders().place_of(name)
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}{f': {hint}' if hint else ''}")
 
 
