@@ -2,8 +2,8 @@
 
 The *core ring* declares a matrix product, schedules it with three kinds of primitives (split, reorder, loop kinds), verifies
 and interprets it, lowers it, compiles it and calls it. :data:`RING` is its only list. The *outer ring*, :data:`OUTER_RING`,
-stands on it: it prints and parses programs, tunes them, records what it found and builds from the records. Everything else is
-a leaf.
+stands on it: it prints and parses programs, writes and replays traces, tunes, records what it found and builds from the
+records. Everything else is a leaf.
 
 A leaf is named in tables alone: the front pages (``__init__.py``) and :data:`TABLES`. Taking a leaf out of the library
 means to delete its file and its rows in tables, which :func:`reduce_to` does in a copy. The outer ring can be taken out of
