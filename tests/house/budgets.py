@@ -4,10 +4,10 @@ from __future__ import annotations
 
 LINES = {
     "pages": 800,
-    "tir": 19225,
-    "schedule": 13390,
+    "tir": 19250,
+    "schedule": 13450,
     "codegen": 29880,
-    "te": 6315,
+    "te": 6380,
     "tuning_db": 1770,
     "tuner": 11450,
     "graph": 5010,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 15050
-"""How many code lines the core ring has, those of its front pages and tables included; the goal is 15,000."""
+RING_CODE_LINES = 14490
+"""How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 25100
+BOTH_RINGS_CODE_LINES = 24890
 """How many code lines the core ring and the outer ring have together."""
