@@ -29,7 +29,7 @@ _MOST = 10_000
 def prepared(graph: Graph, machine: Target) -> Graph:
     """Returns the graph after all passes, which compile functions for this machine and predict times on ``machine``."""
     times = _Predictions(machine)
-    after = prepare(graph, services=Services(_run, times.seconds))
+    after = prepare(graph, services=Services(_run, times.seconds, machine.winograd))
     times.keep()
     return after
 

@@ -162,7 +162,7 @@ def _with_bias(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return build
 
 
-for _name in ("conv1d", "conv2d", "conv3d", "conv2d_transpose", "depthwise_conv2d"):
+for _name in ("conv1d", "conv2d", "conv3d", "conv2d_transpose", "depthwise_conv2d", "winograd_conv2d"):
     register_operator(_name, _with_bias(getattr(te.ops, _name)), "anchor")
 _register(
     "opaque",

@@ -15,8 +15,10 @@ class Services:
 
     ``run(func, *arrays)`` computes a function, outputs in place; without it only small constants are folded.
     ``seconds(kernel)`` predicts the time of a kernel when it is scheduled as well as possible; without it choices follow
-    from counts of operations and bytes.
+    from counts of operations and bytes. ``winograd``: the largest tile of results that convolutions by Winograd's method may
+    compute at a time, 0 where they are not allowed.
     """
 
     run: Callable[..., Any] | None = None
     seconds: Callable[[Kernel], float] | None = None
+    winograd: int = 0

@@ -15,6 +15,7 @@ from .stmt import AttrStmt, Block, For, PrimFunc, statements
 
 ALIGN = "buffer_dim_align"
 ATOMIC = "atomic_update"
+WINOGRAD = "winograd"
 MOST_ELEMENTS = (1 << 31) - 1
 """The largest factor and offset of :data:`ALIGN`, in elements."""
 
@@ -36,6 +37,7 @@ ANNOTATIONS: dict[str, str] = {
     "pragma_unroll_explicit": "loop or block: 0 keeps loops that are marked for unrolling as loops",
     "pragma_unroll_factor": "serial loop: the number of copies of the body in each iteration",
     "tir.horizontal_reduce": "reduction loop over lanes: one step per halving of the vector",
+    WINOGRAD: "block: its part of a convolution by Winograd's method, whose stages are scheduled together",
 }
 """The annotations that passes and primitives read, by key; :func:`register_annotation` adds to it."""
 

@@ -30,6 +30,9 @@ from .vector_widths import SCALAR, WIDTHS, widest_bits
 KINDS = ("native", "llvm", "c")
 """The kinds of targets that are processors."""
 
+_WINOGRAD = (4, 2, 0)
+"""The largest tiles of convolutions by Winograd's method that a target may allow, the usual one first; 0 for none."""
+
 
 def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the facts of a target. TargetError for options that it does not take."""
@@ -52,6 +55,7 @@ def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, An
     facts = _native(options, attrs) if kind == "native" else _other(kind, options, attrs)
     triple, enabled = facts["triple"], facts["_enabled"]
     width, cores = _width(options, triple, enabled), _cores(target, kind, options, flags, facts)
+    tile = _winograd(options)
     return facts | {
         "arch": arch_of(triple),
         "flags": flags,
@@ -63,7 +67,8 @@ def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, An
         "num_cores": cores,
         "num_vector_registers": _vector_registers(arch_of(triple), enabled, width),
         "vector_bits": width,
-        "_text": _canonical(kind, facts, attrs, width, cores, flags),
+        "winograd": tile,
+        "_text": _canonical(kind, {**facts, "winograd": tile}, attrs, width, cores, flags),
     }
 
 
@@ -114,6 +119,14 @@ def _width(options: Mapping[str, Any], triple: str, enabled: frozenset[str]) -> 
     return width
 
 
+def _winograd(options: Mapping[str, Any]) -> int:
+    """Returns the largest tile that is allowed."""
+    value = str(options.get("winograd", _WINOGRAD[0]))
+    if value not in map(str, _WINOGRAD):
+        raise TargetError(f"-winograd={value}: there are {', '.join(map(str, reversed(_WINOGRAD)))}")
+    return int(value)
+
+
 def _vector_registers(arch: str, enabled: frozenset[str], width: int) -> int:
     if arch in ("aarch64", "riscv64") or "avx512vl" in enabled:
         return 32
@@ -156,6 +169,8 @@ def _canonical(
         parts.append(f"-mattr={','.join(attrs)}")
     if width != widest_bits(facts["triple"], facts["_enabled"]):
         parts.append(f"-vector-width={width}")
+    if facts["winograd"] != _WINOGRAD[0]:
+        parts.append(f"-winograd={facts['winograd']}")
     return " ".join([*parts, f"-num-cores={cores}", *[f"-{name}" for name in flags]])
 
 

@@ -32,7 +32,9 @@ class Target:
     ``Target("native")`` is this machine; ``Target("llvm -mcpu=skylake -mattr=+avx2,+fma -num-cores=2")`` any other;
     ``Target("native -mattr=-amx-tile")`` is this machine without a feature;
     a mapping or keywords do as well: ``Target(kind="llvm", mcpu="skylake", num_cores=2)``. Options: ``-mtriple``,
-    ``-mcpu``, ``-mattr=+a,-b``, ``-num-cores=N``, ``-vector-width=BITS`` (narrower vectors than the machine's widest).
+    ``-mcpu``, ``-mattr=+a,-b``, ``-num-cores=N``, ``-vector-width=BITS`` (narrower vectors than the machine's widest),
+    ``-winograd=0`` (networks compute no convolution by Winograd's method, which rounds otherwise), or ``2`` or ``4``, its largest
+    tile.
 
     ``Target("c")`` is any machine with a C99 compiler: its text is strict ISO C, without vector types and threads.
     ``-vector-extensions`` writes GCC's vector types, ``-openmp`` distributes parallel loops, ``-hls`` has HLS pragmas.
@@ -44,7 +46,7 @@ class Target:
     """
 
     __slots__ = ("_enabled", "_text", "arch", "caches", "features", "flags", "full_triple", "has_runtime", "is_freestanding",
-                 "kind", "llvm_abi", "mcpu", "model", "num_cores", "num_vector_registers", "triple", "vector_bits")  # fmt: skip
+                 "kind", "llvm_abi", "mcpu", "model", "num_cores", "num_vector_registers", "triple", "vector_bits", "winograd")  # fmt: skip
     kind: str
     flags: tuple[str, ...]
     triple: str
@@ -60,6 +62,8 @@ class Target:
     num_vector_registers: int
     """The number of vector registers: 32 with AVX-512 (VL for narrower vectors), on AArch64 and RISC-V, else 16."""
     caches: Caches
+    winograd: int
+    """The largest tile of convolutions by Winograd's method in networks; 0 for none."""
     llvm_abi: str
     """The name of the calling convention where LLVM has several for the processor, else an empty text."""
     has_runtime: bool
@@ -314,6 +318,7 @@ def _this_machine(target: Any, kind: str, options: Mapping[str, Any]) -> dict[st
         "num_cores": cores,
         "num_vector_registers": 32 if "avx512vl" in enabled else 16,
         "triple": here.triple,
+        "winograd": 0,
         "vector_bits": 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128,
         "_enabled": enabled,
         "_text": f"native -num-cores={cores}",

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
+OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width", "winograd")
 FLAGS = ("openmp", "vector-extensions", "hls")
 """The options without a value, which the kind ``c`` takes."""
 

@@ -12,6 +12,7 @@ from ..rewrite import with_output_names
 from ..services import Services
 from ..verify_graph import verify
 from .choose_layouts import choose_layouts
+from .choose_winograd import choose_winograd
 from .distinct_outputs import distinct_outputs
 from .fold_constants import fold_constants, fold_narrow
 from .fold_scales import fold_scales
@@ -50,6 +51,7 @@ PASSES: list[GraphPass] = [
     GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),
     GraphPass("simplify_operators", simplify_operators),
+    GraphPass("choose_winograd", choose_winograd),
     GraphPass("merge_equal", merge_equal),
     GraphPass("distinct_outputs", distinct_outputs),
 ]

@@ -139,6 +139,7 @@ from .roi_align import roi_align
 from .rotary import rotary
 from .scatter import scatter_elements, scatter_nd
 from .top_k import topk
+from .winograd import winograd_conv2d, winograd_weights
 
 concat = concatenate
 div = divide
@@ -162,5 +163,5 @@ __all__ = [
     "rms_norm", "roi_align", "rotary", "round", "rsqrt", "scatter_elements", "scatter_nd", "sigmoid", "sign", "silu",
     "sin", "sinh", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub",
     "subtract", "sum", "swiglu", "take", "tan", "tanh", "tile", "topk", "transpose", "triangle", "trunc",
-    "truncate_divide", "where",
+    "truncate_divide", "where", "winograd_conv2d", "winograd_weights",
 ]  # fmt: skip

@@ -6,11 +6,11 @@ LINES = {
     "pages": 800,
     "tir": 19250,
     "schedule": 13450,
-    "codegen": 29880,
-    "te": 6380,
+    "codegen": 29890,
+    "te": 6580,
     "tuning_db": 1770,
-    "tuner": 11450,
-    "graph": 5010,
+    "tuner": 11890,
+    "graph": 5125,
     "frontends": 7810,
     "driver": 5560,
     "cli": 2210,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 14490
+RING_CODE_LINES = 14496
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24890
+BOTH_RINGS_CODE_LINES = 24900
 """How many code lines the core ring and the outer ring have together."""

@@ -3,8 +3,8 @@
 The tuner's rules call them with the decisions of a candidate, kernels scheduled by hand with numbers of their own.
 ``tiled_product``: reductions in register tiles. ``outer_sums``: products of one row, row after row. ``dot_product``: tiles by dot-product instructions. ``matrix_unit_product``:
 products by a matrix unit. ``row_sweep``: reductions along rows with what depends on them. ``element_sweep``: element-wise
-stages and transposes. ``fused_tiles``: several stages, tile by tile of the last one. ``panels``: operands packed into panels,
-and padded. ``loop_steps``: the steps that several recipes take. On GPUs: ``gpu_product``, ``gpu_rows``,
+stages and transposes. ``fused_tiles``: several stages, tile by tile of the last one. ``winograd_tiles``: convolutions by Winograd's
+method. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several recipes take. On GPUs: ``gpu_product``, ``gpu_rows``,
 ``gpu_transpose``, ``gpu_elements``.
 """
 
@@ -17,6 +17,7 @@ from .outer_sums import outer_sums
 from .panels import Panels, inline_padding, pack, pad_product
 from .row_sweep import RowSweep, sweep_rows
 from .tiled_product import TileNest, tiled_product
+from .winograd_tiles import WinogradBlocks, WinogradStages, winograd_tiles
 
 __all__ = [
     "TILE",
@@ -27,6 +28,8 @@ __all__ = [
     "TileNest",
     "TileStage",
     "UnitTiles",
+    "WinogradBlocks",
+    "WinogradStages",
     "arrange",
     "by_lanes",
     "dot_tile",
@@ -42,4 +45,5 @@ __all__ = [
     "sweep_elements",
     "sweep_rows",
     "tiled_product",
+    "winograd_tiles",
 ]

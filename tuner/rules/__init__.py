@@ -4,7 +4,7 @@
 computed where they are used. ``vnni_products``: products of int8 by dot-product instructions. ``amx_products``: the same by
 a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling), with
 ``tiling_part`` and ``tiling_costs``. ``row_reductions``: reductions along rows (softmax, layer norm, sums).
-``fused_stages``: several stages of any kind, tile by tile of the last one.
+``winograd_rule``: convolutions by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one.
 ``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. For GPUs: ``gpu_matrix_unit_rule``,
 ``gpu_tiling_rule``, ``gpu_row_rule``, ``gpu_row_chain_rule``, ``gpu_element_rule``, ``gpu_order_rule``.
 """
@@ -25,6 +25,7 @@ from .schedule_function import ScheduleFunction
 from .schedule_rule import Group, ScheduleRule, default_rules, register_rule
 from .stages_to_inline import blocks_to_inline, paddings_to_inline
 from .vnni_products import DotRule
+from .winograd_rule import WinogradRule
 
 __all__ = [
     "DotRule",
@@ -43,6 +44,7 @@ __all__ = [
     "ScheduleFunction",
     "ScheduleRule",
     "TileRule",
+    "WinogradRule",
     "blocks_to_inline",
     "default_rules",
     "paddings_to_inline",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...tir.annotations import WINOGRAD
 from ...tir.expr_length import Length, inlined_length
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
@@ -99,6 +100,8 @@ def _inline(program: Program, block: BlockInfo) -> bool:
     consumers = program.consumers(block)
     if block.is_reduction or not consumers or program.is_output(block) or not block.writes_in_order:
         return False
+    if WINOGRAD in block.block.annotations:  # one rule computes the stages together, and reads the tiles of the result
+        return bool(block.block.annotations[WINOGRAD] == "taken")
     if len(program.writer) and sum(1 for b in program.blocks if {u.buffer for u in b.stores} & {
         u.buffer for u in block.stores
     }) > 1:  # fmt: skip

@@ -1,0 +1,98 @@
+"""This pass lets convolutions of 3 x 3 windows use fewer multiplications where that is predicted to be faster."""
+
+from __future__ import annotations
+
+import math
+
+from ...te.ops import winograd_weights
+from ...tir.expr import DType
+from ..graph import Graph, Node, Value
+from ..kernels import kernel_alone
+from ..rules import Match, constant, either, op, rewritten, rule
+from ..rules.pattern import any_value
+from ..services import Services
+
+_FASTER = 1.2
+"""How many times as fast as the convolution it replaces Winograd's method has to be by prediction."""
+
+_BANDWIDTH = 2e10
+"""Bytes of weights that arrive from memory in a second. Predictions take weights to be in a cache, and these are more."""
+
+_TILES = (4, 2)
+
+
+def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
+    """Compute convolutions by Winograd's method where that is predicted to be clearly faster.
+
+    Before::
+
+        y = conv2d(x, w, bias, layout="NHWC", padding=1)
+
+    After::
+
+        y = winograd_conv2d(x, w_1, bias, padding=1)
+
+    Only float32 with constant weights and constant sizes, and tiles up to those that ``services`` allow.
+    """
+    if not services.winograd or services.seconds is None:
+        return graph
+    seconds = services.seconds
+    known: dict[object, int] = {}
+
+    def predicted(node: Node, name: str, weight: Value) -> float:
+        attrs = node.attrs if name == node.op else {"padding": node.attrs.get("padding", 0)}
+        inputs = [node.inputs[0], weight, *node.inputs[2:]]
+        more = _bytes(weight) / _BANDWIDTH
+        return more + seconds(kernel_alone("convolution", name, inputs, attrs))
+
+    def best_tile(node: Node, weight: Value) -> int:
+        """Returns the size of the tiles; 0 where the convolution stays as it is."""
+        key = *[(v.dtype, v.shape) for v in node.given], str(node.attrs.get("padding", 0))
+        if key not in known:
+            times = {0: predicted(node, node.op, weight) / _FASTER}
+            for tile in _TILES:
+                if tile <= services.winograd:
+                    shape = (tile + 2, tile + 2, *weight.shape[2:])
+                    times[tile] = predicted(node, "winograd_conv2d", Value("u", weight.dtype, shape))
+            known[key] = min(times, key=times.__getitem__)
+        return known[key]
+
+    @rule(
+        either(op("conv2d", any_value("x"), constant("w")), op("conv2d", any_value("x"), constant("w"), any_value("b")))
+    )
+    def fewer_products(m: Match) -> Value | None:
+        """A convolution is products of transformed pieces of the data, and of transformed weights."""
+        if not _is_plain(m.root):
+            return None
+        tile = best_tile(m.root, m["w"])
+        if not tile:
+            return None
+        weight = m.constant(winograd_weights(m.array("w"), tile), m["w"].dtype)
+        padding = m.root.attrs.get("padding", 0)
+        return m.op("winograd_conv2d", m.root.inputs[0], weight, *m.root.inputs[2:], padding=padding)
+
+    return rewritten(graph, (fewer_products,))
+
+
+def _is_plain(node: Node) -> bool:
+    """Returns whether Winograd's method can compute the convolution."""
+    weight, given = node.inputs[1], list(node.given)
+    assert weight is not None
+    ones = all(_every(node.attrs.get(name, 1)) == {1} for name in ("stride", "dilation", "groups"))
+    return (
+        ones
+        and weight.shape[:2] == (3, 3)
+        and node.attrs.get("layout") == "NHWC"
+        and not node.attrs.get("kernel_layout")
+        and not node.attrs.get("out_dtype")
+        and all(v.dtype == "float32" and v.is_static for v in given)
+        and math.prod(node.output.shape) > 0
+    )
+
+
+def _every(value: object) -> set[object]:
+    return set(value) if isinstance(value, (tuple, list)) else {value}
+
+
+def _bytes(v: Value) -> int:
+    return math.prod(v.shape) * DType(v.dtype).bytes

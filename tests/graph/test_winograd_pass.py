@@ -1,0 +1,113 @@
+"""The pass that computes convolutions by Winograd's method: where it does, and what it leaves."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.codegen import Target, TargetError
+from tilewright.graph import Services, evaluate, parse
+from tilewright.graph.passes.choose_winograd import choose_winograd
+
+CONVOLUTION = """
+def f(x: float32[1, 5, 6, 2]):
+    w: float32[3, 3, 2, 3] = constant()
+    b: float32[3] = constant()
+    y = conv2d(x, w, b, layout="NHWC", padding=1)
+    return y
+"""
+
+
+def graph_of(text, seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = {"w": (3, 3, 2, 3), "b": (3,), "v": (3, 2, 3, 3), "u": (5, 5, 2, 3), "g": (3, 3, 1, 2)}
+    data = {name: rng.standard_normal(s).astype("float32") for name, s in shapes.items() if f"    {name}: " in text}
+    return parse(text, data)
+
+
+def services(tile, seconds):
+    """Predictions by the tile of a kernel: 0 for a convolution as it stands."""
+
+    def of(kernel):
+        (node,) = kernel.nodes
+        return seconds[node.inputs[1].shape[0] - 2 if node.op == "winograd_conv2d" else 0]
+
+    return Services(None, of, tile)
+
+
+@pytest.mark.parametrize(
+    ("tile", "seconds", "edge"),
+    [
+        (4, {0: 3.0, 2: 2.0, 4: 1.0}, 6),
+        (4, {0: 3.0, 2: 1.0, 4: 2.0}, 4),
+        (2, {0: 3.0, 2: 2.0, 4: 1.0}, 4),
+        (0, {0: 3.0, 2: 2.0, 4: 1.0}, None),
+        (4, {0: 1.1, 2: 1.0, 4: 1.0}, None),  # hardly faster
+        (4, {0: 1.0, 2: 2.0, 4: 3.0}, None),
+    ],
+)
+def test_the_tile_follows_from_predictions(tile, seconds, edge):
+    graph = graph_of(CONVOLUTION)
+    after = choose_winograd(graph, services(tile, seconds))
+    if edge is None:
+        assert after is graph
+        return
+    (node,) = after.nodes
+    assert node.op == "winograd_conv2d" and node.inputs[1].shape == (edge, edge, 2, 3)
+    assert set(after.constants) == set(node.inputs[1:])  # the weights are held once
+    x = np.random.default_rng(1).standard_normal((1, 5, 6, 2)).astype("float32")
+    np.testing.assert_allclose(evaluate(after, x)[0], evaluate(graph, x)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('layout="NHWC", padding=1', 'layout="NHWC", padding=1, stride=2'),
+        ('layout="NHWC", padding=1', 'layout="NHWC", padding=2, dilation=(1, 2)'),
+        ("w: float32[3, 3, 2, 3] = constant()\n    b: float32[3] = constant()\n    y = conv2d(x, w, b, ",
+         "g: float32[3, 3, 1, 2] = constant()\n    y = conv2d(x, g, groups=2, "),
+        ("w: float32[3, 3, 2, 3] = constant()\n    b: float32[3] = constant()\n    y = conv2d(x, w, b, ",
+         "u: float32[5, 5, 2, 3] = constant()\n    y = conv2d(x, u, "),
+        ('conv2d(x, w, b, layout="NHWC", padding=1)', 'conv2d(x, w, b, layout="NHWC", padding=1, out_dtype="float64")'),
+        ("x: float32[1,", "x: float32[n,"),
+        ("x: float32[1, 5, 6, 2]):\n    w: float32[3, 3, 2, 3] = constant()",
+         "x: float32[1, 5, 6, 2], w: float32[3, 3, 2, 3]):"),
+    ],
+)  # fmt: skip
+def test_what_stays_as_it_is(old, new):
+    graph = graph_of(CONVOLUTION.replace(old, new))
+    assert [n.op for n in graph.nodes] == ["conv2d"]
+    assert choose_winograd(graph, services(4, {0: 3.0, 2: 2.0, 4: 1.0})) is graph
+
+
+def test_targets_say_whether_it_is_allowed():
+    assert Target("native").winograd == 4 and "winograd" not in str(Target("native"))
+    target = Target("native -winograd=2")
+    assert target.winograd == 2 and Target(str(target)) == target and target.key == Target("native").key
+    assert target.with_(winograd=0).winograd == 0
+    with pytest.raises(TargetError, match="-winograd=3: there are 0, 2, 4"):
+        Target("native -winograd=3")
+
+
+NETWORK = """
+def net(x: float32[1, 20, 20, 64]):
+    w: float32[3, 3, 64, 64] = constant()
+    b: float32[64] = constant()
+    a = conv2d(x, w, b, padding=1, layout="NHWC")
+    c = relu(a)
+    d = conv2d(c, w, b, padding=1, layout="NHWC")
+    e = add(d, x)
+    y = relu(e)
+    return y
+"""
+
+
+def test_a_residual_block():
+    rng = np.random.default_rng(0)
+    weight = (rng.standard_normal((3, 3, 64, 64)) / 24).astype("float32")
+    graph = parse(NETWORK, {"w": weight, "b": rng.standard_normal(64).astype("float32")})
+    x = rng.standard_normal((1, 20, 20, 64)).astype("float32")
+    fast, plain = (tw.build(graph, f"native -num-cores=1{option}") for option in ("", " -winograd=0"))
+    assert sum("winograd" in step.name for step in fast.steps) == 2
+    assert not any("winograd" in step.name for step in plain.steps)
+    got, want = fast(x), plain(x)
+    assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
