@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,6 @@ class Builder:
             out = f"{base}_{self._uses[base]}"
         return out
 
-    def graph(self, outputs: Sequence[Value], attrs: Mapping[str, Any] | None = None) -> Graph:
+    def graph(self, outputs: Sequence[Value]) -> Graph:
         """Returns the graph that computes ``outputs``."""
         return Graph(self.name, tuple(self.inputs), tuple(outputs), tuple(self.nodes), dict(self.constants))

@@ -114,6 +114,7 @@ class Graph:
     """A graph is a network: inputs, operators in an order in which each follows what it reads, outputs, and constants.
 
     A graph is not changed; passes make new ones. ``str(graph)`` is its text, which :func:`.text.parse` reads.
+    ``bounds``: the largest values of symbolic sizes, by name, where the program says them; passes and text leave them out.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Graph:
     outputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
     constants: Mapping[Value, np.ndarray[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    bounds: Mapping[str, int] = field(default_factory=dict)
 
     def producers(self) -> dict[Value, Node]:
         """Returns the operator that computes each value; inputs and constants have none."""

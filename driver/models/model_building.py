@@ -53,9 +53,10 @@ def build_graph(
 ) -> Model:
     """Returns the compiled graph; kernels that ``db`` has records of get their fastest schedules.
 
-    ``options`` are those of :class:`GraphOptions` by name. :class:`BuildError` for a symbolic size without a bound.
+    ``options`` are those of :class:`GraphOptions` by name; bounds that are not given are the graph's own.
+    :class:`BuildError` for a symbolic size without a bound.
     """
-    chosen = GraphOptions(**options)
+    chosen = GraphOptions(**{**options, "bounds": {**graph.bounds, **(options.get("bounds") or {})}})
     machine = Target.of(target)
     division = order_kernels(fuse(prepared(graph, machine)))
     bounds = bounds_of(graph, chosen.bounds)

@@ -49,7 +49,7 @@ def model_text(
     if stage == "linalg":
         return str(to_mlir(after))
     if stage == "memory":
-        return plan_memory(division, bounds_of(graph, bounds or {})).describe()
+        return plan_memory(division, bounds_of(graph, {**graph.bounds, **(bounds or {})})).describe()
     if stage == "tir":
         return "\n".join([k.func.script() for k in dict.fromkeys(representatives(division).values())])
     return _kernels(division)

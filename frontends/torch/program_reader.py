@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
+from ...tir.expr import Var
 from ..unsupported_operators import UnsupportedOperators
 from . import (
     aten_attention,
@@ -56,7 +58,8 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
 
     The inputs are the program's own in their order, followed by the buffers that the program changes; the outputs are
     the program's, followed by the new contents of those buffers. Parameters and other buffers become constants. ``shapes``
-    gives numbers to dynamic dimensions, by the names of inputs. TorchError for a program that cannot be read; :class:`UnsupportedTorchOperators` lists all operators that are missing.
+    gives numbers to dynamic dimensions, by the names of inputs; others stay open, up to the largest values that the program
+    gives them. TorchError for a program that cannot be read; :class:`UnsupportedTorchOperators` lists all operators that are missing.
     """
     torch = load_torch()
     if isinstance(program, (str, Path)):
@@ -95,7 +98,14 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     (given,) = plain.graph.output_node().args
     outputs = list(given)
     states = len(plain.graph_signature.buffers_to_mutate)
-    return reader.graph([*outputs[states:], *outputs[:states]])
+    return replace(reader.graph([*outputs[states:], *outputs[:states]]), bounds=_bounds(plain, reader))
+
+
+def _bounds(program: Any, reader: Reader) -> dict[str, int]:
+    """Returns the largest values of symbolic sizes, where the program has them."""
+    names = {d.name for v in reader.builder.inputs for d in v.shape if isinstance(d, Var)}
+    stated = {str(symbol): span.upper for symbol, span in program.range_constraints.items()}
+    return {name: int(upper) for name, upper in stated.items() if name in names and upper.is_Integer}
 
 
 def _parameters(program: Any, changed: set[str]) -> dict[str, Any]:

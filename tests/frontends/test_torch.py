@@ -119,6 +119,21 @@ def test_symbolic_sizes_stay():
     assert x.shape[1] == 4
 
 
+def test_sizes_have_the_bounds_of_the_program():
+    layer = nn.Linear(4, 3)
+    program = exported(layer, torch.randn(5, 4), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=17)},))
+    run = build_graph(from_torch(program))
+    for rows in (2, 7, 13, 17):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(run(x), layer(x).detach())
+    with pytest.raises(RuntimeError, match=r"must be in 1..17"):
+        run(torch.ones(18, 4))
+    (name,) = from_torch(program).bounds
+    build_graph(from_torch(program), bounds={name: 32})(torch.ones(32, 4))
+    free = exported(layer, torch.randn(5, 4), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    assert from_torch(free).bounds == {} and from_torch(program, shapes={"input": (5, 4)}).bounds == {}
+
+
 def test_all_missing_operators_are_listed_at_once():
     class Net(nn.Module):
         def forward(self, x):
