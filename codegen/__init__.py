@@ -6,6 +6,7 @@
 scratch memory, argument checks, timing.
 """
 
+from . import constant_lanes as _constant_lanes  # noqa: F401  (registers itself)
 from . import packing as _packing  # noqa: F401  (registers itself)
 from . import target_view as _target_view  # noqa: F401  (registers itself)
 from .backend.registry import Backend, register_backend

@@ -1,4 +1,4 @@
-"""This module finds vector indices whose lanes lie at constant distances, such as those of neighbouring rows in memory."""
+"""This module finds vector indices whose lanes have known values or distances, such as those of neighbouring rows in memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tir.expr import Add, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub, make_binary
+from .backend.lane_offsets import EVEN_LANES, Products
 
 Offsets = tuple[Expr, list[int]]
 """A scalar, and what each lane adds to it."""
@@ -79,3 +80,60 @@ def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[t
         by = step.value if isinstance(step, IntImm) else 0
         total = [t + n * by for t, n in zip(total or [0] * len(found[1]), found[1], strict=True)]
     return scalars, total
+
+
+def even_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Products, int] | None:
+    """Returns the offset of the first lane and the distance of neighbouring ones, or None unless they are evenly spaced."""
+    flat = flat_lanes(indices, strides)
+    gaps = [] if flat is None else [b - a for a, b in zip(flat[1], flat[1][1:], strict=False)]
+    if flat is None or len(set(gaps)) != 1:
+        return None
+    return ((IntImm(flat[1][0]), IntImm(1)), *flat[0]), gaps[0]
+
+
+def value_in_lane(e: Expr, lane: Expr) -> Expr | None:
+    """Returns the value of a vector index in one lane, or None when it is not known.
+
+    >>> value_in_lane(Ramp(IntImm(3), IntImm(2), 4) * Broadcast(IntImm(5), 4), IntImm(1))
+    25
+    """
+    if isinstance(e, Ramp):
+        return e.base + e.stride * lane
+    if isinstance(e, Broadcast):
+        return e.value
+    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
+        a, b = value_in_lane(e.a, lane), value_in_lane(e.b, lane)
+        return None if a is None or b is None else make_binary(type(e), a, b)
+    return None
+
+
+def constant_run(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int, int] | None:
+    """Returns the first element of an access and its number of lanes, or None unless it is constant and contiguous.
+
+    >>> constant_run([IntImm(2), Ramp(IntImm(3), IntImm(1), 4)], [8, 1])
+    (19, 4)
+    """
+    first, lanes = 0, 1
+    for index, step in zip(indices, strides, strict=True):
+        if type(index) is Ramp and lanes == 1 and type(index.stride) is IntImm and index.stride.value * step == 1:
+            lanes, index = index.lanes, index.base
+        if type(index) is not IntImm:
+            return _constant_rows(indices, strides)
+        first += index.value * step
+    return first, lanes
+
+
+def _constant_rows(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int, int] | None:
+    """Returns :func:`constant_run` for contiguous rows, written as ``T.Ramp(0, 1, 256) // 16`` and similarly."""
+    flat = flat_lanes(indices, [IntImm(step) for step in strides])
+    if flat is None:
+        return None
+    places, lanes = flat
+    if not lanes or lanes != list(range(lanes[0], lanes[0] + len(lanes))):
+        return None
+    if not all(isinstance(place, IntImm) for place, _ in places):
+        return None
+    return lanes[0] + sum(place.value * step.value for place, step in places), len(lanes)  # type: ignore[attr-defined]
+
+
+EVEN_LANES.set(even_lanes)

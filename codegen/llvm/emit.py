@@ -46,6 +46,7 @@ class LlvmEmitter(LlvmScope):
     contiguous_address = loads_stores.contiguous_address
     conversion = emit_cast
     converted = converted
+    divisor_range = divisor_range
     extreme = llvm_expr.extreme
     float_extreme = llvm_expr.float_extreme
     free = llvm_stmt.free
@@ -71,7 +72,7 @@ class LlvmEmitter(LlvmScope):
         return float_constant(value, dtype)
 
     def quotient(self, e: Any, a: str, b: str, dtype: DType) -> str:
-        return divide(self.fn, e, a, b, dtype, divisor_range(self, e.b))
+        return divide(self.fn, e, a, b, dtype, self.divisor_range(e.b))
 
     def new_register(self, buffer: Buffer) -> str:
         return "poison"

@@ -14,6 +14,7 @@ from ...tir.stmt import Buffer, For
 from ...tir.walk import pre_order
 from ..backend.effects import Effects
 from ..backend.emitter import Emitter, Tables, Unit, power_of_two
+from ..backend.expressions import constant_of
 from ..backend.lane_offsets import Products
 from ..backend.storage import CACHE_LINE
 from ..lowered import LoweredFunc
@@ -128,6 +129,11 @@ class LlvmScope(Emitter):
     @abstractmethod
     def converted(self, text: str, source: DType, to: DType) -> str:
         """Return a value in another type."""
+
+    def divisor_range(self, e: E.Expr) -> tuple[int | None, int | None]:
+        """Return the divisor when it is a constant, and the least value that a lane of it can have where that is known."""
+        constant = constant_of(e)
+        return (constant, constant) if isinstance(constant, int) else (None, None)
 
     def half_conversion(self, text: str, source: DType, to: DType) -> str:
         """Return a value converted from or to float16 or bfloat16."""

@@ -12,7 +12,7 @@ from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import pre_order, reads_memory, transform
-from .lanes import value_in_lane
+from ..constant_lanes import value_in_lane
 from .scoped_transform import ScopedTransform
 from .stride_alignment import aligned
 from .tile_accesses import restrided, tile_access, tile_spans

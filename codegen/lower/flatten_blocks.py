@@ -1,74 +1,51 @@
-"""Removes blocks, which leaves loops, conditions, stores, and allocations around the innermost statement with all their
-uses."""
+"""Removes blocks, which leaves loops, conditions, stores and allocations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, Range, Var, conjuncts
 from ...tir.expr.base.node import Node
-from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
-from ...tir.walk import blocks_of, substitute, transform
-from .allocation_places import allocation_places
-from .stride_alignment import Wish, alignments_of
+from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, IfThenElse, PrimFunc, Stmt
+from ...tir.walk import substitute, transform
 
 Layout = tuple[tuple[Expr, ...], Expr]
 """The strides of a matched buffer in memory, and its first element."""
 
 
 def flatten_blocks(func: PrimFunc) -> PrimFunc:
-    """Replace block axes by their values, predicates by conditions, and place every allocation.
+    """Replace block axes by their values, predicates by conditions, and buffers of blocks by allocations around their bodies.
 
     Before::
 
-        Y = T.alloc_buffer((128,))
         for i in range(128):
             with T.block("Y"):
                 vi = T.axis.spatial(128, i)
                 T.where(i < 100)
                 Y[vi] = ...
 
-    After (``Y`` stands around the statement that holds all its uses)::
+    After::
 
         for i in range(128):
             if i < 100:
                 Y[i] = ...
     """
-    return func.with_body(_Flattening(func).visit(func.body, {}))
+    return func.with_body(_Flattening().visit(func.body, {}))
 
 
 class _Flattening:
-    """The rewriting of one function. ``layouts``: those of matched buffers in the memory of their sources; ``wishes``:
-    what blocks request of the strides of the buffers that they write."""
+    """The rewriting of one function. ``layouts``: those of matched buffers in the memory of their sources."""
 
-    def __init__(self, func: PrimFunc) -> None:
-        self.places = allocation_places(func)
+    def __init__(self) -> None:
         self.layouts: dict[Buffer, Layout] = {}
-        self.wishes: dict[Buffer, list[Wish]] = {}
-        for realize in blocks_of(func):
-            for buffer, found in alignments_of(realize.block).items():
-                self.wishes.setdefault(buffer, []).extend(found)
 
     def visit(self, node: Stmt, env: Mapping[Var, Expr]) -> Stmt:
         """Return ``node`` without blocks, with the values of block axes substituted."""
         if isinstance(node, BlockRealize):
             return self.block(node, env)
-        if isinstance(node, For):
-            return node.map_children(lambda c: self.inside(node, c, env) if c is node.body else substitute(c, env))
-        below = node.map_children(lambda c: self.visit(c, env) if isinstance(c, Stmt) else substitute(c, env))
-        return self.allocated(node, below)
-
-    def inside(self, node: Stmt, body: Stmt, env: Mapping[Var, Expr]) -> Stmt:
-        return self.allocated(node, self.visit(body, env))
-
-    def allocated(self, node: Stmt, stmt: Stmt) -> Stmt:
-        """Return ``stmt`` inside the allocations that stand at ``node``."""
-        for buffer in reversed(self.places.get(node, ())):
-            stmt = Allocate(buffer, stmt, {ALIGN: self.wishes[buffer]} if buffer in self.wishes else {})
-        return stmt
+        return node.map_children(lambda c: self.visit(c, env) if isinstance(c, Stmt) else substitute(c, env))
 
     def block(self, node: BlockRealize, env: Mapping[Var, Expr]) -> Stmt:
         """Return the body of a block under its predicate and its pragmas."""
@@ -81,7 +58,9 @@ class _Flattening:
             for r, step in zip(m.source.region, steps, strict=True):
                 offset = offset + substitute(r.min, inner) * step
             self.layouts[m.buffer] = (steps[len(source.shape) - len(m.buffer.shape) :], offset)
-        body = self.inside(node, block.body, inner)
+        body = self.visit(block.body, inner)
+        for buffer in reversed(block.alloc_buffers):
+            body = Allocate(buffer, body)
         if block.match_buffers:
             body = _resolve_matches(block, body, inner, self.layouts)
         for key, value in block.annotations.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, Var, const
 from ...tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, replace_node, substitute, vars_in
 from ..machine.target import Target
-from .loop_annotations import PREFETCH_DISTANCE, PREFETCH_NEXT, names_list, steps_number, without
+from .loop_annotations import PREFETCH_DISTANCE, PREFETCH_NEXT, plain_value, steps_number, without
 from .prefetched_lines import divided, iteration_number, largest_nest, lines_read, trip_count
 from .scoped_transform import ScopedTransform
 
@@ -67,7 +68,7 @@ def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
             body = _Distance(loop, line).stmt(loop.body)
             loop = without(loop, PREFETCH_DISTANCE).with_(body=body)
         if PREFETCH_NEXT in loop.annotations:
-            names = names_list(loop.annotations[PREFETCH_NEXT], PREFETCH_NEXT, f"loop {loop.loop_var.name}")
+            names = _names_list(loop.annotations[PREFETCH_NEXT], PREFETCH_NEXT, f"loop {loop.loop_var.name}")
             around = scope.loops[-1] if scope.loops else None
             loop = without(loop, PREFETCH_NEXT)
             for name in names:
@@ -202,3 +203,11 @@ def _next_iteration(loop: For, around: For | None) -> dict[Var, Expr]:
         return {loop.loop_var: after}
     wrapped = divided(after - loop.min, loop.extent.value)
     return {loop.loop_var: after - wrapped * loop.extent, around.loop_var: around.loop_var + wrapped}
+
+
+def _names_list(value: Any, key: str, place: str) -> list[str]:
+    """Returns the names that a pragma lists. ValueError where it is not a list of texts."""
+    names = [plain_value(name) for name in value] if isinstance(value, (list, tuple)) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{key} of {place} is {value!r}; it is a list of names of buffers")
+    return names

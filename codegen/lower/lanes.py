@@ -1,12 +1,11 @@
-"""Lanes of vectors: the value in one lane, the distances between lanes, arithmetic that keeps lanes evenly spaced."""
+"""Lanes of vectors: the first and the last one, and arithmetic that keeps lanes evenly spaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ...tir.arith import Analyzer
-from ...tir.expr import Add, BinaryOp, Broadcast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub, const, make_binary
-from ..constant_lanes import flat_lanes
+from ...tir.expr import Add, BinaryOp, Broadcast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub, const
 
 
 class NotVectorizable(Exception):
@@ -23,22 +22,6 @@ def widen(e: Expr, lanes: int) -> Expr:
     raise NotVectorizable(f"{have} lanes where {lanes} are needed")
 
 
-def value_in_lane(e: Expr, lane: Expr) -> Expr | None:
-    """Returns the value of a vector index in one lane, or None when it is not known.
-
-    >>> value_in_lane(Ramp(IntImm(3), IntImm(2), 4) * Broadcast(IntImm(5), 4), IntImm(1))
-    25
-    """
-    if isinstance(e, Ramp):
-        return e.base + e.stride * lane
-    if isinstance(e, Broadcast):
-        return e.value
-    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
-        a, b = value_in_lane(e.a, lane), value_in_lane(e.b, lane)
-        return None if a is None or b is None else make_binary(type(e), a, b)
-    return None
-
-
 def first_and_last_lane(e: Expr) -> tuple[Expr, Expr] | None:
     """Returns the first and the last lane of a vector whose lanes are evenly spaced."""
     if isinstance(e, Ramp):
@@ -46,35 +29,6 @@ def first_and_last_lane(e: Expr) -> tuple[Expr, Expr] | None:
     if isinstance(e, Broadcast):
         return e.value, e.value
     return (e, e) if e.dtype.lanes == 1 else None
-
-
-def constant_run(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int, int] | None:
-    """Returns the first element of an access and its number of lanes, or None unless it is constant and contiguous.
-
-    >>> constant_run([IntImm(2), Ramp(IntImm(3), IntImm(1), 4)], [8, 1])
-    (19, 4)
-    """
-    first, lanes = 0, 1
-    for index, step in zip(indices, strides, strict=True):
-        if type(index) is Ramp and lanes == 1 and type(index.stride) is IntImm and index.stride.value * step == 1:
-            lanes, index = index.lanes, index.base
-        if type(index) is not IntImm:
-            return _constant_rows(indices, strides)
-        first += index.value * step
-    return first, lanes
-
-
-def _constant_rows(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int, int] | None:
-    """Returns :func:`constant_run` for contiguous rows, written as ``T.Ramp(0, 1, 256) // 16`` and similarly."""
-    flat = flat_lanes(indices, [IntImm(step) for step in strides])
-    if flat is None:
-        return None
-    places, lanes = flat
-    if not lanes or lanes != list(range(lanes[0], lanes[0] + len(lanes))):
-        return None
-    if not all(isinstance(place, IntImm) for place, _ in places):
-        return None
-    return lanes[0] + sum(place.value * step.value for place, step in places), len(lanes)  # type: ignore[attr-defined]
 
 
 # -- arithmetic on evenly spaced lanes -----------------------------------------------------------------------------------

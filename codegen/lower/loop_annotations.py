@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ...tir.expr import const
@@ -37,14 +36,6 @@ def steps_number(value: Any, key: str, place: str) -> int:
     return int(number)
 
 
-def names_list(value: Any, key: str, place: str) -> list[str]:
-    """Returns the names that a pragma lists. ValueError where it is not a list of texts."""
-    names = [plain_value(name) for name in value] if isinstance(value, (list, tuple)) else None
-    if names is None or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{key} of {place} is {value!r}; it is a list of names of buffers")
-    return names
-
-
 def with_pragmas_of(loop: For, body: Stmt) -> Stmt:
     """Returns ``body`` with the pragmas of ``loop`` that concern everything inside it, for use when the loop itself is
     removed."""
@@ -53,10 +44,3 @@ def with_pragmas_of(loop: For, body: Stmt) -> Stmt:
             number = steps_number(loop.annotations[key], key, f"loop {loop.loop_var.name}")
             body = AttrStmt(None, key, const(number), body)
     return body
-
-
-def unrolled_distance(wanted: Any, factor: int) -> Any:
-    """Returns a prefetch distance in iterations of a loop that was unrolled by ``factor``."""
-    if isinstance(wanted, Mapping):
-        return {name: unrolled_distance(d, factor) for name, d in wanted.items()}
-    return -(-steps_number(wanted, PREFETCH_DISTANCE, "an unrolled loop") // factor)

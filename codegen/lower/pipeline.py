@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...tir.analysis.simplify import simplify
-from ...tir.annotations import unread_annotations
+from ...tir.annotations import ALIGN, unread_annotations
 from ...tir.expr import Mul, Select
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.index_width import unified
@@ -32,7 +32,7 @@ from .hoist_guards import hoist_guards, name_quotients
 from .horizontal_reductions import lower_horizontal
 from .insert_prefetches import insert_prefetches
 from .join_split_indices import join_split_indices
-from .legalize_loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from .legalize_loops import legalize_vector_loops, remove_unit_loops
 from .loop_annotations import (
     HORIZONTAL,
     NONTEMPORAL,
@@ -45,10 +45,12 @@ from .loop_annotations import (
 from .loops_for_hls import loops_for_hls
 from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
+from .place_allocations import place_allocations
 from .place_init import place_init
 from .program_contents import HALF, INIT, MASK, UNROLLED, VECTORIZED, Content, contents
 from .promote_registers import promote_registers
 from .serialize_vector_loops import serialize_vector_loops
+from .split_unroll_factors import split_unroll_factors
 from .transpose_in_registers import transpose_in_registers
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
@@ -90,6 +92,7 @@ PASSES: tuple[Pass, ...] = (
     _step(loops_for_hls, [VECTORIZED, UNROLLED, UNROLL_FACTOR], target=True),
     _step(serialize_vector_loops, [VECTORIZED, HORIZONTAL, NONTEMPORAL, PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
     _step(place_init, [INIT], [IfThenElse]),
+    _step(place_allocations, [Allocate, ALIGN]),
     _step(flatten_blocks),
     _step(mark_nontemporal_stores, [NONTEMPORAL], [NONTEMPORAL_ATTR]),
     _step(compact_buffers, [Allocate]),
@@ -116,7 +119,7 @@ PASSES: tuple[Pass, ...] = (
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([
     p for p in PASSES
-    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "widen_half_floats", "lower_math", "lower_horizontal")
+    if p.name in ("drop_assumptions", "place_init", "place_allocations", "flatten_blocks", "widen_half_floats", "lower_math", "lower_horizontal")
 ])  # fmt: skip
 """The passes that a function without special loop kinds needs: nothing is simplified, hoisted, unrolled or kept in
 registers. The results are a reference that shares little with the other passes."""

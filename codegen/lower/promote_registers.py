@@ -30,8 +30,8 @@ from ...tir.expr import (
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order
+from ..constant_lanes import constant_run
 from ..lowered import REGISTER_SCOPE
-from .lanes import constant_run
 from .register_partition import Slot, partition_accesses
 
 _MAX_BYTES = 16384

@@ -21,16 +21,16 @@ TABLES = ("codegen.llvm.emit", "codegen.lower.pipeline", "codegen.runtime.runtim
 """Modules that name leaves although they are no front pages: each has a table with one row for a leaf."""
 
 RING: dict[str, str] = {
-    "codegen": "compile constant_lanes lowered version",
-    "codegen/backend": "effects emitter expressions lane_offsets statements storage value_ranges",
+    "codegen": "compile lowered version",
+    "codegen/backend": "effects emitter expressions lane_offsets statements storage",
     "codegen/jit": "elf_symbols",
     "codegen/llvm": (
         "casts emit function_builder integer_division jit linear_sums llvm_calls llvm_expr "
         "llvm_scope llvm_stmt llvm_types loads_stores"
     ),
     "codegen/lower": (
-        "allocation_places flatten_blocks lanes legalize_loops loop_annotations masks pipeline place_init "
-        "program_contents scoped_transform stride_alignment vector_expressions vectorize_loops"
+        "flatten_blocks lanes legalize_loops loop_annotations masks pipeline place_init "
+        "program_contents scoped_transform vector_expressions vectorize_loops"
     ),
     "codegen/machine": "cpu target target_kinds target_text",
     "codegen/runtime": "arguments array_views call_services loader module runtime_ir",

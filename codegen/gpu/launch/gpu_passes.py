@@ -13,10 +13,12 @@ from ...lower.choose_unrolled import choose_unrolled
 from ...lower.compact_buffers import compact_buffers
 from ...lower.flatten_blocks import flatten_blocks
 from ...lower.form_fma import form_fma
-from ...lower.legalize_loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from ...lower.legalize_loops import legalize_vector_loops, remove_unit_loops
 from ...lower.lower_math import lower_math
 from ...lower.pipeline import Pass
+from ...lower.place_allocations import place_allocations
 from ...lower.place_init import place_init
+from ...lower.split_unroll_factors import split_unroll_factors
 from ...lower.unroll_loops import unroll_loops
 from ...lower.vectorize_loops import vectorize_loops
 from ...lower.widen_half_floats import widen_half_floats
@@ -39,6 +41,7 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(partial(reduce_across_threads, shuffles=True), name="reduce_across_threads"),
     _pass(update_atomically),
     _pass(place_init),
+    _pass(place_allocations),
     _pass(flatten_blocks),
     _pass(to_launch_form),
     _pass(compact_buffers),
