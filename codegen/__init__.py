@@ -6,9 +6,9 @@
 scratch memory, argument checks, timing.
 """
 
-from . import constant_lanes as _constant_lanes  # noqa: F401  (registers itself)
 from . import packing as _packing  # noqa: F401  (registers itself)
 from . import target_view as _target_view  # noqa: F401  (registers itself)
+from .backend import even_lanes as _even_lanes  # noqa: F401  (registers itself)
 from .backend.registry import Backend, register_backend
 from .c.c_header import c_header
 from .c.c_source import emit_c
@@ -24,6 +24,7 @@ from .machine.target_kinds import TargetKind, register_target_kind
 from .machine.target_text import TargetError
 from .mlir.mlir_source import emit_mlir
 from .runtime import array_libraries as _array_libraries  # noqa: F401  (registers itself)
+from .runtime import dlpack_views as _dlpack_views  # noqa: F401  (registers itself)
 from .runtime import line_tables as _line_tables  # noqa: F401  (registers itself)
 from .runtime import native_glue as _native_glue  # noqa: F401  (registers itself)
 from .runtime import sources as _sources  # noqa: F401  (registers itself)

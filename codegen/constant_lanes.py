@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tir.expr import Add, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub, make_binary
-from .backend.lane_offsets import EVEN_LANES, Products
 
 Offsets = tuple[Expr, list[int]]
 """A scalar, and what each lane adds to it."""
@@ -82,15 +81,6 @@ def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[t
     return scalars, total
 
 
-def even_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Products, int] | None:
-    """Returns the offset of the first lane and the distance of neighbouring ones, or None unless they are evenly spaced."""
-    flat = flat_lanes(indices, strides)
-    gaps = [] if flat is None else [b - a for a, b in zip(flat[1], flat[1][1:], strict=False)]
-    if flat is None or len(set(gaps)) != 1:
-        return None
-    return ((IntImm(flat[1][0]), IntImm(1)), *flat[0]), gaps[0]
-
-
 def value_in_lane(e: Expr, lane: Expr) -> Expr | None:
     """Returns the value of a vector index in one lane, or None when it is not known.
 
@@ -134,6 +124,3 @@ def _constant_rows(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int
     if not all(isinstance(place, IntImm) for place, _ in places):
         return None
     return lanes[0] + sum(place.value * step.value for place, step in places), len(lanes)  # type: ignore[attr-defined]
-
-
-EVEN_LANES.set(even_lanes)

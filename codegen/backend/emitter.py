@@ -269,9 +269,9 @@ class Emitter(ABC):
         self.define(e.var, e.value)
         return self.value(e.body)
 
-    @abstractmethod
     def library_call(self, symbol: str, e: E.Call) -> str:
         """Return the results of a function of the C library, lane by lane."""
+        raise self.error("no functions of the C library here")
 
     @abstractmethod
     def load(self, e: E.BufferLoad) -> str:
@@ -301,13 +301,13 @@ class Emitter(ABC):
     def stack_memory(self, buffer: Buffer, elements: int) -> str:
         """Return the address of memory on the stack."""
 
-    @abstractmethod
     def scratch_memory(self, buffer: Buffer, elements: int | None) -> str:
         """Return the address of the runtime's memory; None: the number of elements is not a constant."""
+        raise self.error("no scratch memory here")
 
-    @abstractmethod
     def free(self, pointer: str) -> None:
         """Give the runtime's memory back."""
+        raise self.error("no scratch memory here")
 
     @abstractmethod
     def serial_loop(self, s: For) -> None:
@@ -317,17 +317,17 @@ class Emitter(ABC):
         """Emit a loop whose iterations are distributed to threads; a target without threads runs them in order."""
         self.serial_loop(s)
 
-    @abstractmethod
     def while_loop(self, s: While) -> None:
         """Emit a loop that tests its condition before each iteration."""
+        raise self.error("no while loops here")
 
     @abstractmethod
     def branch(self, s: IfThenElse) -> None:
         """Emit an if."""
 
-    @abstractmethod
     def assertion(self, holds: str, s: AssertStmt, number: int) -> None:
         """Emit code that ends the function with the number of the assertion unless the condition holds."""
+        raise self.error("no assertions here")
 
     def evaluated(self, value: str) -> None:  # noqa: B027 -- nothing is left to do where values are instructions
         """Emit a value as a statement, for its effects."""

@@ -17,6 +17,7 @@ from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
 from ..runtime.arguments import Arguments
 from ..runtime.array_views import CPU_DEVICES
+from ..runtime.completed_arguments import completed
 from ..runtime.functions_by_name import FunctionsByName
 from ..runtime.timing import TimingResult
 from .launch.gpu_passes import LAUNCH_PASSES
@@ -124,7 +125,7 @@ class GpuFunction:
         return self._arguments.signature()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        complete, fresh = self._arguments.completed(args, named)
+        complete, fresh = completed(self._arguments, args, named)
         values, alive = self._arguments.prepare(complete)
         self._module.run(self._lowered, complete, list(values))
         del alive

@@ -18,19 +18,24 @@ from .bit_calls import BIT_CALLS
 from .casts import converted, emit_cast
 from .cold_paths import likely_choices
 from .exp2_scaling import EXP2_CALLS
+from .external_calls import EXTERNAL_CALLS
+from .failures import assertion, check, free, scratch_memory
 from .half_conversions import half_conversion
 from .integer_division import divide
 from .jit import NO_LOOP_INVARIANTS
 from .lane_reductions import LANE_REDUCTIONS
-from .llvm_calls import PLAIN_CALLS, if_then_else, library_call
+from .llvm_calls import PLAIN_CALLS, if_then_else
 from .llvm_scope import LlvmScope, LlvmUnit
 from .llvm_tiles import TILE_CALLS, tile_request
 from .llvm_types import float_constant, llvm_type
 from .loop_invariants import has_no_loop_invariants
+from .math_calls import MATH_CALLS, library_call
 from .needed_functions import check_needed_functions
 from .parallel_regions import parallel_loop
+from .picked_loads import picked
 from .table_lookup import emit_lookup
 from .target_intrinsics import MACHINE_CALLS
+from .while_loops import while_loop
 
 
 class LlvmEmitter(LlvmScope):
@@ -38,9 +43,9 @@ class LlvmEmitter(LlvmScope):
 
     address = loads_stores.address
     arithmetic = llvm_expr.arithmetic
-    assertion = llvm_stmt.assertion
+    assertion = assertion
     branch = llvm_stmt.branch
-    check = llvm_stmt.check
+    check = check
     choice = llvm_expr.choice
     comparison = llvm_expr.comparison
     contiguous_address = loads_stores.contiguous_address
@@ -49,7 +54,7 @@ class LlvmEmitter(LlvmScope):
     divisor_range = divisor_range
     extreme = llvm_expr.extreme
     float_extreme = llvm_expr.float_extreme
-    free = llvm_stmt.free
+    free = free
     half_conversion = half_conversion
     integer = llvm_expr.integer
     library_call = library_call
@@ -58,15 +63,16 @@ class LlvmEmitter(LlvmScope):
     named = llvm_expr.named
     negation = llvm_expr.negation
     parallel_loop = parallel_loop
+    picked = picked
     ramp = llvm_expr.ramp
     run_loop = llvm_stmt.run_loop
-    scratch_memory = llvm_stmt.scratch_memory
+    scratch_memory = scratch_memory
     serial_loop = llvm_stmt.serial_loop
     shuffle = llvm_expr.shuffle
     stack_memory = llvm_stmt.stack_memory
     store = loads_stores.store
     variable = llvm_expr.variable
-    while_loop = llvm_stmt.while_loop
+    while_loop = while_loop
 
     def floating(self, value: float, dtype: DType) -> str:
         return float_constant(value, dtype)
@@ -94,6 +100,8 @@ TABLES = Tables(
     {**EXPRESSIONS, **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_expr.compared), Mul: llvm_expr.product},
     {
         **PLAIN_CALLS,
+        **MATH_CALLS,
+        **EXTERNAL_CALLS,
         **BIT_CALLS,
         **LANE_REDUCTIONS,
         **MACHINE_CALLS,
@@ -147,8 +155,8 @@ def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]
     em.order_nontemporal_stores()
     fn.do("ret i32 0")
     entries = [text for entry in ENTRIES for text in entry(fn, lowered, params)]
-    for check in CHECKS:
-        check(lowered, unit.declarations)
+    for refuse in CHECKS:
+        refuse(lowered, unit.declarations)
     pieces = [
         f"; ModuleID = '{lowered.name}'",
         *[remark for remark, holds in REMARKS.items() if holds(lowered.func.body)],

@@ -135,6 +135,10 @@ class LlvmScope(Emitter):
         constant = constant_of(e)
         return (constant, constant) if isinstance(constant, int) else (None, None)
 
+    def picked(self, e: E.BufferLoad, offset: Linear, distance: int) -> str | None:
+        """Return what a load of lanes that are ``distance`` elements apart reads, or None where a gather is to read them."""
+        return None
+
     def half_conversion(self, text: str, source: DType, to: DType) -> str:
         """Return a value converted from or to float16 or bfloat16."""
         raise self.error(f"no conversion from {source} to {to}")
@@ -143,9 +147,9 @@ class LlvmScope(Emitter):
     def run_loop(self, s: For, low: str, high: str, may_be_empty: bool) -> None:
         """Emit the blocks of a loop over ``[low, high)``."""
 
-    @abstractmethod
     def check(self, holds: str, code: str) -> None:
         """Emit code that continues when ``holds``, and otherwise gives scratch memory back and ends with ``code``."""
+        raise self.error("nothing here ends a function early")
 
     # -- loads, emitted once ---------------------------------------------------------------------------------------
 
@@ -164,24 +168,6 @@ class LlvmScope(Emitter):
         self._clock += 1
         for var in data:
             self._versions[var] = self._clock
-
-    def may_write(self, args: Sequence[E.Expr]) -> None:
-        """Mark memory whose address is among ``args`` as written by a call."""
-        for a in args:
-            for n in pre_order(a):
-                if isinstance(n, E.BufferLoad):
-                    self.touch(n.buffer.data)
-                elif isinstance(n, E.Var) and n in self.bases:
-                    self.touch(n)
-
-    def called_with_effects(self, name: str, dtype: str, args: Sequence[E.Expr]) -> str:
-        """Return the result of a function that may write through the pointers among ``args``."""
-        text = self.fn.intrinsic(name, llvm_type(dtype), [self.type(a) for a in args], self.values(args))
-        self.may_write(args)
-        if dtype == "void":
-            self.fn.do(text)
-            return ""
-        return self.fn.emit(text)
 
     def order_nontemporal_stores(self) -> None:
         """Emit the fence that orders non-temporal stores with all others before the function ends."""

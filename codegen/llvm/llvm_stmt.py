@@ -1,16 +1,19 @@
-"""Emits loops with their carried values as phi nodes, branches, failures, and scratch memory."""
+"""Emits loops with their carried values as phi nodes, branches, and memory on the stack."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...tir.analysis.simplify import loop_values
 from ...tir.expr import IntImm
-from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
-from ..backend.storage import elements_of
-from ..lowered import NONTEMPORAL_ATTR, OUT_OF_MEMORY
+from ...tir.stmt import AttrStmt, Buffer, For, IfThenElse, Stmt
+from ..lowered import NONTEMPORAL_ATTR
 from .function_builder import Phi
 from .linear_sums import sum_text
-from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, memory_type
+
+if TYPE_CHECKING:
+    from .llvm_scope import LlvmScope
 
 
 def attribute(em: LlvmScope, s: AttrStmt) -> None:
@@ -35,7 +38,7 @@ def serial_loop(em: LlvmScope, s: For) -> None:
 def run_loop(em: LlvmScope, s: For, low: str, high: str, may_be_empty: bool) -> None:
     """Emit the blocks of a loop over ``[low, high)``."""
     fn = em.fn
-    before = _carried(em, s.body)
+    before = carried_values(em, s.body)
     touched = em.unit.effects.of(s.body)[1]
     head, done = fn.new_label("loop"), fn.new_label("done")
     if may_be_empty:
@@ -48,7 +51,7 @@ def run_loop(em: LlvmScope, s: For, low: str, high: str, may_be_empty: bool) -> 
     fn.push()
     fn.label(head)
     counter = fn.phi("i64", _clean(s.loop_var.name))
-    phis = _phis(em, before, "acc")
+    phis = value_phis(em, before, "acc")
     em.vars[s.loop_var] = counter.name
     em.indices.add(s.loop_var)
     em.places[s.loop_var] = fn.place()
@@ -68,28 +71,6 @@ def run_loop(em: LlvmScope, s: For, low: str, high: str, may_be_empty: bool) -> 
         _merge(em, [(before, start), ({b: em.registers[b] for b in before}, latch)])
 
 
-def while_loop(em: LlvmScope, s: While) -> None:
-    """Emit a loop that tests its condition at its head, where the register values that it changes are phi nodes."""
-    fn, touched = em.fn, em.unit.effects.of(s)[1]
-    before, start = _carried(em, s), fn.block
-    head, body, done = fn.new_label("while"), fn.new_label("turn"), fn.new_label("done")
-    fn.branch(head)
-    fn.push()
-    fn.label(head)
-    phis = _phis(em, before, "kept")
-    em.touch(*touched)
-    fn.branch_if(em.value(s.condition), body, done)
-    fn.label(body)
-    em.stmt(s.body)
-    for b, phi in phis.items():
-        fn.fill(phi, [(before[b], start), (em.registers[b], fn.block)])
-        em.registers[b] = phi.name
-    fn.branch(head)
-    fn.pop()
-    fn.label(done)
-    em.touch(*touched)
-
-
 def branch(em: LlvmScope, s: IfThenElse) -> None:
     """Emit an if. Register values that either branch changes merge in phi nodes."""
     fn = em.fn
@@ -99,7 +80,7 @@ def branch(em: LlvmScope, s: IfThenElse) -> None:
         if chosen is not None:
             em.stmt(chosen)
         return
-    before, touched = _carried(em, s), em.unit.effects.of(s)[1]
+    before, touched = carried_values(em, s), em.unit.effects.of(s)[1]
     then, other, done = fn.new_label("then"), fn.new_label("else"), fn.new_label("endif")
     fn.branch_if(cond, then, other)
     ends: list[tuple[dict[Buffer, str], str]] = []
@@ -120,13 +101,13 @@ def branch(em: LlvmScope, s: IfThenElse) -> None:
 # -- register values in loops and branches ---------------------------------------------------------------------------------
 
 
-def _carried(em: LlvmScope, s: Stmt) -> dict[Buffer, str]:
+def carried_values(em: LlvmScope, s: Stmt) -> dict[Buffer, str]:
     """Returns the live register values that ``s`` changes, in a fixed order, with their values before it."""
     changed = em.unit.effects.of(s)[0]
     return {b: value for b, value in em.registers.items() if b in changed}
 
 
-def _phis(em: LlvmScope, before: dict[Buffer, str], hint: str) -> dict[Buffer, Phi]:
+def value_phis(em: LlvmScope, before: dict[Buffer, str], hint: str) -> dict[Buffer, Phi]:
     """Returns a phi node for each register value, which is its value from here on."""
     phis = {b: em.fn.phi(llvm_type(b.dtype), hint) for b in before}
     em.registers.update({b: phi.name for b, phi in phis.items()})
@@ -141,84 +122,11 @@ def _merge(em: LlvmScope, ends: list[tuple[dict[Buffer, str], str]]) -> None:
         em.registers[b] = phi.name
 
 
-# -- failures --------------------------------------------------------------------------------------------------------------
-
-
-def assertion(em: LlvmScope, holds: str, s: AssertStmt, number: int) -> None:
-    """Emit code that leaves the function with the number of the message when the condition fails."""
-    check(em, holds, str(number))
-
-
-def check(em: LlvmScope, holds: str, code: str) -> None:
-    """Emit code that continues when ``holds``, and otherwise gives scratch memory back and ends with ``code``.
-
-    A parallel region leaves the code to its caller, who reads it when all threads are done (the largest, unsigned,
-    when several fail).
-    """
-    fn = em.fn
-    fine, failed = fn.new_label("fine"), fn.new_label("failed")
-    fn.branch_if(holds, fine, failed)
-    fn.label(failed)
-    if em.failure is not None:
-        fn.do(f"atomicrmw umax ptr {em.failure}, i32 {code} monotonic, align 4")
-    elif em.scratch:
-        em.reason = em.reason or fn.alloca(1, "i32")
-        fn.do(f"store i32 {code}, ptr {em.reason}, align 4")
-    else:
-        fn.do(f"ret i32 {code}")
-        fn.label(fine)
-        return
-    _leave(em)
-    fn.label(fine)
-
-
-def _leave(em: LlvmScope) -> None:
-    """Emit code that gives scratch memory back and ends the function. The code for each block is emitted once for all
-    failures."""
-    fn = em.fn
-    for pointer in reversed(em.scratch):
-        known = em.leaving.get(pointer)
-        if known is not None:
-            fn.branch(known)
-            return
-        label = em.leaving[pointer] = fn.new_label("leave")
-        fn.branch(label)
-        fn.label(label)
-        free(em, pointer)
-    if em.failure is not None:
-        fn.do("ret void")
-    else:
-        fn.do(f"ret i32 {fn.emit(f'load i32, ptr {em.reason}, align 4')}")
-
-
-# -- memory ----------------------------------------------------------------------------------------------------------------
-
-
 def stack_memory(em: LlvmScope, buffer: Buffer, elements: int) -> str:
     """Returns the address of memory on the stack."""
     stack = em.fn.alloca(elements, memory_type(buffer.dtype.element))
     em.own_memory.add(stack)
     return stack
-
-
-def scratch_memory(em: LlvmScope, buffer: Buffer, elements: int | None) -> str:
-    """Returns the address of the runtime's memory; the function fails when there is none."""
-    fn, step = em.fn, buffer.dtype.bytes
-    if elements is None:
-        amount = fn.pure(f"mul i64 {em.index(elements_of(buffer))}, {step}")
-    else:
-        amount = str(elements * step)
-    fn.declarations.setdefault("tw_alloc", "declare noalias ptr @tw_alloc(i64)")
-    fn.declarations.setdefault("tw_free", "declare void @tw_free(ptr)")
-    pointer = fn.emit(f"call noalias align 64 ptr @tw_alloc(i64 {amount})")
-    check(em, fn.emit(f"icmp ne ptr {pointer}, null"), str(OUT_OF_MEMORY))
-    em.own_memory.add(pointer)
-    return pointer
-
-
-def free(em: LlvmScope, pointer: str) -> None:
-    """Give the runtime's memory back."""
-    em.fn.do(f"call void @tw_free(ptr {pointer})")
 
 
 def _clean(name: str) -> str:

@@ -11,6 +11,7 @@ from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
 from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..backend.expand_dots import expand_dot
 from ..lowered import FAILURES, LoweredFunc
+from .external_calls import may_write
 from .function_builder import FunctionBuilder
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix
@@ -162,7 +163,7 @@ def _store(em: LlvmScope, e: Call) -> str:
         for n in range(TILE_ROWS):
             part = em.fn.shuffled(type_, text, "poison", range(n * lanes, (n + 1) * lanes))
             em.fn.do(f"store {row} {part}, ptr {_row(em, place, n)}, align {align_of(value.dtype)}")
-    em.may_write((e.args[0],))
+    may_write(em, (e.args[0],))
     return ""
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...tir.arith.normal_form.linear import Linear
-from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp
+from ...tir.expr import BufferLoad, DType, Expr, IntImm
 from ...tir.stmt import Buffer
-from ..backend.lane_offsets import NEAR, LaneOffsets
+from ..backend.lane_offsets import LaneOffsets
 from ..lowered import ALIGNED
 from ..machine.target import Target
 from .linear_sums import sum_text
-from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, stored_suffix, vector_constant
+
+if TYPE_CHECKING:
+    from .llvm_scope import LlvmScope
 
 
 def load(em: LlvmScope, e: BufferLoad) -> str:
@@ -45,9 +49,9 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
             stored = _masked_load(em, buffer, offset, dtype, mask)
         value = em.from_memory(stored, dtype)
         return _reversed(em, value, dtype) if backwards else value
-    active = lanes if e.predicate is None else _leading(e.predicate)
-    if even and active is not None and _is_near(em, stride.const, dtype):
-        return em.from_memory(_picked(em, buffer, offset, dtype, stride.const, active), dtype)
+    picked = em.picked(e, offset, stride.const) if even else None
+    if picked is not None:
+        return em.from_memory(picked, dtype)
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
     text = em.fn.intrinsic(
         f"llvm.masked.gather.{stored_suffix(dtype)}.v{lanes}p0", memory,
@@ -117,78 +121,6 @@ def _reversed(em: LlvmScope, text: str, dtype: DType) -> str:
     return em.fn.shuffled(llvm_type(dtype), text, "poison", range(dtype.lanes - 1, -1, -1))
 
 
-def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
-    """Returns whether lanes are picked out of whole vectors: they are a small distance apart, and fill registers or a
-    power of two of a register's lanes."""
-    lanes, register = dtype.lanes, em.target.vector_lanes(dtype)
-    return 2 <= distance <= NEAR and min(lanes, register) >= 4 and (lanes % register == 0 or register % lanes == 0)
-
-
-def _leading(mask: Expr) -> int | None:
-    """Returns how many lanes hold where these are the first ones, as at the end of a row; None where they are not known."""
-    if not (isinstance(mask, LT) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast)):
-        return None
-    first, step, end = mask.a.base, mask.a.stride, mask.b.value
-    if not (isinstance(first, IntImm) and isinstance(end, IntImm) and isinstance(step, IntImm) and step.value == 1):
-        return None
-    return max(0, min(end.value - first.value, mask.a.lanes))
-
-
-def _picked(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int, active: int) -> str:
-    """Returns lanes that are ``distance`` elements apart, as they lie in memory, out of vectors that cover them; 0 in
-    all but the first ``active`` ones."""
-    count, one = min(dtype.lanes, em.target.vector_lanes(dtype)), memory_type(dtype.element)
-    part_type, whole = dtype.element.with_lanes(count), ""
-    for done in range(0, dtype.lanes, count):
-        at, left = offset.plus(Linear(done * distance)), min(active - done, count)
-        if left <= 0:
-            part = "zeroinitializer"
-        elif left == count:
-            part = _picked_register(em, buffer, at, part_type, distance)
-        else:
-            part = _picked_first(em, buffer, at, part_type, distance, left)
-        whole = em.fn.appended(one, whole, part, done, count) if done else part
-    return whole
-
-
-def _picked_first(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int, active: int) -> str:
-    """Returns the first ``active`` lanes of one register, and 0 in the others; masked loads read nothing beyond them."""
-    lanes, memory, end = dtype.lanes, memory_type(dtype), distance * (active - 1) + 1
-    found = ""
-    for start in range(0, end, lanes):
-        inside = vector_constant([int(start + n < end) for n in range(lanes)], "i1")
-        vector = _active_lanes(em, buffer, offset.plus(Linear(start)), dtype, inside)
-        places = [(n, distance * n - start) for n in range(active)]
-        order = [lanes + p if 0 <= p < lanes else n if p < 0 else -1 for n, p in places] + [-1] * (lanes - active)
-        found = em.fn.shuffled(memory, found or "zeroinitializer", vector, order)
-    held = vector_constant([int(n < active) for n in range(lanes)], "i1")
-    return em.fn.pure(f"select <{lanes} x i1> {held}, {memory} {found}, {memory} zeroinitializer")
-
-
-def _picked_register(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int) -> str:
-    """Returns the lanes of one register. The last vector ends with the last lane: nothing beyond that is read."""
-    lanes, memory = dtype.lanes, memory_type(dtype)
-    places = [distance * n for n in range(lanes)]
-    found = ""
-    for k in range(distance):
-        start = min(k * lanes, places[-1] + 1 - lanes)
-        at = offset.plus(Linear(start))
-        vector = em.cached_load(
-            buffer, f"load {memory}, ptr {em.pointer(buffer, at)}, align {em.alignment(buffer, at, dtype)}"
-        )
-        if not found:
-            found = vector
-            continue
-        order = [-1] * lanes
-        for n, place in enumerate(places):
-            if place // lanes < k:  # an earlier vector had it; the first one is as it was loaded
-                order[n] = n if k > 1 else place
-            elif place // lanes == k:
-                order[n] = lanes + place - start
-        found = em.fn.shuffled(memory, found, vector, order)
-    return found
-
-
 def _scalar_load(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
     dtype = buffer.dtype
     align = em.alignment(buffer, offset, dtype)
@@ -207,7 +139,7 @@ def _masked_load(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, ma
     whole, done = "", 0
     for count in _parts(em.target, dtype):
         active = em.fn.cut("i1", mask, dtype.lanes, done, count)
-        part = _active_lanes(em, buffer, offset.plus(Linear(done)), dtype.element.with_lanes(count), active)
+        part = active_lanes(em, buffer, offset.plus(Linear(done)), dtype.element.with_lanes(count), active)
         whole = em.fn.appended(memory_type(dtype.element), whole, part, done, count) if done else part
         done += count
     return whole
@@ -224,7 +156,8 @@ def _parts(target: Target, dtype: DType) -> list[int]:
     return [first] + [register] * rest + [last] * (last > 0)
 
 
-def _active_lanes(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, mask: str) -> str:
+def active_lanes(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, mask: str) -> str:
+    """Returns a masked load of at most a register."""
     lanes, memory = dtype.lanes, memory_type(dtype)
     pointer, align = em.pointer(buffer, offset), em.alignment(buffer, offset, dtype)
     text = em.fn.intrinsic(

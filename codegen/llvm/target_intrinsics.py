@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...tir.expr import Call, DType, IntImm, StringImm
 from ..backend.expand_dots import expand_dot
 from ..machine.target_text import TargetError
+from .external_calls import called_with_effects
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type
 
@@ -35,7 +36,7 @@ def _llvm_intrinsic(em: LlvmScope, e: Call) -> str:
         args = args[1:]
     if e.op == "tir.call_llvm_pure_intrin":
         return em.fn.pure(em.fn.intrinsic(name.value, em.type(e), [em.type(a) for a in args], em.values(args)))
-    return em.called_with_effects(name.value, e.dtype, args)
+    return called_with_effects(em, name.value, e.dtype, args)
 
 
 def _access_ptr(em: LlvmScope, e: Call) -> str:

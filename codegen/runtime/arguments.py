@@ -9,7 +9,7 @@ name and says what was expected, what was passed, and how to convert it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,52 +67,6 @@ class Arguments:
         """Return the parameters for a reader: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
         return f"{self.name}({', '.join(map(_declared, self.given))})"
 
-    def completed(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], list[np.ndarray]]:
-        """Return all arguments in order, and those made here: arrays that are written and were not given.
-
-        ``args`` come first, ``named`` by the names of the parameters. ArgumentError when an input is missing, and for a
-        name that there is not or that is given twice.
-        """
-        names = [p.name for p in self.given]
-        places: dict[int, Any] = dict(enumerate(args))
-        for name, value in named.items():
-            if names.count(name) != 1:
-                raise ArgumentError(f"{self.name} has no argument {name!r}; it is {self.signature()}")
-            if names.index(name) in places:
-                raise ArgumentError(f"{self.name}: the argument {name} is given twice")
-            places[names.index(name)] = value
-        missing = [index for index in range(len(self.given)) if index not in places]
-        if len(args) > len(self.given) or any(not self.given[index].writes for index in missing):
-            raise ArgumentError(
-                f"{self.name} takes {len(self.given)} arguments, {len(places)} were given; it is {self.signature()}"
-            )
-        known = self._known(places)
-        fresh = {index: self._fresh(self.given[index], known) for index in missing}
-        return [{**places, **fresh}[index] for index in range(len(self.given))], list(fresh.values())
-
-    def _known(self, places: Mapping[int, Any]) -> dict[Var, int]:
-        """Return the sizes that the given arguments tell."""
-        known: dict[Var, int] = {}
-        arrays = []
-        for index, arg in places.items():
-            param = self.given[index]
-            if param.kind == "buffer":
-                arrays.append((index, param, self._view(index, param, arg)))
-            else:
-                self._scalar(index, param, arg, known)
-        self._bind(arrays, known)
-        return known
-
-    def _fresh(self, param: Param, known: dict[Var, int]) -> np.ndarray:
-        assert param.buffer is not None
-        shape = [evaluate(extent, known) for extent in param.buffer.shape]
-        if param.buffer.strides or None in shape:
-            raise ArgumentError(
-                f"{self.name}: the array {param.name} has to be given: its "
-                f"{'strides are its own' if param.buffer.strides else 'shape does not follow from the others'}"
-            )
-        return np.zeros([n for n in shape if n is not None], to_numpy(param.dtype))
-
     def prepare(self, args: Sequence[Any]) -> tuple[list[int | float], list[Any]]:
         """Return the C values in the order of the parameters, sizes last, and the objects to keep alive."""
         if len(args) != len(self.given):
@@ -124,14 +78,14 @@ class Arguments:
         known: dict[Var, int] = {}
         for index, (param, arg) in enumerate(zip(self.given, args, strict=True)):
             if param.kind == "buffer":
-                view = self._view(index, param, arg)
+                view = self.view(index, param, arg)
                 views.append(view)
                 values.append(view.pointer)
             else:
                 views.append(None)
-                values.append(self._scalar(index, param, arg, known))
+                values.append(self.scalar(index, param, arg, known))
         arrays = [(i, p, v) for i, (p, v) in enumerate(zip(self.given, views, strict=True)) if v is not None]
-        self._bind(arrays, known)
+        self.bind_sizes(arrays, known)
         for index, param, view in arrays:
             self._check_shape(index, param, view, known)
             self._check_strides(index, param, view, known)
@@ -145,7 +99,8 @@ class Arguments:
     def _fail(self, index: int, message: str) -> ArgumentError:
         return ArgumentError(f"{self.name}: argument {index} ({self.given[index].name}): {message}")
 
-    def _view(self, index: int, param: Param, arg: Any) -> ArrayView:
+    def view(self, index: int, param: Param, arg: Any) -> ArrayView:
+        """Return an argument as the array that the parameter ``index`` takes."""
         if isinstance(arg, (np.generic, int, float)) and not param.writes:
             arg = _single_element(arg, param)
         try:
@@ -173,7 +128,8 @@ class Arguments:
             )
         return view
 
-    def _scalar(self, index: int, param: Param, arg: Any, known: dict[Var, int]) -> int | float:
+    def scalar(self, index: int, param: Param, arg: Any, known: dict[Var, int]) -> int | float:
+        """Return an argument as the number that the parameter ``index`` takes; ``known`` learns it."""
         dtype = param.dtype
         if isinstance(arg, (np.ndarray, np.generic)) and arg.ndim == 0:
             arg = arg.item()
@@ -197,7 +153,7 @@ class Arguments:
         known[param.var] = value
         return value
 
-    def _bind(self, arrays: list[tuple[int, Param, ArrayView]], known: dict[Var, int]) -> None:
+    def bind_sizes(self, arrays: list[tuple[int, Param, ArrayView]], known: dict[Var, int]) -> None:
         """Determine the sizes: plain symbols first, then symbols inside sums and products with constants."""
         plain: list[tuple[int, Expr, int]] = []
         for index, param, view in arrays:

@@ -16,6 +16,7 @@ import numpy as np
 from ...tir.expr import IntImm, to_numpy
 from ..lowered import Param
 from .call_services import UNUSUAL, register_service
+from .completed_arguments import completed
 
 if TYPE_CHECKING:
     from .module import Function
@@ -164,7 +165,7 @@ def completed_call(function: Function, args: Sequence[Any], named: Mapping[str, 
         fresh = new_arrays(missing, args)
         function(*args, *fresh)
     else:
-        complete, fresh = function._arguments.completed(args, named)
+        complete, fresh = completed(function._arguments, args, named)
         function(*complete)
     if not fresh:
         return None

@@ -14,6 +14,7 @@ from ..lowered import LoweredFunc
 from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
 from ..runtime.arguments import Arguments
+from ..runtime.completed_arguments import completed
 from ..runtime.functions_by_name import FunctionsByName
 from .circuit.memories import HardwareError
 from .hardware_passes import HARDWARE_PASSES
@@ -83,7 +84,7 @@ class VerilogFunction:
         return f"<verilog {self._arguments.signature()}>"
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        complete, fresh = self._arguments.completed(args, named)
+        complete, fresh = completed(self._arguments, args, named)
         self.cycles = self.simulate(*complete)
         return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
 

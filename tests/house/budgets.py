@@ -6,7 +6,7 @@ LINES = {
     "pages": 800,
     "tir": 19250,
     "schedule": 13450,
-    "codegen": 29950,
+    "codegen": 30090,
     "te": 6580,
     "tuning_db": 1770,
     "tuner": 11890,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 14190
+RING_CODE_LINES = 13910
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24600
+BOTH_RINGS_CODE_LINES = 24320
 """How many code lines the core ring and the outer ring have together."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from ...runtime.array_views import KINDS, ArrayView, Tensor
+from ...runtime.array_views import ArrayView
+from ...runtime.dlpack_views import KINDS, Tensor
 
 
 class _Managed(ctypes.Structure):
