@@ -89,6 +89,10 @@ def wasm_module(code: CompiledCode, exported: Sequence[str]) -> bytes:
         raise WasmLinkError(
             "a WebAssembly module needs a linker, wasm-ld; install one (pip install ziglang, or apt-get install lld)"
         )
+    if "main" in exported:
+        raise WasmLinkError(
+            'linkers treat a function main of WebAssembly in their own way; build(…, name="kernel") gives another name'
+        )
     with tempfile.TemporaryDirectory(prefix="tilewright-") as name:
         folder = Path(name)
         whole = optimize_and_compile(code.ir, code.target, code.options.opt_level, link=(*code.link, MEMORY_OF_WASM))

@@ -45,6 +45,12 @@ def test_a_function_that_no_module_has_is_named(tmp_path):
         compile(parse(text), TARGET).export(tmp_path / "k.wasm")
 
 
+@needs_linker
+def test_main_needs_another_name(tmp_path):
+    with pytest.raises(WasmLinkError, match="gives another name"):
+        compile(parse(SCRATCH.replace("def twice", "def main")), TARGET).export(tmp_path / "k.wasm")
+
+
 def test_files_of_other_machines_are_refused(tmp_path):
     with pytest.raises(ExportError, match="'k.so': wasm32-unknown-unknown makes .wasm"):
         compile(parse(SCRATCH), TARGET).export(tmp_path / "k.so")
