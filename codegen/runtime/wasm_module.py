@@ -67,6 +67,76 @@ done:
 """The allocator: blocks are given back in the opposite order, so that the end of what is in use says everything."""
 
 
+FMA_OF_WASM = r"""
+define double @fma(double %a, double %b, double %c) noinline nounwind {
+  %p = fmul double %a, %b
+  %a1 = fmul double %a, 134217729.0
+  %a2 = fsub double %a1, %a
+  %ah = fsub double %a1, %a2
+  %al = fsub double %a, %ah
+  %b1 = fmul double %b, 134217729.0
+  %b2 = fsub double %b1, %b
+  %bh = fsub double %b1, %b2
+  %bl = fsub double %b, %bh
+  %hh = fmul double %ah, %bh
+  %hl = fmul double %ah, %bl
+  %lh = fmul double %al, %bh
+  %ll = fmul double %al, %bl
+  %e1 = fsub double %hh, %p
+  %e2 = fadd double %e1, %hl
+  %e3 = fadd double %e2, %lh
+  %e = fadd double %e3, %ll
+  %s = fadd double %p, %c
+  %t = call double @tw_lost(double %p, double %c)
+  %u = call double @tw_odd(double %e, double %t)
+  %exact = fadd double %s, %u
+  %known = fcmp ord double %u, 0.0
+  %out = select i1 %known, double %exact, double %s
+  ret double %out
+}
+
+define float @fmaf(float %a, float %b, float %c) noinline nounwind {
+  %wa = fpext float %a to double
+  %wb = fpext float %b to double
+  %wc = fpext float %c to double
+  %p = fmul double %wa, %wb
+  %s = call double @tw_odd(double %p, double %wc)
+  %out = fptrunc double %s to float
+  ret float %out
+}
+
+define internal double @tw_lost(double %a, double %b) nounwind {
+  %s = fadd double %a, %b
+  %bb = fsub double %s, %a
+  %aa = fsub double %s, %bb
+  %la = fsub double %a, %aa
+  %lb = fsub double %b, %bb
+  %out = fadd double %la, %lb
+  ret double %out
+}
+
+define internal double @tw_odd(double %a, double %b) nounwind {
+  %s = fadd double %a, %b
+  %lost = call double @tw_lost(double %a, double %b)
+  %bits = bitcast double %s to i64
+  %last = and i64 %bits, 1
+  %even = icmp eq i64 %last, 0
+  %some = fcmp one double %lost, 0.0
+  %wrong = and i1 %even, %some
+  %up = fcmp ogt double %lost, 0.0
+  %positive = icmp sge i64 %bits, 0
+  %away = icmp eq i1 %up, %positive
+  %step = select i1 %away, i64 1, i64 -1
+  %add = select i1 %wrong, i64 %step, i64 0
+  %moved = add i64 %bits, %add
+  %out = bitcast i64 %moved to double
+  ret double %out
+}
+"""
+"""Multiply-adds with one rounding, which the machine does not have: the product and its error, and a sum that is rounded to odd
+before the last one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008)."""
+
+
 class WasmLinkError(RuntimeError):
     """Raised when there is no linker, or when the code calls a function that no module has."""
 
@@ -89,13 +159,11 @@ def wasm_module(code: CompiledCode, exported: Sequence[str]) -> bytes:
         raise WasmLinkError(
             "a WebAssembly module needs a linker, wasm-ld; install one (pip install ziglang, or apt-get install lld)"
         )
-    if "main" in exported:
-        raise WasmLinkError(
-            'linkers treat a function main of WebAssembly in their own way; build(…, name="kernel") gives another name'
-        )
     with tempfile.TemporaryDirectory(prefix="tilewright-") as name:
         folder = Path(name)
-        whole = optimize_and_compile(code.ir, code.target, code.options.opt_level, link=(*code.link, MEMORY_OF_WASM))
+        whole = optimize_and_compile(
+            code.ir, code.target, code.options.opt_level, link=(*code.link, MEMORY_OF_WASM, FMA_OF_WASM)
+        )
         (folder / "module.o").write_bytes(whole.object)
         shown = [f"--export={symbol}" for symbol in (*exported, "tw_alloc", "tw_free")]
         flags = ["--no-entry", "--export-memory", "-z", f"stack-size={STACK_BYTES}", "--strip-debug", *shown]

@@ -1,5 +1,7 @@
 """WebAssembly modules: what they export, scratch memory, and what is refused."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -45,10 +47,45 @@ def test_a_function_that_no_module_has_is_named(tmp_path):
         compile(parse(text), TARGET).export(tmp_path / "k.wasm")
 
 
+FMA = """
+@T.prim_func
+def fused(A: T.Buffer((2000,), "TYPE"), B: T.Buffer((2000,), "TYPE"), C: T.Buffer((2000,), "TYPE"), D: T.Buffer((2000,), "TYPE")):
+    for i in T.vectorized(2000):
+        D[i] = T.fma(A[i], B[i], C[i])
+"""
+
+
 @needs_linker
-def test_main_needs_another_name(tmp_path):
-    with pytest.raises(WasmLinkError, match="gives another name"):
-        compile(parse(SCRATCH.replace("def twice", "def main")), TARGET).export(tmp_path / "k.wasm")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_multiply_adds_are_rounded_once(tmp_path, dtype):
+    wasmtime = pytest.importorskip("wasmtime")
+    (path,) = compile(parse(FMA.replace("TYPE", dtype)), TARGET).export(tmp_path / "k.wasm")
+    engine = wasmtime.Engine()
+    store = wasmtime.Store(engine)
+    exports = wasmtime.Instance(store, wasmtime.Module.from_file(engine, str(path)), []).exports(store)
+    rng, memory = np.random.default_rng(0), exports["memory"]
+    a, b = rng.standard_normal((2, 2000)).astype(dtype)
+    c = (-a * b * rng.choice([1, 1 + 1e-7, 1e-9, -3, 1e30], 2000)).astype(dtype)  # much is cancelled, or nothing
+    a[:4], c[:4] = [np.inf, np.nan, 0, 1], [1, 1, -0.0, np.inf]
+    places = [exports["tw_alloc"](store, a.nbytes) for _ in range(4)]
+    for place, array in zip(places, (a, b, c), strict=False):
+        memory.write(store, array.tobytes(), place)
+    assert exports["fused"](store, *places) == 0
+    got = np.frombuffer(bytes(memory.read(store, places[3], places[3] + a.nbytes)), dtype)
+    np.testing.assert_array_equal(got[4:], _rounded_once(a[4:], b[4:], c[4:]))
+    np.testing.assert_array_equal(got[:4], [np.inf * b[0], np.nan, 0, np.inf])
+
+
+def _rounded_once(a, b, c):
+    """Return the numbers of a's type nearest to the exact sums: of what Python's fractions give, and its neighbours."""
+    out = []
+    for x, y, z in zip(a, b, c, strict=True):
+        exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+        near = a.dtype.type(float(exact))
+        around = [near, np.nextafter(near, a.dtype.type(np.inf)), np.nextafter(near, a.dtype.type(-np.inf))]
+        word = f"uint{8 * a.itemsize}"
+        out.append(min(around, key=lambda v: (abs(Fraction(float(v)) - exact), int(v.view(word)) & 1)))
+    return np.array(out)
 
 
 def test_files_of_other_machines_are_refused(tmp_path):
