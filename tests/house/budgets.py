@@ -6,7 +6,7 @@ LINES = {
     "pages": 800,
     "tir": 19250,
     "schedule": 13450,
-    "codegen": 30090,
+    "codegen": 30160,
     "te": 6580,
     "tuning_db": 1770,
     "tuner": 11890,
