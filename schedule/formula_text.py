@@ -9,7 +9,7 @@ from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub
 from ..tir.parser import ParseError, parse_expression
 from ..tir.printer.printer_expr import ExprPrinter
 from ..tir.walk import pre_order
-from .trace_data import Formula, TraceError, set_formula_writer
+from .trace_data import FORMULA_OF, Formula, TraceError
 
 _ARITHMETIC = (IntImm, Var, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
 _PARTS = "anything but + - * // % min max over numbers and references is not part of a formula"
@@ -51,4 +51,4 @@ def _written(e: Expr, name_of: Callable[[Var], str]) -> Formula:
     return Formula(printer.text(e))
 
 
-set_formula_writer(_written)
+FORMULA_OF.set(_written)

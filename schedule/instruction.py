@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..tir.expr.base.slot import Slot
 from .primitive import REGISTRY, Primitive
 from .trace_data import TraceError, refs_in
 
@@ -56,19 +57,15 @@ class Instruction:
 
     def as_python(self) -> str:
         """Return the call as a line of Python on ``sch``; arguments that have their default value are left out."""
-        return _form[0][1](self) if _form else self.name
+        return STEP_TEXT.value(self)
 
 
-_form: list[tuple[Callable[[Sequence[Instruction]], Trace], Callable[[Instruction], str]]] = []
+def _no_traces(steps: Sequence[Instruction]) -> Trace:
+    raise NotImplementedError("nothing here makes traces of steps")
 
 
-def set_trace_form(make: Callable[[Sequence[Instruction]], Trace], as_python: Callable[[Instruction], str]) -> None:
-    """Set what makes a trace of steps, and what writes a step as a line of Python."""
-    _form[:] = [(make, as_python)]
+TRACE_OF: Slot[Callable[[Sequence[Instruction]], Trace]] = Slot(_no_traces)
+"""Makes a trace of steps; :mod:`.trace` sets it."""
 
-
-def trace_of(steps: Sequence[Instruction]) -> Trace:
-    """Return the trace of these steps."""
-    if not _form:
-        raise NotImplementedError("nothing here makes traces of steps")
-    return _form[0][0](steps)
+STEP_TEXT: Slot[Callable[[Instruction], str]] = Slot(lambda step: step.name)
+"""Writes a step as a line of Python; :mod:`.trace_python` sets it."""

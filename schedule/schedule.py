@@ -22,7 +22,7 @@ from ..tir.walk import vars_in
 from .errors import ScheduleError, nearest, unknown_handle
 from .handle_table import HandleTable
 from .handles import PLACES, BlockRV, Handle
-from .instruction import Instruction, trace_of
+from .instruction import TRACE_OF, Instruction
 from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
@@ -132,7 +132,7 @@ class Schedule(_Methods):
     @property
     def trace(self) -> Trace:
         """Return the steps that were applied so far."""
-        return trace_of(tuple(self._insts))
+        return TRACE_OF.value(tuple(self._insts))
 
     def get(self, rv: Any) -> Any:
         """Return the Block, For or number that a handle stands for."""

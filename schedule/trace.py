@@ -11,10 +11,10 @@ from ..tir.expr import const
 from .errors import ScheduleError
 from .formula_text import formula_value
 from .handles import Handle
-from .instruction import Instruction, set_trace_form
+from .instruction import TRACE_OF, Instruction
 from .trace_data import Const, Formula, Ref, TraceError, refs_in
 from .trace_json import steps_as_json, steps_from_json
-from .trace_python import python_lines, step_text
+from .trace_python import python_lines
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -216,4 +216,4 @@ def apply_instruction(
     handles.update(zip(names, made, strict=False))
 
 
-set_trace_form(Trace, step_text)
+TRACE_OF.set(Trace)

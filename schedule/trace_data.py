@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..tir.expr import Expr, FloatImm, IntImm, Var
+from ..tir.expr.base.slot import Slot
 
 
 class TraceError(ValueError):
@@ -44,20 +45,15 @@ class Formula:
 
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
-FormulaWriter = Callable[[Expr, Callable[[Var], str]], Formula]
-_writer: list[FormulaWriter] = []
 
 
-def set_formula_writer(write: FormulaWriter) -> None:
-    """Set what :func:`formula_of` asks; :mod:`.formula_text` does this once."""
-    _writer[:] = [write]
+def _no_formulas(e: Expr, name_of: Callable[[Var], str]) -> Formula:
+    raise TraceError("a trace with formulas needs the parser and the printer of programs")
 
 
-def formula_of(e: Expr, name_of: Callable[[Var], str]) -> Formula:
-    """Return the formula of an expression; TypeError when it has nodes other than integer arithmetic over variables."""
-    if not _writer:
-        raise TraceError("a trace with formulas needs the parser and the printer of programs")
-    return _writer[0](e, name_of)
+FORMULA_OF: Slot[Callable[[Expr, Callable[[Var], str]], Formula]] = Slot(_no_formulas)
+"""Returns the formula of an expression; TypeError when it has nodes other than integer arithmetic over variables.
+:mod:`.formula_text` sets it."""
 
 
 def constant(e: Expr) -> Any:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .instruction import Instruction
+from .instruction import STEP_TEXT, Instruction
 from .primitive import REGISTRY
 from .trace_data import Const, Formula, Ref
 
@@ -15,12 +15,12 @@ def python_lines(insts: Iterable[Instruction]) -> list[str]:
     """Return the steps as lines of Python, after an import where they need one."""
     lines, used = [], False
     for inst in insts:
-        lines.append(step_text(inst))
+        lines.append(_step_text(inst))
         used = used or any(map(_uses_script, (*inst.arguments.values(), inst.decision)))
     return ["from tilewright.tir import script as T", *lines] if used else lines
 
 
-def step_text(inst: Instruction) -> str:
+def _step_text(inst: Instruction) -> str:
     """Return the call as a line of Python on ``sch``; arguments that have their default value are left out."""
     parts: list[str] = []
     step = REGISTRY.get(inst.name)
@@ -71,3 +71,6 @@ def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k!r}: {_value_text(v)}" for k, v in value.items()) + "}"
     return repr(value)
+
+
+STEP_TEXT.set(_step_text)

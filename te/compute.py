@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
-from .operation import ComputeOp, PlaceholderOp, require_reads_inside
+from .operation import READ_CHECK, ComputeOp, PlaceholderOp
 from .tensor import Tensor
 
 Shape = Union[Sequence[Union[int, Expr]], int, Expr]
@@ -130,7 +130,7 @@ def compute(
         raise ValueError(f"compute {name}: the function returns an empty tuple")
     body = tuple([convert(e) for e in (result if many else (result,))])
     op = ComputeOp(name, axis, _checked_body(name, body), tag, attrs)
-    require_reads_inside(op, steps_allowed=True)
+    READ_CHECK.value(op, True)
     return op.outputs if many and len(body) > 1 else op.output(0)
 
 

@@ -35,6 +35,7 @@ from ..tir.expr import (
     const,
 )
 from ..tir.expr.base.deep_recursion import with_room
+from ..tir.expr.base.slot import Slot
 from ..tir.index_form import retyped, widened
 from ..tir.stmt import (
     AssertStmt,
@@ -50,7 +51,7 @@ from ..tir.stmt import (
     seq,
 )
 from ..tir.walk import free_vars, pre_order, reads_memory, statements, substitute, transform
-from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations, require_reads_inside
+from .operation import READ_CHECK, ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations
 from .reduction_body import axes_of, init_and_update
 from .tensor import ProducerLoad, Tensor
 
@@ -117,13 +118,8 @@ def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
 NESTS: dict[type[Operation], Callable[[NestBuilder, Any], list[Stmt]]] = {}
 """What makes the statements of an operation other than a ``ComputeOp``, by its class. Files of such operations add it."""
 
-ReadForm = Callable[[Expr, Mapping[Var, Range]], Expr]
-_read_form: list[ReadForm] = []
-
-
-def set_read_form(form: ReadForm) -> None:
-    """Set what simplifies expressions by the domains of axes; :mod:`.reads` does this once."""
-    _read_form[:] = [form]
+READ_FORM: Slot[Callable[[Expr, Mapping[Var, Range]], Expr]] = Slot(lambda e, ranges: e)
+"""Simplifies an expression by the domains of axes; :mod:`.reads` sets it."""
 
 
 class NestBuilder:
@@ -176,7 +172,7 @@ class NestBuilder:
         if type(op) in NESTS:
             self.nests += NESTS[type(op)](self, op)
         elif isinstance(op, ComputeOp):
-            self.guards += require_reads_inside(op, steps_allowed=False)
+            self.guards += READ_CHECK.value(op, False)
             self.nests.append(self.compute(op))
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
@@ -260,7 +256,7 @@ class NestBuilder:
             return BufferLoad(self.buffers[n.producer], n.indices) if isinstance(n, ProducerLoad) else None
 
         lowered: Expr = transform(e, post=post)
-        return _read_form[0](lowered, ranges) if _read_form else lowered
+        return READ_FORM.value(lowered, ranges)
 
     def block_attrs(self, op: ComputeOp) -> dict[str, Any]:
         out: dict[str, Any] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.expr import Expr, IterVar, Reduce
+from ..tir.expr.base.slot import Slot
 from ..tir.stmt import Buffer, Stmt
 from ..tir.walk import pre_order
 from .tensor import ProducerLoad, Tensor
@@ -125,21 +126,9 @@ def _loads(e: Expr) -> Iterator[ProducerLoad]:
             yield n
 
 
-ReadCheck = Callable[[ComputeOp, bool], "list[tuple[Expr, str]]"]
-_read_check: list[ReadCheck] = []
-
-
-def set_read_check(check: ReadCheck) -> None:
-    """Set what :func:`require_reads_inside` asks; :mod:`.reads` does this once."""
-    _read_check[:] = [check]
-
-
-def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr, str]]:
-    """Returns the conditions under which ``op`` reads its inputs inside their shapes, each with a message.
-
-    IndexError for a read that is outside. ``steps_allowed``: the operation may become a step of a recurrence.
-    """
-    return _read_check[0](op, steps_allowed) if _read_check else []
+READ_CHECK: Slot[Callable[[ComputeOp, bool], list[tuple[Expr, str]]]] = Slot(lambda op, steps_allowed: [])
+"""Returns the conditions under which an operation reads its inputs inside their shapes, each with a message; IndexError
+for a read that is outside. ``steps_allowed``: the operation may become a step of a recurrence. :mod:`.reads` sets it."""
 
 
 def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:

@@ -26,7 +26,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.node_methods import map_tuple
 from ...tir.walk import pre_order, transform
-from ..create_prim_func import set_read_form
+from ..create_prim_func import READ_FORM
 
 _DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 _TRUE, _FALSE = const(True, "bool"), const(False, "bool")
@@ -116,4 +116,4 @@ def _reads(e: Expr) -> bool:
     return any(isinstance(n, (BufferLoad, Call)) for n in pre_order(e))
 
 
-set_read_form(_simplified)
+READ_FORM.set(_simplified)

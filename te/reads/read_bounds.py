@@ -36,7 +36,7 @@ from ...tir.expr import (
     shape_text,
 )
 from ...tir.walk import pre_order, substitute, vars_in
-from ..operation import ComputeOp, set_read_check
+from ..operation import READ_CHECK, ComputeOp
 from ..tensor import ProducerLoad
 from .decided_conditions import within
 
@@ -219,4 +219,4 @@ def _last(read: _Read) -> Expr:
     return simplify(read.extent - 1)
 
 
-set_read_check(_require_reads_inside)
+READ_CHECK.set(_require_reads_inside)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ..expr import BufferLoad, Expr, IterVar, Var, pre_order, vars_in
+from ..expr.base.slot import Slot
 from ..stmt import Block, BlockRealize, Buffer, For, While, loads_and_stores
 from .access import Access, opaque_buffers
 from .dependence import Conflict
@@ -84,13 +85,12 @@ def _reads(e: Expr, buffers: Collection[Buffer]) -> bool:
     return any(a.buffer in buffers for a in loads_and_stores(e))
 
 
-PrivacyProof = Callable[[Tree, For, Buffer, Sequence[Access]], "str | None"]
-_privacy: list[PrivacyProof] = []
+def _shared(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Access]) -> str | None:
+    return f"{buffer.name} is shared"
 
 
-def set_privacy_proof(proof: PrivacyProof) -> None:
-    """Set what :func:`why_not_privatizable` asks; :mod:`.private_buffers` does this once."""
-    _privacy[:] = [proof]
+PRIVACY: Slot[Callable[[Tree, For, Buffer, Sequence[Access]], str | None]] = Slot(_shared)
+"""What :func:`why_not_privatizable` asks; :mod:`.private_buffers` sets it."""
 
 
 def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Access]) -> str | None:
@@ -98,4 +98,4 @@ def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequenc
 
     ``touches`` are the accesses below the loop.
     """
-    return _privacy[0](tree, loop, buffer, touches) if _privacy else f"{buffer.name} is shared"
+    return PRIVACY.value(tree, loop, buffer, touches)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..stmt import BlockRealize, Buffer, For
 from .access import Access
 from .accessed_boxes import all_accessed_boxes
-from .harmless_conflicts import bound_variables, set_privacy_proof
+from .harmless_conflicts import PRIVACY, bound_variables
 from .region_cover import why_not_covered
 from .scope import scope_at
 from .tree import Tree
@@ -56,4 +56,4 @@ def _why_not_private(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Ac
     return None
 
 
-set_privacy_proof(_why_not_private)
+PRIVACY.set(_why_not_private)

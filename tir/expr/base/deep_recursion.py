@@ -15,20 +15,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from .node import Node
+from .slot import Slot
 
 HERE = threading.local()
 """Its attribute ``roomy`` is true on a thread with a large stack."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-LargeStack = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]
-_large_stack: list[LargeStack] = []
-
-
-def set_large_stack(run: LargeStack) -> None:
-    """Set what runs a function on a large stack; :mod:`.large_stack` does this once."""
-    _large_stack[:] = [run]
+LARGE_STACK: Slot[Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any] | None] = Slot(None)
+"""Runs a function on a large stack; :mod:`.large_stack` sets it."""
 
 
 class TooDeepError(RecursionError):
@@ -44,7 +39,7 @@ def with_room(function: F) -> F:
         try:
             return function(*args, **named)
         except RecursionError:
-            if not _large_stack or getattr(HERE, "roomy", False):
+            if LARGE_STACK.value is None or getattr(HERE, "roomy", False):
                 raise
         return in_room(function, *args, **named)
 
@@ -56,9 +51,9 @@ def in_room(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
     Raises :class:`TooDeepError` when that stack is too small as well.
     """
-    if not _large_stack or getattr(HERE, "roomy", False):
+    if LARGE_STACK.value is None or getattr(HERE, "roomy", False):
         return function(*args, **named)
-    return _large_stack[0](function, args, named)
+    return LARGE_STACK.value(function, args, named)
 
 
 def nesting(node: Node) -> int:

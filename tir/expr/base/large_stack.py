@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any
 
-from .deep_recursion import HERE, TooDeepError, set_large_stack
+from .deep_recursion import HERE, LARGE_STACK, TooDeepError
 
 _STACK_BYTES = 512 << 20
 _FRAMES = 150_000
@@ -69,4 +69,4 @@ def _widen(thread: threading.Thread) -> None:
                 sys.setrecursionlimit(_usual_limit)
 
 
-set_large_stack(_on_large_stack)
+LARGE_STACK.set(_on_large_stack)
