@@ -37,7 +37,7 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 13910
+RING_CODE_LINES = 13920
 """How many code lines the core ring has, those of its front pages and tables included."""
 
 BOTH_RINGS_CODE_LINES = 24320
