@@ -2,7 +2,7 @@
 
     python benchmarks/compilers.py                              # all programs; ours by the default schedule
     python benchmarks/compilers.py --trials 32 blur harris      # ours and TVM tuned, 32 candidates each
-    python benchmarks/compilers.py --rows rows.jsonl            # rows that are there already are not measured again
+    python benchmarks/compilers.py --rows rows.jsonl            # rows of the same mode that are there are not measured again
     python benchmarks/compilers.py --busy                       # processor time, for a machine that is not quiet
 
 Each contender is a process of its own, which tunes and compiles once; then they take turns, on one core. A figure is the
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -252,11 +252,27 @@ def contest(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     found = {who: middle(times) for who, times in seconds.items()}
     return {
         "program": name,
-        "trials": chosen.trials,
+        **mode_of(vars(chosen)),
         "seconds": found,
         "reasons": reasons,
         "ready": {w: c.ready for w, c in running.items()},
     }
+
+
+_MODE = ("trials", "small", "busy")
+"""What rows of a file must have in common to stand in one table; a row that does not say is measured anew."""
+
+
+def mode_of(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how a row was, or is to be, measured."""
+    return {word: words.get(word) for word in _MODE}
+
+
+def kept_rows(path: Path | None, mode: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns the rows of a file that were measured in this mode, by program."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return {row["program"]: row for row in rows if mode_of(row) == mode}
 
 
 def _right(found: list[np.ndarray], expected: tuple[np.ndarray, ...]) -> bool:
@@ -283,10 +299,7 @@ def main() -> None:
         return serve(chosen)
     from affine_programs import PROGRAMS
 
-    kept = {}
-    if chosen.rows is not None and chosen.rows.exists():
-        rows = [json.loads(line) for line in chosen.rows.read_text().splitlines()]
-        kept = {row["program"]: row for row in rows if row["trials"] == chosen.trials}
+    kept = kept_rows(chosen.rows, mode_of(vars(chosen)))
     print(f"{'program':18} {'ours':>12} {' '.join(f'{r:>10}' for r in RIVALS)}")
     shares = []
     for name in PROGRAMS:

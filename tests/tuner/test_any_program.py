@@ -1,6 +1,7 @@
 """Programs that no recipe names: each gets candidates, every candidate is right, and the default beats plain loops."""
 
 import importlib
+import json
 import math
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from tilewright.tuner import MachineModel, Space, choose_default
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 programs = importlib.import_module("affine_programs")
+compilers = importlib.import_module("compilers")
 
 WIDE = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
 PARALLEL = Target("llvm -mcpu=x86-64-v3 -num-cores=2")
@@ -171,3 +173,20 @@ def test_results_of_the_same_data_share_their_tiles(make, together):
                 for result, wanted in zip(outputs, reference(*inputs), strict=True):
                     np.testing.assert_allclose(result, wanted, rtol=2e-4, atol=2e-4)
     assert found >= 3
+
+
+def test_rows_of_another_mode_are_not_shown(tmp_path):
+    """Of the rows of a file, those of the same trials, sizes and clock; one that does not say is measured anew."""
+    mode = {"trials": 0, "small": False, "busy": True}
+    rows = [
+        {"program": "blur", **mode},
+        {"program": "harris", **mode, "small": True},
+        {"program": "camera", **mode, "trials": 32},
+        {"program": "gemver", **mode, "busy": False},
+        {"program": "viterbi", "trials": 0},
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert compilers.kept_rows(path, mode) == {"blur": rows[0]}
+    assert compilers.kept_rows(path, compilers.mode_of({**mode, "small": True, "rounds": 3})) == {"harris": rows[1]}
+    assert compilers.kept_rows(None, mode) == compilers.kept_rows(tmp_path / "none", mode) == {}
