@@ -14,11 +14,14 @@ from ...tir.stmt import Buffer
 from ..program import BlockInfo, Use
 from .cost_features import Costs
 from .loop_nest import Access, Loop, Nest, blended, shape_of
-from .machine_model import MachineModel
+from .machine_model import MachineModel, overlapped
 from .stage_roles import StageRole
 from .step_sizes import ceil_div
 from .tile_regions import Region, Span, spans_read
 from .vector_choice import lane_loads
+
+_CIRCULAR = 0.2
+"""How much longer stages in circular buffers take than their causes explain: 0.0 for jacobi_2d, 0.5 for harris."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,26 @@ class FusedStages:
     def ends(self) -> tuple[BlockInfo, ...]:
         """Returns the stages whose results stay."""
         return (*self.siblings, self.root)
+
+    @cached_property
+    def rolling(self) -> tuple[BlockInfo, ...]:
+        """Returns the stages of which a tile needs rows that the tile before has computed along the outermost tiled axis, in
+        program order; none where they cannot all be kept in circular buffers."""
+        if self.parallel or self.siblings or not self.tiled:
+            return ()
+        axis, found = self.tiled[0], []
+        for role in self.roles[:-1]:
+            spans = [s for s in self.regions[role.block].values() if axis in s.factors]
+            if any(s.hi > s.lo for s in spans):
+                if (
+                    role.kind != "map"
+                    or len(spans) != 1
+                    or set(spans[0].factors) != {axis}
+                    or spans[0].factors[axis] < 1
+                ):
+                    return ()
+                found.append(role.block)
+        return tuple(found)
 
     @cached_property
     def inside(self) -> tuple[Buffer, ...]:
@@ -70,11 +93,26 @@ class FusedCosts:
             self.tile[axis] = np.minimum(columns[f"tile{n}"], root.extents[axis])
         self.trips = [ceil_div(root.extents[v], self.tile[v]) for v in stages.tiled]
         self.tiles = np.prod([ones, *self.trips], axis=0)
+        self.rolled = columns.get("rolled", np.zeros(rows)) > 0
 
     def sizes(self, block: BlockInfo) -> dict[Var, np.ndarray]:
         """Returns how many values each axis of ``block`` takes in a tile."""
         region = self.stages.regions[block]
         return {v: region[v].size(self.tile, self.rows) for v in block.axes}
+
+    def computed(self, block: BlockInfo) -> dict[Var, np.ndarray]:
+        """Returns how many values of each axis of ``block`` a tile computes: those of :meth:`sizes`, less what a circular
+        buffer has from the tile before."""
+        sizes = self.sizes(block)
+        if block not in self.stages.rolling or not self.rolled.any():
+            return sizes
+        axis, region = self.stages.tiled[0], self.stages.regions[block]
+        for v in block.axes:
+            if axis in region[v].factors:
+                new = region[v].factors[axis] * self.tile[axis]
+                new = np.minimum(sizes[v], new + np.maximum(0.0, sizes[v] - new) / self.trips[0])
+                sizes[v] = np.where(self.rolled, new, sizes[v])
+        return sizes
 
     @cached_property
     def scratch(self) -> np.ndarray:
@@ -89,7 +127,10 @@ class FusedCosts:
 
     def mask(self) -> np.ndarray:
         """Register tiles that fit the registers and divide what they are tiles of, unless that is the whole axis."""
-        keep = np.ones(self.rows, dtype=bool)
+        keep = ~self.rolled
+        if self.rolled.any():  # one loop over tiles
+            alone = np.prod([np.ones(self.rows), *self.trips[1:]], axis=0) == 1
+            keep = keep | (alone & (self.trips[0] > 1))
         for n, role in enumerate(self.stages.roles):
             if role.kind != "tile":
                 continue
@@ -117,7 +158,7 @@ class FusedCosts:
             for role in self.stages.roles if role.packed is not None
         )  # fmt: skip
         root = self.stages.root
-        return Costs(self.rows).put(
+        costs = Costs(self.rows).put(
             core_cycles=core * self.tiles,
             load_cycles=loads * self.tiles,
             store_cycles=stores * self.tiles,
@@ -140,13 +181,14 @@ class FusedCosts:
             column_extent=float(root.extents[root.spatial[-1]]),
             epilogue=float(len(self.stages.roles)),
         )
+        return costs.put(extra_cycles=self.rolled * _CIRCULAR * overlapped(machine.cycles_by_cause(costs)))
 
     @cached_property
     def _repeated(self) -> np.ndarray:
         """Returns how many times the work of all stages is done because tiles overlap."""
         done = np.zeros(self.rows)
         for role in self.stages.roles:
-            instances = np.prod([*self.sizes(role.block).values(), np.ones(self.rows)], axis=0)
+            instances = np.prod([*self.computed(role.block).values(), np.ones(self.rows)], axis=0)
             done = done + instances * role.block.operations
         return done * self.tiles / max(1.0, sum(role.block.flops for role in self.stages.roles))
 
@@ -154,7 +196,7 @@ class FusedCosts:
 
     def _stage(self, n: int, role: StageRole) -> tuple[np.ndarray, ...]:
         """Cycles of arithmetic, loads, stores, and loops of a stage in one tile."""
-        sizes = self.sizes(role.block)
+        sizes = self.computed(role.block)
         around = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.spatial)], axis=0)
         steps = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.reduce)], axis=0)
         if role.kind == "map":
@@ -234,7 +276,18 @@ class FusedCosts:
         outer = blended(*self._outer, cache)
         within = np.sum([nest.traffic(cache) * self.tiles for nest in self._inner] or [np.zeros(self.rows)], axis=0)
         spilled = 1.0 / (1.0 + np.exp2(np.clip(-6.0 * np.log2(np.maximum(self.scratch, 1.0) / (0.6 * cache)), -60, 60)))
-        return np.asarray(np.maximum(outer, within) + spilled * 3.0 * self.scratch * self.tiles)
+        return np.asarray(np.maximum(outer, within) + spilled * 3.0 * self._written * self.tiles)
+
+    @cached_property
+    def _written(self) -> np.ndarray:
+        """Returns the bytes of intermediate results that a tile computes, which are also about those that it reads: with
+        circular buffers less than :attr:`scratch`."""
+        total = np.zeros(self.rows)
+        for role in self.stages.roles:
+            if role.block not in self.stages.ends:
+                sizes = self.computed(role.block)
+                total = total + role.block.itemsize * np.prod([sizes[v] for v in role.block.spatial], axis=0)
+        return total
 
     @cached_property
     def _outer(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -262,6 +315,8 @@ class FusedCosts:
             if depth < len(loops):
                 axis, trips = loops[depth]
                 cover = {**cover, axis: np.minimum(cover[axis] * trips, root.extents[axis])}
+        if self.rolled.any():  # what neighbouring tiles share is still there: each row is read once
+            levels = [np.where(self.rolled, np.minimum(level, levels[-1]), level) for level in levels]
         return [*levels, np.zeros(self.rows)], [*sizes, sizes[-1]]
 
     def _lines(self, buffer: Buffer, spans: Sequence[Span], cover: Mapping[Var, np.ndarray]) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 The loops of the last stage are tiled; in each tile all other stages compute what it needs of them. Stages may be
 element-wise, or reductions: with a register tile of sums, or with partial sums in the lanes of a vector. What stages
-need beyond a tile (the border of a stencil) is computed again in the next tile. Tiles need not divide the extents.
+need beyond a tile (the border of a stencil) is computed again in the next tile, or kept for it in circular buffers. Tiles
+need not divide the extents.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class TileStage:
     of vectors), ``plain`` (one element after the other). ``vector`` is the number of the axis that becomes vectors, of
     ``width`` elements each time; ``row`` that of the rows of a register tile, ``rows`` at a time. ``unroll``: steps of the
     reduction per iteration. ``packed``: an operand that is copied into panels before everything else. ``end``: a result of
-    the stages, of the same extents as the last one, that none of them reads.
+    the stages, of the same extents as the last one, that none of them reads. ``rolls``: what the next tile needs again is
+    kept in a circular buffer, whose rows begin at multiples of so many elements; that takes one loop over tiles, which no
+    threads share. 0: it is computed again.
     """
 
     name: str
@@ -47,6 +50,7 @@ class TileStage:
     unroll: int = 1
     packed: Panels | None = None
     end: bool = False
+    rolls: int = 0
 
 
 @dataclass
@@ -78,6 +82,12 @@ def fused_tiles(sch: Schedule, stages: Sequence[TileStage], tiles: Mapping[int, 
         if shared:
             sch.parallel(at)
         _move_in(sch, made[:first], {}, at)
+    for m in made:
+        if m.stage.rolls and at is not None:
+            sch.rolling_buffer(m.block, 0)
+            rank = len(sch.get(m.block).writes[0].buffer.shape)
+            if rank > 1:
+                sch.storage_align(m.block, 0, rank - 2, m.stage.rolls, 0)
     for m in made:
         _FINISH[m.stage.kind](sch, m, at)
     return at

@@ -146,7 +146,8 @@ def shared_axes(root: BlockInfo, regions: Mapping[BlockInfo, Region]) -> list[Va
 
 class FusedPart(Part):
     """The decisions of this part are ``tile0``, …: the tiles of the last stage's axes, outermost first; ``vectors`` per
-    iteration of element-wise stages; for the reduction of stage n ``vectors<n>`` and ``rows<n>`` of its register tile."""
+    iteration of element-wise stages; for the reduction of stage n ``vectors<n>`` and ``rows<n>`` of its register tile;
+    ``rolled`` (1: rows that the next tile needs again are kept in circular buffers), for chains of stencils."""
 
     def __init__(self, program: Program, group: Group, machine: MachineModel) -> None:
         self.group, self.machine = group, machine
@@ -161,7 +162,7 @@ class FusedPart(Part):
         self.stages = FusedStages(roles, regions, tuple(shared), lanes, threads, tuple(siblings))
         self.name = f"fused_{root.name}"
         self.decisions = tuple([*self._tiles(), *self._steps()])
-        self.structure = tuple([d.name for d in self.decisions if d.name.startswith("tile")])
+        self.structure = tuple([d.name for d in self.decisions if d.name.startswith(("tile", "rolled"))])
 
     def _tiles(self) -> list[Decision]:
         root, lanes, out = self.group.anchor, self.stages.lanes, []
@@ -186,12 +187,18 @@ class FusedPart(Part):
                 out.append(Decision(f"vectors{n}", up_to(-(-block.extents[role.vector] // lanes), 1, 2, 4)))
                 extent = 1 if role.row is None else block.extents[role.row]
                 out.append(Decision(f"rows{n}", up_to(extent, 1, 2, 4, 6, 8, 12)))
+        if self.stages.rolling:
+            out.append(Decision("rolled", (0, 1)))
         return out
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         root = self.group.anchor
         ends = self.stages.siblings
-        stages = [replace(self._stage(n, r, row), end=r.block in ends) for n, r in enumerate(self.stages.roles)]
+        rolling = self.stages.rolling if row.get("rolled") else ()
+        stages = [
+            replace(self._stage(n, r, row), end=r.block in ends, rolls=self.stages.lanes * (r.block in rolling))
+            for n, r in enumerate(self.stages.roles)
+        ]
         tiles = {root.spatial.index(axis): row[f"tile{n}"] for n, axis in enumerate(self.stages.tiled)}
         fused_tiles(sch, stages, tiles, shared=self.stages.parallel)
 
