@@ -9,7 +9,7 @@ LINES = {
     "codegen": 30160,
     "te": 6580,
     "tuning_db": 1770,
-    "tuner": 11890,
+    "tuner": 11960,
     "graph": 5125,
     "frontends": 7810,
     "driver": 5560,
