@@ -29,7 +29,8 @@ _MOST = 10_000
 def prepared(graph: Graph, machine: Target) -> Graph:
     """Returns the graph after all passes, which compile functions for this machine and predict times on ``machine``."""
     times = _Predictions(machine)
-    after = prepare(graph, services=Services(_run, times.seconds, machine.winograd))
+    winograd = machine.winograd if machine.kind in ("native", "llvm") and not machine.is_freestanding else 0
+    after = prepare(graph, services=Services(_run, times.seconds, winograd))
     times.keep()
     return after
 

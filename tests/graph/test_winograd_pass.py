@@ -5,6 +5,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.codegen import Target, TargetError
+from tilewright.driver.graph_services import prepared
 from tilewright.graph import Services, evaluate, parse
 from tilewright.graph.passes.choose_winograd import choose_winograd
 
@@ -111,3 +112,20 @@ def test_a_residual_block():
     assert not any("winograd" in step.name for step in plain.steps)
     got, want = fast(x), plain(x)
     assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(
+    ("target", "op"),
+    [
+        ("native -num-cores=1", "winograd_conv2d"),
+        ("llvm -mcpu=x86-64-v3 -num-cores=1", "winograd_conv2d"),
+        ("native -num-cores=1 -winograd=0", "conv2d"),
+        ("c -mcpu=cortex-m7", "conv2d"),
+        ("cuda -arch=sm_90", "conv2d"),
+    ],
+)
+def test_only_processors_with_room_for_larger_weights(target, op):
+    weight = np.ones((3, 3, 64, 64), "float32")
+    graph = parse(NETWORK, {"w": weight, "b": np.ones(64, "float32")})
+    found = {n.op for n in prepared(graph, Target(target)).nodes if "conv2d" in n.op}
+    assert found == {op}
