@@ -175,5 +175,15 @@ register_operator("stack", lambda *tensors, axis=0: te.ops.stack(tensors, axis),
 register_operator("split", lambda x, sections=1, axis=0: te.ops.split(x, _sections(sections), axis), "injective")
 
 
+register_operator(
+    "size_number",
+    lambda *tensors, number, dtype="int64": te.compute((), lambda: te.cast(dtype, number)),
+    "injective",
+)
+register_operator(
+    "places", lambda x, axis=0, dtype="int64": te.compute(x.shape, lambda *i: te.cast(dtype, i[axis])), "injective"
+)
+
+
 def _sections(sections: Any) -> Any:
     return sections if isinstance(sections, int) else list(sections)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Value, same_shape
+from ...tir.expr import vars_in
 from ..graph_call import GraphCall
 from .jaxlib_package import StableHloError, dtype_of, elements, plain
 from .known_arrays import LARGEST_KNOWN, Known, known
@@ -81,11 +82,20 @@ class HloCall(GraphCall):
         if isinstance(given, Value):
             return given
         if given.is_symbolic:
-            raise self.error("numbers that depend on symbolic sizes are not supported as data")
+            return self._of_sizes(given)
         first = given.data.reshape(-1)[:1]
         if given.data.size > 1 and given.data.tobytes() == first.tobytes() * given.data.size:
             return self.full(given.shape, first[0], given.dtype)
         return self.builder.constant(given.data, "c", given.dtype)
+
+    def _of_sizes(self, given: Known) -> Value:
+        """Returns an array of one number that depends on symbolic sizes, which inputs tell."""
+        number, *rest = given.data.reshape(-1)
+        holders = [next((v for v in self.builder.inputs if var in v.shape), None) for var in vars_in(number)]
+        if any(other is not number for other in rest) or None in holders:
+            raise self.error("several numbers that depend on symbolic sizes are not supported as data")
+        scalar = self.op("size_number", *dict.fromkeys(holders), number=number, dtype=given.dtype)
+        return self.broadcast(scalar, given.shape)
 
     @property
     def values(self) -> list[Value]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ...tir.expr import Expr
 from .hlo_call import HloCall
 from .hlo_regions import meaning
 from .hlo_table import hlo
@@ -21,8 +22,9 @@ _REDUCTIONS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "mi
 @hlo("gather", "dynamic_gather")
 def gather(c: HloCall) -> Value:
     d = load_jaxlib("dialects.stablehlo").GatherDimensionNumbers(c.operation.attributes["dimension_numbers"])
-    x, start = c.values[:2]
-    sizes = [int(n) for n in c.numbers(2, "the sizes")] if c.name == "dynamic_gather" else c.attribute("slice_sizes")
+    x, start = c.x, c.value(1)
+    sizes: list[Any] = c.numbers(2, "the sizes") if c.name == "dynamic_gather" else c.attribute("slice_sizes")
+    sizes = [n if isinstance(n, Expr) else int(n) for n in sizes]
     batching, starting = list(d.operand_batching_dims), list(d.start_indices_batching_dims)
     left_out = [*d.collapsed_slice_dims, *batching]
     start = _index_last(c, start, d.index_vector_dim)
@@ -35,6 +37,11 @@ def gather(c: HloCall) -> Value:
         (axis,) = simple
         if [s for n, s in enumerate(sizes) if n != axis] == [e for n, e in enumerate(x.shape) if n != axis]:
             return _taken(c, x, start, axis, batch)
+    if isinstance(c.args[1], Known) and not outer and not left_out:  # a slice
+        begin = [0] * x.ndim
+        for axis, at in zip(simple, c.args[1].data.reshape(-1), strict=True):
+            begin[axis] = max(0, min(int(at), x.shape[axis] - sizes[axis]))
+        return c.cut(x, begin, [b + s if b else s for b, s in zip(begin, sizes, strict=True)])
     if not x.is_static or not start.is_static:
         raise c.error("a gather of symbolic sizes is supported along one dimension only")
     kept = [n for n in range(x.ndim) if n not in left_out]

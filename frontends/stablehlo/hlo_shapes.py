@@ -61,7 +61,7 @@ def broadcast(c: HloCall) -> Value:
 def dynamic_iota(c: HloCall) -> Value:
     shape, along = _sizes(c, 0), c.attribute("iota_dimension")
     if not isinstance(shape[along], int):
-        raise c.error("an iota along a symbolic size is not supported")
+        return c.op("places", c.full(shape, 0, c.dtype), axis=along, dtype=c.dtype)
     numbers = np.arange(shape[along]).reshape([-1 if d == along else 1 for d in range(len(shape))])
     return c.broadcast(c.constant(numbers, c.dtype), shape)
 

@@ -19,7 +19,7 @@ LARGEST_KNOWN = 64
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """An array whose elements are known: numbers, expressions of symbolic sizes, or None for what such sizes decide."""
+    """An array whose elements are known: numbers, or expressions of symbolic sizes."""
 
     data: np.ndarray[Any, Any]
     dtype: str
@@ -97,7 +97,7 @@ def computed(name: str, given: Sequence[Known], attributes: dict[str, Any], dtyp
             return known(_MOVES[name](data, attributes, shape), dtype)
         if name == "compare":
             test = _ORDER[attributes["direction"]]
-            return Known(np.full(shape, None, object), dtype) if symbolic else known(test(*data), dtype)
+            return None if symbolic else known(test(*data), dtype)
         if name in _NUMBERS and (not symbolic or name in _ON_EXPRESSIONS):
             if DType(dtype).is_bool and name in ("add", "multiply"):
                 return known(np.logical_or(*data) if name == "add" else np.logical_and(*data), dtype)

@@ -16,6 +16,7 @@ from .blocks.operator_arguments import (
     constant,
     normalize_axis,
     require_same,
+    same,
     shape_text,
 )
 from .blocks.reshape_transpose import expand_dims, flatten
@@ -89,17 +90,23 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0, name: str = "
 def strided_slice(
     x: Tensor, begin: Sequence[int | None], end: Sequence[int | None], strides: Any = 1, name: str = "T_strided_slice"
 ) -> Tensor:
-    """Returns ``x[begin:end:strides]`` per dimension, as NumPy reads it (None: from or to the edge, each one), for constant
-    sizes."""
+    """Returns ``x[begin:end:strides]`` per dimension, as NumPy reads it (None: from or to the edge, each one). Of symbolic
+    sizes all is taken."""
     op = "strided_slice"
     check_tensor(op, x)
     given = list(strides) if isinstance(strides, (tuple, list)) else [strides] * x.ndim
     if not len(begin) == len(end) == len(given) == x.ndim:
         raise ValueError(f"{op}: begin, end and strides need one entry for each of {x.ndim} dimensions")
-    starts, steps, shape = [], [], []
+    starts, steps, shape = list[int](), list[int](), list[Any]()
     for d in range(x.ndim):
         if given[d] == 0:
             raise ValueError(f"{op}: a stride of 0")
+        whole = given[d] in (None, 1) and begin[d] in (None, 0) and (end[d] is None or same(end[d], x.shape[d]))
+        if whole:
+            starts.append(0)
+            steps.append(1)
+            shape.append(x.shape[d])
+            continue
         first, last, step = slice(begin[d], end[d], given[d]).indices(constant(op, "a size", x.shape[d]))
         starts.append(first)
         steps.append(step)

@@ -11,7 +11,7 @@ LINES = {
     "tuning_db": 1770,
     "tuner": 11960,
     "graph": 5125,
-    "frontends": 7810,
+    "frontends": 7825,
     "driver": 5560,
     "cli": 2210,
     "doors": 1840,
