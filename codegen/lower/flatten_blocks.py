@@ -2,50 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, Range, Var, conjuncts
 from ...tir.expr.base.node import Node
-from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, IfThenElse, PrimFunc, Stmt
-from ...tir.walk import substitute, transform
+from ...tir.expr.base.slot import Slot
+from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
+from ...tir.walk import blocks_of, substitute, transform
 
 Layout = tuple[tuple[Expr, ...], Expr]
 """The strides of a matched buffer in memory, and its first element."""
 
 
+class Allocation(NamedTuple):
+    """A buffer to allocate, and the annotations of its allocation."""
+
+    buffer: Buffer
+    annotations: Mapping[str, Any]
+
+
+Places = Mapping[Node, list[Allocation]]
+
+
+def _at_their_blocks(func: PrimFunc) -> Places:
+    return {realize: [Allocation(b, {}) for b in realize.block.alloc_buffers] for realize in blocks_of(func)}
+
+
+ALLOCATIONS: Slot[Callable[[PrimFunc], Places]] = Slot(_at_their_blocks)
+"""Finds the statements at which the buffers of blocks are allocated."""
+
+
 def flatten_blocks(func: PrimFunc) -> PrimFunc:
-    """Replace block axes by their values, predicates by conditions, and buffers of blocks by allocations around their bodies.
+    """Replace block axes by their values, predicates by conditions, and place every allocation.
 
     Before::
 
+        Y = T.alloc_buffer((128,))
         for i in range(128):
             with T.block("Y"):
                 vi = T.axis.spatial(128, i)
                 T.where(i < 100)
                 Y[vi] = ...
 
-    After::
+    After (``Y`` stands around the statement that holds all its uses)::
 
         for i in range(128):
             if i < 100:
                 Y[i] = ...
     """
-    return func.with_body(_Flattening().visit(func.body, {}))
+    return func.with_body(_Flattening(func).visit(func.body, {}))
 
 
 class _Flattening:
     """The rewriting of one function. ``layouts``: those of matched buffers in the memory of their sources."""
 
-    def __init__(self) -> None:
+    def __init__(self, func: PrimFunc) -> None:
+        self.places = ALLOCATIONS.value(func)
         self.layouts: dict[Buffer, Layout] = {}
 
     def visit(self, node: Stmt, env: Mapping[Var, Expr]) -> Stmt:
         """Return ``node`` without blocks, with the values of block axes substituted."""
         if isinstance(node, BlockRealize):
             return self.block(node, env)
-        return node.map_children(lambda c: self.visit(c, env) if isinstance(c, Stmt) else substitute(c, env))
+        if isinstance(node, For):
+            return node.map_children(lambda c: self.inside(node, c, env) if c is node.body else substitute(c, env))
+        below = node.map_children(lambda c: self.visit(c, env) if isinstance(c, Stmt) else substitute(c, env))
+        return self.allocated(node, below)
+
+    def inside(self, node: Stmt, body: Stmt, env: Mapping[Var, Expr]) -> Stmt:
+        return self.allocated(node, self.visit(body, env))
+
+    def allocated(self, node: Stmt, stmt: Stmt) -> Stmt:
+        """Return ``stmt`` inside the allocations that stand at ``node``."""
+        for found in reversed(self.places.get(node, ())):
+            stmt = Allocate(found.buffer, stmt, found.annotations)
+        return stmt
 
     def block(self, node: BlockRealize, env: Mapping[Var, Expr]) -> Stmt:
         """Return the body of a block under its predicate and its pragmas."""
@@ -58,9 +91,7 @@ class _Flattening:
             for r, step in zip(m.source.region, steps, strict=True):
                 offset = offset + substitute(r.min, inner) * step
             self.layouts[m.buffer] = (steps[len(source.shape) - len(m.buffer.shape) :], offset)
-        body = self.visit(block.body, inner)
-        for buffer in reversed(block.alloc_buffers):
-            body = Allocate(buffer, body)
+        body = self.inside(node, block.body, inner)
         if block.match_buffers:
             body = _resolve_matches(block, body, inner, self.layouts)
         for key, value in block.annotations.items():

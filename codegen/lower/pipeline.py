@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...tir.analysis.simplify import simplify
-from ...tir.annotations import ALIGN, unread_annotations
+from ...tir.annotations import unread_annotations
 from ...tir.expr import Mul, Select
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.index_width import unified
@@ -45,7 +45,6 @@ from .loop_annotations import (
 from .loops_for_hls import loops_for_hls
 from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
-from .place_allocations import place_allocations
 from .place_init import place_init
 from .program_contents import HALF, INIT, MASK, UNROLLED, VECTORIZED, Content, contents
 from .promote_registers import promote_registers
@@ -92,7 +91,6 @@ PASSES: tuple[Pass, ...] = (
     _step(loops_for_hls, [VECTORIZED, UNROLLED, UNROLL_FACTOR], target=True),
     _step(serialize_vector_loops, [VECTORIZED, HORIZONTAL, NONTEMPORAL, PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
     _step(place_init, [INIT], [IfThenElse]),
-    _step(place_allocations, [Allocate, ALIGN]),
     _step(flatten_blocks),
     _step(mark_nontemporal_stores, [NONTEMPORAL], [NONTEMPORAL_ATTR]),
     _step(compact_buffers, [Allocate]),
@@ -119,7 +117,7 @@ PASSES: tuple[Pass, ...] = (
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([
     p for p in PASSES
-    if p.name in ("drop_assumptions", "place_init", "place_allocations", "flatten_blocks", "widen_half_floats", "lower_math", "lower_horizontal")
+    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "widen_half_floats", "lower_math", "lower_horizontal")
 ])  # fmt: skip
 """The passes that a function without special loop kinds needs: nothing is simplified, hoisted, unrolled or kept in
 registers. The results are a reference that shares little with the other passes."""

@@ -19,7 +19,6 @@ from ..lower.flatten_blocks import flatten_blocks
 from ..lower.hardware_annotations import without_partition
 from ..lower.legalize_loops import remove_unit_loops
 from ..lower.pipeline import Pass
-from ..lower.place_allocations import place_allocations
 from ..lower.place_init import place_init
 from ..lower.promote_registers import promote_registers
 from ..lower.split_unroll_factors import split_unroll_factors
@@ -61,7 +60,7 @@ def lanes_as_units(func: PrimFunc) -> PrimFunc:
 HARDWARE_PASSES: tuple[Pass, ...] = tuple([
     _pass(rewrite)
     for rewrite in (
-        refuse_floats, unified, drop_assumptions, without_partition, place_init, place_allocations, flatten_blocks, compact_buffers,
+        refuse_floats, unified, drop_assumptions, without_partition, place_init, flatten_blocks, compact_buffers,
         lanes_as_units, split_unroll_factors, remove_unit_loops, cut_idle_iterations, simplify, choose_unrolled,
         unroll_loops, promote_registers, simplify,
     )

@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
-        "codegen/lower/place_allocations.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
+        "codegen/lower/allocation_places.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
         "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/lanes.py", "codegen/lower/masks.py",
         "codegen/lower/place_init.py", "codegen/lower/promote_registers.py", "codegen/lower/transpose_in_registers.py",
         "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",

@@ -16,7 +16,6 @@ from ...lower.form_fma import form_fma
 from ...lower.legalize_loops import legalize_vector_loops, remove_unit_loops
 from ...lower.lower_math import lower_math
 from ...lower.pipeline import Pass
-from ...lower.place_allocations import place_allocations
 from ...lower.place_init import place_init
 from ...lower.split_unroll_factors import split_unroll_factors
 from ...lower.unroll_loops import unroll_loops
@@ -41,7 +40,6 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(partial(reduce_across_threads, shuffles=True), name="reduce_across_threads"),
     _pass(update_atomically),
     _pass(place_init),
-    _pass(place_allocations),
     _pass(flatten_blocks),
     _pass(to_launch_form),
     _pass(compact_buffers),

@@ -1,4 +1,4 @@
-"""Places the buffers that blocks allocate: each around the innermost statement that holds all its accesses."""
+"""Finds the statements at which the buffers that blocks allocate are to be allocated."""
 
 from __future__ import annotations
 
@@ -7,53 +7,28 @@ from collections.abc import Mapping
 from ...tir.annotations import ALIGN
 from ...tir.expr import BufferLoad, IterVar, Var
 from ...tir.expr.base.node import Node
-from ...tir.stmt import Allocate, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt, While
+from ...tir.stmt import BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt, While
 from ...tir.walk import blocks_of, vars_in
+from .flatten_blocks import ALLOCATIONS, Allocation, Places
 from .stride_alignment import Wish, alignments_of
 
 _NO_BARRIER = 1 << 30
 
 
-def place_allocations(func: PrimFunc) -> PrimFunc:
-    """Replace the buffers that blocks allocate by allocations around the innermost statement with all their uses.
-
-    Before::
-
-        Y = T.alloc_buffer((128,))
-        for i in range(128):
-            with T.block("Y"): ...
-            with T.block("Z"): ...
-
-    After::
-
-        for i in range(128):
-            Y = T.decl_buffer((128,))
-            with T.block("Y"): ...
-            with T.block("Z"): ...
-
-    What blocks request of the strides of the buffers that they write becomes an annotation of the allocation.
-    """
-    places = _allocation_places(func)
+def allocation_places(func: PrimFunc) -> Places:
+    """Returns the allocations of a function: each buffer at the innermost statement that holds all its accesses, with what
+    blocks request of its strides."""
     wishes: dict[Buffer, list[Wish]] = {}
     for realize in blocks_of(func):
         for buffer, found in alignments_of(realize.block).items():
             wishes.setdefault(buffer, []).extend(found)
-
-    def allocated(node: Stmt, stmt: Stmt) -> Stmt:
-        for buffer in reversed(places.get(node, ())):
-            stmt = Allocate(buffer, stmt, {ALIGN: wishes[buffer]} if buffer in wishes else {})
-        return stmt
-
-    def placed(node: Stmt) -> Stmt:
-        if isinstance(node, BlockRealize):
-            return node.with_(block=node.block.with_(body=allocated(node, placed(node.block.body)), alloc_buffers=()))
-        new = node.map_children(lambda c: placed(c) if isinstance(c, Stmt) else c)
-        return new.with_(body=allocated(node, new.body)) if isinstance(new, For) else allocated(node, new)
-
-    return func.with_body(placed(func.body))
+    return {
+        node: [Allocation(buffer, {ALIGN: wishes[buffer]} if buffer in wishes else {}) for buffer in buffers]
+        for node, buffers in _innermost(func).items()
+    }
 
 
-def _allocation_places(func: PrimFunc) -> Mapping[Node, list[Buffer]]:
+def _innermost(func: PrimFunc) -> Mapping[Node, list[Buffer]]:
     """Returns the buffers of ``alloc_buffers`` by the innermost statement that holds all their accesses.
 
     An access in a block that reduces counts as an access at the outermost loop of the reduction, because the partial
@@ -132,3 +107,6 @@ class _Walk:
         while n < min(len(old), len(path)) and old[n] is path[n]:
             n += 1
         self.common[buffer] = old[:n]
+
+
+ALLOCATIONS.set(allocation_places)
