@@ -8,7 +8,7 @@ from ...tir.arith import Analyzer, eval_interval, linear_coefficients
 from ...tir.arith.inequality import as_difference
 from ...tir.expr import Expr, IntImm, Let, Var
 from ...tir.stmt import For, LetStmt, Stmt
-from ...tir.walk import pre_order, vars_in
+from ...tir.walk import all_nodes, vars_in
 
 Domains = dict[Var, tuple[Expr, Expr] | None]
 """Loop variables with their constant ranges, None for those whose range is not constant."""
@@ -17,11 +17,11 @@ Domains = dict[Var, tuple[Expr, Expr] | None]
 def inner_domains(body: Stmt) -> Domains:
     """Returns the variables of the loops inside ``body`` with their ranges."""
     out: Domains = {}
-    for n in pre_order(body):
-        if isinstance(n, For):
+    for n in all_nodes(body):
+        if type(n) is For:
             constant = isinstance(n.min, IntImm) and isinstance(n.extent, IntImm)
             out[n.loop_var] = (n.min, n.min + n.extent - 1) if constant else None
-        elif isinstance(n, (Let, LetStmt)):
+        elif type(n) is LetStmt or type(n) is Let:
             out[n.var] = None
     return out
 

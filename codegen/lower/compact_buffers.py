@@ -11,7 +11,7 @@ from ...tir.arith import Analyzer, Ends, eval_interval
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
-from ...tir.walk import pre_order, reads_memory, transform
+from ...tir.walk import all_nodes, reads_memory, transform
 from ..constant_lanes import value_in_lane
 from .scoped_transform import ScopedTransform
 from .stride_alignment import aligned
@@ -196,9 +196,8 @@ def _union(spans: list[Ends | None], inner: Inner, analyzer: Analyzer) -> Ends |
 
 
 def _uses(e: Expr, inner: Inner) -> bool:
-    return any(
-        n in inner if isinstance(n, Var) else isinstance(n, BufferLoad) and n.buffer in inner for n in pre_order(e)
-    )
+    found = all_nodes(e)
+    return any([n in inner if type(n) is Var else type(n) is BufferLoad and n.buffer in inner for n in found])
 
 
 def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Ends | None:
@@ -215,13 +214,13 @@ def _shift(body: Stmt, moves: Mapping[Buffer, Move], analyzer: Analyzer) -> Stmt
         return tuple([analyzer.simplify(i - b) for i, b in zip(indices, low, strict=True)])
 
     def post(n: Node) -> Node | None:
-        if isinstance(n, BufferLoad) and n.buffer in moves:
+        if type(n) is BufferLoad and n.buffer in moves:
             new, low = moves[n.buffer]
             return BufferLoad(new, move(n.indices, low), n.predicate)
-        if isinstance(n, BufferStore) and n.buffer in moves:
+        if type(n) is BufferStore and n.buffer in moves:
             new, low = moves[n.buffer]
             return BufferStore(new, n.value, move(n.indices, low), n.predicate)
-        first = tile_access(n)
+        first = tile_access(n) if type(n) is Call else None
         if first is not None and first.buffer in before:
             assert isinstance(n, Call)
             return restrided(n, before[first.buffer], first.buffer)

@@ -17,6 +17,7 @@ from ...tir.expr import (
     And,
     Call,
     Expr,
+    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -31,7 +32,7 @@ from ...tir.expr.base.node import Node
 from ...tir.expr.nodes import op
 from ...tir.fresh_copy import fresh_copy
 from ...tir.stmt import For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform, transform_statements, uses_var, vars_in
+from ...tir.walk import substitute, transform, transform_statements, uses_var, vars_in
 from .bound_checks import inner_domains, linear_gap
 from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform
@@ -55,6 +56,8 @@ def name_quotients(func: PrimFunc) -> PrimFunc:
             ... f_0 * 8 + i < 77 ...
     """
 
+    known: _Known = {}
+
     def named(n: Node) -> Stmt | None:
         if not isinstance(n, For) or n.kind in ("vectorized", "unrolled"):
             return None
@@ -65,7 +68,7 @@ def name_quotients(func: PrimFunc) -> PrimFunc:
                 return None
             return next((name for part, name in names if structural_equal(e, part)), None)
 
-        for cond in _conditions(n.body):
+        for cond in _conditions(n.body, known):
             for part in _maximal_quotients(cond, n.loop_var):
                 if name_of(part) is None:
                     names.append((part, Var(f"{n.loop_var.name}_{len(names)}", part.dtype)))
@@ -105,6 +108,7 @@ class _Splitter(ScopedTransform):
     def __init__(self) -> None:
         super().__init__({For: self.loop, LetStmt: self.let})
         self.copies = 1
+        self.conditions: _Known = {}
 
     def loop(self, loop: For, _: ScopedTransform) -> Stmt | None:
         """Return the parts of a loop, or None where it stays whole."""
@@ -113,7 +117,7 @@ class _Splitter(ScopedTransform):
         if not (isinstance(loop.min, IntImm) and loop.min.value == 0) or self.copies * 2 > _MAX_COPIES:
             return None
         self.know(loop)
-        plan = _plan(loop.loop_var, loop.body, self.analyzer)
+        plan = _plan(loop.loop_var, loop.body, self.analyzer, self.conditions)
         if plan is None:
             return None
         var, extent = loop.loop_var, loop.extent.value if isinstance(loop.extent, IntImm) else None
@@ -139,7 +143,7 @@ class _Splitter(ScopedTransform):
         if first is None or last is None:
             return None
         self.know(let)
-        plan = _plan(let.var, let.body, self.analyzer)
+        plan = _plan(let.var, let.body, self.analyzer, self.conditions)
         if plan is None:
             return None
         low, high, values = plan.low, plan.high, {}
@@ -234,9 +238,9 @@ class _Plan:
     rest: Expr | None
 
 
-def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> _Plan | None:
+def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | None:
     """Returns the checks in ``body`` that splitting at ``var`` decides, or None when there are none."""
-    checks = [term for cond in _conditions(body) for term in conjuncts(cond) if uses_var(term, var)]
+    checks = [term for cond in _conditions(body, known) for term in conjuncts(cond) if uses_var(term, var)]
     if not checks:
         return None
     inner = inner_domains(body)
@@ -270,8 +274,23 @@ def _condition(n: Node) -> Expr | None:
     return None
 
 
-def _conditions(body: Node) -> Iterator[Expr]:
-    return (cond for cond in map(_condition, pre_order(body)) if cond is not None)
+_Known = dict[Node, tuple[Expr, ...]]
+"""The conditions in each node that was asked about: a pass asks once for every loop around them."""
+
+
+def _conditions(n: Node, known: _Known) -> tuple[Expr, ...]:
+    """Returns the conditions in ``n``, outer ones first."""
+    if n not in known:
+        own = _condition(n)
+        found = () if own is None else (own,)
+        for child in n.children():
+            if type(child) not in _LEAVES:
+                found += known[child] if child in known else _conditions(child, known)
+        known[n] = found
+    return known[n]
+
+
+_LEAVES = frozenset((FloatImm, IntImm, Var))
 
 
 def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:

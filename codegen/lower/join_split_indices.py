@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Buffer, BufferStore, For, PrimFunc
-from ...tir.walk import pre_order, transform, uses_var
+from ...tir.walk import all_nodes, transform, uses_var
 from .scoped_transform import ScopedTransform
 
 
@@ -39,7 +39,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
         simplify = scope.analyzer.simplify
 
         def post(n: Node) -> Node | None:
-            if not isinstance(n, (BufferLoad, BufferStore)):
+            if type(n) is not BufferLoad and type(n) is not BufferStore:
                 return None
             found = _joined(n.buffer, n.indices, loop.loop_var, simplify)
             if found is None:
@@ -80,7 +80,7 @@ def _joined(
 
 
 def _has_quotient(e: Expr, var: Var) -> bool:
-    return any(isinstance(n, (FloorDiv, FloorMod)) and uses_var(n, var) for n in pre_order(e))
+    return any([uses_var(n, var) for n in all_nodes(e) if type(n) is FloorDiv or type(n) is FloorMod])
 
 
 def _view(buffer: Buffer, first: int, last: int) -> Buffer:

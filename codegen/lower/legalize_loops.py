@@ -6,7 +6,7 @@ from ...tir.expr import BufferLoad, IntImm, Var, const
 from ...tir.expr.base.node import Node
 from ...tir.expr.nodes import op
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform_statements
+from ...tir.walk import all_nodes, statements, substitute, transform_statements
 from ..machine.target import Target
 from .loop_annotations import with_pragmas_of
 
@@ -44,7 +44,7 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
     def post(n: Node) -> Stmt | None:
         if not (isinstance(n, For) and n.kind == "vectorized"):
             return None
-        if any(isinstance(m, For) and m.kind == "vectorized" for m in pre_order(n.body)):
+        if any([type(m) is For and m.kind == "vectorized" for m in statements(n.body)]):
             return n.with_(kind="serial")
         lanes = _lanes(n.body, target)
         extent = n.extent.value if isinstance(n.extent, IntImm) else None
@@ -69,7 +69,7 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
 def _lanes(body: Stmt, target: Target) -> int:
     """Returns the lanes of one register for the widest element type that the body uses."""
     widest = 8
-    for n in pre_order(body):
-        if isinstance(n, (BufferLoad, BufferStore)) and not n.buffer.dtype.is_bool:
+    for n in all_nodes(body):
+        if (type(n) is BufferLoad or type(n) is BufferStore) and not n.buffer.dtype.is_bool:
             widest = max(widest, 32 if n.buffer.dtype.bits == 16 else n.buffer.dtype.bits)
     return max(1, target.vector_bits // widest)

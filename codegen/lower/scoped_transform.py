@@ -9,7 +9,7 @@ from typing import Any
 from ...tir.analysis.simplify import loop_values
 from ...tir.arith import Analyzer
 from ...tir.expr import Expr, logical_not
-from ...tir.stmt import For, IfThenElse, LetStmt, PrimFunc, Stmt
+from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
 
 Rule = Callable[[Any, "ScopedTransform"], Stmt | None]
 
@@ -40,25 +40,34 @@ class ScopedTransform:
 
     def visit(self, s: Any) -> Any:
         """Return the statement ``s`` rewritten; an expression stays as it is."""
-        if isinstance(s, Expr):
+        if type(s) in self.before:
+            new = self.before[type(s)](s, self)
+            if new is not None:
+                return new
+        elif isinstance(s, Expr):
             return s
-        rule = self.before.get(type(s))
-        new = None if rule is None else rule(s, self)
-        if new is not None:
-            return new
         new = self.below(s)
-        rule = self.after.get(type(new))
-        changed = None if rule is None else rule(new, self)
+        if type(new) not in self.after:
+            return new
+        changed = self.after[type(new)](new, self)
         return new if changed is None else changed
 
     def below(self, s: Any) -> Any:
         """Return ``s`` with the statements inside it rewritten, in the scope that it opens."""
-        if isinstance(s, IfThenElse):
+        kind = type(s)
+        if kind is BufferStore:
+            return s
+        if kind is IfThenElse:
             return self._branches(s)
-        self.know(s)
-        self.path.append(s)
-        new = s.map_children(self.visit)
-        self.path.pop()
+        path, self.path = self.path, [*self.path, s]
+        if kind is For:
+            self._unbound.append(s)
+            body = self.visit(s.body)
+            new = s if body is s.body else s.with_(body=body)
+        else:
+            self.know(s)
+            new = s.map_children(self.visit)
+        self.path = path
         return new
 
     def know(self, s: Stmt) -> None:
@@ -67,10 +76,10 @@ class ScopedTransform:
             self._unbound.append(s)
 
     def _branches(self, s: IfThenElse) -> IfThenElse:
-        self.path.append(s)
+        path, self.path = self.path, [*self.path, s]
         then = self._under(s.condition, s.then_case)
         other = None if s.else_case is None else self._under(logical_not(s.condition), s.else_case)
-        self.path.pop()
+        self.path = path
         return s if then is s.then_case and other is s.else_case else IfThenElse(s.condition, then, other)
 
     def _under(self, condition: Expr, s: Stmt) -> Any:
@@ -104,7 +113,7 @@ class ScopedTransform:
                 known.enter_context(analyzer.constraint(condition))
             self._learned += 1
         for s in self._unbound:
-            if isinstance(s, For):
+            if type(s) is For:
                 analyzer.bind(s.loop_var, loop_values(s))
             else:
                 analyzer.bind(s.var, s.value)

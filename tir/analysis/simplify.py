@@ -6,7 +6,7 @@ from typing import Any
 
 from ..arith.analyzer import Analyzer
 from ..arith.rewrite_rules import truth
-from ..expr import BufferLoad, Expr, IntImm, Range, Var, logical_not, pre_order
+from ..expr import BufferLoad, Expr, IntImm, Range, Var, logical_not, pre_order, reads_memory
 from ..expr.base.deep_recursion import with_room
 from ..expr.base.node_methods import map_tuple
 from ..stmt import (
@@ -40,9 +40,10 @@ def loop_values(loop: For) -> Range | tuple[None, None]:
     Bounds are read once. Where they come from memory that the body writes, nothing is known: what such a load gives
     inside the loop need not be what it gave before it.
     """
-    read = {n.buffer for e in (loop.min, loop.extent) for n in pre_order(e) if isinstance(n, BufferLoad)}
-    if read and any(isinstance(n, BufferStore) and n.buffer in read for n in pre_order(loop.body)):
-        return None, None
+    if reads_memory(loop.min) or reads_memory(loop.extent):
+        read = {n.buffer for e in (loop.min, loop.extent) for n in pre_order(e) if isinstance(n, BufferLoad)}
+        if any(isinstance(n, BufferStore) and n.buffer in read for n in pre_order(loop.body)):
+            return None, None
     return Range(loop.min, loop.extent)
 
 

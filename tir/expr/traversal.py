@@ -32,7 +32,16 @@ def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterat
         if type(top) in _LEAVES:
             continue
         if enter is None or enter(top):
-            stack.extend(top.children()[::-1])
+            stack += top.children()[::-1]
+
+
+def all_nodes(node: Node) -> list[Any]:
+    """Return all nodes, those nearer to ``node`` first: the quick way where the order does not matter."""
+    found: list[Any] = [node]
+    for n in found:
+        if type(n) not in _LEAVES:
+            found += n.children()
+    return found
 
 
 def distinct(node: Node) -> Iterator[Node]:
@@ -40,34 +49,36 @@ def distinct(node: Node) -> Iterator[Node]:
 
     Leaves are yielded for each place.
     """
-    seen: set[int] = set()
+    seen: dict[Node, bool] = {}
     stack: list[Node] = [node]
     while stack:
         top = stack.pop()
         if type(top) in _LEAVES:
             yield top
-            continue
-        if isinstance(top, Expr):
-            if id(top) in seen:
-                continue
-            seen.add(id(top))
-        yield top
-        stack.extend(top.children()[::-1])
+        elif top not in seen or not isinstance(top, Expr):
+            seen[top] = True
+            yield top
+            stack += top.children()[::-1]
 
 
 @lru_cache(maxsize=4)
 def nodes_by_type(node: Node) -> Mapping[type, list[Any]]:
     """Return all nodes by their types, each node once, in the order of :func:`pre_order`."""
-    found: defaultdict[type, list[Any]] = defaultdict(list)
-    seen: set[Node] = set()
-    stack: list[Node] = [node]
+    seen: dict[Node, bool] = {}
+    stack: list[Any] = [node]
     while stack:
         top = stack.pop()
-        if top not in seen:
-            seen.add(top)
-            found[type(top)].append(top)
-            if type(top) not in _LEAVES:
-                stack += top.children()[::-1]
+        if top in seen:
+            continue
+        seen[top] = True
+        for child in top.children()[::-1]:
+            if type(child) in _LEAVES:
+                seen[child] = True
+            elif child not in seen:
+                stack.append(child)
+    found: defaultdict[type, list[Any]] = defaultdict(list)
+    for n in seen:
+        found[type(n)].append(n)
     return dict(found)
 
 
@@ -175,7 +186,9 @@ def replace_node(root: N, old: Node, new: Node) -> Any:
 
 def vars_in(node: Node) -> set[Var]:
     """Return every variable used in ``node`` (definitions alone do not count)."""
-    return {n for n in pre_order(node) if isinstance(n, Var)}
+    if type(node) in _LEAVES:
+        return {node} if type(node) is Var else set()
+    return {n for n in all_nodes(node) if type(n) is Var}
 
 
 def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:

@@ -21,8 +21,7 @@ def statements(node: PrimFunc | Stmt) -> Iterator[Stmt]:
     while stack:
         top = stack.pop()
         yield top
-        below = statements_in(top)
-        stack.extend(below if len(below) < 2 else below[::-1])
+        stack += statements_in(top)[::-1]
 
 
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
