@@ -282,7 +282,7 @@ def _conditions(n: Node, known: _Known) -> tuple[Expr, ...]:
     """Returns the conditions in ``n``, outer ones first."""
     if n not in known:
         own = _condition(n)
-        found = () if own is None else (own,)
+        found: tuple[Expr, ...] = () if own is None else (own,)
         for child in n.children():
             if type(child) not in _LEAVES:
                 found += known[child] if child in known else _conditions(child, known)

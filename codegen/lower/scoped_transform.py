@@ -113,7 +113,7 @@ class ScopedTransform:
                 known.enter_context(analyzer.constraint(condition))
             self._learned += 1
         for s in self._unbound:
-            if type(s) is For:
+            if isinstance(s, For):
                 analyzer.bind(s.loop_var, loop_values(s))
             else:
                 analyzer.bind(s.var, s.value)
