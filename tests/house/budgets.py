@@ -6,7 +6,7 @@ LINES = {
     "pages": 800,
     "tir": 19280,
     "schedule": 13450,
-    "codegen": 30160,
+    "codegen": 30200,
     "te": 6580,
     "tuning_db": 1770,
     "tuner": 11960,
