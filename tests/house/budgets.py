@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 13930
+RING_CODE_LINES = 13940
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24330
+BOTH_RINGS_CODE_LINES = 24350
 """How many code lines the core ring and the outer ring have together."""
