@@ -9,7 +9,7 @@ LINES = {
     "codegen": 30200,
     "te": 6580,
     "tuning_db": 1770,
-    "tuner": 11960,
+    "tuner": 11980,
     "graph": 5125,
     "frontends": 7825,
     "driver": 5560,

@@ -45,6 +45,13 @@ def test_where_names_a_decision_that_exists():
         Space(product(), WIDE, where={"rouws": 1})
 
 
+@pytest.mark.parametrize("value", [99, (98, 99), ()])
+def test_where_names_a_value_that_exists(value):
+    """Else nothing would be left but plain loops."""
+    with pytest.raises(ValueError, match="where: 'vectors' is never .*; its values are 1, 2, "):
+        Space(product(), WIDE, where={"vectors": value})
+
+
 def by_hand(sch):
     i, j, k = sch.get_loops("matmul")
     sizes = sch.sample_perfect_tile(i, n=2, max_innermost_factor=13)

@@ -17,7 +17,7 @@ def restricted(part: Part, where: Where) -> bool:
         allowed = where.get(f"{part.name}.{decision.name}", where.get(decision.name))
         values = decision.candidates
         if allowed is not None:
-            wanted = {allowed} if isinstance(allowed, int) else set(allowed)
+            wanted = _wanted(allowed)
             values = tuple([v for v in values if v in wanted])
             if not values:
                 return False
@@ -26,8 +26,16 @@ def restricted(part: Part, where: Where) -> bool:
     return True
 
 
-def check_names(where: Where, known: Collection[str]) -> None:
-    """ValueError for a name that no part has."""
-    for name in where:
+def _wanted(allowed: int | Collection[int]) -> set[int]:
+    return {allowed} if isinstance(allowed, int) else set(allowed)
+
+
+def check_names(where: Where, known: Mapping[str, Collection[int]]) -> None:
+    """ValueError for a name that no part has, and for a decision that has none of its values in any part. ``known``: the
+    values by name. The name of a part and its decision may leave the part out."""
+    for name, allowed in where.items():
         if name not in known:
             raise ValueError(f"where: no decision {name!r}; there are {', '.join(sorted(known))}")
+        if "." not in name and not _wanted(allowed) & set(known[name]):
+            there = ", ".join(map(str, sorted(known[name])))
+            raise ValueError(f"where: {name!r} is never {allowed!r}; its values are {there}")

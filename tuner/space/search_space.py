@@ -64,7 +64,7 @@ class Space:
         self.machine = machine or MachineModel.of(target)
         self.avoid = avoid
         self.where: Where = where or {}
-        self._names: set[str] = set()
+        self._names: dict[str, set[int]] = {}
         self._guard = RuleGuard()
         self.rules = sorted(tuple(rules) if rules is not None else default_rules(), key=lambda r: r.priority)
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
@@ -78,7 +78,8 @@ class Space:
         if not whole and _inline(masked, paddings_to_inline(self.program)):
             self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), apart))
         self.variants += [] if whole else self._fused(asked)
-        check_names(self.where, self._names)
+        if not avoid:  # else the names were checked before
+            check_names(self.where, self._names)
 
     def __repr__(self) -> str:
         return f"Space({', '.join(map(repr, self.sketches))})"
@@ -194,7 +195,9 @@ class Space:
         """Returns the rule's parts that have a sensible row."""
         tables = []
         for part in self._guard.ask(rule.name, rule.parts, program, group, self.machine) or ():
-            self._names |= {name for d in part.decisions for name in (d.name, f"{part.name}.{d.name}")}
+            for d in part.decisions:
+                for name in (d.name, f"{part.name}.{d.name}"):
+                    self._names.setdefault(name, set()).update(d.candidates)
             if not restricted(part, self.where):
                 continue
             table = RowTable(part, self.machine, rule.name)
