@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.runtime.arguments import Arguments, c_types
+from tilewright.codegen.runtime.completed_arguments import completed
 
 from .machines import Machine
 from .webassembly import WasmModule
@@ -59,7 +60,7 @@ def run_module(module: Any, machine: Machine, arrays: Mapping[str, Sequence[Any]
         for function, given in arrays.items():
             lowered = next(one for one in module._lowered.values() if one.name == function)
             arguments = Arguments(lowered.name, lowered.params)
-            complete, _ = arguments.completed(tuple(given), {})
+            complete, _ = completed(arguments, tuple(given), {})
             values, keep = arguments.prepare(complete)
             alive.append(keep)
             calls.append(_call(lowered, complete, values))
@@ -77,7 +78,7 @@ def _run_in_wasmtime(path: Path, module: Any, arrays: Mapping[str, Sequence[Any]
     for function, given in arrays.items():
         lowered = next(one for one in module._lowered.values() if one.name == function)
         arguments = Arguments(lowered.name, lowered.params)
-        complete, _ = arguments.completed(tuple(given), {})
+        complete, _ = completed(arguments, tuple(given), {})
         values, keep = arguments.prepare(complete)
         instance.run(lowered, values, complete)
         del keep
