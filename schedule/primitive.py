@@ -45,13 +45,16 @@ class Primitive:
     function: Callable[..., Any]
     kind: str
     signature: inspect.Signature
+    binder: Callable[..., dict[str, Any]]
     prepare: Callable[..., dict[str, Any]] | None = None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, defaults filled in, ``*args`` as a tuple; TypeError when they do not fit."""
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.arguments
+        try:
+            return self.binder(*args, **kwargs)
+        except TypeError:  # the signature says it better
+            self.signature.bind(*args, **kwargs)
+            raise
 
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that were given by name (``*args`` as a sequence) in the form of :meth:`bind`; TypeError
@@ -98,6 +101,23 @@ class Primitive:
         return self.function(func, *positional, **named, **extra)
 
 
+class _Source(str):
+    """A ``_Source`` shows itself as it is written in a program."""
+
+    __repr__ = str.__str__
+
+
+def _binder(parameters: list[inspect.Parameter]) -> Callable[..., dict[str, Any]]:
+    """Return a function with these parameters that returns its arguments by name, in their order."""
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    texts = {name: _Source(f"defaults[{name!r}]") for name in defaults}
+    plain = [p.replace(annotation=p.empty, default=texts.get(p.name, p.empty)) for p in parameters]
+    named = ", ".join([f"{p.name!r}: {p.name}" for p in parameters])
+    source = f"lambda {str(inspect.Signature(plain))[1:-1]}: {{{named}}}"
+    made: Callable[..., dict[str, Any]] = eval(source, {"defaults": defaults})
+    return made
+
+
 def _is_default(value: Any, default: Any) -> bool:
     return value is default or (
         isinstance(value, (str, int, tuple)) and type(value) is type(default) and value == default
@@ -140,6 +160,7 @@ def primitive(
             function,
             kind,
             signature.replace(parameters=parameters),
+            _binder(parameters),
             prepare,
         )
         if name in REGISTRY and REGISTRY[name].function.__module__ != function.__module__:

@@ -10,6 +10,7 @@ is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from .arith.normal_form.interval import EVERYTHING, Interval
 from .expr import (
@@ -61,6 +62,7 @@ def unified(func: PrimFunc) -> PrimFunc:
     return with_index_dtype(func, DType(WIDE), params=False, keep_data=True) if wide else func
 
 
+@lru_cache(maxsize=16)
 def needs_wide_indices(func: PrimFunc) -> bool:
     """Return whether int32 is too narrow for the sizes, loops or indices of ``func``; False when they are int64
     already."""

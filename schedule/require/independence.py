@@ -36,12 +36,14 @@ def check_independent(
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
     touches = require(accessed_boxes_below(loop.body))
     why_shared: dict[Buffer, str | None] = {}
-    for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
-        buffer = conflict.store.buffer
+
+    def is_private(buffer: Buffer) -> bool:
         if private and buffer not in why_shared:
             why_shared[buffer] = why_not_privatizable(tree, loop, buffer, touches)
-        if private and why_shared[buffer] is None:
-            continue
+        return private and why_shared[buffer] is None
+
+    for conflict in conflicts(analyzer_above(tree, loop), [loop], touches, harmless=is_private):
+        buffer = conflict.store.buffer
         block = binding_block(conflict.store, conflict.other, [var])
         carries = block is not None and only_reduced(block, [var])
         if carries and (reducing or is_atomic(block)):

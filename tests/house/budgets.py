@@ -4,8 +4,8 @@ from __future__ import annotations
 
 LINES = {
     "pages": 800,
-    "tir": 19280,
-    "schedule": 13450,
+    "tir": 19440,
+    "schedule": 13480,
     "codegen": 30200,
     "te": 6580,
     "tuning_db": 1770,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 13940
+RING_CODE_LINES = 13965
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24350
+BOTH_RINGS_CODE_LINES = 24370
 """How many code lines the core ring and the outer ring have together."""

@@ -51,6 +51,12 @@ def test_wrong_arguments_are_type_errors(matmul):
         sch.get_block(3)
 
 
+def test_arguments_stay_in_the_order_of_the_signature(matmul):
+    sch = Schedule(matmul())
+    sch.fuse(*sch.get_loops("C")[:2], preserve_unit_iters=False)
+    assert "sch.fuse(l0, l1, preserve_unit_iters=False)" in sch.trace.as_python()
+
+
 def test_an_error_changes_nothing(matmul):
     sch = Schedule(matmul())
     i, _, k = sch.get_loops("C")

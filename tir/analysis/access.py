@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, distinct, substitute
+from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, substitute
 from ..expr.base.deep_recursion import with_room
 from ..expr.base.node import record
 from ..expr.base.node_methods import changed
@@ -32,8 +32,8 @@ from ..stmt import (
     MatchBufferRegion,
     Stmt,
     While,
-    statements_in,
 )
+from ..stmt.statement_walks import memory_of
 
 _LEAVES = frozenset((Var, IntImm))
 
@@ -202,18 +202,20 @@ class Accesses:
         if rule is not None:
             rule(self, n, around)
             return
-        for child in n.children():
-            self._visit(child, around)
+        self._each(n.children(), around)
+
+    def _each(self, items: Iterable[Any], around: Around) -> None:
+        for item in items:
+            if type(item) not in _LEAVES or item.dtype == "handle":
+                self._visit(item, around)
 
     def _load(self, n: BufferLoad, around: Around) -> None:
         self.all.append(Access(n, False, around))
-        for child in n.children():
-            self._visit(child, around)
+        self._each(n.children(), around)
 
     def _store(self, n: BufferStore, around: Around) -> None:
         self.all.append(Access(n, True, around))
-        for e in (n.value, *n.indices):
-            self._visit(e, around)
+        self._each((n.value, *n.indices), around)
         if n.predicate is not None:
             self._visit(n.predicate, around)
 
@@ -278,8 +280,7 @@ class Accesses:
         self._visit(n.body, around)
 
     def _realize(self, n: BlockRealize, around: Around) -> None:
-        for e in (*n.iter_values, n.predicate):
-            self._visit(e, around)
+        self._each((*n.iter_values, n.predicate), around)
         block = n.block
         axes = [iv.var for iv in block.iter_vars]
         values = _with_values(around.values, zip(axes, n.iter_values, strict=True))
@@ -354,31 +355,10 @@ def accesses(stmt: Stmt, buffer: Buffer | None = None) -> list[Access]:
     return [a for a in accesses_below(stmt).elements if buffer is None or a.buffer is buffer]
 
 
-@lru_cache(maxsize=4096)
 @with_room
 def opaque_buffers(stmt: Stmt) -> frozenset[Var]:
     """Return the pointers (``Buffer.data``) used below ``stmt`` other than by plain loads and stores.
 
-    Such uses are calls, address_of and match_buffers. :func:`accesses` does not see what happens through them. Results
-    are kept for each statement, because a step of a schedule leaves most of them as they are.
+    Such uses are calls, address_of and match_buffers. :func:`accesses` does not see what happens through them.
     """
-    found: set[Var] = set()
-    parts: Iterable[Any] = stmt.children()
-    if isinstance(stmt, Block):
-        found.update([b.data for m in stmt.match_buffers for b in (m.source.buffer, m.buffer)])
-        sources = [e for m in stmt.match_buffers for r in m.source.region for e in (r.min, r.extent)]
-        parts = (*sources, *statements_in(stmt))
-    for part in parts:
-        found.update(opaque_buffers(part) if isinstance(part, Stmt) else _pointers_in(part))
-    return frozenset(found)
-
-
-def _pointers_in(e: Expr) -> Iterator[Var]:
-    if type(e) is IntImm:
-        return
-    for n in distinct(e):
-        if type(n) is Var:
-            if n.dtype == "handle":
-                yield n
-        elif isinstance(n, Call) and n.op == "tir.address_of" and isinstance(n.args[0], BufferLoad):
-            yield n.args[0].buffer.data
+    return memory_of(stmt)[1]

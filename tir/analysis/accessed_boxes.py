@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from ..expr import BufferLoad, Call, Expr, Range, Reason, Var, reads_memory, transform
+from ..expr import BufferLoad, Call, Expr, IntImm, Range, Reason, Var, reads_memory, transform
 from ..stmt import BufferRegion, PrimFunc, Stmt
 from .access import Access, Accesses, Around, accesses_below
 
@@ -47,7 +47,8 @@ def _with_moving(a: Access, stored: Set[Var]) -> Access:
 
     The variables (``moving``) differ from iteration to iteration.
     """
-    if not any(map(reads_memory, (*a.indices, *a.extents, *[e for lp in a.loops for e in (lp.min, lp.extent)]))):
+    used = (*a.indices, *a.extents, *[e for lp in a.loops for e in (lp.min, lp.extent)])
+    if not any([reads_memory(e) for e in used if type(e) is not IntImm and type(e) is not Var]):
         return a
     moving: list[Var] = []
 

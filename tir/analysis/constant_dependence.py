@@ -14,7 +14,7 @@ from ..arith.normal_form.linear import Linear, collect, expression_key
 from ..expr import Expr, IntImm, Range, Var, uses_var
 from ..stmt import For
 from .access import Access
-from .dependence import set_constant_test
+from .dependence import CONSTANT_TEST
 
 Span = tuple[int, int]
 """The first and the last value of a loop, or of a digit of it."""
@@ -95,12 +95,13 @@ class _System:
         if g.terms.get(digit) != factor:
             return False
         low = high = f.const - g.const
-        for term in {**f.terms, **g.terms}:
-            if term != digit:
-                found = self.difference(term, f.terms.get(term, 0), g.terms.get(term, 0))
-                if found is None:
-                    return False
-                low, high = low + found[0], high + found[1]
+        terms = {**f.terms, **g.terms}
+        del terms[digit]
+        for term in terms:
+            found = self.difference(term, f.terms.get(term, 0), g.terms.get(term, 0))
+            if found is None:
+                return False
+            low, high = low + found[0], high + found[1]
         return high + e - 1 < abs(factor) and h - 1 - low < abs(factor)
 
     def difference(self, term: Any, a: int, b: int) -> Span | None:
@@ -137,4 +138,4 @@ def _times(spans: Mapping[Var, Span | None], digit: Digit, factor: int) -> Span 
     return min(ends), max(ends)
 
 
-set_constant_test(undetermined)
+CONSTANT_TEST.set(undetermined)

@@ -18,18 +18,15 @@ from typing import Any
 from ..arith import Analyzer, linear_coefficients
 from ..arith.itermap import DigitSum, write_digits
 from ..expr import Expr, IntImm, Range, Var, const, is_const_int, substitute, value_key
+from ..expr.base.slot import Slot
 from ..stmt import Buffer, For
 from .access import Access
 from .known_ranges import bind_loops
 from .simplify import bind_sizes
 
-ConstantTest = Callable[[Sequence[For], Access, Access, Iterable[Var]], "tuple[Var, ...] | None"]
-_constant_test: list[ConstantTest] = []
-
-
-def set_constant_test(test: ConstantTest) -> None:
-    """Set a faster test for indices with constant coefficients, which is asked first; None: it does not know."""
-    _constant_test[:] = [test]
+ConstantTest = Callable[[Sequence[For], Access, Access, Iterable[Var]], tuple[Var, ...] | None]
+CONSTANT_TEST: Slot[ConstantTest] = Slot(lambda chain, store, other, wanted: None)
+"""A faster test for indices with constant coefficients, which is asked first; None: it does not know."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,12 +59,17 @@ def _shown(t: Access) -> str:
 
 
 def conflicts(
-    analyzer: Analyzer, chain: Sequence[For], touches: Sequence[Access], asked: Iterable[Var] | None = None
+    analyzer: Analyzer,
+    chain: Sequence[For],
+    touches: Sequence[Access],
+    asked: Iterable[Var] | None = None,
+    harmless: Callable[[Buffer], bool] = lambda buffer: False,
 ) -> Iterator[Conflict]:
     """Return pairs of accesses below the nest ``chain`` that may share an element in different iterations of it.
 
     ``analyzer`` knows all variables outside the chain; the loops of the chain are told to it here. ``asked`` are the
-    variables that matter (by default all of the chain); the others may take any values.
+    variables that matter (by default all of the chain); the others may take any values. Pairs in ``harmless`` buffers
+    are left out; it is asked where the faster test does not show that there are none.
     """
     # a loop of one iteration cannot tell iterations apart
     several = [loop.loop_var for loop in chain if not is_const_int(loop.extent, 1)]
@@ -80,7 +82,9 @@ def conflicts(
             analyzer.bind(second[loop.loop_var], _range(loop, second))
     written: dict[Access, _Digits] = {}
     for store, other in _pairs(touches):
-        missing = _constant_test[0](chain, store, other, wanted) if _constant_test else None
+        missing = CONSTANT_TEST.value(chain, store, other, wanted)
+        if missing != () and harmless(store.buffer):
+            continue
         if missing is None:
             if store not in written:
                 bind_loops(analyzer, store.loops)

@@ -16,9 +16,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ..arith import Analyzer, Ends, eval_interval, lies_between, linear_coefficients
-from ..arith.inequality import as_bound
+from ..arith.affine import linear_form
+from ..arith.inequality import as_bound, as_difference
 from ..arith.itermap import value_count, with_digit_variables
-from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int, max_, min_
+from ..arith.normal_form.floor_division import minimum
+from ..arith.normal_form.polynomial import Poly, add, const_of, constant
+from ..expr import (
+    INDEX_TYPES,
+    BufferLoad,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Range,
+    Var,
+    const,
+    is_const_int,
+    max_,
+    min_,
+)
 from ..expr.traversal import pre_order, substitute, uses_var
 from ..stmt import For
 from .access import Access
@@ -53,6 +69,13 @@ def exact_box(
     ``analyzer`` knows all variables. With ``once`` the result is also None when an element may be accessed more than
     once.
     """
+    tests = list(conditions)
+    return _constant_box(analyzer, indices, ranges, tests, once) or _general_box(analyzer, indices, ranges, tests, once)
+
+
+def _general_box(
+    analyzer: Analyzer, indices: Sequence[Expr], ranges: Mapping[Var, Range], conditions: Iterable[Expr], once: bool
+) -> Box | None:
     once_only = {v for v, r in ranges.items() if is_const_int(analyzer.simplify(r.extent), 1)}
     own = {v: r for v, r in ranges.items() if v not in once_only}
     if any([uses_var(e, ranges.__contains__) for r in own.values() for e in (r.min, r.extent)]):
@@ -104,6 +127,55 @@ def exact_box(
         if not _apply(analyzer, test, mine, own, lines, ends, outer):
             return None
     return Box(tuple(ends), tuple(outer), complete)
+
+
+def _constant_box(
+    analyzer: Analyzer, indices: Sequence[Expr], ranges: Mapping[Var, Range], conditions: Iterable[Expr], once: bool
+) -> Box | None:
+    """Return :func:`exact_box` for sums of loops from 0 with constant extents, each condition an upper bound of one
+    index; None for all others.
+
+    Integers alone decide them.
+    """
+    left: dict[int, int] = {}
+    for v, r in ranges.items():
+        if not is_const_int(r.min, 0) or not isinstance(r.extent, IntImm) or r.extent.value < 1:
+            return None
+        left[analyzer.var_atom(v)] = r.extent.value
+    numbers = set(left)
+    found: list[tuple[dict[int, Poly], Poly]] = []
+    ends: list[Poly] = []
+    for e in indices:
+        form = _form(analyzer, e, numbers)
+        if form is None or not form[0].keys() <= left.keys():
+            return None
+        reach = 1
+        for factor, count in sorted([(const_of(c) or 0, left.pop(a)) for a, c in form[0].items()]):
+            if count > 1 and not (factor == reach if once else 0 < factor <= reach):
+                return None
+            reach += factor * (count - 1)
+        found.append(form)
+        ends.append(add(form[1], constant(reach - 1)))
+    if once and any([count > 1 for count in left.values()]):
+        return None
+    for condition in conditions:
+        gap = as_difference(condition)
+        form = None if gap is None else _form(analyzer, gap, numbers)
+        if form is None or not form[0] or form[0] not in [factors for factors, _ in found]:
+            return None
+        d = [factors for factors, _ in found].index(form[0])
+        limit = add(add(found[d][1], form[1], -1), constant(-1))  # index - base + rest < 0
+        ends[d] = minimum(analyzer, ends[d], limit, indices[d].dtype)
+    pairs = zip(indices, found, ends, strict=True)
+    return Box(
+        tuple([(analyzer.to_expr(first, e.dtype), analyzer.to_expr(last, e.dtype)) for e, (_, first), last in pairs])
+    )
+
+
+def _form(analyzer: Analyzer, e: Expr, numbers: set[int]) -> tuple[dict[int, Poly], Poly] | None:
+    """Return :func:`linear_form` of an index that does not come from memory, else None."""
+    p = analyzer.poly(e) if e.dtype in INDEX_TYPES else None
+    return None if p is None or analyzer.data(p) else linear_form(analyzer, p, numbers)
 
 
 def whole_box(analyzer: Analyzer, access: Access, loops: Iterable[For]) -> list[Ends] | None:

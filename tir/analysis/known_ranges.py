@@ -33,7 +33,7 @@ def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
 
 
 def _with_ranges_above(analyzer: Analyzer, tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
-    for up in reversed(list(tree.above(stmt))):
+    for up in tree.path(stmt)[:-1]:
         if type(up) is For:
             bind_loop(analyzer, up, keep_unit)
         elif type(up) is Block:

@@ -92,9 +92,11 @@ class Tree:
 
         The root block has none, which is a ValueError.
         """
-        for up in self.above(stmt):
-            if isinstance(up, BlockRealize) and up is not stmt:
+        up = self.parent[stmt]
+        while up is not None:
+            if type(up) is BlockRealize:
                 return up
+            up = self.parent[up]
         raise ValueError("the root block has no scope around it")
 
     def is_below(self, stmt: Stmt, ancestor: Stmt) -> bool:

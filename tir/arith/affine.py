@@ -32,20 +32,31 @@ def linear_coefficients(
     if e.dtype not in INDEX_TYPES:
         return None
     numbers = [an.var_atom(v) for v in variables]
-    coefficients: list[Poly] = [{} for _ in variables]
+    form = linear_form(an, an.poly(e), set(numbers))
+    return (
+        None
+        if form is None
+        else ([an.to_expr(form[0].get(n, {}), e.dtype) for n in numbers], an.to_expr(form[1], e.dtype))
+    )
+
+
+def linear_form(an: Analyzer, p: Poly, numbers: set[int]) -> tuple[dict[int, Poly], Poly] | None:
+    """Return the coefficients in ``p`` of the atoms with these numbers, and what does not contain them; None when an
+    atom is not alone in its term."""
+    coefficients: dict[int, Poly] = {}
     base: Poly = {}
-    hidden = _Hidden(an, set(numbers))
-    for m, c in an.poly(e).items():
-        found = [a for a in m if a in hidden.numbers or hidden.inside(a)]
+    hidden = _Hidden(an, numbers)
+    for m, c in p.items():
+        found = [a for a in m if hidden.inside(a)]
         if not found:
             base[m] = c
-        elif len(found) == 1 and found[0] in hidden.numbers:
+        elif len(found) == 1 and found[0] in numbers:
             rest = list(m)
             rest.remove(found[0])
-            coefficients[numbers.index(found[0])][tuple(rest)] = c
+            coefficients.setdefault(found[0], {})[tuple(rest)] = c
         else:
             return None
-    return [an.to_expr(c, e.dtype) for c in coefficients], an.to_expr(base, e.dtype)
+    return coefficients, base
 
 
 def constant_coefficients(e: Expr, variables: Sequence[Var]) -> list[int] | None:

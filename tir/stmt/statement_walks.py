@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ..expr import BufferLoad, FloatImm, IntImm, Var, distinct, pre_order
+from ..expr import BufferLoad, Call, FloatImm, IntImm, Var, distinct, pre_order
 from ..expr.base.node import Mapper, Node
 from .buffer import Buffer
 from .function import PrimFunc
-from .stmt import BlockRealize, BufferStore, Stmt, statements_in
+from .stmt import Block, BlockRealize, BufferStore, Stmt, statements_in
 
 N = TypeVar("N", bound=Node)
 
@@ -52,23 +52,40 @@ def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
     return _BufferReplacement(mapping).visit(node) if mapping else node
 
 
-@lru_cache(maxsize=8192)
 def memory_in(stmt: Stmt) -> frozenset[Any]:
-    """Return the buffers and the pointers that ``stmt`` names, in accesses, regions and declarations.
+    """Return the buffers and the pointers that ``stmt`` names, in accesses, regions and declarations."""
+    return memory_of(stmt)[0]
+
+
+@lru_cache(maxsize=8192)
+def memory_of(stmt: Stmt) -> tuple[frozenset[Any], frozenset[Var]]:
+    """Return what :func:`memory_in` does, and the pointers that are used other than by plain loads and stores.
 
     Results are kept for each statement, because a step of a schedule leaves most of them as they are.
     """
-    found: set[Any] = {*stmt.used_buffers(), *stmt.declared_buffers()}
+    named: set[Any] = {*stmt.used_buffers(), *stmt.declared_buffers()}
+    opaque: set[Var] = set()
+    if isinstance(stmt, Block):
+        opaque.update([b.data for m in stmt.match_buffers for b in (m.source.buffer, m.buffer)])
     for part in stmt.children():
         if isinstance(part, Stmt):
-            found |= memory_in(part)
+            below = memory_of(part)
+            named |= below[0]
+            opaque |= below[1]
         elif type(part) is not IntImm:
-            for n in distinct(part):
-                if type(n) is not Var:
-                    found.update(n.used_buffers())
-                elif n.dtype == "handle":
-                    found.add(n)
-    return frozenset(found)
+            _add_memory_of(part, named, opaque)
+    return frozenset(named), frozenset(opaque)
+
+
+def _add_memory_of(e: Node, named: set[Any], opaque: set[Var]) -> None:
+    for n in distinct(e):
+        if type(n) is not Var:
+            named.update(n.used_buffers())
+            if type(n) is Call and n.op == "tir.address_of" and isinstance(n.args[0], BufferLoad):
+                opaque.add(n.args[0].buffer.data)
+        elif n.dtype == "handle":
+            named.add(n)
+            opaque.add(n)
 
 
 class _BufferReplacement(Mapper):
