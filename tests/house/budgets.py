@@ -40,5 +40,5 @@ SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 RING_CODE_LINES = 13965
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24370
+BOTH_RINGS_CODE_LINES = 24380
 """How many code lines the core ring and the outer ring have together."""

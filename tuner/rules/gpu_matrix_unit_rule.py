@@ -58,7 +58,7 @@ def _operand_type(program: Program, block: BlockInfo) -> str:
 
 def _for_groups(block: BlockInfo) -> bool:
     """Returns whether warp groups can compute a product that single warps can compute."""
-    known = str(block.loads[0].buffer.dtype) in GROUP_WORDS
+    known = block.loads[0].buffer.dtype in GROUP_WORDS
     return known and all(block.extents[v] % PANEL == 0 for v in block.axes)
 
 

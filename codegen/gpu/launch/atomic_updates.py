@@ -59,7 +59,7 @@ def _added(block: Block) -> Stmt:
     reducer = find_reducer(None, [place], [store.value])
     if reducer is None or reducer[0].name != "sum":
         raise refused("it does not add")
-    if str(store.buffer.dtype) not in ATOMIC_TYPES:
+    if store.buffer.dtype not in ATOMIC_TYPES:
         raise refused(f"{store.buffer.dtype} is not added atomically; {', '.join(ATOMIC_TYPES)} are")
     if store.buffer.scope != "global":
         raise refused(f"{store.buffer.name} is in {store.buffer.scope} memory, and blocks share global memory")

@@ -22,7 +22,7 @@ def _added(args: Sequence[Expr], dtype: str | None) -> str:
     address, value = args
     if not (isinstance(address, Call) and address.op == "tir.address_of"):
         raise TypeError(f"takes T.address_of(an element), not {address}")
-    if str(value.dtype) not in ATOMIC_TYPES:
+    if value.dtype not in ATOMIC_TYPES:
         raise TypeError(f"adds {', '.join(ATOMIC_TYPES)}, not {value.dtype}")
     return "void"
 
