@@ -44,7 +44,7 @@ class MachineModel:
     l3_bytes_per_cycle: float = 9.0
     memory_bytes_per_cycle: float = 4.0
     cycles_per_second: float = 3.0e9
-    fork_join_cycles: float = 15_000.0
+    fork_join_cycles: float = 4_000.0
     l1_ways: int = 12
     line_bytes: int = 64
     jump_cycles: float = 18.0
