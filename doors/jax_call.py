@@ -29,7 +29,7 @@ def call(
     kernel = Signature.of("tilewright.jax.call", workload, target, db)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        given = [np.ascontiguousarray(a) for a in arrays]
+        given = [np.asarray(a, order="C") for a in arrays]
         made = [np.empty(shape, to_numpy(dtype)) for shape, dtype in _results(kernel, given)]
         kernel.run(given, made)
         return tuple(made)

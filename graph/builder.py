@@ -62,7 +62,7 @@ class Builder:
             dtype = "float32" if isinstance(data, float) else "int64"
         if dtype == "bfloat16" and np.asarray(data).dtype != np.uint16:
             data = bfloat16_to_bits(np.asarray(data, np.float32))
-        array = np.ascontiguousarray(data, None if dtype is None else to_numpy(dtype)).reshape(np.shape(data))
+        array = np.asarray(data, None if dtype is None else to_numpy(dtype), order="C").reshape(np.shape(data))
         value = Value(self.fresh(name), dtype or array.dtype.name, tuple(array.shape))
         self.constants[value] = array
         return value

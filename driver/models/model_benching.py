@@ -125,7 +125,7 @@ def model_inputs(graph: Graph, given: Mapping[str, Any], seed: int = 0) -> dict[
 def _input(value: Value, given: Any, rng: np.random.Generator) -> np.ndarray:
     dtype = np.dtype(to_numpy(value.dtype))
     if given is not None:
-        array = np.ascontiguousarray(given)
+        array = np.asarray(given, order="C")
         if array.dtype != dtype or array.ndim != value.ndim:
             raise BuildError(f"the input {value!r} does not take {array.dtype}{list(array.shape)}")
         return array

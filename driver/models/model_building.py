@@ -212,13 +212,13 @@ def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltK
             symbol = key.weight.symbol
             if symbol not in functions:
                 functions[symbol] = _pack_function(packing[symbol], symbol)
-            source = np.ascontiguousarray(constants[key.value])
+            source = np.asarray(constants[key.value], order="C")
             code = functions[symbol](source.ctypes.data, data[at:].ctypes.data)
             if code:
                 raise BuildError(f"packing {key.value} failed with code {code}")
         elif isinstance(key, Value):
             array = constants[key]
-            data[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            data[at : at + array.nbytes] = np.asarray(array, order="C").reshape(-1).view(np.uint8)
     return data
 
 

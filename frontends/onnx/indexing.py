@@ -111,4 +111,4 @@ def reverse_sequence(c: Call) -> Value:
     shape[time], shape[batch] = index.shape
     index = index if time < batch else index.T
     whole = np.broadcast_to(index.reshape(shape), x.shape)
-    return c.op("gather_elements", x, c.constant(np.ascontiguousarray(whole)), axis=time)
+    return c.op("gather_elements", x, c.constant(np.asarray(whole, order="C")), axis=time)

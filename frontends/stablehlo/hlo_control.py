@@ -174,7 +174,7 @@ def _scanned(c: HloCall, place: int, numbers: list[int], stacks: Sequence[int], 
         return [c.value(made[n]) for n in moving], rows
 
     told = np.array(numbers[:-1])[:: -1 if reverse else 1]
-    counted = c.constant(np.ascontiguousarray(told), dtype)
+    counted = c.constant(np.asarray(told, order="C"), dtype)
     ends, rows = add_scan(c.builder, [c.value(n) for n in moving], [counted], step, reverse=reverse)
     after: dict[int, Given] = {**dict(zip(moving, ends, strict=True)), **dict(zip(stacks, rows, strict=True))}
     after[place] = known(numbers[-1], dtype)

@@ -98,7 +98,7 @@ def _along(c: AtenCall, x: Value, matrices: Sequence[Any]) -> Value:
         order = [*[k for k in range(x.ndim) if k != axis], axis]
         wide = c.op("transpose", x, axes=tuple(order))
         flat = c.op("reshape", wide, shape=(math.prod(wide.shape[:-1]), wide.shape[-1]))
-        made = c.op("matmul", flat, c.constant(np.ascontiguousarray(matrix.T), x.dtype))
+        made = c.op("matmul", flat, c.constant(np.asarray(matrix.T, order="C"), x.dtype))
         back = c.op("reshape", made, shape=(*wide.shape[:-1], matrix.shape[0]))
         x = c.op("transpose", back, axes=tuple(int(k) for k in np.argsort(order)))
     return x

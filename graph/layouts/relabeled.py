@@ -80,7 +80,7 @@ class _Relabeled:
         return self._constant(v, np.transpose(data, self.axes))
 
     def _constant(self, like: Value, data: np.ndarray[Any, Any]) -> Value:
-        array = np.ascontiguousarray(data)
+        array = np.asarray(data, order="C")
         v = Value(self._fresh(like.name), like.dtype, tuple(array.shape))
         self.constants[v] = array
         return v

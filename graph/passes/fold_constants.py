@@ -97,7 +97,7 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     kernel = next(unfused(alone).leaves()).kernel
     outputs = [np.zeros(v.shape, to_numpy(v.dtype)) for v in kernel.outputs]
     assert services.run is not None
-    services.run(kernel.func, *[np.ascontiguousarray(given[v]) for v in kernel.inputs], *outputs)
+    services.run(kernel.func, *[np.asarray(given[v], order="C") for v in kernel.inputs], *outputs)
     return outputs
 
 

@@ -69,7 +69,7 @@ def _by_place(weight: Any, strides: tuple[int, ...], steps: list[int]) -> Any:
     (c, o, k, n), (s, t), (a, b) = weight.shape, strides, steps
     full = np.pad(weight, ((0, 0), (0, 0), (0, a * s - k), (0, b * t - n)))
     parts = full.reshape(c, o, a, s, b, t)[:, :, ::-1, :, ::-1, :]
-    return np.ascontiguousarray(parts.transpose(3, 5, 1, 0, 2, 4)).reshape(s * t * o, c, a, b)
+    return np.asarray(parts.transpose(3, 5, 1, 0, 2, 4), order="C").reshape(s * t * o, c, a, b)
 
 
 def _pair(value: Any) -> tuple[int, ...]:

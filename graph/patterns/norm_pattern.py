@@ -89,7 +89,7 @@ def _fitting(m: Match, norm: Node, v: Value) -> Value | None:
     if any(d != 1 for d in lead) or len(lead) + len(shape) > x.ndim:
         return None
     full = np.broadcast_to(data.reshape(inner), shape)
-    return m.constant(np.ascontiguousarray(full), v.dtype)
+    return m.constant(np.asarray(full, order="C"), v.dtype)
 
 
 RULES = (layer_norm, rms_norm, scaled_norm, shifted_norm)

@@ -64,7 +64,7 @@ def winograd_weights(weight: np.ndarray[Any, Any], tile: int = 4) -> np.ndarray[
     """Returns the weights (3, 3, C, O) of a convolution as :func:`winograd_conv2d` takes them, (tile + 2, tile + 2, C, O)."""
     g = np.array(_TRANSFORMS[tile].window)
     made = np.einsum("ai,bj,ijco->abco", g, g, weight.astype(np.float64), optimize=True)
-    return np.ascontiguousarray(made, weight.dtype)
+    return np.asarray(made, weight.dtype, order="C")
 
 
 def winograd_conv2d(

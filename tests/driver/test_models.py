@@ -530,3 +530,13 @@ def test_predicted_times_are_kept_between_builds(monkeypatch):
     assert [n.op for n in again.nodes] == [n.op for n in first.nodes]
     with pytest.raises(TypeError):
         graph_services.prepared(graph, Target(ONE.replace("cores=1", "cores=2")))
+
+
+def test_large_constants_are_folded_with_single_numbers():
+    """Kernels fold what is large, and a number has no dimensions for them."""
+    b = Builder("net")
+    x, large = b.input("x", (400, 300)), np.arange(120_000, dtype=np.float32).reshape(400, 300)
+    known = b.op("maximum", b.constant(large), b.constant(np.float32(70_000)))
+    run = tw.build(b.graph([b.op("add", x, known)]), ONE)
+    assert len(run.steps) == 1
+    np.testing.assert_array_equal(run(np.ones((400, 300), np.float32)), 1 + np.maximum(large, 70_000))

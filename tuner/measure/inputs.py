@@ -288,7 +288,7 @@ def _fill(array: np.ndarray, buffer: Buffer, rng: np.random.Generator, positive:
         data = rng.random(array.shape, np.float32)
         data = data * np.float32(0.9) + np.float32(0.1) if positive else data * 2 - 1
         if kind == "bfloat":
-            array[...] = (np.ascontiguousarray(data).view(np.uint32) >> 16).astype(np.uint16)
+            array[...] = (np.asarray(data, order="C").view(np.uint32) >> 16).astype(np.uint16)
         else:
             array[...] = data
     elif kind == "bool":

@@ -106,7 +106,7 @@ class Worker:
     def do_reference(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
         func, target, arguments = self._workload()
         run = _reference_run(func, target, arguments)
-        results = [np.ascontiguousarray(r).copy() for r in arguments.results()]
+        results = [np.asarray(r, order="C").copy() for r in arguments.results()]
         finite = [np.isfinite(r).mean() for r in results if r.dtype.kind == "f" and r.size]
         scales = scales_of(arguments, run)
         return {"finite": min(finite, default=1.0), "scales": scales}, results

@@ -42,7 +42,7 @@ class DeviceArray:
 
     def copy_from(self, array: Any) -> None:
         """Copy the elements of an array in main memory. ValueError when its shape is another one."""
-        source = np.ascontiguousarray(array, self.dtype)
+        source = np.asarray(array, self.dtype, order="C")
         if source.shape != self.shape:
             raise ValueError(f"an array of shape {source.shape} for one of shape {self.shape}")
         self._driver.copy_in(self.pointer, source.ctypes.data, self.nbytes)
