@@ -143,9 +143,12 @@ class _Rewriting:
         self.done: dict[Node, Any] = {}
 
     def visit(self, n: Any) -> Any:
-        """Return ``n`` rewritten; an expression that several statements share is rewritten once."""
+        """Return ``n`` rewritten. An expression that several statements share is rewritten once; a statement that stands in
+        several places is not, because it may bind a variable."""
         if n not in self.touched:
             return n
+        if not isinstance(n, Expr):
+            return self.rewritten(n)
         if n not in self.done:
             self.done[n] = self.rewritten(n)
         return self.done[n]

@@ -50,6 +50,24 @@ def test_a_tile_seen_in_vectors_of_two_lengths_is_in_registers(widths):
     assert 'scope="register"' in str(lowered) and 'scope="local"' not in str(lowered)
 
 
+def test_a_store_that_stands_twice_is_cut_into_pieces_twice():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+    S = T.alloc_buffer((16,), scope="local")
+    for h in T.unroll(2):
+        for v in T.vectorized(8):
+            S[h * 8 + v] = T.float32(0)
+    for u in T.unroll(2):
+        for v in T.vectorized(16):
+            S[v] = A[v] * T.float32(2)
+    for h in T.unroll(2):
+        for v in T.vectorized(8):
+            C[h * 8 + v] = S[h * 8 + v]
+""")
+    assert str(check(func, AVX512)).count("as piece") == 2
+
+
 def test_uneven_pieces_stay_in_memory():
     func = parse("""
 @T.prim_func
