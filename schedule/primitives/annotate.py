@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...tir.annotations import ATOMIC
 from ...tir.expr import Expr, FloatImm, IntImm, StringImm, Var
-from ...tir.stmt import PrimFunc
+from ...tir.stmt import Block, BlockRealize, PrimFunc
 from ..edit.annotations import annotation_target, with_annotation, with_annotations
 from ..errors import ScheduleError, bad_argument, nearest
 from ..primitive import primitive
+from ..require.independence import check_kinds_for
 
 
 @primitive
@@ -26,13 +28,18 @@ def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: An
 
 @primitive
 def unannotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str) -> PrimFunc:
-    """Remove an annotation of a block or loop."""
+    """Remove an annotation of a block or loop; not ``atomic_update`` where the block's reduction runs on ``blockIdx``."""
     tree, node = annotation_target(func, block_or_loop)
     if ann_key not in node.annotations:
         raise ScheduleError(
             f"there is no annotation {ann_key!r} here", where=node, hint=nearest(ann_key, node.annotations)
         )
-    return with_annotations(tree, node, {k: v for k, v in node.annotations.items() if k != ann_key})
+    left = {k: v for k, v in node.annotations.items() if k != ann_key}
+    if ann_key == ATOMIC and isinstance(node, Block):  # loops of its reduction may run on blocks of a GPU
+        realize = tree.parent[node]
+        assert isinstance(realize, BlockRealize)
+        check_kinds_for(tree, realize.with_(block=node.with_(annotations=left)), tree.loops_above(realize))
+    return with_annotations(tree, node, left)
 
 
 @primitive

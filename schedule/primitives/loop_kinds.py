@@ -78,5 +78,5 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
             hint="blockIdx.x, threadIdx.y, vthread.z and their like",
         )
     reducing = thread_axis.startswith("threadIdx")
-    check_independent(tree, target, f"run on {thread_axis}", private=True, reducing=reducing)
+    check_independent(tree, target, f"run on {thread_axis}", private=True, reducing=reducing, atomic=True)
     return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})

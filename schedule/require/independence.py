@@ -23,11 +23,12 @@ def check_independent(
     doing: str,
     private: bool = False,
     reducing: bool = False,
+    atomic: bool = False,
 ) -> None:
     """Raise ScheduleError unless the iterations of ``loop`` are independent of each other.
 
     With ``private``, a buffer does not count when each iteration can have a copy of its own. With ``reducing``,
-    iterations may accumulate into the same elements.
+    iterations may accumulate into the same elements; with ``atomic``, those of blocks that add atomically may.
 
     Only those axes below that are bound to the loop are checked: spatial axes stay independent beside an axis that must
     run in order (a scan).
@@ -46,7 +47,7 @@ def check_independent(
         buffer = conflict.store.buffer
         block = binding_block(conflict.store, conflict.other, [var])
         carries = block is not None and only_reduced(block, [var])
-        if carries and (reducing or is_atomic(block)):
+        if carries and (reducing or (atomic and is_atomic(block))):
             continue
         if carries:
             assert block is not None
@@ -83,7 +84,8 @@ def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lam
             check_independent(tree, loop, "be the lanes of vectors")
         elif loop.kind == "thread_binding":
             reducing = (loop.thread_binding or "").startswith("threadIdx")
-            check_independent(tree, loop, f"run on {loop.thread_binding}", private=True, reducing=reducing)
+            doing = f"run on {loop.thread_binding}"
+            check_independent(tree, loop, doing, private=True, reducing=reducing, atomic=True)
 
 
 def _axis(realize: BlockRealize, var: Var) -> str:

@@ -71,6 +71,23 @@ def test_a_sum_on_blocks_asks_for_the_annotation():
         s.bind(part, "blockIdx.x")  # the block still has its init
 
 
+@pytest.mark.parametrize("step", ["parallel", "vectorize"])
+def test_processors_do_not_add_atomically(step):
+    s, part = annotated(summed((8, 64), "float32"))
+    with pytest.raises(ScheduleError, match="carries the reduction of block 'Y_update'"):
+        getattr(s, step)(part)
+
+
+def test_the_annotation_stays_while_the_sum_runs_on_blocks():
+    s, part = annotated(summed((8, 64), "float32"))
+    s.bind(part, "blockIdx.x")
+    with pytest.raises(ScheduleError, match="the reduce axis .* of block 'Y_update' would run on the thread_binding loop"):
+        s.unannotate(s.get_block("Y_update"), "atomic_update")
+    s.unroll(part)
+    s.unannotate(s.get_block("Y_update"), "atomic_update")
+    assert "atomic_update" not in s.func.script()
+
+
 REFUSED = [
     ("a maximum", lambda: summed((8, 64), "float32", te.max), "it does not add"),
     ("bytes", lambda: summed((8, 64), "int8"), "int8 is not added atomically"),
