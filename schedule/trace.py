@@ -35,8 +35,7 @@ class Trace:
     insts: Sequence[Instruction]
 
     def __init__(self, insts: Sequence[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
-        """Return ``decisions`` replace those of the instructions that they are for, as in TVM's
-        ``Trace(insts, decisions)``."""
+        """Keep the instructions; ``decisions`` replace those of the instructions that they are for, as in TVM."""
         known = decisions or {}
         for inst in known:
             if not any(inst is i for i in insts):

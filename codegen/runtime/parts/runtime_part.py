@@ -14,7 +14,7 @@ def _nothing(target: Target) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class RuntimePart:
-    """A part of the runtime that other parts do not know.
+    """A part of the runtime, which may call functions of the parts before it.
 
     ``text`` is IR in which ``$link`` and ``$data`` stand for the linkage of functions and of variables; ``symbols`` are the functions that
     generated code and the call path use; ``words`` gives further words of the text, which depend on the target.

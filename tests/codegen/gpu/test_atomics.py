@@ -115,6 +115,15 @@ def main(X: T.Buffer((64,), "float32"), Y: T.Buffer((1,), "float32"), Z: T.Buffe
         tw.build(func, "gpu-sim")(np.ones(64, "float32"), np.zeros(1, "float32"), np.zeros(64, "float32"))
 
 
+def test_numbers_of_another_type_are_not_added():
+    with pytest.raises(tw.tir.ParseError, match="adds float32 to an element of type int32; cast the value"):
+        tw.tir.parse("""
+@T.prim_func
+def main(Y: T.Buffer((1,), "int32")):
+    T.evaluate(T.atomic_add(T.address_of(Y[0]), T.float32(1)))
+""")
+
+
 def test_the_interpreter_adds():
     func = tw.tir.parse("""
 @T.prim_func

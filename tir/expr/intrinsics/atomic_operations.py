@@ -1,6 +1,7 @@
 """This module has the operation with which threads of all blocks of a GPU add to one element.
 
-``atomic_add(address, value)`` adds to the element at an address (``T.address_of(C[i])``). It returns nothing. Sums of floats come out in the order of the threads' arrival, which differs from run to run.
+``atomic_add(address, value)`` adds to the element at an address (``T.address_of(C[i])``). It returns nothing. Sums of
+floats come out in the order of the threads' arrival, which differs from run to run.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ def _added(args: Sequence[Expr], dtype: str | None) -> str:
         raise TypeError(f"takes T.address_of(an element), not {address}")
     if value.dtype not in ATOMIC_TYPES:
         raise TypeError(f"adds {', '.join(ATOMIC_TYPES)}, not {value.dtype}")
+    if address.args[0].dtype != value.dtype:
+        raise TypeError(f"adds {value.dtype} to an element of type {address.args[0].dtype}; cast the value")
     return "void"
 
 
