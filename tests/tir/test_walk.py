@@ -110,7 +110,6 @@ def _replaced(func: PrimFunc) -> None:
         _substituted,
         _replaced,
         lambda f: transform(f, post=lambda n: IntImm(9) if isinstance(n, IntImm) else None),
-        lambda f: transform(f, post=lambda n: None, shared=True),
         lambda f: replace_buffers(f, {f.buffers[0]: f.buffers[0].with_()}),
     ],
 )

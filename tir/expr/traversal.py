@@ -96,14 +96,13 @@ def post_order(node: Node) -> Iterator[Node]:
             stack.append((child, iter(child.children())))
 
 
-def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, shared: bool = False) -> Any:
+def transform(node: N, pre: Rule | None = None, post: Rule | None = None) -> Any:
     """Rebuild ``node`` by rules. A rule returns a new node, or None to leave the node as it is.
 
     ``pre`` is called before the children are rewritten; its result is not walked again.
     ``post`` is called with the node whose children are rewritten. A walk that changes nothing returns the same object.
-    With ``shared`` an expression used in several places is rewritten once; the rules must depend on the node alone.
     """
-    return (_SharedRewriter if shared else _Rewriter)(pre, post).visit(node)
+    return _Rewriter(pre, post).visit(node)
 
 
 class _Rewriter:
@@ -125,22 +124,6 @@ class _Rewriter:
             if new is not None:
                 return new
         return n
-
-
-class _SharedRewriter(_Rewriter):
-    """Rewrites an expression that is used in several places once."""
-
-    def __init__(self, pre: Rule | None, post: Rule | None) -> None:
-        super().__init__(pre, post)
-        self.done: dict[int, Any] = {}
-
-    def visit(self, n: Any) -> Any:
-        if not isinstance(n, Expr) or type(n) in _LEAVES:
-            return _Rewriter.visit(self, n)
-        known = self.done.get(id(n))
-        if known is None:
-            known = self.done[id(n)] = _Rewriter.visit(self, n)
-        return known
 
 
 def transform_statements(node: N, post: Rule) -> Any:
