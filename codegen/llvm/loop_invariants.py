@@ -8,9 +8,10 @@ outer loop may stay there: to move it gains little, and takes registers that the
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad, Expr, FloatImm, IntImm, Let, Var
+from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.expr.base.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
+from ...tir.walk import LEAVES
 from ..lowered import REGISTER_SCOPE
 
 
@@ -48,7 +49,7 @@ def _depends(s: Stmt, inside: _Iterations) -> bool:
     elif isinstance(s, LetStmt) and inside.decides((s.value,)):
         return inside.changes(s.value) and _depends(s.body, inside.with_var(s.var))
     for c in s.children():
-        if type(c) in _LEAVES:
+        if type(c) in LEAVES:
             continue
         if not (inside.changes(c) if isinstance(c, Expr) else _depends(c, inside)):
             return False
@@ -73,7 +74,7 @@ class _Iterations:
 
     def uses(self, e: Node) -> bool:
         """Returns whether one of the variables is in ``e``."""
-        if type(e) in _LEAVES:
+        if type(e) in LEAVES:
             return e in self.moving
         if e not in self._uses:
             self._uses[e] = self.decides(e.children())
@@ -81,19 +82,16 @@ class _Iterations:
 
     def changes(self, e: Node) -> bool:
         """Returns whether every load from memory in ``e`` depends on one of the variables."""
-        if type(e) in _LEAVES:
+        if type(e) in LEAVES:
             return True
         if e in self._changes:
             return self._changes[e]
         inside = self.with_var(e.var) if isinstance(e, Let) and self.uses(e.value) else self
         known = True
         for c in e.children():
-            if type(c) not in _LEAVES and not inside.changes(c):
+            if type(c) not in LEAVES and not inside.changes(c):
                 known = False
         if known and type(e) is BufferLoad and e.buffer.scope != REGISTER_SCOPE:
             known = self.decides(e.indices)
         self._changes[e] = known
         return known
-
-
-_LEAVES = frozenset((Var, IntImm, FloatImm))

@@ -17,7 +17,6 @@ from ...tir.expr import (
     And,
     Call,
     Expr,
-    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -32,7 +31,7 @@ from ...tir.expr.base.node import Node
 from ...tir.expr.nodes import op
 from ...tir.fresh_copy import fresh_copy
 from ...tir.stmt import For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
-from ...tir.walk import substitute, transform, transform_statements, uses_var, vars_in
+from ...tir.walk import LEAVES, substitute, transform, transform_statements, uses_var, vars_in
 from .bound_checks import inner_domains, linear_gap
 from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform
@@ -284,13 +283,10 @@ def _conditions(n: Node, known: _Known) -> tuple[Expr, ...]:
         own = _condition(n)
         found: tuple[Expr, ...] = () if own is None else (own,)
         for child in n.children():
-            if type(child) not in _LEAVES:
+            if type(child) not in LEAVES:
                 found += known[child] if child in known else _conditions(child, known)
         known[n] = found
     return known[n]
-
-
-_LEAVES = frozenset((FloatImm, IntImm, Var))
 
 
 def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:

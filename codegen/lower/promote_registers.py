@@ -18,7 +18,6 @@ from ...tir.expr import (
     BufferLoad,
     Call,
     Expr,
-    FloatImm,
     IntImm,
     Ramp,
     Select,
@@ -29,7 +28,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
-from ...tir.walk import pre_order
+from ...tir.walk import LEAVES, pre_order
 from ..constant_lanes import constant_run
 from ..lowered import REGISTER_SCOPE
 from .register_partition import Slot, partition_accesses
@@ -107,7 +106,7 @@ class _Accesses:
             parallel += 1
         inside = self._seen[parallel]
         for c in n.args if kind is Call else n.children():
-            if type(c) in _LEAVES:
+            if type(c) in LEAVES:
                 continue
             if inside[c] if c in inside else self.visit(c, parallel):
                 touched = True
@@ -129,9 +128,6 @@ class _Accesses:
                 taken = self._owner.get(a.buffer.data)
             if taken is not None:
                 self.lost.add(taken)
-
-
-_LEAVES = frozenset((FloatImm, IntImm, Var))
 
 
 class _Rewriting:

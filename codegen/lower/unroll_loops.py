@@ -11,7 +11,7 @@ from ...tir.arith.affine import shifted_sums
 from ...tir.arith.normal_form.linear import Linear, collect
 from ...tir.expr import INDEX_TYPES, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq, statements_in
-from ...tir.walk import loads_and_stores, substitute
+from ...tir.walk import LEAVES, loads_and_stores, substitute
 from .masks import all_lanes
 
 MAX_STATEMENTS = 8192
@@ -244,7 +244,7 @@ class _Unroller:
         kind = type(e)
         if kind is Var and e in self.varying:
             return [e if e not in env or env[e] is None else env[e] for env in envs]
-        if kind in _LEAVES:
+        if kind in LEAVES:
             return [e] * len(envs)
         uses = self.used[e] if e in self.used else self.uses(e)
         live = any([envs[0][name] is not None for name in uses.names])
@@ -363,6 +363,5 @@ _STATEMENTS: dict[type, Callable[[_Unroller, Any, list[Env], int], list[Stmt]]] 
     LetStmt: _Unroller.let,
 }
 _CONSTANT = frozenset((IntImm, FloatImm))
-_LEAVES = _CONSTANT | {Var}
 _SIMPLIFIED = ("bool", *INDEX_TYPES)
 _VECTORS = frozenset((Broadcast, Ramp, Shuffle))

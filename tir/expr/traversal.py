@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 from .base.node import Node
 from .nodes.expr import BufferLoad, Expr, FloatImm, IntImm, Var
 
-_LEAVES = frozenset((Var, IntImm, FloatImm))
+LEAVES = frozenset((Var, IntImm, FloatImm))
+"""The types of nodes without parts that programs are full of."""
 
 N = TypeVar("N", bound=Node)
 Rule = Callable[[Any], Any]
@@ -29,7 +30,7 @@ def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterat
     while stack:
         top = stack.pop()
         yield top
-        if type(top) in _LEAVES:
+        if type(top) in LEAVES:
             continue
         if enter is None or enter(top):
             stack += top.children()[::-1]
@@ -39,7 +40,7 @@ def all_nodes(node: Node) -> list[Any]:
     """Return all nodes, those nearer to ``node`` first: the quick way where the order does not matter."""
     found: list[Any] = [node]
     for n in found:
-        if type(n) not in _LEAVES:
+        if type(n) not in LEAVES:
             found += n.children()
     return found
 
@@ -53,7 +54,7 @@ def distinct(node: Node) -> Iterator[Node]:
     stack: list[Node] = [node]
     while stack:
         top = stack.pop()
-        if type(top) in _LEAVES:
+        if type(top) in LEAVES:
             yield top
         elif top not in seen or not isinstance(top, Expr):
             seen[top] = True
@@ -73,7 +74,7 @@ def nodes_by_type(node: Node) -> Mapping[type, list[Any]]:
             continue
         seen[top] = True
         for child in top.children()[::-1]:
-            if type(child) in _LEAVES:
+            if type(child) in LEAVES:
                 seen[child] = True
             elif child not in seen:
                 stack.append(child)
@@ -117,7 +118,7 @@ class _Rewriter:
             new = pre(n)
             if new is not None:
                 return new
-        if type(n) not in _LEAVES:
+        if type(n) not in LEAVES:
             n = n.map_children(self.visit)
         if post is not None:
             new = post(n)
@@ -141,7 +142,7 @@ def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
     kind = type(node)
     if kind is Var:
         return mapping.get(node, node)
-    return node if kind in _LEAVES else node.map_children(_Substitution(mapping).visit)
+    return node if kind in LEAVES else node.map_children(_Substitution(mapping).visit)
 
 
 class _Substitution:
@@ -154,7 +155,7 @@ class _Substitution:
         kind = type(n)
         if kind is Var:
             return self.mapping.get(n, n)
-        return n if kind in _LEAVES else n.map_children(self.visit)
+        return n if kind in LEAVES else n.map_children(self.visit)
 
 
 def replace_node(root: N, old: Node, new: Node) -> Any:
@@ -170,7 +171,7 @@ def replace_node(root: N, old: Node, new: Node) -> Any:
 
 def vars_in(node: Node) -> set[Var]:
     """Return every variable used in ``node`` (definitions alone do not count)."""
-    if type(node) in _LEAVES:
+    if type(node) in LEAVES:
         return {node} if type(node) is Var else set()
     return {n for n in all_nodes(node) if type(n) is Var}
 
@@ -184,7 +185,7 @@ def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
         if type(top) is Var:
             if top is var if single else var(top):  # type: ignore[operator]
                 return True
-        elif type(top) not in _LEAVES:
+        elif type(top) not in LEAVES:
             stack += top.children()
     return False
 
@@ -196,7 +197,7 @@ def reads_memory(node: Node) -> bool:
         top = stack.pop()
         if type(top) is BufferLoad:
             return True
-        if type(top) not in _LEAVES:
+        if type(top) not in LEAVES:
             stack += top.children()
     return False
 

@@ -81,7 +81,9 @@ def test_processors_do_not_add_atomically(step):
 def test_the_annotation_stays_while_the_sum_runs_on_blocks():
     s, part = annotated(summed((8, 64), "float32"))
     s.bind(part, "blockIdx.x")
-    with pytest.raises(ScheduleError, match="the reduce axis .* of block 'Y_update' would run on the thread_binding loop"):
+    with pytest.raises(
+        ScheduleError, match="the reduce axis .* of block 'Y_update' would run on the thread_binding loop"
+    ):
         s.unannotate(s.get_block("Y_update"), "atomic_update")
     s.unroll(part)
     s.unannotate(s.get_block("Y_update"), "atomic_update")
