@@ -16,7 +16,7 @@ from .compile import compile
 from .fat_library import export_fat
 from .gpu import CUDA, GPU_SIM, GpuError, RaceError
 from .jit import object_cache as _object_cache
-from .llvm.jit import JITError, set_object_store
+from .llvm.jit import OBJECT_STORE, JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
 from .machine.target import Target
@@ -74,4 +74,4 @@ register_backend(Backend("mlir", ".mlir", emit_mlir))
 register_target_kind(CUDA)
 register_target_kind(GPU_SIM)
 register_target_kind(VERILOG)
-set_object_store(_object_cache)
+OBJECT_STORE.set(_object_cache)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .expr import DType
+from .expr.base.slot import Slot
 from .stmt import PrimFunc
 
-_form: list[tuple[Callable[[PrimFunc], PrimFunc], Callable[[PrimFunc, DType], PrimFunc]]] = []
+
+def _no_types(func: PrimFunc, dtype: DType) -> PrimFunc:
+    raise NotImplementedError("nothing here changes index types")
 
 
-def set_index_form(widen: Callable[[PrimFunc], PrimFunc], retype: Callable[[PrimFunc, DType], PrimFunc]) -> None:
-    """Set what :func:`widened` and :func:`retyped` call."""
-    _form[:] = [(widen, retype)]
+WIDEN: Slot[Callable[[PrimFunc], PrimFunc]] = Slot(lambda func: func)
+RETYPE: Slot[Callable[[PrimFunc, DType], PrimFunc]] = Slot(_no_types)
+"""What :func:`widened` and :func:`retyped` call; :mod:`.index_width` sets them."""
 
 
 def widened(func: PrimFunc) -> PrimFunc:
     """Return ``func`` with 64-bit indices where int32 does not hold them, else the same object."""
-    return _form[0][0](func) if _form else func
+    return WIDEN.value(func)
 
 
 def retyped(func: PrimFunc, dtype: DType) -> PrimFunc:
     """Return ``func`` with sizes, loops and indices of one type."""
-    if not _form:
-        raise NotImplementedError("nothing here changes index types")
-    return _form[0][1](func, dtype)
+    return RETYPE.value(func, dtype)

@@ -34,7 +34,7 @@ from .expr import (
     max_value,
     pre_order,
 )
-from .index_form import set_index_form
+from .index_form import RETYPE, WIDEN
 from .index_retyping import ARITHMETIC, with_index_dtype
 from .stmt import Block, Buffer, For, PrimFunc, Stmt, statements
 
@@ -189,4 +189,5 @@ _COMBINED: dict[type, Callable[[Interval, Interval], Interval]] = {
 }
 
 
-set_index_form(widened, with_index_dtype)
+WIDEN.set(widened)
+RETYPE.set(with_index_dtype)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ...tir.expr.base.slot import Slot
 from ..jit.elf_symbols import undefined_symbols
 from ..machine.target import Target
 from ..machine.target_text import TargetError
@@ -82,7 +83,7 @@ def optimize_and_compile(
     Raises :class:`JITError` when the text is not a valid module.
     """
     options = Options(opt_level, **toggles)
-    store = _store[0] if cache and _store else None
+    store = OBJECT_STORE.value if cache else None
     key = "" if store is None else store.object_key(_key_parts((ir_text, *link), target, options))
     kept = None if store is None else store.find_object(key)
     if kept is not None:
@@ -113,12 +114,8 @@ class ObjectStore(Protocol):
         """Keep an object file."""
 
 
-_store: list[ObjectStore] = []
-
-
-def set_object_store(store: ObjectStore) -> None:
-    """Set where machine code is kept."""
-    _store[:] = [store]
+OBJECT_STORE: Slot[ObjectStore | None] = Slot(None)
+"""Where machine code is kept."""
 
 
 class Loaded:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..expr import EQ, GE, GT, LE, LT, NE, And, CmpOp, Expr, IntImm, Not, Or
 from .normal_form.polynomial import Poly, const_of
-from .solver import set_solver
+from .solver import LOAD, PROVES
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
@@ -139,4 +139,5 @@ class _Question:
                 self.known.append(self.poly(fact) <= 0)
 
 
-set_solver(_z3, proves)
+LOAD.set(_z3)
+PROVES.set(proves)

@@ -1,6 +1,6 @@
 """This module says whether a solver may be asked where the analyzer's rules cannot decide, and asks it.
 
-The solver registers itself with :func:`set_solver`.
+The solver registers itself.
 """
 
 from __future__ import annotations
@@ -11,27 +11,30 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..expr import Expr
+from ..expr.base.slot import Slot
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
 
 _ON: ContextVar[bool] = ContextVar("solver", default=False)
-_SOLVER: list[tuple[Callable[[], Any], Callable[[Analyzer, Expr], bool]]] = []
 
 
-def set_solver(load: Callable[[], Any], proves: Callable[[Analyzer, Expr], bool]) -> None:
-    """Set the solver: ``load`` raises ImportError when its package is missing, ``proves`` says whether a condition is never
-    false."""
-    _SOLVER[:] = [(load, proves)]
+def _no_solver() -> Any:
+    raise ImportError("no solver is registered")
+
+
+LOAD: Slot[Callable[[], Any]] = Slot(_no_solver)
+"""Loads the solver's package; ImportError when it is missing."""
+
+PROVES: Slot[Callable[[Analyzer, Expr], bool]] = Slot(lambda analyzer, condition: False)
+"""Says whether the solver proves that a condition is never false."""
 
 
 @contextmanager
 def solving(on: bool = True) -> Iterator[None]:
     """Let the analyzer ask the solver inside the ``with``. ImportError when it is not installed."""
     if on:
-        if not _SOLVER:
-            raise ImportError("no solver is registered")
-        _SOLVER[0][0]()
+        LOAD.value()
     token = _ON.set(on)
     try:
         yield
@@ -46,4 +49,4 @@ def is_solving() -> bool:
 
 def solver_proves(analyzer: Analyzer, condition: Expr) -> bool:
     """Return whether the solver is on and proves that ``condition`` is never false."""
-    return _ON.get() and _SOLVER[0][1](analyzer, condition)
+    return _ON.get() and PROVES.value(analyzer, condition)

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..expr import CommReducer, Expr
 from ..expr.base.deep_recursion import with_room
-from ..expr.base.node import set_renderer
+from ..expr.base.node import RENDERER
 from ..stmt import IRModule, PrimFunc, Stmt
 from .printer_expr import ExprPrinter
 from .printer_func import ProgramPrinter
@@ -91,4 +91,4 @@ def _words(asked: str | None) -> str:
     return words
 
 
-set_renderer(_render)
+RENDERER.set(_render)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .node_methods import changed, fast_constructor, install
+from .slot import Slot
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -31,17 +32,13 @@ else:
 P = TypeVar("P", bound="Part")
 C = TypeVar("C", bound=type)
 Parts = tuple[tuple[str, str], ...]
-_render: list[Callable[..., str]] = []
-
-
-def set_renderer(render: Callable[..., str]) -> None:
-    """Set the function that ``str(node)`` calls; the printer does this once."""
-    _render[:] = [render]
+RENDERER: Slot[Callable[..., str]] = Slot(lambda node, *rest: object.__repr__(node))
+"""What ``str(node)`` calls; the printer sets it."""
 
 
 def marked_text(node: Any, marks: Mapping[Any, str] | Iterable[Any] = ()) -> str:
     """Return the text of a node with some of its parts underlined, as :func:`tilewright.tir.printer.script` does."""
-    return _render[0](node, None, marks) if _render else object.__repr__(node)
+    return RENDERER.value(node, None, marks)
 
 
 def nodes(*names: str) -> Parts:
@@ -201,13 +198,13 @@ class Node(Part):
     def script(self, *, words: str | None = None) -> str:
         """Return the node as TVMScript text; a PrimFunc's text parses back to an equal function. ``words="sblock"``
         spells blocks as TVM 0.27 does, see :func:`tilewright.tir.printer.script`."""
-        return _render[0](self, words)
+        return RENDERER.value(self, words)
 
     def show(self, *, words: str | None = None) -> None:
         """Print :meth:`script`."""
         print(self.script(words=words))
 
     def __repr__(self) -> str:
-        return _render[0](self) if _render else object.__repr__(self)
+        return RENDERER.value(self)
 
     __str__ = __repr__
