@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from ...te.ops import winograd_weights
 from ...tir.expr import DType
@@ -32,12 +35,13 @@ def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
 
         y = winograd_conv2d(x, w_1, bias, padding=1)
 
-    Only float32 with constant weights and constant sizes, and tiles up to those that ``services`` allow.
+    Only float32 with constant, finite weights and constant sizes, and tiles up to those that ``services`` allow.
     """
     if not services.winograd or services.seconds is None:
         return graph
     seconds = services.seconds
     known: dict[object, int] = {}
+    made: dict[tuple[Value, int], np.ndarray[Any, Any]] = {}
 
     def predicted(node: Node, name: str, weight: Value) -> float:
         attrs = node.attrs if name == node.op else {"padding": node.attrs.get("padding", 0)}
@@ -67,7 +71,11 @@ def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
         tile = best_tile(m.root, m["w"])
         if not tile:
             return None
-        weight = m.constant(winograd_weights(m.array("w"), tile), m["w"].dtype)
+        key = m["w"], tile  # convolutions that share their weights share them transformed as well
+        made[key] = made[key] if key in made else winograd_weights(m.array("w"), tile)
+        if not np.isfinite(made[key]).all():
+            return None
+        weight = m.constant(made[key], m["w"].dtype)
         padding = m.root.attrs.get("padding", 0)
         return m.op("winograd_conv2d", m.root.inputs[0], weight, *m.root.inputs[2:], padding=padding)
 

@@ -4,7 +4,8 @@ Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016, arXiv
 at a time are A^T [(G g G^T) * (B^T d B)] A of a piece ``d`` of the data and the window ``g``. The sums over channels
 are ``(tile + 2)^2`` products of matrices. Per result and channel that takes 4 multiplications for tiles of 2 and 2.25 for
 tiles of 4, instead of 9. Sums in another order round otherwise: float32 results of tiles of 4 are off by about 1e-5 of
-the largest one. An infinity or NaN reaches all results of its tile.
+the largest one. An infinity or NaN reaches all results of its tile. With float32, data above 1e36 and results
+above 1e34 may overflow on the way.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .blocks.result_stages import with_bias
 from .blocks.windows import Windows
 
 Matrix = tuple[tuple[float, ...], ...]
+_ELEMENTS = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,19 @@ _TRANSFORMS = {
 
 
 def winograd_weights(weight: np.ndarray[Any, Any], tile: int = 4) -> np.ndarray[Any, Any]:
-    """Returns the weights (3, 3, C, O) of a convolution as :func:`winograd_conv2d` takes them, (tile + 2, tile + 2, C, O)."""
+    """Returns the weights (3, 3, C, O) of a convolution as :func:`winograd_conv2d` takes them, (tile + 2, tile + 2, C, O).
+
+    float32 or float64; an infinity becomes NaN. ValueError for other weights and tiles.
+    """
+    if tile not in _TRANSFORMS or weight.shape[:2] != (3, 3) or weight.ndim != 4 or weight.dtype.name not in _ELEMENTS:
+        raise ValueError(
+            f"winograd_weights: tiles of {tile} and weights {weight.dtype}{list(weight.shape)}; "
+            "there are tiles of 2 and of 4, and weights float32[3, 3, C, O] and float64"
+        )
     g = np.array(_TRANSFORMS[tile].window)
-    made = np.einsum("ai,bj,ijco->abco", g, g, weight.astype(np.float64), optimize=True)
-    return np.asarray(made, weight.dtype, order="C")
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = np.einsum("ai,bj,ijco->abco", g, g, weight.astype(np.float64), optimize=True)
+        return np.asarray(made, weight.dtype, order="C")
 
 
 def winograd_conv2d(
@@ -85,7 +96,7 @@ def winograd_conv2d(
         raise ValueError(
             f"{op}: the weight has the shape {shape_text(weight)}; there are (4, 4, C, O) and (6, 6, C, O)"
         )
-    if data.dtype not in ("float32", "float64") or weight.dtype != data.dtype:
+    if data.dtype not in _ELEMENTS or weight.dtype != data.dtype:
         raise ValueError(f"{op}: {data.dtype} by {weight.dtype}; there are products of float32 and of float64")
     windows = Windows.of(op, data, "NHWC", (3, 3), 1, padding, 1)
     rows, columns = (constant(op, "a size", e) for e in windows.counts())

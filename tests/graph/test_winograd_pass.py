@@ -80,6 +80,23 @@ def test_what_stays_as_it_is(old, new):
     assert choose_winograd(graph, services(4, {0: 3.0, 2: 2.0, 4: 1.0})) is graph
 
 
+def test_shared_weights_are_transformed_once():
+    text = CONVOLUTION.replace("    return y", '    z = conv2d(x, w, layout="NHWC", padding=0)\n    return y, z')
+    after = choose_winograd(graph_of(text), services(4, {0: 3.0, 2: 2.0, 4: 1.0}))
+    assert [n.op for n in after.nodes] == ["winograd_conv2d"] * 2
+    assert len({id(data) for v, data in after.constants.items() if v.shape == (6, 6, 2, 3)}) == 1
+
+
+@pytest.mark.parametrize(("weight", "tile"), [(np.inf, 4), (-np.inf, 2), (np.nan, 4), (3e38, 2)])
+def test_weights_that_are_not_finite_stay(weight, tile):
+    graph = graph_of(CONVOLUTION)
+    (w,) = [v for v in graph.constants if v.name == "w"]
+    data = graph.constants[w].copy()
+    data[:, :, 1, 2] = weight
+    graph = parse(CONVOLUTION, {"w": data, "b": np.zeros(3, "float32")})
+    assert choose_winograd(graph, services(tile, {0: 3.0, 2: 1.0, 4: 1.0})) is graph
+
+
 def test_targets_say_whether_it_is_allowed():
     assert Target("native").winograd == 4 and "winograd" not in str(Target("native"))
     target = Target("native -winograd=2")

@@ -112,3 +112,12 @@ def test_arguments_that_do_not_fit(shapes, options, words):
     data, weight = (te.placeholder(s, options.get("dtype", "float32")) for s in shapes)
     with pytest.raises(ValueError, match=words):
         ops.winograd_conv2d(data, weight)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "tile"),
+    [((3, 3, 2, 1), "float32", 3), ((5, 5, 2, 1), "float32", 4), ((3, 3, 2, 1), "int8", 4), ((3, 3, 2), "float64", 2)],
+)
+def test_weights_that_do_not_fit(shape, dtype, tile):
+    with pytest.raises(ValueError, match=f"tiles of {tile} and weights {dtype}.*; there are tiles of 2 and of 4"):
+        ops.winograd_weights(np.ones(shape, dtype), tile)
