@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 
 import pytest
 
@@ -67,6 +68,62 @@ def test_a_server_that_cannot_fork_is_not_asked_again():
     assert worker.request(NOTHING, timeout=60).header["status"] == "ok"
     assert not server.usable
     worker.kill()
+
+
+class Interrupted:
+    """A socket of which Ctrl-C keeps one answer."""
+
+    def __init__(self, socket):
+        self.socket, self.calls = socket, 0
+
+    def __getattr__(self, name):
+        return getattr(self.socket, name)
+
+    def recv(self, count):
+        self.calls += 1
+        if self.calls == 1:
+            raise KeyboardInterrupt
+        return self.socket.recv(count)
+
+
+def test_an_answer_that_ctrl_c_kept_is_not_taken_for_the_next_one():
+    worker = WorkerProcess(server=ForkServer())
+    worker.request(NOTHING, timeout=60)
+    worker.kill()
+    open_files = len(os.listdir("/proc/self/fd"))
+    worker.server._socket = Interrupted(worker.server._socket)
+    with pytest.raises(KeyboardInterrupt):
+        worker.start()
+    worker.kill()
+    assert worker.server.usable and len(os.listdir("/proc/self/fd")) <= open_files
+    assert worker.request(NOTHING, timeout=60).header["status"] == "ok" and worker.alive
+    worker.kill()
+    worker.server.close()
+
+
+def test_the_server_is_not_started_where_modules_of_the_user_may_lie(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10))  # it has no option -P
+    worker = WorkerProcess(server=ForkServer())
+    worker.request(NOTHING, timeout=60)
+    assert os.path.samefile(f"/proc/{worker.server._process.pid}/cwd", tempfile.gettempdir())
+    worker.kill()
+    worker.server.close()
+
+
+def test_children_are_reaped_where_the_user_s_program_ignores_their_ends():
+    worker = WorkerProcess(server=ForkServer())
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        worker.request(NOTHING, timeout=60)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    server = worker.server._process
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        worker.receive(10.0)
+    assert worker.server._process is server and server.poll() is None
+    worker.kill()
+    worker.server.close()
 
 
 def test_children_end_with_their_server_even_when_they_are_stopped():

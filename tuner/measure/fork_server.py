@@ -40,9 +40,9 @@ class ForkServer:
         self.usable = sys.platform == "linux" and hasattr(socket, "send_fds")
         """Whether this system can fork a process that has native libraries, and pass descriptors to it."""
 
-    def start(self, command: Sequence[str], environment: dict[str, str]) -> None:
-        """Start the server unless it runs, without waiting for it. ``command`` gets the number of its socket as one word
-        more."""
+    def start(self, command: Sequence[str], environment: dict[str, str], folder: str | None = None) -> None:
+        """Start the server in ``folder`` unless it runs, without waiting for it. ``command`` gets the number of its socket as
+        one word more."""
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
@@ -51,6 +51,7 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno())], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()], start_new_session=True,
+                cwd=folder,
             )  # fmt: skip
         self._socket = ours
         ours.settimeout(_START_SECONDS)
@@ -62,8 +63,8 @@ class ForkServer:
         stdout, replies = os.pipe()
         try:
             pid = self._ask(_FORK, [requests, replies, stderr], memory_bytes)
-        except ServerLost:
-            self.usable = False
+        except BaseException as error:
+            self.usable = self.usable and not isinstance(error, ServerLost)
             os.close(stdin)
             os.close(stdout)
             raise
@@ -95,9 +96,11 @@ class ForkServer:
             answer = self._socket.recv(_NUMBER.size)
             self._socket.settimeout(_ANSWER_SECONDS)
             return int(_NUMBER.unpack(answer)[0])
-        except (OSError, struct.error) as error:
-            self.close()
-            raise ServerLost(f"the fork server does not answer: {error}") from None
+        except BaseException as error:
+            self.close()  # after Ctrl-C too: the answer would be taken for that of the next request
+            if isinstance(error, (OSError, struct.error)):
+                raise ServerLost(f"the fork server does not answer: {error}") from None
+            raise
 
 
 class ForkedWorker:
@@ -140,6 +143,7 @@ class ForkedWorker:
 def become_child(descriptor: int, parent: int) -> tuple[int, int]:
     """Fork children as the socket asks for them; returns in each child, with its pipes as standard streams, the id of its
     parent and its limit of memory. The server itself ends with the tuner, ``parent``."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the user's program may ignore it; then nobody could be waited for
     control = socket.socket(fileno=descriptor)
     control.settimeout(1.0)
     own, children = os.getpid(), set[int]()

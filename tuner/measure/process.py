@@ -71,14 +71,15 @@ class WorkerProcess:
         self._stderr = tempfile.TemporaryFile()
         self._reader = MessageReader()
         self.jobs = 0
+        folder = tempfile.gettempdir() if sys.version_info < (3, 11) else None  # the path has it where there is no -P
         if self.server is not None and self.server.usable:
             with suppress(ServerLost):
-                self.server.start(command, environment)
+                self.server.start(command, environment, folder)
                 self._process = self.server.fork(self._stderr.fileno(), self.memory_bytes or 0)
                 return
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=environment, bufsize=0,
-            start_new_session=True, cwd=tempfile.gettempdir() if sys.version_info < (3, 11) else None,
+            start_new_session=True, cwd=folder,
         )  # fmt: skip
 
     def send(self, header: dict[str, Any], blobs: Sequence[Any] = ()) -> None:
