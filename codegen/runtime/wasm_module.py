@@ -90,8 +90,8 @@ define double @fma(double %a, double %b, double %c) noinline nounwind {
   %t = call double @tw_lost(double %p, double %c)
   %u = call double @tw_odd(double %e, double %t)
   %exact = fadd double %s, %u
-  %known = fcmp ord double %u, 0.0
-  %out = select i1 %known, double %exact, double %s
+  %some = fcmp one double %u, 0.0
+  %out = select i1 %some, double %exact, double %s
   ret double %out
 }
 

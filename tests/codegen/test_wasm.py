@@ -67,6 +67,7 @@ def test_multiply_adds_are_rounded_once(tmp_path, dtype):
     a, b = rng.standard_normal((2, 2000)).astype(dtype)
     c = (-a * b * rng.choice([1, 1 + 1e-7, 1e-9, -3, 1e30], 2000)).astype(dtype)  # much is cancelled, or nothing
     a[:4], c[:4] = [np.inf, np.nan, 0, 1], [1, 1, -0.0, np.inf]
+    b[2] = -1.0
     places = [exports["tw_alloc"](store, a.nbytes) for _ in range(4)]
     for place, array in zip(places, (a, b, c), strict=False):
         memory.write(store, array.tobytes(), place)
@@ -74,6 +75,7 @@ def test_multiply_adds_are_rounded_once(tmp_path, dtype):
     got = np.frombuffer(bytes(memory.read(store, places[3], places[3] + a.nbytes)), dtype)
     np.testing.assert_array_equal(got[4:], _rounded_once(a[4:], b[4:], c[4:]))
     np.testing.assert_array_equal(got[:4], [np.inf * b[0], np.nan, 0, np.inf])
+    assert np.signbit(got[2])
 
 
 def _rounded_once(a, b, c):
