@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.graph import Value
+from ...graph.graph import Value, dims
 from ...tir.expr import Expr
 from .hlo_call import HloCall
 from .hlo_regions import meaning
 from .hlo_table import hlo
 from .jaxlib_package import load_jaxlib
-from .known_arrays import Known
+from .known_arrays import Known, known
 
 _REDUCTIONS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "second": "none"}
 
@@ -40,7 +40,7 @@ def gather(c: HloCall) -> Value:
     if isinstance(c.args[1], Known) and not outer and not left_out:  # a slice
         begin = [0] * x.ndim
         for axis, at in zip(simple, c.args[1].data.reshape(-1), strict=True):
-            begin[axis] = max(0, min(int(at), x.shape[axis] - sizes[axis]))
+            begin[axis] = _moved_inside(c, at, x.shape[axis] - sizes[axis])
         return c.cut(x, begin, [b + s if b else s for b, s in zip(begin, sizes, strict=True)])
     if not x.is_static or not start.is_static:
         raise c.error("a gather of symbolic sizes is supported along one dimension only")
@@ -181,13 +181,29 @@ def _starts(c: HloCall, first: int, x: Value, sizes: Sequence[Any]) -> list[Any]
     for n, (extent, size) in enumerate(zip(x.shape, sizes, strict=True)):
         given = c.args[first + n]
         if isinstance(given, Known) and not given.is_symbolic:
-            out.append(max(0, min(int(given.data.item()), extent - size)))
+            out.append(_moved_inside(c, given.data.item(), extent - size))
         elif extent is size or extent == size:
             out.append(0)
         else:
             at = c.cast(c.value(given), "int64")
-            out.append(c.op("minimum", c.op("maximum", at, c.constant(0, "int64")), c.constant(extent - size, "int64")))
+            out.append(
+                c.op(
+                    "minimum",
+                    c.op("maximum", at, c.constant(0, "int64")),
+                    c.value(known(np.array(extent - size), "int64")),
+                )
+            )
     return out
+
+
+def _moved_inside(c: HloCall, start: Any, room: Any) -> int:
+    """Returns the start of a slice that leaves ``room`` beside it; an error where a symbolic size decides on it."""
+    (last,) = dims([room])
+    if isinstance(last, int) and not isinstance(start, Expr):
+        return max(0, min(int(start), last))
+    if not isinstance(start, Expr) and start <= 0:
+        return 0
+    raise c.error("a slice of a symbolic size is supported from its first element on only")
 
 
 @hlo("dynamic_slice")

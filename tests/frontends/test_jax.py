@@ -268,6 +268,8 @@ def test_symbolic_sizes_stay():
         lambda x: jnp.where(jnp.tril(jnp.ones((x.shape[0],) * 2, bool)), x @ x.T, -1.0),
         lambda x: (x[:, 1:], x[:, 2], x[::1, ::2]),
         lambda x: x.argmax(1),
+        lambda x: x[0],
+        lambda x: x[-1],
     ],
 )
 def test_numbers_and_slices_of_symbolic_sizes(f):
@@ -278,6 +280,15 @@ def test_numbers_and_slices_of_symbolic_sizes(f):
         found, wanted = run(x), f(x)
         for a, b in zip(*[r if isinstance(r, tuple) else (r,) for r in (found, wanted)], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_slices_that_depend_on_symbolic_sizes_are_refused():
+    shape = export.symbolic_shape("rows, 7", constraints=["rows >= 3"])
+    program = export.export(jax.jit(lambda x: jax.lax.dynamic_slice(x, (1, 0), (2, 7))))(
+        jax.ShapeDtypeStruct(shape, np.float32)
+    )
+    with pytest.raises(StableHloError, match="dynamic_slice.*from its first element on only"):
+        from_stablehlo(program)
 
 
 def test_files_text_and_artifacts_are_read(tmp_path):
