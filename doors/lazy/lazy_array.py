@@ -110,7 +110,7 @@ class Array(NDArrayOperatorsMixin):
         at = named.index(...)
         named[at : at + 1] = [slice(None)] * (self.ndim - len(named) + 1)
         spans = [k if isinstance(k, slice) else slice(k, k + 1 or None) for k in named]
-        begin, end, strides = [[getattr(s, n) for s in spans] for n in ("start", "stop", "step")]
+        begin, end, strides = [[_number(getattr(s, n)) for s in spans] for n in ("start", "stop", "step")]
         return record("reshape", record("strided_slice", self, begin=begin, end=end, strides=strides), shape=shape)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -143,7 +143,7 @@ def record(op: str, *arrays: Any, which: int = 0, **attrs: Any) -> Array:
 
 def dtype_of(given: Any) -> DType:
     """Returns a data type that arrays may have; TypeError for others."""
-    found = np.dtype(given)
+    found = np.dtype(given).newbyteorder("=")
     if found.name not in NAMES:
         raise TypeError(f"arrays of {found} are not supported; there are {', '.join(NAMES)}")
     return found
@@ -182,6 +182,11 @@ def gathered(x: Array, f: Callable[[Any], Any]) -> Array:
     """Returns the elements from the places to which ``f`` moves their positions in the flat array."""
     places = np.asarray(f(np.arange(x.size).reshape(x.shape)), np.int64)
     return record("take", record("reshape", x, shape=(x.size,)), leaf(places), axis=0, mode="fast")
+
+
+def _number(end: Any) -> int | None:
+    """Returns an end of a slice as a Python number."""
+    return None if end is None else operator.index(end)
 
 
 def _plain(key: Any) -> tuple[Any, ...]:

@@ -128,6 +128,19 @@ def test_where_the_standard_says_nothing_numpy_does(call):
     np.testing.assert_allclose(found, wanted, 1e-12)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda xp: xp.asarray(np.array([1.0, 2.0, 3.0], ">f4")) + 1.0,
+        lambda xp: xp.asarray(np.frombuffer(b"." + np.arange(3, dtype="f4").tobytes(), "f4", 3, 1)) + 1.0,
+        lambda xp: (xp.asarray(np.arange(5.0)) * 2.0)[xp.asarray(1) : np.int8(4)],
+    ],
+    ids=["another byte order", "not aligned", "a slice from an array on"],
+)
+def test_data_as_numpy_takes_it(call):
+    np.testing.assert_array_equal(np.asarray(call(xp)), call(np))
+
+
 def compiled(run):
     """How many structures a function compiles."""
     before = len(settings.compiled)
