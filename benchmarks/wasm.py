@@ -42,11 +42,12 @@ class InWasmtime:
     def __init__(self, module: Any, arrays: list[np.ndarray]) -> None:
         import wasmtime
 
-        folder = tempfile.mkdtemp()
-        (path,) = module.export(Path(folder) / "kernel.wasm")
         engine = wasmtime.Engine()
         self.store = wasmtime.Store(engine)
-        exports = wasmtime.Instance(self.store, wasmtime.Module.from_file(engine, str(path)), []).exports(self.store)
+        with tempfile.TemporaryDirectory() as folder:
+            (path,) = module.export(Path(folder) / "kernel.wasm")
+            read = wasmtime.Module.from_file(engine, str(path))
+        exports = wasmtime.Instance(self.store, read, []).exports(self.store)
         self.function, self.memory, self.places = exports["kernel"], exports["memory"], []
         for array in arrays:
             place = exports["tw_alloc"](self.store, array.nbytes)
