@@ -111,7 +111,7 @@ def compute(*asked: Expression) -> None:
         model = built[1] = build_graph(now.graph(inside is not None), settings.target, db=settings.db, processes=0)
         while len(settings.compiled) > _MOST:
             settings.compiled.pop(next(iter(settings.compiled)))
-    given = [np.require(e.data, requirements="CA") for e in now.known if not (e.is_number and inside is not None)]
+    given = [np.require(e.data, requirements=["C", "A"]) for e in now.known if not (e.is_number and inside is not None)]
     made = [np.empty(e.shape, e.dtype) for e in now.outputs]
     model(*given, out=made)
     for e, data in zip(now.outputs, made, strict=True):
