@@ -270,7 +270,7 @@ class MethodSignatures:
         raise NotImplementedError
 
     def unannotate(self, block_or_loop: Block | LoopRV, ann_key: str) -> None:
-        """Remove an annotation of a block or loop."""
+        """Remove an annotation of a block or loop; not ``atomic_update`` where the block's reduction runs on ``blockIdx``."""
         raise NotImplementedError
 
     def unroll(self, loop: LoopRV) -> None:
