@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import Expr, IntImm, Var, same
+from ..tir.expr import DType, Expr, IntImm, Var, same
 
 Dim = Any
 """An extent: an ``int``, or an expression of symbolic sizes (:func:`tilewright.te.var`)."""
@@ -60,6 +61,11 @@ class Value:
     def is_static(self) -> bool:
         """Returns whether all extents are numbers."""
         return all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Returns the size in bytes; the shape has to be static."""
+        return math.prod(self.shape) * DType(self.dtype).bytes
 
     @property
     def type_text(self) -> str:

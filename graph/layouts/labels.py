@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...tir.expr import DType
 from ..graph import Graph, Node, Value, typical
 from ..permutations import axes_of, inverse, moves_only_ones
 from .carried_attributes import WEIGHTED, Axes, carried
@@ -30,7 +29,7 @@ def transposing(v: Value, axes: Axes) -> float:
     """Returns the seconds that a transpose of ``v`` takes."""
     if moves_only_ones(v.shape, axes):
         return 0.0
-    return _CALL + 2 * math.prod(typical(v).shape) * DType(v.dtype).bytes / _BANDWIDTH
+    return _CALL + 2 * typical(v).bytes / _BANDWIDTH
 
 
 def chosen_labels(graph: Graph, axes: Axes, costs: Costs) -> frozenset[Node]:

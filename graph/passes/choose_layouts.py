@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tir.expr import DType
 from ..attribute_keys import attributes_key
 from ..graph import Graph, Node, Value, typical
 from ..kernels import kernel_alone
@@ -63,7 +62,7 @@ def _orders(graph: Graph) -> list[tuple[int, ...]]:
 def _transposed(graph: Graph) -> int:
     """Returns how many bytes transposes move."""
     moved = [typical(n.output) for n in graph.nodes if n.op == "transpose"]
-    return sum(math.prod(v.shape) * DType(v.dtype).bytes + 1 for v in moved)
+    return sum(v.bytes + 1 for v in moved)
 
 
 class _Predicted:

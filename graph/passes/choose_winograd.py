@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...te.ops import winograd_weights
-from ...tir.expr import DType
 from ..graph import Graph, Node, Value
 from ..kernels import kernel_alone
 from ..rules import Match, constant, either, op, rewritten, rule
@@ -46,7 +45,7 @@ def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
     def predicted(node: Node, name: str, weight: Value) -> float:
         attrs = node.attrs if name == node.op else {"padding": node.attrs.get("padding", 0)}
         inputs = [node.inputs[0], weight, *node.inputs[2:]]
-        more = _bytes(weight) / _BANDWIDTH
+        more = weight.bytes / _BANDWIDTH
         return more + seconds(kernel_alone("convolution", name, inputs, attrs))
 
     def best_tile(node: Node, weight: Value) -> int:
@@ -100,7 +99,3 @@ def _is_plain(node: Node) -> bool:
 
 def _every(value: object) -> set[object]:
     return set(value) if isinstance(value, (tuple, list)) else {value}
-
-
-def _bytes(v: Value) -> int:
-    return math.prod(v.shape) * DType(v.dtype).bytes

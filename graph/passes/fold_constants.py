@@ -82,7 +82,7 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     if node.body is not None or not all(v.is_static for v in node.outputs):
         return None
     given = {v: constants[v] for v in node.given}
-    if sum(_bytes(v) for v in node.outputs) > sum(d.nbytes for d in given.values()) + _GROWTH:
+    if sum(v.bytes for v in node.outputs) > sum(d.nbytes for d in given.values()) + _GROWTH:
         return None
     move = _MOVES.get(node.op)
     if move is not None:
@@ -99,7 +99,3 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     assert services.run is not None
     services.run(kernel.func, *[np.asarray(given[v], order="C") for v in kernel.inputs], *outputs)
     return outputs
-
-
-def _bytes(v: Value) -> int:
-    return math.prod(v.shape) * DType(v.dtype).bytes

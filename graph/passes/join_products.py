@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...tir.expr import DType
 from ..attribute_keys import attributes_key
 from ..builder import Builder
 from ..graph import Graph, Node, Value
@@ -120,7 +118,7 @@ class _Products:
         moved = bool(readers) and all(r.op not in VIEWS and operator(r.op).kind == "injective" for r in readers)
         if moved and v not in self.graph.outputs:
             return 0.0
-        return _CALL + 2 * math.prod(v.shape) * DType(v.dtype).bytes / _BANDWIDTH
+        return _CALL + 2 * v.bytes / _BANDWIDTH
 
     def _seconds(self, node: Node, axis: int, width: int) -> float:
         x, w = node.inputs[:2]

@@ -15,8 +15,8 @@ bound to it.
 
 from __future__ import annotations
 
-from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
+from .intrinsic_text import pair
 
 _TILE_DOT = """
 @T.prim_func
@@ -115,15 +115,6 @@ _STORE_IMPL = """
 """
 
 
-def _pair(head: str, description: str, implementation: str, **words: object) -> tuple[PrimFunc, PrimFunc]:
-    out = []
-    for role, body in (("desc", description), ("impl", implementation)):
-        func = parse((head + body.lstrip("\n")).format(role=role, **words))
-        assert isinstance(func, PrimFunc)
-        out.append(func)
-    return out[0], out[1]
-
-
 def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k; B comes as ``B[k // w, j, k % w]``.
 
@@ -135,17 +126,17 @@ def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
     op, c = ("tile_dot2_bf16", "float32") if half else ("tile_dot4", "int32")
     name = f"dot_16x16x{steps}_{a}_{b}"
     words = {"name": name, "op": op, "a": a, "b": b, "c": c, "width": width, "steps": steps, "total": 16 * steps}
-    return _pair(_TILE_DOT, _TILE_DOT_DESC, _TILE_DOT_IMPL, **words)
+    return pair(_TILE_DOT, _TILE_DOT_DESC, _TILE_DOT_IMPL, **words)
 
 
 def tile_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``C[i, j] = 0`` for a tile of 16 by 16 numbers of type ``c``, int32 or float32."""
-    return _pair(_FILL, _FILL_DESC, _FILL_IMPL, name=f"fill_16x16_{c}", c=c)
+    return pair(_FILL, _FILL_DESC, _FILL_IMPL, name=f"fill_16x16_{c}", c=c)
 
 
 def tile_store(c: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``D[i, j] = C[i, j]`` for a tile of 16 by 16 numbers of type ``c``; the rows of D may lie apart."""
-    return _pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", op="tile_store", c=c)
+    return pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", op="tile_store", c=c)
 
 
 def wmma_dot(a: str) -> tuple[PrimFunc, PrimFunc]:
@@ -153,14 +144,14 @@ def wmma_dot(a: str) -> tuple[PrimFunc, PrimFunc]:
     which ``round_tf32`` rounds."""
     c = "int32" if a.endswith("int8") else "float32"
     wide, to = ("T.round_tf32", "") if a == c else ("T.cast", f', "{c}"')
-    return _pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c=c, wide=wide, to=to)
+    return pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c=c, wide=wide, to=to)
 
 
 def wmma_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``C[i, j] = 0`` for a tile of sums of type ``c``, int32 or float32."""
-    return _pair(_FILL, _FILL_DESC, _FILL_IMPL, name="wmma_fill", c=c)
+    return pair(_FILL, _FILL_DESC, _FILL_IMPL, name="wmma_fill", c=c)
 
 
 def wmma_store(c: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``D[i, j] = C[i, j]`` for a tile of sums of type ``c``; the rows of D may lie apart."""
-    return _pair(_STORE, _STORE_DESC, _STORE_IMPL, name="wmma_store", op="wmma_store", c=c)
+    return pair(_STORE, _STORE_DESC, _STORE_IMPL, name="wmma_store", op="wmma_store", c=c)

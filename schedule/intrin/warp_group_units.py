@@ -9,8 +9,8 @@ group, and no loop around the tiles is bound to it. One intrinsic multiplies 64 
 from __future__ import annotations
 
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
-from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
+from .intrinsic_text import pair
 
 STEPS = 64
 """The steps of the reduction in one intrinsic: a row of shared memory."""
@@ -84,13 +84,8 @@ _STORE_IMPL = """
 
 
 def _pair(head: str, description: str, implementation: str, n: int, a: str = "") -> tuple[PrimFunc, PrimFunc]:
-    words = {"n": n, "a": a, "panels": n // PANEL, "lanes": GROUP_ROWS * n, "right": GROUP_STEPS * n}
-    out = []
-    for role, body in (("desc", description), ("impl", implementation)):
-        func = parse((head + body.lstrip("\n")).format(role=role, **words))
-        assert isinstance(func, PrimFunc)
-        out.append(func)
-    return out[0], out[1]
+    words: dict[str, object] = {"n": n, "a": a, "panels": n // PANEL, "lanes": GROUP_ROWS * n, "right": GROUP_STEPS * n}
+    return pair(head, description, implementation, **words)
 
 
 def wgmma_dot(n: int, a: str) -> tuple[PrimFunc, PrimFunc]:

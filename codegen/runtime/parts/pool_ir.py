@@ -131,12 +131,7 @@ ask:
   %won = call i1 @tw_claim(i64 %k, i64 %epoch)
   br i1 %won, label %helped, label %help
 helped:
-  %p0 = mul i64 %n, %k
-  %begin = sdiv i64 %p0, %count64
-  %p1 = add i64 %p0, %n
-  %end = sdiv i64 %p1, %count64
-  call void %fn(ptr %ctx, i64 %begin, i64 %end)
-  %counted = atomicrmw sub ptr @tw_pending, i32 1 seq_cst, align 4
+  %others_left = call i32 @tw_run_chunk(i64 %k, i64 %count64)
   br label %help
 spin:
   %turn = phi i32 [ 0, %help ], [ %turns, %more ]
@@ -180,6 +175,21 @@ raise:
   ret i1 %got
 lost:
   ret i1 false
+}
+
+; Run chunk %k of %threads, which was claimed, and count it; returns how many were pending before.
+define $link i32 @tw_run_chunk(i64 %k, i64 %threads) noinline nounwind {
+entry:
+  %fn = load ptr, ptr @tw_job_fn, align 8
+  %ctx = load ptr, ptr @tw_job_ctx, align 8
+  %n = load i64, ptr @tw_job_n, align 8
+  %p0 = mul i64 %n, %k
+  %begin = sdiv i64 %p0, %threads
+  %p1 = add i64 %p0, %n
+  %end = sdiv i64 %p1, %threads
+  call void %fn(ptr %ctx, i64 %begin, i64 %end)
+  %pending = atomicrmw sub ptr @tw_pending, i32 1 seq_cst, align 4
+  ret i32 %pending
 }
 
 ; A new process (the first call, or a child after fork): everything starts empty. False when another thread is at it.
@@ -285,15 +295,7 @@ claim:
   %mine = call i1 @tw_claim(i64 %index, i64 %epoch)
   br i1 %mine, label %work, label %idle
 work:
-  %fn = load ptr, ptr @tw_job_fn, align 8
-  %ctx = load ptr, ptr @tw_job_ctx, align 8
-  %n = load i64, ptr @tw_job_n, align 8
-  %p0 = mul i64 %n, %index
-  %begin = sdiv i64 %p0, %threads
-  %p1 = add i64 %p0, %n
-  %end = sdiv i64 %p1, %threads
-  call void %fn(ptr %ctx, i64 %begin, i64 %end)
-  %left = atomicrmw sub ptr @tw_pending, i32 1 seq_cst, align 4
+  %left = call i32 @tw_run_chunk(i64 %index, i64 %threads)
   %final = icmp eq i32 %left, 1
   br i1 %final, label %last, label %idle
 last:
