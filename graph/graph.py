@@ -12,6 +12,7 @@ import numpy as np
 
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import DType, Expr, IntImm, Var, same
+from ..tir.expr.base.slot import Slot
 
 Dim = Any
 """An extent: an ``int``, or an expression of symbolic sizes (:func:`tilewright.te.var`)."""
@@ -155,7 +156,7 @@ class Graph:
         return Graph(nodes=tuple(nodes), **{**fields, **changes})
 
     def __str__(self) -> str:
-        return _renderer[0](self)
+        return GRAPH_TEXT.value(self)
 
 
 def bodies(graph: Graph) -> Iterator[Graph]:
@@ -163,9 +164,5 @@ def bodies(graph: Graph) -> Iterator[Graph]:
     return (node.body for node in graph.nodes if node.body is not None)
 
 
-_renderer: list[Callable[[Graph], str]] = []
-
-
-def set_graph_renderer(render: Callable[[Graph], str]) -> None:
-    """Let ``str(graph)`` be the text that ``render`` makes; :mod:`.text` does so."""
-    _renderer[:] = [render]
+GRAPH_TEXT: Slot[Callable[[Graph], str]] = Slot(repr)
+"""The function that makes ``str(graph)``; :mod:`.text` registers it."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import te
 from ..tir.expr import Expr, Var, max_, min_, to_numpy
-from .graph import Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape, set_graph_renderer
+from .graph import GRAPH_TEXT, Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape
 from .graph_operators import infer
 
 _INLINE = 16
@@ -239,4 +239,4 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Mod: lambda a, b: a % b,
 }
 
-set_graph_renderer(script)
+GRAPH_TEXT.set(script)

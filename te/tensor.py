@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, convert, shape_text
 from ..tir.expr.base.node import node, nodes
+from ..tir.expr.base.slot import Slot
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
         def __getitem__(self, key: Any) -> Element: ...
 
 
-_broadcast: dict[str, Callable[[Any, Any], Any]] = {}
+def _no_operators(*_: Any) -> Any:
+    raise TypeError("arithmetic of whole tensors needs tilewright.te.ops")
 
 
-def set_broadcast_operator(symbol: str, build: Callable[[Any, Any], Any]) -> None:
-    """Set the function that makes ``A + B`` of whole tensors; :mod:`tilewright.te.ops` calls it, so that they
-    broadcast."""
-    _broadcast[symbol] = build
+BROADCAST_OPERATORS: Mapping[str, Slot[Callable[[Any, Any], Any]]] = {
+    word: Slot(_no_operators) for word in ("+", "-", "*", "/", "astype")
+}
+"""The functions that make ``A + B`` and the like of whole tensors; :mod:`tilewright.te.ops` registers them."""
 
 
 class Tensor:
@@ -82,35 +84,35 @@ class Tensor:
         raise TypeError(f"{_describe(self)} cannot be iterated over; index it with the axes of a te.compute")
 
     def __add__(self, other: Any) -> Tensor:
-        return _broadcast["+"](self, other)
+        return BROADCAST_OPERATORS["+"].value(self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return _broadcast["+"](other, self)
+        return BROADCAST_OPERATORS["+"].value(other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return _broadcast["-"](self, other)
+        return BROADCAST_OPERATORS["-"].value(self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return _broadcast["-"](other, self)
+        return BROADCAST_OPERATORS["-"].value(other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return _broadcast["*"](self, other)
+        return BROADCAST_OPERATORS["*"].value(self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return _broadcast["*"](other, self)
+        return BROADCAST_OPERATORS["*"].value(other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _broadcast["/"](self, other)
+        return BROADCAST_OPERATORS["/"].value(self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return _broadcast["/"](other, self)
+        return BROADCAST_OPERATORS["/"].value(other, self)
 
     def __neg__(self) -> Tensor:
-        return _broadcast["*"](self, -1)
+        return BROADCAST_OPERATORS["*"].value(self, -1)
 
     def astype(self, dtype: str) -> Any:
         """Returns the tensor converted to ``dtype``, a stage of its own."""
-        return _broadcast["astype"](self, dtype)
+        return BROADCAST_OPERATORS["astype"].value(self, dtype)
 
 
 class TensorSlice:

@@ -28,6 +28,10 @@ MAY_IMPORT = {
 }
 """What each layer may import besides itself. ``tuner`` stores what it measures: it knows the database, not the reverse."""
 
+FORWARDED = {"tir/__init__.py": "tvm_names"}
+"""Front pages that hand out names of an upper layer, and that layer. It loads when such a name is asked for, and the front
+page works without it: the import stands in ``__getattr__``, and nowhere else in the file."""
+
 HOMES = {
     "llvmlite": {"codegen"},
     "xgboost": {"tuner/cost/cost_model.py"},
@@ -85,8 +89,33 @@ def test_layers_import_downwards_only(layer):
         for module, _ in imports(path):
             parts = module.split(".")
             if parts[0] == "tilewright" and len(parts) > 1 and parts[1] in MAY_IMPORT:
-                if parts[1] != layer and parts[1] not in MAY_IMPORT[layer]:
+                forwarded = FORWARDED.get(path.relative_to(ROOT).as_posix()) == parts[1]
+                if parts[1] != layer and parts[1] not in MAY_IMPORT[layer] and not forwarded:
                     wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("page", FORWARDED)
+def test_a_front_page_forwards_in_getattr_alone(page):
+    text = (ROOT / page).read_text()
+    (asked,) = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef) and n.name == "__getattr__"]
+    lines = text.splitlines()
+    rest = "\n".join(lines[: asked.lineno - 1] + [" " * asked.col_offset + "pass"] + lines[asked.end_lineno :])
+    upper = f"tilewright.{FORWARDED[page]}"
+    assert upper in [module for module, _ in imports(ROOT / page, text)]
+    assert upper not in [module for module, _ in imports(ROOT / page, rest)]
+
+
+def test_modules_of_the_library_are_not_loaded_by_name():
+    """``import_module("tilewright…")`` would be an import that the tests above do not see."""
+    texts = {p.relative_to(ROOT).as_posix(): ast.walk(ast.parse(p.read_text())) for p in sources()}
+    wrong = [
+        place
+        for place, nodes in texts.items()
+        for n in nodes
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "import_module"
+        if "tilewright" in ast.unparse(n.args[0]).split(".")[0] and not place.startswith("tvm_names/")
+    ]
     assert not wrong
 
 

@@ -10,7 +10,6 @@ which order and under which conditions (:mod:`.analysis`), and count operations 
 """
 
 # isort: skip_file
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import arith, walk
@@ -55,7 +54,7 @@ if not TYPE_CHECKING:
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            words = importlib.import_module("tilewright.tvm_names.tir_names")
+            from ..tvm_names import tir_names
         except ModuleNotFoundError as error:  # a part of the library without its upper layers
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from error
-        return words.word(name)
+        return tir_names.word(name)

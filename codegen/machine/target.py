@@ -148,16 +148,6 @@ class Target:
             return True
         return any(self.has(name) for name in _MULTIPLY_ADD.get(self.arch, ("fma",)))
 
-    def masked_memory(self, dtype: str) -> bool:
-        """Return whether masked loads and stores of vectors of ``dtype`` run at (nearly) full speed: AVX-512, SVE and
-        RVV for every width, AVX2 for 32 and 64 bits."""
-        if self.is_scalable:
-            return True
-        bits = max(8, DType(dtype).bits)
-        if self.has("avx512f") and (self.vector_bits == 512 or self.has("avx512vl")):
-            return bits >= 32 or self.has("avx512bw")
-        return bits >= 32 and self.has("avx2")
-
     @property
     def has_vnni(self) -> bool:
         """Return whether AVX-512 VNNI multiplies and adds four int8 pairs per lane (512-bit vpdpbusd)."""

@@ -13,7 +13,7 @@ from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.float_operations import abs_
 from ...tir.expr.intrinsics.integer_operations import reinterpret as as_bits
 from ..compute import compute
-from ..tensor import Tensor, set_broadcast_operator
+from ..tensor import BROADCAST_OPERATORS, Tensor
 from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
 
 
@@ -252,4 +252,4 @@ def swiglu(gate: Tensor, up: Tensor, name: str = "T_swiglu") -> Tensor:
     return out
 
 
-set_broadcast_operator("astype", cast_to)
+BROADCAST_OPERATORS["astype"].set(cast_to)

@@ -2,9 +2,11 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.loader import runtime_symbols
-from tilewright.codegen.runtime.runtime_ir import SYMBOLS, runtime_ir
+from tilewright.codegen.runtime.runtime_ir import PARTS, SYMBOLS, runtime_ir
 
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -134,6 +136,56 @@ def test_a_chunk_is_claimed_once():
     for t in threads:
         t.join()
     assert len(won[0]) + len(won[1]) + len(won[2]) == len({*won[0], *won[1], *won[2]}) > 0
+
+
+def test_the_caller_takes_the_chunk_of_a_worker_that_has_not_begun():
+    """The worker is held, before it claims its chunk of each job, where it would leave the core of another thread."""
+    begun, go_on, arrived = threading.Event(), threading.Event(), []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
+    def hold(index, threads):
+        arrived.append((index, threads))
+        begun.set()
+        go_on.wait(timeout=60)
+
+    ask = "call void @tw_leave_core(i64 %index, i64 %threads)"
+    held = f"call void inttoptr (i64 {ctypes.cast(hold, ctypes.c_void_p).value} to ptr)(i64 %index, i64 %threads)"
+    text = runtime_ir(Target("native"))
+    assert text.count(ask) == 1
+    compiled = optimize_and_compile(text.replace(ask, held), Target("native"))
+    loaded = load(compiled.object, ["tw_parallel_for"])
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
+    run, chunks = call(loaded.address("tw_parallel_for")), []
+
+    @BODY
+    def body(ctx, begin, end):
+        assert begun.wait(timeout=60)  # the worker has seen the job
+        chunks.append((begin, end, threading.get_native_id()))
+
+    own = threading.get_native_id()
+    run(ctypes.cast(body, ctypes.c_void_p), None, 17, 2)
+    assert (chunks, arrived) == ([(0, 8, own), (8, 17, own)], [(1, 2)])
+    go_on.set()  # the worker finds its chunk taken, and both share the next jobs
+    for _ in range(20):
+        run(ctypes.cast(body, ctypes.c_void_p), None, 7, 2)
+    assert sorted(chunk[:2] for chunk in chunks[2:]) == [(0, 3)] * 20 + [(3, 7)] * 20
+    time_out = time.monotonic() + 60
+    while len(arrived) < 2 and time.monotonic() < time_out:
+        time.sleep(0.001)  # the worker sees one of them at least, and then waits for another: the code must stay loaded
+    assert len(arrived) >= 2
+    _KEPT.append((loaded, hold, body))
+
+
+_KEPT: list = []
+"""Code and callbacks that a detached worker may still enter."""
+
+
+def test_a_part_of_the_runtime_names_functions_of_parts_before_it_alone():
+    known: set[str] = set()
+    for part in PARTS:
+        known.update(re.findall(r"^(?:define [^@]*|)@(tw_\w+)", part.text, re.MULTILINE))
+        assert set(re.findall(r"@(tw_\w+)", part.text)) <= known
+    assert set(SYMBOLS) <= known
 
 
 linux_with_two_cores = pytest.mark.skipif(

@@ -50,32 +50,25 @@ def test_mapping_and_keywords():
 
 
 @pytest.mark.parametrize(
-    "text, bits, registers, fma, masks, vnni",
+    "text, bits, registers, fma, vnni",
     [
-        ("llvm -mtriple=x86_64-linux-gnu", 128, 16, False, False, False),
-        ("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge", 256, 16, False, False, False),
-        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake", 256, 16, True, True, False),
-        ("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2", 256, 16, False, True, False),
-        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 512, 32, True, True, False),
-        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5", 512, 32, True, True, True),
-        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5 -mattr=-avx512f", 256, 16, True, True, False),
-        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5 -vector-width=256", 256, 32, True, True, True),
-        ("llvm -mtriple=aarch64-linux-gnu", 128, 32, True, False, False),
+        ("llvm -mtriple=x86_64-linux-gnu", 128, 16, False, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge", 256, 16, False, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake", 256, 16, True, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2", 256, 16, False, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 512, 32, True, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5", 512, 32, True, True),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5 -mattr=-avx512f", 256, 16, True, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5 -vector-width=256", 256, 32, True, True),
+        ("llvm -mtriple=aarch64-linux-gnu", 128, 32, True, False),
     ],
 )
-def test_what_the_machine_can_do(text, bits, registers, fma, masks, vnni):
+def test_what_the_machine_can_do(text, bits, registers, fma, vnni):
     t = Target(text)
-    assert (t.vector_bits, t.num_vector_registers, t.has_fma) == (bits, registers, fma)
-    assert (t.masked_memory("float32"), t.has_vnni) == (masks, vnni)
+    assert (t.vector_bits, t.num_vector_registers, t.has_fma, t.has_vnni) == (bits, registers, fma, vnni)
     assert t.vector_lanes("float32") == bits // 32
     assert t.vector_lanes("int8") == t.vector_lanes("bool") == bits // 8
     assert t.vector_lanes("float64x4") == bits // 64
-
-
-def test_masks_of_narrow_elements_need_avx512bw():
-    assert not Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake").masked_memory("int8")
-    assert not Target("llvm -mtriple=x86_64-linux-gnu -mattr=+avx512f").masked_memory("float16")
-    assert Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512").masked_memory("int8")
 
 
 def test_llvm_is_told_everything():

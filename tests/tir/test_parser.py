@@ -287,6 +287,10 @@ ERRORS = [
     ("x = 2 ** 2 ** 20", "is too large", 3, 9),
     ("x = 'a' * 1000000000", "str and int do not support this operator", 3, 9),
     ("x = [i for i in range(10 ** 9)]", "range of 1000000000 items", 3, 21),
+    ("x = [i for i in range(2.5)]", "'float' object cannot be interpreted as an integer", 3, 21),
+    ("A[0, T.Ramp(0, 1, 1.5)] = 1.0", "T.Ramp takes an integer, not 1.5", 3, 10),
+    ("A[0, 0:4] = T.Broadcast(1.0, 4.5)", "T.Broadcast takes an integer, not 4.5", 3, 17),
+    ("x = T.Shuffle([T.Broadcast(1.0, 4)], [0.5])", "T.Shuffle takes an integer, not 0.5", 3, 9),
     ("def g():\n    pass", "a function inside a function is a macro", 3, 5),
 ]  # fmt: skip
 

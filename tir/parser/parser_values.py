@@ -87,7 +87,7 @@ def python_binary(op: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 
 def _range(*args: Any) -> range:
-    out = range(*[int(a) for a in args])
+    out = range(*[operator.index(a) for a in args])
     if len(out) > _MAX_ITEMS:
         raise ValueError(f"range of {len(out)} items")
     return out

@@ -6,6 +6,7 @@ constants and match the operands' types like the operators.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -45,20 +46,28 @@ def cast(value: Any, dtype: str) -> E.Expr:
     return converted(dtype, value)
 
 
+def _whole(value: Any, word: str) -> int:
+    """Returns an integer argument of a word; TypeError for other numbers, which are not rounded."""
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        raise TypeError(f"T.{word} takes an integer, not {value!r}") from None
+
+
 def Ramp(base: Any, stride: Any, lanes: Any) -> E.Expr:
     """Return the vector base, base + stride, …"""
     b = convert(base)
-    return E.Ramp(b, convert(stride, b.dtype), int(lanes))
+    return E.Ramp(b, convert(stride, b.dtype), _whole(lanes, "Ramp"))
 
 
 def Broadcast(value: Any, lanes: Any) -> E.Expr:
     """Return a vector with one scalar in every lane."""
-    return E.Broadcast(convert(value), int(lanes))
+    return E.Broadcast(convert(value), _whole(lanes, "Broadcast"))
 
 
 def Shuffle(vectors: Any, indices: Any) -> E.Expr:
     """Return lanes picked from the concatenation of vectors."""
-    return E.Shuffle(as_exprs(vectors), tuple(int(i) for i in indices))
+    return E.Shuffle(as_exprs(vectors), tuple(_whole(i, "Shuffle") for i in indices))
 
 
 def call(name: str, *args: Any, dtype: str) -> E.Expr:

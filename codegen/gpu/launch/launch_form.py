@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from ....tir.annotations import ALIGN
 from ....tir.arith import Analyzer
 from ....tir.expr import Call, Expr, IntImm, Var, const
-from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
+from ....tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ....tir.walk import statements, substitute
 from .thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_private, is_shared, tag_of, thread_extents
 
@@ -50,19 +50,12 @@ def to_launch_form(func: PrimFunc) -> PrimFunc:
     return func.with_body(body)
 
 
-def kernels_of(func: PrimFunc) -> list[For]:
-    """Returns the outermost loops on axes of the GPU, in the order of the program."""
-    out: list[For] = []
-    _host(func.body, out, rewrite=False)
-    return out
-
-
-def _host(s: Stmt, found: list[For], rewrite: bool = True) -> Stmt:
+def _host(s: Stmt, found: list[For]) -> Stmt:
     if tag_of(s):
         assert isinstance(s, For)
         found.append(s)
-        return _Kernel(s).form() if rewrite else s
-    return s.map_children(lambda c: _host(c, found, rewrite) if isinstance(c, Stmt) else c)
+        return _Kernel(s).form()
+    return s.map_children(lambda c: _host(c, found) if isinstance(c, Stmt) else c)
 
 
 class _Kernel:
@@ -161,8 +154,3 @@ def with_body(kernel: Stmt, body: Stmt) -> Stmt:
     if tag_of(kernel) or (isinstance(kernel, Allocate) and any(tag_of(n) for n in statements(kernel.body))):
         return kernel.with_(body=with_body(kernel.body, body))  # type: ignore[attr-defined]
     return body
-
-
-def shared_buffers(kernel: Stmt) -> list[Buffer]:
-    """Returns the buffers that the threads of a block share."""
-    return [s.buffer for s in statements(kernel) if isinstance(s, Allocate) and is_shared(s.buffer.scope)]

@@ -86,12 +86,6 @@ class CudaDriver:
 
     # -- streams and events --------------------------------------------------------------------------------------------
 
-    def new_stream(self) -> int:
-        """Return a stream; 0 is the one that all share."""
-        out = ctypes.c_void_p()
-        self._call("cuStreamCreate", ctypes.byref(out), ctypes.c_uint(0))
-        return out.value or 0
-
     def wait(self, stream: int | None = None) -> None:
         """Wait for the work of a stream, or of all."""
         if stream is None:

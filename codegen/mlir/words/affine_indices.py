@@ -87,11 +87,6 @@ def plain_dim(e: AffineExpr) -> int | None:
     return e.position if isinstance(e, AffineDimExpr) else None
 
 
-def whole_map(rank: int) -> AffineMap:
-    """Returns the map from indices to themselves."""
-    return AffineMap.identity(rank)
-
-
 def evaluated(map_: AffineMap, dims: Sequence[Expr], symbols: Sequence[Expr], dtype: DType) -> tuple[Expr, ...]:
     """Returns the results of a map. MlirError when it takes another number of values."""
     if len(dims) != map_.num_dims or len(symbols) != map_.num_symbols:

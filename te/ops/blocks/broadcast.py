@@ -23,7 +23,7 @@ from ....tir.expr import (
 )
 from ....tir.expr.intrinsics.float_operations import floor, fmod, pow_
 from ...compute import as_shape, compute
-from ...tensor import Tensor, set_broadcast_operator
+from ...tensor import BROADCAST_OPERATORS, Tensor
 from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text
 
 
@@ -156,4 +156,4 @@ def broadcast_to(x: Tensor, shape: Any, name: str = "T_broadcast_to") -> Tensor:
 
 
 for _symbol, _build in (("+", add), ("-", subtract), ("*", multiply), ("/", divide)):
-    set_broadcast_operator(_symbol, _build)
+    BROADCAST_OPERATORS[_symbol].set(_build)
