@@ -35,17 +35,21 @@ def _wrap(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) ->
 
 
 def _divide(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
-    """A quotient or remainder by a constant or, where it is not 0, by another element."""
+    """A quotient or remainder by a constant or, where it is not 0, by another element; or one of another one, moved."""
     fitting = [o for o in stages if o.dtype == s.dtype and o.dims == s.dims]
     if not s.dtype.is_int or not fitting:
         return None
     f = one_of(rng, (te.floordiv, te.floormod, te.truncdiv, te.truncmod))
-    o, by, kind = one_of(rng, fitting), one_of(rng, (1, 2, 3, 5, 7, 8, 100)), int(rng.integers(4))
+    o, by, kind = one_of(rng, fitting), one_of(rng, (1, 2, 3, 5, 7, 8, 100)), int(rng.integers(6))
     by = te.const(-by if s.dtype.startswith("int") and rng.random() < 0.3 else by, s.dtype)
     zero, one = te.const(0, s.dtype), te.const(1, s.dtype)
+    g, moved, large = one_of(rng, (te.floordiv, te.floormod)), _number(rng, s.dtype), _number(rng, s.dtype)
+    outer = te.max(large, one) if rng.random() < 0.5 else te.const(int(rng.integers(1, 9)), s.dtype)
 
     def at(*i: Any) -> Any:
         x, y = s.tensor[i], o.tensor[i]
+        if kind > 3:
+            return g((f(x, by) if kind == 4 else te.max(x, zero)) + moved, outer)
         if kind < 2:
             return f(x, by)
         if kind == 2:

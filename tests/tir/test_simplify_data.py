@@ -8,6 +8,7 @@ import pytest
 from tilewright.tir import (
     And,
     Broadcast,
+    Buffer,
     BufferLoad,
     Call,
     Cast,
@@ -26,39 +27,49 @@ from tilewright.tir import (
     decl_buffer,
 )
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.expr import DType, make_binary
+from tilewright.tir.expr import DType, make_binary, max_value, min_value
 from tilewright.tir.expr.intrinsics.integer_operations import popcount
+from tilewright.tir.expr.traversal import reads_memory
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
 from tilewright.tir.interpret.interpret_memory import Memory
 from tilewright.tir.walk import pre_order
 
 VI, J = Var("i"), Var("j")
-FLOATS, INTS, BYTES, WORDS = [
-    decl_buffer((4,), t, n) for t, n in (("float32", "F"), ("int32", "K"), ("int8", "B"), ("uint8", "W"))
+FLOATS, INTS, LONGS, BYTES, WORDS = [
+    decl_buffer((4,), t, n)
+    for t, n in (("float32", "F"), ("int32", "K"), ("int64", "L"), ("int8", "B"), ("uint8", "W"))
 ]
 VALUES = {
     FLOATS: np.array([0.0, -0.0, 1.5, np.nan], "float32"),
     INTS: np.array([2**31 - 1, -(2**31), 7, -3], "int32"),
+    LONGS: np.array([2**63 - 1, -(2**63), 2**31, -11], "int64"),
     BYTES: np.array([127, -128, 5, -1], "int8"),
     WORDS: np.array([255, 0, 3, 200], "uint8"),
 }
 BUFFERS = {b.dtype: b for b in VALUES}
 
 
-def random_value(rng: random.Random, dtype: str, depth: int) -> Expr:
+class Draw(random.Random):
+    """Draws with loop variables, or with constants at the ends of types: indices never overflow, data may."""
+
+    extreme = False
+
+
+def random_value(rng: Draw, dtype: str, depth: int) -> Expr:
     lanes, element = DType(dtype).lanes, DType(dtype).element
     if DType(dtype).is_bool:
         return random_condition(rng, lanes, depth)
     if depth == 0 or rng.random() < 0.1:
         if lanes > 1:
-            if element == "int32" and rng.random() < 0.5:
+            if element == "int32" and not rng.extreme and rng.random() < 0.5:
                 return Ramp(random_value(rng, "int32", 0), const(rng.choice([0, 1, 1, 4, -1])), lanes)
             return Broadcast(random_value(rng, element, 0), lanes)
         if rng.random() < 0.4:
             if DType(element).is_float:
                 return const(rng.choice([0.0, -0.0, 1.0, 2.5]), element)
-            return const(rng.choice([0, 1, 2, 8, 100]), element)
-        if element == "int32" and rng.random() < 0.6:
+            ends = [int(min_value(element)), int(max_value(element)), int(max_value(element)) - 1]
+            return const(rng.choice([0, 1, 2, 3, 8, 100, *(ends if rng.extreme else [])]), element)
+        if element == "int32" and not rng.extreme and rng.random() < 0.6:
             return rng.choice([VI, J])
         return BUFFERS[element][rng.randint(0, 3)]
     kind = rng.randint(0, 7)
@@ -67,20 +78,26 @@ def random_value(rng: random.Random, dtype: str, depth: int) -> Expr:
         return Select(random_condition(rng, lanes, depth - 1), a, random_value(rng, dtype, depth - 1))
     if kind == 7:
         other = rng.choice(
-            [t for t in ("float32", "int32", "int8", "uint8") if not (DType(t).is_float and element != t)]
+            [t for t in ("float32", "int32", "int64", "int8", "uint8") if not (DType(t).is_float and element != t)]
         )
         return Cast(dtype, random_value(rng, DType(other).with_lanes(lanes), depth - 1))
     if not DType(dtype).is_float and kind == 5:
-        divisor = const(rng.choice([1, 2, 4, 8]), dtype)
+        divisor = const(
+            rng.choice([1, 2, 3, 4, 5, 7, 8, 100, int(max_value(element)), int(max_value(element)) // 3]), dtype
+        )
+        if element[0] != "u" and rng.random() < 0.2:
+            divisor = const(rng.choice([-1, -2, -3]), dtype)
         return a // divisor if rng.random() < 0.5 else a % divisor
     b = random_value(rng, dtype, depth - 1)
+    if rng.extreme and not reads_memory(a) and not reads_memory(b):
+        return b  # no sum of two constants, which would be an index that overflows
     return [lambda: a + b, lambda: a - b, lambda: a * b, lambda: Min(a, b), lambda: Max(a, b), lambda: b][kind]()
 
 
-def random_condition(rng: random.Random, lanes: int, depth: int) -> Expr:
+def random_condition(rng: Draw, lanes: int, depth: int) -> Expr:
     kind = rng.randint(0, 8)
     if depth == 0 or kind <= 5:
-        element = rng.choice(["float32", "int32", "int32", "int8", "uint8"])
+        element = rng.choice(["float32", "int32", "int32", "int64", "int8", "uint8"])
         dtype = DType(element).with_lanes(lanes)
         a, b = random_value(rng, dtype, max(depth - 1, 0)), random_value(rng, dtype, max(depth - 1, 0))
         return [a < b, a <= b, a > b, a >= b, a.equal(b), Not(a.equal(b))][min(kind, 5)]
@@ -89,12 +106,13 @@ def random_condition(rng: random.Random, lanes: int, depth: int) -> Expr:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["int32", "float32", "int8", "uint8", "int32x4", "float32x4", "int8x4", "bool", "boolx4"]
+    "dtype", ["int32", "int64", "float32", "int8", "uint8", "int32x4", "float32x4", "int8x4", "bool", "boolx4"]
 )
 def test_random_values(dtype: str) -> None:
-    rng = random.Random(dtype)
+    rng = Draw(dtype)
     changed = 0
-    for _ in range(150):
+    for turn in range(200):
+        rng.extreme = turn % 2 == 1
         e = random_value(rng, dtype, 3)
         an = Analyzer()
         an.bind(VI, (0, 15)), an.bind(J, (-4, 7))
@@ -172,3 +190,21 @@ def test_constants_stay_on_the_side_of_the_index(index: str, data: str) -> None:
             for i in (0, 1, 7, 15):
                 ex.registers[ex.slot(VI)], ex.registers[ex.slot(J)] = i, -2
                 assert f() == g(), f"{e} became {an.simplify(e)} at {i}"
+
+
+NESTED = {
+    "quotients": lambda x, m: (x // 3 + 5) // 7, "below": lambda x, m: (x // 3 - 5) // 7, "large": lambda x, m: x // (m // 2) // (m // 2),
+    "remainder": lambda x, m: x // 3 % m, "joined": lambda x, m: x // 3 % m * 3 + x % 3, "moved": lambda x, m: (Max(x, x * 0) - 100) // 7,
+    "rest": lambda x, m: (Max(x, x * 0) - 100) % 7, "flat": lambda x, m: (x % 6 * 2) % 3, "odd": lambda x, m: (x // 4 * 2 + 1) // 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("buffer", [INTS, LONGS], ids=["int32", "int64"])
+def test_divisions_of_data_divide_no_number_beyond_the_type(name: str, buffer: Buffer) -> None:
+    memory, an, most = Memory(False, {}), Analyzer(), int(max_value(buffer.dtype))
+    memory.view(buffer).set(VALUES[buffer])
+    for place in range(4):
+        e = NESTED[name](buffer[place], const(most, buffer.dtype))
+        new = an.simplify(e)
+        assert memory.exprs.compile(new)() == memory.exprs.compile(e)(), f"{e} became {new}"

@@ -38,7 +38,7 @@ from ...expr import (
     same,
     value_key,
 )
-from ...expr.traversal import substitute, uses_var
+from ...expr.traversal import reads_memory, substitute, uses_var
 from .facts import Facts
 from .floor_division import floordiv, floormod, join_splits, minimum
 from .interval import Interval, interval_of
@@ -172,7 +172,8 @@ class Canonical(Facts):
         else:
             make = lambda: Select(condition, sa, sb)  # noqa: E731
         key = ("choice", lazy, self.key(condition), poly_key(p), poly_key(q), e.dtype)
-        return self.intern(key, "choice", (p, q), e.dtype, make, self.data(p) or self.data(q), condition)
+        data = self.data(p) or self.data(q) or reads_memory(condition)
+        return self.intern(key, "choice", (p, q), e.dtype, make, data, condition)
 
     def _select(self, e: Select) -> Poly:
         return self._choice(e, e.condition, e.true_value, e.false_value, False)

@@ -11,6 +11,10 @@ Rules, for a constant c > 0 (every one holds for negative values as well, becaus
 - joined parts:         c*(x // c) + x % c = x               (see :func:`join_splits`)
 - constant difference:  (g*x + y) // (g*c) - g*x // (g*c) = 0  when 0 <= y < g
 - a symbolic divisor q: (q*x + y) // q = x + y // q          y // q = 0 and y % q = y  when 0 <= y < q
+
+Values from memory wrap around at the ends of their type. A rule may therefore divide another number than the one that is
+given only where this number, and the divisor, fit the type as well: (x // 3 + 5) // 7 is (x + 15) // 21 unless x + 15
+may be too large.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from math import gcd
 from ...expr import DType
 from .facts import Facts
 from .polynomial import DIGITS, ONE, Mono, Poly, add, const_of, constant, mul, scale
+
+LARGEST_DIVISOR = (1 << 63) - 1
+"""The largest divisor that an expression can have."""
 
 
 def floordiv(facts: Facts, p: Poly, q: Poly, dtype: DType) -> Poly:
@@ -60,16 +67,19 @@ def _divide(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
         return add(out, constant(lo // c))
     if _within(facts, rest, c):
         return out
+    if not facts.exact(rest, dtype):
+        return facts.split_atom(p, c, None, dtype)
     part = _common_factor(facts, rest, c)
     if part is not None and _plain(part):
         g, multiple, _ = part
         return add(out, _divide(facts, multiple, c // g, dtype))
     single = _single(facts, rest)
-    if single is not None:  # (x // a + k) // b = (x + a*k) // (a*b)
+    if single is not None and c * single[0][1] <= LARGEST_DIVISOR:  # (x // a + k) // b = (x + a*k) // (a*b)
         (inner, lower, upper), k = single
-        if upper is None:
-            return add(out, _divide(facts, add(inner, constant(lower * k)), c * lower, dtype))
-        if k == 0:
+        moved = add(inner, constant(lower * k))
+        if upper is None and facts.exact(moved, dtype):
+            return add(out, _divide(facts, moved, c * lower, dtype))
+        if upper is not None and k == 0:
             return add(out, _split(facts, inner, lower * c, upper, dtype))
     return add(out, facts.split_atom(rest, c, None, dtype))
 
@@ -85,7 +95,9 @@ def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
     # (8*x + y) % 7 keeps its factors like its quotient, so that both refer to one number; 8*x % 7 is x % 7
     whole = {m: p[m] if m else rest[m] for m in rest}
     mixed = len(set(whole.values())) > 1
-    rest = _flatten(facts, rest, c)
+    flat = _flatten(facts, rest, c)
+    if facts.exact(flat, dtype):
+        rest = flat
     if not rest:
         return {}
     lo, hi = facts.bound(rest)
@@ -93,6 +105,8 @@ def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
         return add(rest, constant(-c * (lo // c)))
     if _within(facts, rest, c):
         return rest
+    if not facts.exact(rest, dtype):
+        return facts.split_atom(p, 1, c, dtype)
     part = _common_factor(facts, rest, c)
     if part is not None and _plain(part) and not (mixed and rest != whole):
         g, multiple, small = part
@@ -100,9 +114,10 @@ def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
     single = _single(facts, rest)
     if single is not None and single[1] == 0:
         (inner, lower, upper), _ = single
-        if upper is None or upper % (lower * c) == 0:  # (x // a) % b = (x % (a*b)) // a
+        fits = lower * c <= LARGEST_DIVISOR
+        if fits and (upper is None or upper % (lower * c) == 0):  # (x // a) % b = (x % (a*b)) // a
             return _split(facts, inner, lower, lower * c, dtype)
-    if mixed and rest.keys() == whole.keys():
+    if mixed and rest.keys() == whole.keys() and facts.exact(whole, dtype):
         rest = whole
     return facts.split_atom(rest, 1, c, dtype)
 
@@ -187,6 +202,8 @@ def _symbolic(facts: Facts, p: Poly, q: Poly, dtype: DType) -> tuple[Poly, Poly]
         if step is None:
             break
         quotient, rest = add(quotient, step), add(rest, mul(step, q), -1)
+    if not facts.exact(rest, dtype):
+        quotient, rest = {}, p
     if not rest:
         return quotient, {}
     if facts.nonneg(rest) and facts.below(rest, q):
@@ -233,7 +250,9 @@ def minimum(facts: Facts, p: Poly, q: Poly, dtype: DType, kind: str = "min") -> 
                     return minimum(facts, other, second, dtype, kind)
     cp, cq = p.get(ONE, 0), q.get(ONE, 0)
     if cp == cq and cp and len(p) > 1 and len(q) > 1:  # min(a + c, b + c) = min(a, b) + c
-        return add(minimum(facts, add(p, {ONE: -cp}), add(q, {ONE: -cp}), dtype, kind), {ONE: cp})
+        a, b = [add(x, {ONE: -cp}) for x in (p, q)]
+        if facts.exact(a, dtype) and facts.exact(b, dtype):
+            return add(minimum(facts, a, b, dtype, kind), {ONE: cp})
     g = gcd(*p.values(), *q.values())
     if g > 1:  # min(g*a, g*b) = g * min(a, b)
         a, b = [{m: k // g for m, k in x.items()} for x in (p, q)]
