@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,18 @@ class NeedsConstant(OnnxError):
         self.value, self.inputs = value, tuple(inputs)
 
 
+@dataclass(frozen=True, eq=False)
+class ValueList:
+    """A sequence of a model: its tensors, and the data type that all of them have."""
+
+    items: tuple[Value, ...]
+    dtype: str
+
+
+Item = Value | ValueList
+"""What a name of a model stands for."""
+
+
 class Call(GraphCall):
     """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
 
@@ -61,6 +74,7 @@ class Call(GraphCall):
         self.op_type, self.opset = op_type, opset
         self.inputs, self.attributes, self.outputs = list(inputs), attributes, outputs
         self.shapes: Mapping[Value, Sequence[Any]] = {}
+        self.sequences: Mapping[int, ValueList] = {}
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Returns an attribute; texts as ``str``, lists as tuples, tensors as arrays."""
@@ -76,6 +90,16 @@ class Call(GraphCall):
     def optional(self, n: int) -> Value | None:
         """Returns an input, or None when it is left out."""
         return self.inputs[n] if n < len(self.inputs) else None
+
+    def has(self, n: int) -> bool:
+        """Returns whether a tensor is given as input ``n``."""
+        return self.optional(n) is not None
+
+    def sequence(self, n: int) -> ValueList:
+        """Returns an input that must be a sequence."""
+        if n not in self.sequences:
+            raise self.error(f"input {n} is not a sequence")
+        return self.sequences[n]
 
     def known(self, n: int) -> Any:
         """Returns the array of an input that is known while the graph is made; None for one that is left out."""

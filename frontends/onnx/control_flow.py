@@ -14,16 +14,16 @@ from ...graph.builder import Builder
 from ...graph.graph import GraphError, Value
 from ...graph.scan_operator import add_scan
 from ...tir.expr import Expr
-from .call import NeedsConstant, OnnxError
+from .call import Item, NeedsConstant, OnnxError
 
 LONGEST_LOOP = 1024
 """Loops of more iterations are not unrolled."""
 
-Body = Callable[[Any, Sequence[Value]], list[Value]]
+Body = Callable[[Any, Sequence[Any]], list[Any]]
 """Runs a graph of the model on values for its inputs, and returns its outputs."""
 
 
-def known(builder: Builder, value: Value, what: str, label: str) -> Any:
+def known(builder: Builder, value: Any, what: str, label: str) -> Any:
     """Returns the array of a value; NeedsConstant when it is not known."""
     data = builder.constants.get(value)
     if data is None:
@@ -31,23 +31,24 @@ def known(builder: Builder, value: Value, what: str, label: str) -> Any:
     return data
 
 
-def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: Value, run: Body) -> list[Value]:
+def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: Value, run: Body) -> list[Item]:
     """Returns the results of ``If``."""
     holds = bool(np.all(known(builder, condition, "the condition", label)))
     return run(attributes["then_branch" if holds else "else_branch"], ())
 
 
 def loop(
-    builder: Builder, label: str, attributes: dict[str, Any], inputs: Sequence[Value | None], run: Body
-) -> list[Value]:
+    builder: Builder, label: str, attributes: dict[str, Any], inputs: Sequence[Item | None], run: Body
+) -> list[Item]:
     """Returns the results of ``Loop``: the last values of the variables, and what each iteration adds, stacked."""
     body = attributes["body"]
     limit = LONGEST_LOOP if inputs[0] is None else int(np.ravel(known(builder, inputs[0], "the trip count", label))[0])
     goes_on = inputs[1] is None or bool(np.all(known(builder, inputs[1], "the condition", label)))
     values = [v for v in inputs[2:] if v is not None]
-    if inputs[0] is not None and goes_on and limit > 1:
+    tensors = [v for v in values if isinstance(v, Value)]
+    if inputs[0] is not None and goes_on and limit > 1 and len(tensors) == len(values):
         try:
-            return _kept_loop(builder, label, body, limit, values, run)
+            return [*_kept_loop(builder, label, body, limit, tensors, run)]
         except (OnnxError, GraphError):
             pass  # iterations differ, in sizes or in what has to be known
     rows: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(values))]

@@ -32,23 +32,26 @@ from . import (
     reductions,
     regions,
     resizing,
+    sequences,
     shapes,
     single_elements,
     spectra,
     training,
 )
-from .call import LARGEST, Call, NeedsConstant, OnnxError, shown
-from .known_values import computed_dims, evaluate, interpreted
+from .call import LARGEST, Call, Item, NeedsConstant, OnnxError, ValueList, shown
+from .gradient import gradient
+from .known_values import as_onnx, computed_dims, evaluate, interpreted
 from .missing_operators import UnsupportedOnnxOperators, label_of, missing_operators
 from .model_file import read_model, tensor_data
 from .node_attributes import attributes, bind
 from .package import load_onnx
+from .shape_values import shape_of
 from .table import CONVERTERS
 from .types import dtype_of, number_of
 
 TABLES = (
-    indexing, machine_learning, pooling, products, quantized, recurrent, reductions, regions, resizing, shapes,
-    single_elements, spectra, training,
+    indexing, machine_learning, pooling, products, quantized, recurrent, reductions, regions, resizing, sequences,
+    shapes, single_elements, spectra, training,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -128,7 +131,7 @@ class _Reader:
         twice = [name for name, count in names.items() if count > 1]
         if twice:
             raise OnnxError(f"{shown(twice[0])} is provided twice")
-        scope: dict[str, Value] = {}
+        scope: dict[str, Item] = {}
         for tensor in body.initializer:
             scope[tensor.name] = self.constant(tensor, tensor.name)
         for item in body.input:
@@ -142,7 +145,11 @@ class _Reader:
         absent = [o.name for o in body.output if o.name not in scope]
         if absent:
             raise OnnxError(f"the output {shown(absent[0])} is not computed by the model")
-        made = without_unread(self.builder.graph([scope[o.name] for o in body.output]))
+        outputs = [v for v in [scope[o.name] for o in body.output] if isinstance(v, Value)]
+        if len(outputs) != len(body.output):
+            lists = [o.name for o in body.output if isinstance(scope[o.name], ValueList)]
+            raise OnnxError(f"the output {shown(lists[0])} is a sequence; only tensors are supported")
+        made = without_unread(self.builder.graph(outputs))
         made = with_output_names(made, [self.builder.fresh(o.name[:_LONGEST_NAME]) for o in body.output])
         verify(made)
         return made
@@ -195,7 +202,7 @@ class _Reader:
         domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
         if (
             (domain, node.op_type) in CONVERTERS
-            or node.op_type in _SPECIAL
+            or (domain, node.op_type) in _SPECIAL
             or (node.domain, node.op_type) in self.functions
         ):
             return True
@@ -209,7 +216,7 @@ class _Reader:
         except self.onnx.defs.SchemaError:
             return None
 
-    def nodes(self, nodes: Any, scope: dict[str, Value], opsets: Mapping[str, int]) -> None:
+    def nodes(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
         if self.depth >= _DEEPEST:
             raise OnnxError(f"graphs and functions nest more than {_DEEPEST} deep; does a function call itself?")
         self.depth += 1
@@ -218,7 +225,7 @@ class _Reader:
         finally:
             self.depth -= 1
 
-    def each(self, nodes: Any, scope: dict[str, Value], opsets: Mapping[str, int]) -> None:
+    def each(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
         for node in nodes:
             self.read += 1
             if max(self.read, len(self.builder.nodes)) > _MOST_NODES:
@@ -236,8 +243,8 @@ class _Reader:
                     scope[name] = value
 
     def checked(
-        self, node: Any, inputs: list[Value | None], scope: dict[str, Value], opsets: Mapping[str, int]
-    ) -> Sequence[Value | None]:
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+    ) -> Sequence[Item | None]:
         """Returns the results of a node; whatever goes wrong is an OnnxError that names it."""
         try:
             results = self.node(node, inputs, scope, opsets)
@@ -248,30 +255,37 @@ class _Reader:
         except _UNFIT as error:
             problem = f"{type(error).__name__}: {shown(error, quoted=False)}"
             raise OnnxError(f"{label_of(node)}: its inputs and attributes do not fit it ({problem})") from error
-        for v in results:
+        for v in [v for r in results for v in (r.items if isinstance(r, ValueList) else (r,))]:
             if v is not None and math.prod([d for d in v.shape if isinstance(d, int)]) > LARGEST:
                 raise OnnxError(f"{label_of(node)}: its result {shown(v.type_text, quoted=False)} is too large")
         return results
 
     def node(
-        self, node: Any, inputs: list[Value | None], scope: dict[str, Value], opsets: Mapping[str, int]
-    ) -> Sequence[Value | None]:
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+    ) -> Sequence[Item | None]:
         domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
         label = label_of(node)
         function = self.functions.get((node.domain, node.op_type))
         if function is not None:
             return self.body(node, function, inputs, {o.domain: o.version for o in function.opset_import})
-        if domain == "" and node.op_type in _SPECIAL:
+        if (domain, node.op_type) in _SPECIAL:
             return self.special(node, inputs, scope, opsets)
-        known = self.known(node, inputs, opsets)
+        lists = {n: v for n, v in enumerate(inputs) if isinstance(v, ValueList)}
+        if lists and node.op_type == "Identity":
+            return inputs
+        tensors = [None if isinstance(v, ValueList) else v for v in inputs]
+        takes_lists = domain == "" and node.op_type in sequences.SEQUENCE_OPERATORS
+        known = None if takes_lists or lists else self.known(node, tensors, opsets)
         if known is not None:
             return known
         opset = opsets.get(domain, opsets.get("ai.onnx", 1))
         convert = CONVERTERS.get((domain, node.op_type))
         if convert is None:
             return self.expanded(node, inputs, opset, label)
-        call = Call(self.builder, node.op_type, label, inputs, self.attributes(node), opset, len(node.output))
-        call.shapes = self.shapes
+        if lists and not takes_lists:
+            raise OnnxError(f"{label}: input {next(iter(lists))} is a sequence; only tensors are supported")
+        call = Call(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
+        call.shapes, call.sequences = self.shapes, lists
         before = len(self.builder.nodes)
         try:
             made = convert(call)
@@ -285,20 +299,19 @@ class _Reader:
         return made if isinstance(made, tuple) else (made,)
 
     def special(
-        self, node: Any, inputs: list[Value | None], scope: dict[str, Value], opsets: Mapping[str, int]
-    ) -> Sequence[Value]:
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+    ) -> Sequence[Item]:
         """Returns the results of operators that have to do with the model itself: constants, shapes, branches."""
         if node.op_type == "Constant":
             return [self.constant_node(node)]
         if not any(v is not None for v in inputs):
             raise OnnxError(f"{label_of(node)} has no inputs")
-        x = next(v for v in inputs if v is not None)
-        if node.op_type in ("Shape", "Size"):
-            return [self.shape_of(node, x)]
-        attributes = self.attributes(node)
+        label, attributes = label_of(node), self.attributes(node)
+        if node.op_type == "Gradient":
+            return gradient(self.builder, label, attributes, inputs, scope)
 
-        def run(body: Any, given: Sequence[Value]) -> list[Value]:
-            inner = dict(scope)
+        def run(body: Any, given: Sequence[Item]) -> list[Item]:
+            inner: dict[str, Item] = dict(scope)
             for tensor in body.initializer:
                 inner[tensor.name] = self.constant(tensor, tensor.name)
             if len(body.input) != len(given):
@@ -310,12 +323,16 @@ class _Reader:
                 raise OnnxError(f"{label_of(node)}: its body does not compute {shown(absent[0])}")
             return [inner[o.name] for o in body.output]
 
-        label = label_of(node)
-        if node.op_type == "If":
-            return control_flow.branch(self.builder, label, attributes, x, run)
         if node.op_type == "Loop":
             return control_flow.loop(self.builder, label, attributes, inputs, run)
-        return control_flow.scan(self.builder, label, attributes, inputs, run, opsets.get("", 9))
+        tensors = [v for v in inputs if isinstance(v, Value)]
+        if any(isinstance(v, ValueList) for v in inputs):
+            raise OnnxError(f"{label}: one of its inputs is a sequence; only tensors are supported")
+        if node.op_type == "If":
+            return control_flow.branch(self.builder, label, attributes, tensors[0], run)
+        if node.op_type == "Scan":
+            return [*control_flow.scan(self.builder, label, attributes, tensors, run, opsets.get("", 9))]
+        return [shape_of(self.builder, self.shapes, node, attributes, tensors[0])]
 
     def constant_node(self, node: Any) -> Value:
         (attribute,) = node.attribute
@@ -327,21 +344,6 @@ class _Reader:
         if dtype is None:
             raise OnnxError(f"{label_of(node)}: a constant of the kind {attribute.name} is not supported")
         return self.builder.constant(np.asarray(data), name, dtype)
-
-    def shape_of(self, node: Any, x: Value) -> Value:
-        attributes = self.attributes(node)
-        dims = list(x.shape)[attributes.get("start", 0) : attributes.get("end")]
-        if node.op_type == "Size":
-            total: Any = 1
-            for d in x.shape:
-                total = d * total
-            dims = [total]
-        if all(isinstance(d, int) for d in dims):
-            shape = np.array(dims[0] if node.op_type == "Size" else dims, np.int64)
-            return self.builder.constant(shape, node.output[0], "int64")
-        value = self.builder.constant(np.full((len(dims),), -1, np.int64), node.output[0], "int64")
-        self.shapes[value] = dims
-        return value
 
     def known(self, node: Any, inputs: list[Value | None], opsets: Mapping[str, int]) -> Sequence[Value] | None:
         """Returns the results of a node whose inputs are known, or None."""
@@ -380,7 +382,9 @@ class _Reader:
         return interpreted(convert, Call(builder, node.op_type, label_of(node), inputs, attrs, opset, len(node.output)))
 
     def attributes(self, node: Any) -> dict[str, Any]:
-        return attributes(self.onnx, node, lambda t: tensor_data(self.onnx, t, self.folder, label_of(node))[0])
+        return attributes(
+            self.onnx, node, lambda t: as_onnx(self.onnx, *tensor_data(self.onnx, t, self.folder, label_of(node)))
+        )
 
     # functions
 
@@ -388,7 +392,7 @@ class _Reader:
         schema = self.schema(node)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
-    def expanded(self, node: Any, inputs: list[Value | None], opset: int, label: str) -> Sequence[Value | None]:
+    def expanded(self, node: Any, inputs: list[Item | None], opset: int, label: str) -> Sequence[Item | None]:
         """Returns the results by the body that ONNX gives for the operator."""
         schema = self.schema(node)
         if schema is None or not (schema.has_function or schema.has_context_dependent_function):
@@ -405,15 +409,17 @@ class _Reader:
         }
         return self.body(node, body, inputs, versions, schema)
 
-    def type_of(self, v: Value | None) -> Any:
+    def type_of(self, v: Item | None) -> Any:
         if v is None:
             return self.onnx.TypeProto()
         number = number_of(v.dtype)
+        if isinstance(v, ValueList):
+            return self.onnx.helper.make_sequence_type_proto(self.onnx.helper.make_tensor_type_proto(number, None))
         return self.onnx.helper.make_tensor_type_proto(number, [d if isinstance(d, int) else None for d in v.shape])
 
     def body(
-        self, node: Any, function: Any, inputs: list[Value | None], opsets: Mapping[str, int], schema: Any = None
-    ) -> Sequence[Value | None]:
+        self, node: Any, function: Any, inputs: list[Item | None], opsets: Mapping[str, int], schema: Any = None
+    ) -> Sequence[Item | None]:
         """Returns the results of a function's body; its attributes get the node's, or their defaults."""
         if len(inputs) > len(function.input):
             raise OnnxError(f"{label_of(node)}: {len(inputs)} inputs for a function of {len(function.input)}")
@@ -436,4 +442,7 @@ class _Reader:
         return [scope.get(name) for name in function.output]
 
 
-_SPECIAL = ("Constant", "Shape", "Size", "If", "Loop", "Scan")
+_SPECIAL = {
+    *[("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "Scan")],
+    ("ai.onnx.preview.training", "Gradient"),
+}

@@ -68,7 +68,7 @@ def evaluate(onnx: Any, node: Any, inputs: Sequence[Known | None], opsets: Mappi
     if node.domain not in ("", "ai.onnx"):
         return None
     try:
-        given = [_as_onnx(onnx, data, dtype) for data, dtype in [known for known in inputs if known is not None]]
+        given = [as_onnx(onnx, data, dtype) for data, dtype in [known for known in inputs if known is not None]]
         if sum(d.size for d in given) > LARGEST_KNOWN or not _size(node.op_type, given) <= LARGEST_KNOWN:
             return None
         alone = onnx.NodeProto()  # a part of the model would keep all of it in memory for as long as the session lives
@@ -98,7 +98,7 @@ def interpreted(convert: Callable[[Call], Any], call: Call) -> list[Known] | Non
     return [(r, v.dtype) for r, v in zip(results, outputs, strict=True)]
 
 
-def _as_onnx(onnx: Any, data: Any, dtype: str) -> Any:
+def as_onnx(onnx: Any, data: Any, dtype: str) -> Any:
     """Returns an array with the type that the reference uses, which differs for bfloat16."""
     return data.view(onnx.helper.tensor_dtype_to_np_dtype(number_of(dtype))) if dtype == "bfloat16" else data
 

@@ -155,7 +155,14 @@ def _wrapped(c: Call, x: Value, before: list[int], after: list[int]) -> Value:
     return x
 
 
-@converter("ConstantOfShape", "NonZero", "Range", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
+@converter("ConstantOfShape")
+def constant_of_shape(c: Call) -> Value:
+    shape, value = tuple(c.dims(0)), np.ravel(c.attr("value", np.zeros(1, np.float32)))
+    c.limit([d for d in shape if isinstance(d, int)])
+    return c.op("broadcast_to", c.constant(value[0], value.dtype.name), shape=shape)
+
+
+@converter("NonZero", "Range", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
 def shaped_by_values(c: Call) -> Value:
     """Results whose shape depends on values: they are evaluated when these are known, and refused otherwise."""
     for n in range(len(c.inputs)):

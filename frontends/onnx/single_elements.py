@@ -210,6 +210,8 @@ def gelu(c: Call) -> Value:
 @converter("PRelu")
 def prelu(c: Call) -> Value:
     x, slope = c.input(0), c.input(1)
+    if c.opset < 7 and slope.ndim == 1 and x.ndim > 1:  # a number for each channel
+        slope = c.op("reshape", slope, shape=(*slope.shape, *[1] * (x.ndim - 2)))
     negative = c.op("minimum", x, c.like(0, x))
     return c.op("add", c.op("maximum", x, c.like(0, x)), c.op("multiply", negative, slope))
 

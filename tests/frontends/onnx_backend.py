@@ -1,8 +1,8 @@
-"""Runs ONNX's own node tests against compiled graphs.
+"""Runs ONNX's own tests against compiled graphs.
 
-``python -m tests.frontends.onnx_backend`` runs all with tensors of the supported types, and prints a table by operator
-(``--markdown FILE`` writes it) and what fails. ``--only TEXT`` runs those whose name contains the text, ``--every N`` each
-N-th.
+``python -m tests.frontends.onnx_backend`` runs all node tests with tensors of the supported types and the tests of whole
+models, and prints a table by operator (``--markdown FILE`` writes it) and what fails. ``--kind KIND`` runs one kind,
+``--only TEXT`` those whose name contains the text, ``--every N`` each N-th.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from tilewright.frontends.onnx.call import NeedsConstant
 from tilewright.frontends.onnx.types import DTYPES
 from tilewright.tir.expr import to_numpy
 
+from .onnx_model_tests import KINDS, model_cases
+
 HEAD = """# Operators of ONNX
 
-`python -m tests.frontends.onnx_backend --markdown docs/reference/onnx-operators.md` runs ONNX's own node tests against compiled code,
+`python -m tests.frontends.onnx_backend --markdown docs/reference/onnx-operators.md` runs ONNX's own tests against compiled code,
 and writes this page. A test with an expanded body computes the operator by others, as ONNX defines it. What fails, and why, is in
 [Models](../guides/models.md).
 
@@ -53,13 +55,15 @@ def cases() -> list[Any]:
         return list(load_model_tests(kind="node"))
 
 
-def imported(model: Any, inputs: list[Any]) -> tuple[Any, list[Any]]:
-    """Returns the graph and the inputs that are left. An input that says shapes or axes is built in as a constant."""
+def imported(model: Any, inputs: list[Any], sized: bool = False) -> tuple[Any, list[Any]]:
+    """Returns the graph and the inputs that are left. An input that says shapes or axes is built in as a constant;
+    ``sized``: the inputs say all sizes."""
     names = [i.name for i in model.graph.input]
     constants: dict[str, Any] = {}
+    shapes = {n: x.shape for n, x in zip(names, inputs, strict=False)} if sized else {}
     while True:
         try:
-            graph = from_onnx(model, constants=constants)
+            graph = from_onnx(model, shapes=shapes, constants=constants)
         except NeedsConstant as error:
             small = [n for n in error.inputs if _says_a_shape(inputs[names.index(n)])]
             if not small:
@@ -89,7 +93,7 @@ def _typed(x: Any, dtype: Any) -> Any:
 def check(case: Any) -> None:
     """Raise an error unless the compiled graph computes what the test says."""
     for inputs, outputs in case.data_sets:
-        graph, given = imported(case.model, [_array(x) for x in inputs])
+        graph, given = imported(case.model, [_array(x) for x in inputs], case.kind != "node")
         typed = [_typed(x, to_numpy(v.dtype)) for x, v in zip(given, graph.inputs, strict=True)]
         made = build_graph(graph)(*typed)
         for got, want in zip(made if isinstance(made, tuple) else (made,), outputs, strict=False):
@@ -135,8 +139,10 @@ def limited(seconds: int) -> Any:
 
 
 def outcome(case: Any, seconds: int = 60) -> Outcome:
-    """Returns the outcome of one test."""
+    """Returns the outcome of one test; what counts as its operator is the kind of a test of a whole model."""
     operator = case.model.graph.node[0].op_type if "_expanded" not in case.name else "(expanded bodies)"
+    if case.kind != "node":
+        operator = case.kind
     if not is_supported(case.model):
         return Outcome(case.name, operator, "skipped")
     try:
@@ -148,30 +154,35 @@ def outcome(case: Any, seconds: int = 60) -> Outcome:
     return Outcome(case.name, operator, "ok")
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """Returns the table by operator in Markdown."""
+def table(outcomes: list[Outcome], first: str = "operator") -> str:
+    """Returns a table by operator, or by kind, in Markdown."""
     ok = Counter(o.operator for o in outcomes if o.status == "ok")
     run = Counter(o.operator for o in outcomes if o.status != "skipped")
     rows = [f"| {name} | {ok[name]} | {count} |" for name, count in sorted(run.items())]
     total = f"{sum(ok.values())} of {sum(run.values())} tests pass ({100 * sum(ok.values()) / max(sum(run.values()), 1):.1f} %)."
-    return "\n".join([total, "", "| operator | pass | of |", "|---|---|---|", *rows]) + "\n"
+    return "\n".join([total, "", f"| {first} | pass | of |", "|---|---|---|", *rows]) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.frontends.onnx_backend", description=__doc__)
+    parser.add_argument("--kind", choices=("node", *KINDS))
     parser.add_argument("--only", default="")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
-    start = time.monotonic()
-    outcomes = [outcome(case) for case in [c for c in cases() if given.only in c.name][:: given.every]]
-    for o in outcomes:
-        if o.status == "failed":
-            print(f"{o.name}: {o.reason}")
-    text = table(outcomes)
-    print(f"{text.splitlines()[0]} {time.monotonic() - start:.0f} s")
+    pages = [HEAD]
+    for first, kinds in (("operator", ("node",)), ("whole models", KINDS)):
+        start = time.monotonic()
+        asked = [k for k in kinds if given.kind in (None, k)]
+        found = [c for k in asked for c in (cases() if k == "node" else model_cases(k)) if given.only in c.name]
+        outcomes = [outcome(case, 60 if case.kind == "node" else 300) for case in found[:: given.every]]
+        for o in outcomes:
+            if o.status != "ok" and (o.status == "failed" or first != "operator"):
+                print(f"{o.name}: {o.reason or 'types that are not supported'}")
+        pages.append(table(outcomes, first))
+        print(f"{pages[-1].splitlines()[0]} {time.monotonic() - start:.0f} s", flush=True)
     if given.markdown is not None:
-        given.markdown.write_text(f"{HEAD}{text}")
+        given.markdown.write_text("\n".join(pages))
     return 0
 
 

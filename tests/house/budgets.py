@@ -4,14 +4,14 @@ from __future__ import annotations
 
 LINES = {
     "pages": 800,
-    "tir": 19440,
+    "tir": 19450,
     "schedule": 13480,
     "codegen": 30200,
     "te": 6580,
     "tuning_db": 1770,
     "tuner": 11980,
     "graph": 5140,
-    "frontends": 7835,
+    "frontends": 8215,
     "driver": 5560,
     "cli": 2210,
     "doors": 1840,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 13965
+RING_CODE_LINES = 13970
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24380
+BOTH_RINGS_CODE_LINES = 24390
 """How many code lines the core ring and the outer ring have together."""
