@@ -30,9 +30,8 @@ class ScopedTransform:
         self.after = after or {}
         self.path: list[Stmt] = []
         self._analyzer = Analyzer()
-        self._unbound: list[For | LetStmt] = []
         self._guards: list[tuple[Expr, ExitStack]] = []
-        self._learned = 0
+        self._unknown: list[For | LetStmt | tuple[Expr, ExitStack]] = []  # from the outside to the inside
 
     def function(self, func: PrimFunc) -> PrimFunc:
         """Return ``func`` rewritten."""
@@ -61,7 +60,7 @@ class ScopedTransform:
             return self._branches(s)
         path, self.path = self.path, [*self.path, s]
         if kind is For:
-            self._unbound.append(s)
+            self._unknown.append(s)
             body = self.visit(s.body)
             new = s if body is s.body else s.with_(body=body)
         else:
@@ -73,7 +72,7 @@ class ScopedTransform:
     def know(self, s: Stmt) -> None:
         """Let the analyzer know the values of the variable of ``s``, where ``s`` is a loop or a let."""
         if isinstance(s, (For, LetStmt)):
-            self._unbound.append(s)
+            self._unknown.append(s)
 
     def _branches(self, s: IfThenElse) -> IfThenElse:
         path, self.path = self.path, [*self.path, s]
@@ -84,10 +83,12 @@ class ScopedTransform:
 
     def _under(self, condition: Expr, s: Stmt) -> Any:
         with ExitStack() as known:
-            self._guards.append((condition, known))
+            guard = (condition, known)
+            self._guards.append(guard)
+            self._unknown.append(guard)
             new = self.visit(s)
             self._guards.pop()
-            self._learned = min(self._learned, len(self._guards))
+            self._unknown = [u for u in self._unknown if u is not guard]
         return new
 
     @property
@@ -104,18 +105,16 @@ class ScopedTransform:
     def analyzer(self) -> Analyzer:
         """An analyzer that knows the loops around, the values of variables and the conditions that hold.
 
-        It learns them when it is asked for, so that walks which never ask pay nothing.
+        It learns them when it is asked for, so that walks which never ask pay nothing. It learns them from the outside to
+        the inside: under a condition, the range of a loop around the condition would be too narrow elsewhere.
         """
         analyzer = self._analyzer
-        while self._learned < len(self._guards):
-            condition, known = self._guards[self._learned]
-            if condition.dtype.lanes == 1:
-                known.enter_context(analyzer.constraint(condition))
-            self._learned += 1
-        for s in self._unbound:
+        for s in self._unknown:
             if isinstance(s, For):
                 analyzer.bind(s.loop_var, loop_values(s))
-            else:
+            elif isinstance(s, LetStmt):
                 analyzer.bind(s.var, s.value)
-        self._unbound.clear()
+            elif s[0].dtype.lanes == 1:
+                s[1].enter_context(analyzer.constraint(s[0]))
+        self._unknown.clear()
         return analyzer

@@ -84,9 +84,24 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     block_now = with_regions(block_now, [substitute(r, axes) for r in hidden_reads(realize.block)])
     local, bound = analyzer_at(tree, producer), bindings(producer)
     more = [c for t in tests for c in conjuncts(local.simplify(substitute(t, bound)))]
+    more += _conditions_of_both(tree, producer, realize)
     predicate = all_(*conjuncts(producer.predicate), *more) if more else producer.predicate
     merged = BlockRealize(producer.iter_values, predicate, block_now)
     return tree.replace({realize: None, producer: merged}, {scope.root.block: freeing(buffer)})
+
+
+def _conditions_of_both(tree: Tree, producer: BlockRealize, realize: BlockRealize) -> list[Expr]:
+    """Return the conditions of ``realize`` on loops around both blocks that ``producer`` does not have. In iterations where
+    one fails, the producer's input may be what memory happens to hold."""
+    own = conjuncts(producer.predicate)
+    both = {lp.loop_var for lp in tree.loops_above(producer)} & {lp.loop_var for lp in tree.loops_above(realize)}
+    return [
+        c
+        for c in conjuncts(realize.predicate)
+        if uses_var(c, lambda n: n in both)
+        and not uses_var(c, lambda n: n not in both)
+        and not any(structural_equal(c, o) for o in own)
+    ]
 
 
 def _with_value(last: BufferStore, made: BufferStore, analyzer: Analyzer) -> Stmt:

@@ -214,14 +214,15 @@ class _Work:
         return analyzer
 
     def read(self) -> BufferRegion:
-        """Return the existing elements that an iteration reads."""
+        """Return the elements that an iteration reads: those that exist and that a block around may read."""
         loads = accesses(self.loop.body, self.old)
         boxes = [bounding_box(self.analyzer(load), load, self.relaxed, {}) for load in loads]
         total = join_boxes(self.outside, boxes, self.old.ndim)
         an = self.outside
         ends: list[Ends] = []
-        for found, extent in zip(total, self.old.shape, strict=True):
-            first, last = const(0, extent.dtype), an.simplify(extent - 1)
+        declared = next((r.region for r in self.scope.root.block.reads if r.buffer is self.old), None)
+        for found, whole in zip(total, declared or [Range(const(0, e.dtype), e) for e in self.old.shape], strict=True):
+            first, last = whole.min, an.simplify(whole.min + whole.extent - 1)
             lo, hi = found if found is not None and not self._changes(found) else (first, last)
             lo = lo if an.can_prove(lo >= first) else an.simplify(max_(lo, first))
             hi = hi if an.can_prove(hi <= last) else an.simplify(min_(hi, last))

@@ -121,7 +121,14 @@ def random_program(seed: int, stage: str = "S", tensors: Sequence[str] = ("A", "
         outputs.append(one_of(rng, others))
     scalars = [] if scalar is None else [scalar]
     func = te.create_prim_func([s.tensor for s in inputs] + scalars + outputs)
-    return Program(func, seed, sizes, extremes)
+    return Program(func, seed, _as_in(func, sizes), extremes)
+
+
+def _as_in(func: PrimFunc, sizes: Mapping[Var, int]) -> dict[Var, int]:
+    """The values by the variables of the function: sizes are other variables, of 64 bits, where some size is so wide."""
+    inside = [e for b in func.buffer_map.values() for dim in b.shape for e in pre_order(dim) if isinstance(e, Var)]
+    wide = {v: n for v in inside if v not in sizes for old, n in sizes.items() if old.name == v.name}
+    return {**sizes, **wide}
 
 
 def _shape(rng: np.random.Generator, rank: int) -> list[int]:

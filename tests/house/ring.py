@@ -187,6 +187,12 @@ class _Strike(ast.NodeTransformer):
         node.names = [a for a in node.names if not node.level or (a.asname or a.name) not in self.gone]
         return node if node.names else None
 
+    def visit_Try(self, node: ast.Try) -> ast.AST:
+        """An import that is gone fails as the absent module would."""
+        self.generic_visit(node)
+        node.body = node.body or ast.parse("raise ModuleNotFoundError").body
+        return node
+
     def _elements(self, node: ast.List | ast.Tuple) -> ast.AST:
         node.elts = [
             e for e in node.elts

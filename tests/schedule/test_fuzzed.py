@@ -982,3 +982,63 @@ def test_quotients_in_a_loop_without_iterations():
     analyzer.bind(n, (1, 0))
     analyzer.bind(i, (0, 7))
     assert analyzer.const_int_bound(i // n) is not None and analyzer.simplify(i // n + 1) is not None
+
+
+def test_read_at_reads_no_more_than_the_block_around_declares():
+    """The window of the last step ends at element 15, of which ``S0_o`` reads nothing."""
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((8, 16)), S0: T.Buffer((8, 45))):
+    for i0, i1 in T.grid(8, 45):
+        with T.block("S0"):
+            v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+            S0[v_i0, v_i1] = A[v_i0, v_i1 // 3]
+""")
+    )
+    sch.split(sch.get_loops("S0")[1], [8, None])
+    sch.blockize(sch.get_loops("S0")[1], preserve_unit_iters=False)
+    sch.read_at(sch.get_loops("S0")[0], "S0", 0, "shared")
+    verify(sch.func)
+    a, c = np.random.rand(8, 16).astype("float32"), np.full((8, 45), np.nan, "float32")
+    interpret(sch.func, a, c, check_regions=True)
+    assert (c == np.repeat(a, 3, 1)[:, :45]).all()
+
+
+def test_an_inlined_consumer_keeps_its_conditions_on_loops_around_both():
+    """In iterations behind the tail the scratch of ``S0`` holds nothing."""
+    B = te.placeholder((2,), "int64", name="B")
+    w = te.reduce_axis((0, 2), name="w")
+    S0 = te.compute((1,), lambda i: te.max(B[i + w], axis=w), name="S0")
+    S1 = te.compute((1,), lambda i: S0[i] * te.const(-2, "int64") + te.const(2, "int64"), name="S1")
+    sch = Schedule(te.create_prim_func([B, S1]))
+    sch.compute_at("S0", sch.get_loops("S1")[0])
+    sch.split(sch.get_loops("S1")[0], [None, 4], preserve_unit_iters=False)
+    sch.cache_write("S0", 0, "shared")
+    sch.split(sch.get_loops("S0_shared")[2], [None, 2])
+    sch.reverse_compute_inline("S1")
+    verify(sch.func)
+    made = np.zeros(1, "int64")
+    compile(sch)(np.array([2, 1], "int64"), made)
+    assert made == [-2]
+
+
+def test_the_range_of_a_loop_is_not_learned_under_a_condition_inside_it():
+    """Where ``j`` is 2 the inner loop has one iteration; elsewhere it may have two."""
+    func = parse("""
+@T.prim_func
+def main(S: T.Buffer((17, 40)), A: T.Buffer((40,))):
+    for j in range(17):
+        for a in range((T.max(16 - j, j) - T.min(16 - j, j)) // 16 + 1):
+            if j < 3 and j > 1:
+                for v in T.vectorized(8):
+                    S[j, a * 16 + v] = A[v]
+            else:
+                for v in T.vectorized(8):
+                    S[j, a * 16 + v] = A[v] + T.float32(1)
+""")
+    a = np.arange(40, dtype="float32")
+    expected, made = np.zeros((17, 40), "float32"), np.zeros((17, 40), "float32")
+    interpret(func, expected, a)
+    compile(func)(made, a)
+    assert (made == expected).all() and made[0, 16] == 1

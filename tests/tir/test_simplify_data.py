@@ -208,3 +208,18 @@ def test_divisions_of_data_divide_no_number_beyond_the_type(name: str, buffer: B
         e = NESTED[name](buffer[place], const(most, buffer.dtype))
         new = an.simplify(e)
         assert memory.exprs.compile(new)() == memory.exprs.compile(e)(), f"{e} became {new}"
+
+
+@pytest.mark.parametrize("c", [2**31 - 1, 2**31 - 2, 2**30 + 7])
+def test_remainders_of_indices_stay_within_the_type(c: int) -> None:
+    memory, an = Memory(False, {}), Analyzer()
+    an.bind(VI, (0, 30))
+    ex: ExprCompiler = memory.exprs
+    for e in ((VI - 3) % c, (VI - 3) // c, (VI * 2 - 7) % c, Min(VI - 20, J) % c):
+        f, g = ex.compile(e), ex.compile(an.simplify(e))
+        for i in range(31):
+            ex.registers[ex.slot(VI)], ex.registers[ex.slot(J)] = i, -9
+            assert f() == g(), f"{e} became {an.simplify(e)} at {i}"
+        for n in pre_order(an.simplify(e)):
+            bounds = an.const_int_bound(n) if n.dtype == "int32" and not DType(n.dtype).is_bool else (0, 0)
+            assert all(b is None or -(2**31) <= b < 2**31 for b in bounds), n

@@ -12,9 +12,8 @@ Rules, for a constant c > 0 (every one holds for negative values as well, becaus
 - constant difference:  (g*x + y) // (g*c) - g*x // (g*c) = 0  when 0 <= y < g
 - a symbolic divisor q: (q*x + y) // q = x + y // q          y // q = 0 and y % q = y  when 0 <= y < q
 
-Values from memory wrap around at the ends of their type. A rule may therefore divide another number than the one that is
-given only where this number, and the divisor, fit the type as well: (x // 3 + 5) // 7 is (x + 15) // 21 unless x + 15
-may be too large.
+A rule may divide another number than the one that is given only where this number, and the divisor, fit the type as well:
+(x // 3 + 5) // 7 is (x + 15) // 21 unless x + 15 may be too large.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def _divide(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
         return add(out, constant(lo // c))
     if _within(facts, rest, c):
         return out
-    if not facts.exact(rest, dtype):
+    if not _keeps(facts, p, rest, dtype):
         return facts.split_atom(p, c, None, dtype)
     part = _common_factor(facts, rest, c)
     if part is not None and _plain(part):
@@ -77,7 +76,7 @@ def _divide(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
     if single is not None and c * single[0][1] <= LARGEST_DIVISOR:  # (x // a + k) // b = (x + a*k) // (a*b)
         (inner, lower, upper), k = single
         moved = add(inner, constant(lower * k))
-        if upper is None and facts.exact(moved, dtype):
+        if upper is None and _keeps(facts, rest, moved, dtype):
             return add(out, _divide(facts, moved, c * lower, dtype))
         if upper is not None and k == 0:
             return add(out, _split(facts, inner, lower * c, upper, dtype))
@@ -96,7 +95,7 @@ def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
     whole = {m: p[m] if m else rest[m] for m in rest}
     mixed = len(set(whole.values())) > 1
     flat = _flatten(facts, rest, c)
-    if facts.exact(flat, dtype):
+    if _keeps(facts, p, flat, dtype):
         rest = flat
     if not rest:
         return {}
@@ -105,7 +104,7 @@ def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
         return add(rest, constant(-c * (lo // c)))
     if _within(facts, rest, c):
         return rest
-    if not facts.exact(rest, dtype):
+    if not _keeps(facts, p, rest, dtype):
         return facts.split_atom(p, 1, c, dtype)
     part = _common_factor(facts, rest, c)
     if part is not None and _plain(part) and not (mixed and rest != whole):
@@ -117,9 +116,16 @@ def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
         fits = lower * c <= LARGEST_DIVISOR
         if fits and (upper is None or upper % (lower * c) == 0):  # (x // a) % b = (x % (a*b)) // a
             return _split(facts, inner, lower, lower * c, dtype)
-    if mixed and rest.keys() == whole.keys() and facts.exact(whole, dtype):
+    if mixed and rest.keys() == whole.keys() and _keeps(facts, p, whole, dtype):
         rest = whole
     return facts.split_atom(rest, 1, c, dtype)
+
+
+def _keeps(facts: Facts, p: Poly, new: Poly, dtype: DType) -> bool:
+    """Return whether ``new``, in place of p, is computed without overflow. Of an index, that it does where p does."""
+    if facts.data(new):
+        return facts.exact(new, dtype)
+    return facts.bound(new).fits(dtype) or not facts.bound(p).fits(dtype)
 
 
 def _split(facts: Facts, p: Poly, lower: int, upper: int | None, dtype: DType) -> Poly:
@@ -202,7 +208,7 @@ def _symbolic(facts: Facts, p: Poly, q: Poly, dtype: DType) -> tuple[Poly, Poly]
         if step is None:
             break
         quotient, rest = add(quotient, step), add(rest, mul(step, q), -1)
-    if not facts.exact(rest, dtype):
+    if not _keeps(facts, p, rest, dtype):
         quotient, rest = {}, p
     if not rest:
         return quotient, {}
@@ -251,7 +257,7 @@ def minimum(facts: Facts, p: Poly, q: Poly, dtype: DType, kind: str = "min") -> 
     cp, cq = p.get(ONE, 0), q.get(ONE, 0)
     if cp == cq and cp and len(p) > 1 and len(q) > 1:  # min(a + c, b + c) = min(a, b) + c
         a, b = [add(x, {ONE: -cp}) for x in (p, q)]
-        if facts.exact(a, dtype) and facts.exact(b, dtype):
+        if _keeps(facts, p, a, dtype) and _keeps(facts, q, b, dtype):
             return add(minimum(facts, a, b, dtype, kind), {ONE: cp})
     g = gcd(*p.values(), *q.values())
     if g > 1:  # min(g*a, g*b) = g * min(a, b)
