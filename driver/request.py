@@ -11,6 +11,7 @@ from .. import te
 from ..codegen import Target
 from ..codegen.symbol_names import symbol_problem
 from ..schedule import Schedule
+from ..tir.annotations import is_for_code
 from ..tir.expr import StringImm
 from ..tir.stmt import Block, For, IRModule, PrimFunc
 from ..tir.walk import pre_order
@@ -154,11 +155,13 @@ def not_measurable(asked: Request, target: Target) -> str | None:
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """Returns whether the function is scheduled: it has a loop that is not serial, or an annotation on a loop or
-    block."""
+    """Returns whether the function is scheduled: it has a loop that is not serial, an annotation on a loop, or one on a
+    block that asks for code and does not describe the computation, as ``te.compute(attrs=)`` does."""
     for node in pre_order(func.body):
         if isinstance(node, For) and (node.kind != "serial" or node.annotations):
             return True
-        if isinstance(node, Block) and any(not isinstance(v, (str, StringImm)) for v in node.annotations.values()):
+        if isinstance(node, Block) and any(
+            is_for_code(key) and not isinstance(value, (str, StringImm)) for key, value in node.annotations.items()
+        ):
             return True
     return False

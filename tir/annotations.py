@@ -55,6 +55,11 @@ def register_annotation(key: str, meaning: str = "read by a pass of the user") -
     ANNOTATIONS[key] = meaning
 
 
+def is_for_code(key: str) -> bool:
+    """Return whether a block's annotation asks for something of schedules or code, and does not describe what is computed."""
+    return key in ANNOTATIONS or key.startswith(_KINDS)
+
+
 def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
     """Yield each annotation and each attribute that is not in :data:`ANNOTATIONS`: its key, its place, and the known
     key with the most similar spelling (empty where none is similar)."""
@@ -70,7 +75,7 @@ def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
         for key in found:
             if key not in ANNOTATIONS:
                 near = difflib.get_close_matches(key, ANNOTATIONS, 1, 0.7)
-                if near or not isinstance(n, Block) or key.startswith(_KINDS):
+                if near or not isinstance(n, Block) or is_for_code(key):
                     yield key, place, near[0] if near else ""
 
 

@@ -32,7 +32,7 @@ HEAD = 200
 
 
 REPAIRS: list[Callable[[Any, tuple[str, ...], Target], str | None]] = []
-"""What replaces instructions of which LLVM's back end would make wrong code. Each takes the optimized module, the texts that
+"""What replaces instructions of which LLVM's back end would make wrong or slow code. Each takes the optimized module, the texts that
 it was made of, and the target; it returns the module's new text, or None for no change."""
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright.codegen import ExportError, Target, TargetError, compile
+from tilewright.codegen.llvm.wasm_fills import write_out_fills
+from tilewright.codegen.llvm.wasm_offsets import keep_offsets
 from tilewright.codegen.runtime.wasm_module import WasmLinkError, wasm_linker
 from tilewright.tir.parser import parse
 
@@ -114,3 +116,53 @@ def test_there_is_a_linker(tmp_path, monkeypatch):
     with pytest.raises(WasmLinkError, match="needs a linker, wasm-ld; install one"):
         compile(parse(SCRATCH), TARGET).export(tmp_path / "k.wasm")
     assert Target(TARGET).is_wasm and not Target("native").is_wasm
+
+
+WINDOW = """
+@T.prim_func
+def window(A: T.Buffer((64, 30), "float32"), B: T.Buffer((64, 28), "float32"), C: T.Buffer((64, 28), "float32")):
+    for i in range(62):
+        for j in T.vectorized(28):
+            B[i, j] = A[i, j + 1] + A[i + 1, j] * A[i + 2, j]
+        for j in T.vectorized(28):
+            C[i, j] = T.float32(0)
+"""
+
+
+def test_accesses_carry_their_offsets_and_short_fills_are_stores():
+    asm = compile(parse(WINDOW), TARGET).get_source("asm")
+    assert "v128.load\t116" in asm and "memory.fill" not in asm and asm.count("i32.add") < 12, asm
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (  # the address is accessed itself: it lies in the buffer, and so does what is beyond it
+            "b:\n  %x = load i32, ptr %a, align 4\n  %c = getelementptr i8, ptr %a, i32 8\n",
+            "b:\n  %a.first0 = getelementptr i8, ptr %a, i32 0\n  %a.still0 = freeze ptr %a.first0\n"
+            "  %x = load i32, ptr %a.still0, align 4\n  %c = getelementptr nuw i8, ptr %a.still0, i32 8\n",
+        ),
+        (  # the first access is before the address
+            "b:\n  store i32 0, ptr %a, align 4\n  %c = getelementptr i8, ptr %a, i32 -8\n  store i32 0, ptr %c, align 4\n",
+            "b:\n  %a.first0 = getelementptr i8, ptr %a, i32 -8\n  %a.still0 = freeze ptr %a.first0\n"
+            "  %a.here0.3 = getelementptr nuw i8, ptr %a.still0, i32 8\n  store i32 0, ptr %a.here0.3, align 4\n"
+            "  %c = getelementptr nuw i8, ptr %a.still0, i32 0\n  store i32 0, ptr %c, align 4\n",
+        ),
+        ("b:\n  %c = getelementptr i8, ptr %a, i32 8\n", None),
+        ("b:\n  store i32 0, ptr %a, align 4\nc:\n  %c = getelementptr i8, ptr %a, i32 8\n", None),
+        ("b:\n  store i32 0, ptr %a, align 4\n  %c = getelementptr i8, ptr %a, i32 -8\n", None),
+    ],
+)
+def test_offsets_are_kept_where_the_address_is_known_to_lie_in_the_buffer(before, after):
+    assert keep_offsets(before) == (before if after is None else after)
+
+
+def test_short_copies_are_loads_and_stores():
+    call = "  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef align 8 %d, ptr align 4 %s, i64 SIZE, i1 false), !x !1"
+    lines = write_out_fills(call.replace("SIZE", "21")).split("\n")
+    assert [line.split(",")[0].split("=")[-1].strip() for line in lines if "load" in line] == [
+        "load <16 x i8>", "load <4 x i8>", "load <1 x i8>"
+    ]  # fmt: skip
+    assert lines[-1] == "  store <1 x i8> %fill.6, ptr %fill.9, align 1", lines
+    long = call.replace("SIZE", "257")
+    assert write_out_fills(long) == long

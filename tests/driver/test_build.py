@@ -274,6 +274,11 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buff
 def test_scheduled_functions_are_known_by_their_loops():
     func = te.create_prim_func(product())
     assert not is_scheduled(func) and is_scheduled(schedule_of(product()).func)
+    x = te.placeholder((7, 13), name="X")
+    assert not is_scheduled(te.create_prim_func([x, te.ops.softmax(x)]))  # its {"axis": 1} describes the computation
+    sch = tw.Schedule(func)
+    sch.annotate(sch.get_block("C"), "pragma_auto_unroll_max_step", 16)
+    assert is_scheduled(sch.func)
     assert structural_equal(request(func).func, func)
     with pytest.raises(TuneError, match="is scheduled already"):
         tw.tune(schedule_of(product()))

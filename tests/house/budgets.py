@@ -6,10 +6,10 @@ LINES = {
     "pages": 800,
     "tir": 19460,
     "schedule": 13500,
-    "codegen": 30200,
+    "codegen": 30340,
     "te": 6580,
     "tuning_db": 1770,
-    "tuner": 11980,
+    "tuner": 12000,
     "graph": 5140,
     "frontends": 8215,
     "driver": 5560,
@@ -40,5 +40,5 @@ SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 RING_CODE_LINES = 13970
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24390
+BOTH_RINGS_CODE_LINES = 24410
 """How many code lines the core ring and the outer ring have together."""

@@ -192,3 +192,16 @@ def test_the_rows_of_a_short_window_are_as_many_as_registers_hold():
     x, w = p(1, 512, 14, 14, name="X"), p(512, 1, 3, 3, name="W")
     name, row = favourite(space_of(lambda a, b: ops.depthwise_conv2d(a, b, 1, 1), x, w))
     assert name.endswith("masked") and row["unroll"] == 9 and 4 < row["rows"] < 9
+
+
+def test_loads_of_a_body_in_webassembly_wait_in_its_sixteen_registers():
+    """Engines run the loads of a body before its arithmetic. Measured: 42 loads 45 µs, 7 loads 28, 9 without sums 23."""
+    space = Space(
+        te.create_prim_func([x := p(1, 64, 28, 28), w := p(64, 1, 3, 3, name="W"), ops.depthwise_conv2d(x, w, 1, 1)]),
+        Target("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128"),
+    )
+    name, best = favourite(space)
+    sums = best["1.rows"] * best["1.vectors"]
+    assert sums * min(best["1.unroll"], 9) + sums < 16, best
+    crowded = {**best, "1.rows": 14, "1.unroll": 3, "1.vectors": 1}
+    assert seconds(space, name, **crowded) > 1.3 * seconds(space, name, **best)

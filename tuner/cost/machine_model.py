@@ -52,6 +52,9 @@ class MachineModel:
     """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
     int8_tiles: bool = False
     """Whether one instruction multiplies tiles of int8."""
+    loads_first: bool = False
+    """Whether all loads of a loop's body run before its arithmetic, as engines of WebAssembly compile it: what is loaded
+    waits in registers."""
 
     features: ClassVar[Features] = PROCESSOR
 
@@ -71,6 +74,7 @@ class MachineModel:
             l3_bytes=max(target.l3_bytes, target.l2_bytes),
             int8_dots=target.has_vnni and target.vector_bits == 512,
             int8_tiles=target.has_amx_int8,
+            loads_first=target.is_wasm,
         )
 
     def lanes(self, itemsize: int) -> int:

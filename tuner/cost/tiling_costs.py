@@ -21,6 +21,9 @@ from .vector_choice import lane_loads
 _TRANSPOSED = 0.35
 """Cycles per element of a tile that is transposed in registers: shuffles, and stores of vectors."""
 
+_SCALARS = 10.0
+"""The registers in which scalars wait to be broadcast."""
+
 _AHEAD = 224.0
 """The instructions that a processor begins ahead of one that waits: half of what fits its reorder buffer."""
 
@@ -327,6 +330,16 @@ class TilingCosts:
         kept = sum([self._kept_in_window(use)[1] for use in self.block.loads if self.axes.vector in use.axes()])
         return np.where(kept > 0, np.maximum(0.0, kept + self.accumulators + 1 - self.machine.registers), 0.0)
 
+    def _waiting(self) -> np.ndarray:
+        """Returns the values per reduction step that are loaded before registers are free for them, on machines whose code
+        runs the loads of a body first. Scalars that are broadcast wait in registers of their own."""
+        if not self.machine.loads_first:
+            return np.zeros(self.rows)
+        unroll, (vectors, broadcasts) = self.columns["unroll"], self.loads
+        sums = np.where(unroll >= self.block.reduce_size, 0.0, self.accumulators)
+        crowded = np.maximum(unroll * vectors + sums + 1 - self.machine.registers, 0.0)
+        return np.asarray((crowded + np.maximum(unroll * broadcasts - _SCALARS, 0.0)) / unroll)
+
     def costs(self) -> Costs:
         """Returns all of it."""
         machine, columns = self.machine, self.columns
@@ -353,7 +366,7 @@ class TilingCosts:
             loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
             + steps * 0.3 / columns["unroll"]
             + 0.75 * self.ahead * self._fetched / machine.line_bytes,
-            spill_cycles=steps * 2.0 * np.maximum(self._live - machine.registers, 0)
+            spill_cycles=steps * 2.0 * (np.maximum(self._live - machine.registers, 0) + self._waiting())
             + tiles * 2.0 * self._stored_again(),
             jump_cycles=waiting,
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict) + self._crowded_rows(steps),

@@ -1,0 +1,96 @@
+"""Lets WebAssembly's loads and stores carry their constant offsets, where LLVM would add them to the address.
+
+An instruction of WebAssembly adds its offset without wrapping around 2^32, so LLVM uses it only for sums that are known
+not to wrap. Its reduction of induction variables forgets what it knew. So the first address that a block's accesses share
+is frozen: it is no induction variable any more. Sums of this address and positive constants do not wrap, because the block
+accesses the address itself: all of them lie in one buffer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..machine.target import Target
+from .jit import REPAIRS
+
+_NAME = r"%[\w.$-]+"
+_STEP = re.compile(rf"^  ({_NAME}) = getelementptr i8, ptr ({_NAME}), i32 (-?\d+)$")
+_ACCESS = re.compile(rf"^  (?:{_NAME} = load [^,]+|store .+), ptr ({_NAME}), align")
+_BLOCK = re.compile(r"^(?:[\w.$-]+:|define )")
+
+
+def keep_offsets(text: str) -> str:
+    """Return ``text``, LLVM IR as LLVM prints it, whose blocks step without wrapping from addresses that they access.
+
+    The very same text is returned when there is no such address.
+
+    >>> print(keep_offsets('''loop:
+    ...   %a = getelementptr float, ptr %p, i32 %i
+    ...   %x = load float, ptr %a, align 4
+    ...   %b = getelementptr i8, ptr %a, i32 16
+    ...   %y = load float, ptr %b, align 4'''))
+    loop:
+      %a = getelementptr float, ptr %p, i32 %i
+      %a.first0 = getelementptr i8, ptr %a, i32 0
+      %a.still0 = freeze ptr %a.first0
+      %x = load float, ptr %a.still0, align 4
+      %b = getelementptr nuw i8, ptr %a.still0, i32 16
+      %y = load float, ptr %b, align 4
+    """
+    lines = text.split("\n")
+    starts = [n for n, line in enumerate(lines) if _BLOCK.match(line)] + [len(lines)]
+    out = lines[: starts[0]]
+    for number, (first, end) in enumerate(zip(starts, starts[1:], strict=False)):
+        out += _rewritten(lines[first:end], number)
+    return text if out == lines else "\n".join(out)
+
+
+def _firsts(lines: list[str]) -> dict[str, int]:
+    """Returns the smallest step that a block accesses from each address from which it steps further."""
+    steps = {found[1]: (found[2], int(found[3])) for line in lines if (found := _STEP.match(line))}
+    accessed = [found[1] for line in lines if (found := _ACCESS.match(line))]
+    out: dict[str, int] = {}
+    for base, by in (steps.get(name, (name, 0)) for name in accessed):
+        out[base] = min(by, out.get(base, by))
+    known = {*steps.values(), *((name, 0) for name in accessed)}
+    return {base: first for base, first in out.items() if any(b == base and by > first for b, by in known)}
+
+
+def _rewritten(lines: list[str], number: int) -> list[str]:
+    """Returns the lines of a block, with the shared addresses frozen."""
+    firsts, still, out = _firsts(lines), dict[str, str](), list[str]()
+
+    def begun(base: str) -> str:
+        if base not in still:
+            still[base] = f"{base}.still{number}"
+            out.append(f"  {base}.first{number} = getelementptr i8, ptr {base}, i32 {firsts[base]}")
+            out.append(f"  {still[base]} = freeze ptr {base}.first{number}")
+        return still[base]
+
+    for line in lines:
+        step, access = _STEP.match(line), _ACCESS.match(line)
+        if step and step[2] in firsts and int(step[3]) >= firsts[step[2]]:
+            by = int(step[3]) - firsts[step[2]]
+            line = f"  {step[1]} = getelementptr nuw i8, ptr {begun(step[2])}, i32 {by}"
+        elif access and access[1] in firsts:
+            place = begun(access[1])
+            if firsts[access[1]] < 0:
+                here = f"{access[1]}.here{number}.{len(out)}"
+                out.append(f"  {here} = getelementptr nuw i8, ptr {place}, i32 {-firsts[access[1]]}")
+                place = here
+            line = line.replace(f", ptr {access[1]}, align", f", ptr {place}, align")
+        out.append(line)
+    return out
+
+
+def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
+    """Returns the text of a module for WebAssembly whose accesses keep their offsets; None for no change."""
+    if not target.is_wasm:
+        return None
+    before = str(module)
+    after = keep_offsets(before)
+    return None if after == before else after
+
+
+REPAIRS.append(_repair)
