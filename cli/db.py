@@ -103,6 +103,7 @@ def best(
     """Print the best record of SPEC on the target. Exit code 3 when there is none."""
     from ..codegen import CODEGEN_VERSION, Target
     from ..driver import parse_spec
+    from ..driver.planning import other_targets
 
     case = parse_spec(spec, args)
     machine = Target(target_text(target, num_cores))
@@ -110,7 +111,7 @@ def best(
         record = db.best(case.func, machine, codegen_version=CODEGEN_VERSION)
         if record is None:
             raise CommandError(
-                f"{db.path} has no record of {case.spec} on {machine}",
+                f"{db.path} has no record of {case.spec} on {machine}{other_targets(db, case.func)}",
                 command_line("tune", spec, args, target=target, num_cores=num_cores, db=db.path),
                 3,
             )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exit_codes import CommandError
+from .output import column, echo_table
 from .settings import setting
 
 if TYPE_CHECKING:
@@ -23,9 +24,28 @@ arg_option = click.option(
     "--arg", "args", multiple=True, metavar="NAME=VALUE", help="A parameter of the workload; may be repeated."
 )
 db_option = click.option("--db", "db_path", metavar="PATH", help="The database of tuning records.")
+
+
+def _target_or_help(context: click.Context, _: click.Parameter, text: str | None) -> str | None:
+    """Returns the text of ``--target``; for ``help`` print the kinds of targets and their options, and end the command."""
+    if text != "help":
+        return text
+    from ..codegen.machine.described_targets import kinds_of_targets
+    from ..codegen.machine.target_text import TARGET_OPTIONS
+
+    click.echo("A target is a kind and options, such as 'llvm -mcpu=skylake -num-cores=4'.\n")
+    kinds = [{"kind": name, "is": summary} for name, summary in kinds_of_targets().items()]
+    echo_table(kinds, [column("kind", lambda r: r["kind"]), column("is", lambda r: r["is"])])
+    click.echo()
+    options = [{"option": o.written, "means": ": ".join([*o.kinds, o.meaning])} for o in TARGET_OPTIONS]
+    echo_table(options, [column("option", lambda r: r["option"]), column("means", lambda r: r["means"])])
+    context.exit()
+
+
 target_option = click.option(
-    "--target", metavar="TEXT", help="What to compile for, e.g. native (default), 'llvm -mcpu=skylake'."
-)
+    "--target", metavar="TEXT", callback=_target_or_help, is_eager=True,
+    help="What to compile for, e.g. native (default), 'llvm -mcpu=skylake'; help lists the kinds and options.",
+)  # fmt: skip
 
 
 class WholeNumber(click.IntRange):
@@ -63,7 +83,7 @@ def read_environment(command: click.Command, prefix: str) -> click.Command:
     """Give each option of ``command`` a variable of the environment, ``PREFIX_COMMAND_OPTION``, which ``--help`` shows, and
     return the command. --db and --target have settings of their own, which hold for all commands."""
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and not parameter.envvar and not parameter.is_eager:
+        if isinstance(parameter, click.Option) and not parameter.envvar and parameter.expose_value:
             longest = max(parameter.opts, key=len).lstrip("-").replace("-", "_").upper()
             shared = longest in ("DB", "TARGET")
             parameter.envvar = f"TILEWRIGHT_{longest}" if shared else f"{prefix}_{longest}"

@@ -93,7 +93,7 @@ def plan_request(
             if made is not None:
                 return made
             if not failed:
-                elsewhere = _other_targets(opened, asked.func)
+                elsewhere = other_targets(opened, asked.func)
         if require_tuned and failed:
             raise BuildError(failed)
         if require_tuned:
@@ -174,12 +174,12 @@ symbolic_planners: list[Callable[[Request, Target, str], Plan | None]] = []
 """What is asked for a plan of a function of symbolic sizes, with the beginning of its origin."""
 
 
-def _other_targets(db: Database, func: PrimFunc) -> str:
-    """`` (but for native -num-cores=1)``: the targets that have records of ``func``, or nothing."""
+def other_targets(db: Database, func: PrimFunc) -> str:
+    """`` (it has records for native -num-cores=1)``: the targets that have records of ``func``, or nothing."""
     rows = db.query(
         "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
         "JOIN workloads AS w ON w.key = r.workload "
         "WHERE w.structure = ? AND r.status = 'ok' ORDER BY text LIMIT 4",
         [workload_key(func)],
     )
-    return f" (but for {', '.join([row['text'] for row in rows])})" if rows else ""
+    return f" (it has records for {', '.join([row['text'] for row in rows])})" if rows else ""

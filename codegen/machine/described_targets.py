@@ -13,7 +13,7 @@ from .installed_targets import load_installed
 from .missing_abilities import missing_of_processor
 from .target import FACTS, MISSING, SCALABLE, Target
 from .target_kinds import TARGET_KINDS
-from .target_text import FLAGS, OPTIONS, TargetError, nearest, positive
+from .target_text import FLAGS, TARGET_OPTIONS, TargetError, nearest, positive
 from .triples import (
     address_bits,
     arch_of,
@@ -27,27 +27,39 @@ from .triples import (
 )
 from .vector_widths import SCALAR, WIDTHS, widest_bits
 
-KINDS = ("native", "llvm", "c")
-"""The kinds of targets that are processors."""
+KINDS = {
+    "native": "this machine",
+    "llvm": "machine code for the processor that the options name",
+    "c": "C99 for any compiler",
+}
+"""The kinds of targets that are processors, and what each one is."""
 
 _WINOGRAD = (4, 2, 0)
 """The largest tiles of convolutions by Winograd's method that a target may allow, the usual one first; 0 for none."""
+
+
+def kinds_of_targets() -> dict[str, str]:
+    """Returns the kinds of targets with what each one is, those of installed packages included."""
+    load_installed()
+    return {**KINDS, **{name: kind.summary for name, kind in TARGET_KINDS.items()}}
 
 
 def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the facts of a target. TargetError for options that it does not take."""
     kinds = (*KINDS, *TARGET_KINDS)
     if kind not in kinds:
-        load_installed()
-        kinds = (*KINDS, *TARGET_KINDS)
+        kinds = tuple(kinds_of_targets())
     if kind not in kinds:
         raise TargetError(f"target {kind!r}: no such kind{nearest(kind, kinds)}")
     if kind in TARGET_KINDS:
         options = {TARGET_KINDS[kind].words.get(name, name): value for name, value in options.items()}
-    known = (*OPTIONS, *FLAGS) if kind == "c" else OPTIONS
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise TargetError(f"target {target!r}: no option -{unknown[0]}{nearest(unknown[0], known, '-')}")
+    takers = {option.name: option.kinds or (kind,) for option in TARGET_OPTIONS}
+    for name in options:
+        if name not in takers:
+            known = [other for other, kinds in takers.items() if kind in kinds]
+            raise TargetError(f"target {target!r}: no option -{name}{nearest(name, known, '-')}")
+        if kind not in takers[name]:
+            raise TargetError(f"target {target!r}: -{name} is for targets of kind {' and '.join(takers[name])}")
     flags = tuple([name for name in FLAGS if options.get(name)])
     if flags[1:] and "hls" in flags:
         raise TargetError(f"target {target!r}: -hls is strict C without threads; leave out -{flags[0]}")

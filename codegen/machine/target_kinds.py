@@ -30,6 +30,8 @@ class TargetKind:
     """Whether programs run on a simulated device, which has no clock."""
     missing: Callable[[Any], list[str]] | None = None
     """Returns what this machine lacks to run code for a target; None: what is known of its processor."""
+    summary: str = ""
+    """What the targets of the kind are, in some words, for lists."""
 
 
 TARGET_KINDS: dict[str, TargetKind] = {}

@@ -6,11 +6,39 @@ import difflib
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width", "winograd")
-FLAGS = ("openmp", "vector-extensions", "hls")
-"""The options without a value, which the kind ``c`` takes."""
+
+class TargetOption(NamedTuple):
+    """An option of a target's text. ``kinds`` are the kinds of targets that take it; all of them when it is empty."""
+
+    name: str
+    value: str
+    """What stands after the equals sign; an empty text for an option without a value."""
+    meaning: str
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> str:
+        """Return the option as texts have it: ``-mcpu=NAME``."""
+        return f"-{self.name}={self.value}" if self.value else f"-{self.name}"
+
+
+TARGET_OPTIONS = (
+    TargetOption("mtriple", "TRIPLE", "processor and system in LLVM's words: aarch64-linux-gnu (not with native)"),
+    TargetOption("mcpu", "NAME", "model of the processor: skylake, cortex-m7, sm_90 (also -arch; not with native)"),
+    TargetOption("mattr", "+A,-B", "features of the processor to add and to take away: +avx2,-amx-tile"),
+    TargetOption("num-cores", "N", "threads that a kernel may use; without it all cores of this machine, 1 elsewhere"),
+    TargetOption("vector-width", "BITS", "width of vectors: 256; without it the widest of the processor"),
+    TargetOption("winograd", "TILE", "largest tile of Winograd's convolutions in networks: 4 (default), 2, 0 for none"),
+    TargetOption("openmp", "", "parallel loops become those of OpenMP", ("c",)),
+    TargetOption("vector-extensions", "", "vectors become the vector types of GCC and Clang", ("c",)),
+    TargetOption("hls", "", "C for high-level synthesis, with its pragmas", ("c",)),
+)
+"""All options of targets. The parser takes them from here, and ``tilewright tune --target help`` prints them."""
+
+FLAGS = tuple([option.name for option in TARGET_OPTIONS if not option.value])
+"""The options without a value."""
 
 
 class TargetError(ValueError):
@@ -52,7 +80,9 @@ def split(text: str) -> dict[str, Any]:
         if value is None and words and not words[0].startswith("-"):
             value = words.pop(0)
         if not value:
-            raise TargetError(f"target {text!r}: option -{name} has no value{nearest(name, OPTIONS, '-')}")
+            known = {option.name: option for option in TARGET_OPTIONS}
+            hint = f"; write {known[name].written}" if name in known else nearest(name, known, "-")
+            raise TargetError(f"target {text!r}: option -{name} has no value{hint}")
         out[name] = value
     return out
 

@@ -107,5 +107,5 @@ def compile_verilog(functions: Mapping[str, Any], target: Target) -> VerilogModu
     return VerilogModule(circuits, target)
 
 
-VERILOG = TargetKind("verilog", compile_verilog, as_written=True)
+VERILOG = TargetKind("verilog", compile_verilog, as_written=True, summary="a circuit in Verilog")
 """Circuits: ``target="verilog"``."""

@@ -20,6 +20,7 @@ import pytest
 import tilewright
 from tilewright.cli import bench as bench_command
 from tilewright.cli import doctor
+from tilewright.codegen.machine.target_text import TARGET_OPTIONS
 from tilewright.driver.benching import BenchResult, BenchRow
 
 SPEC = "matmul:M=17,N=32,K=16"
@@ -60,6 +61,29 @@ def test_times_of_a_simulated_gpu_are_called_so(run):
     done = run("tune", "matmul:M=7,N=7,K=7", "--trials", "1", "--target", "gpu-sim", "--db", "new.db")
     assert done.code == 0, done.err
     assert "the times are simulated: " in done.out and "of peak" not in done.out
+
+
+@pytest.mark.parametrize("command", ["tune", "bench", "build", "show", "doctor"])
+def test_help_of_targets_lists_what_the_parser_takes(run, command):
+    done = run(command, "--target", "help")
+    assert done.code == 0 and done.err == ""
+    words = {line.split(" ")[0] for line in done.out.splitlines() if line}
+    assert {
+        *[option.written for option in TARGET_OPTIONS],
+        "native",
+        "llvm",
+        "c",
+        "cuda",
+        "gpu-sim",
+        "verilog",
+    } <= words
+
+
+def test_the_page_of_targets_lists_the_options():
+    page = (Path(__file__).parents[2] / "docs/guides/targets.md").read_text(encoding="utf-8")
+    for option in TARGET_OPTIONS:
+        kinds = ", ".join([f"`{kind}`" for kind in option.kinds]) or "all"
+        assert f"| `{option.written}` | {kinds} | {option.meaning} |\n" in page
 
 
 def test_bench_prints_a_table(run, db):

@@ -313,7 +313,7 @@ def test_a_spec_of_the_same_program_finds_the_same_record(path):
     renamed = plan(SPEC, target="native -num-cores=1", db=path)
     assert renamed.kind in ("tuned", "default")
     other = plan(args, target="native -num-cores=2", db=path)
-    assert other.kind == "default" and other.origin.endswith("not tuned (but for native -num-cores=1)")
+    assert other.kind == "default" and other.origin.endswith("not tuned (it has records for native -num-cores=1)")
 
 
 def test_without_a_record(path):

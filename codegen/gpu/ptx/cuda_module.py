@@ -199,5 +199,8 @@ def _compile(functions: Mapping[str, Any], target: Target) -> CudaModule:
     return CudaModule(launch_functions(functions, target), target)
 
 
-CUDA = TargetKind("cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True, missing=missing_device)
+CUDA = TargetKind(
+    "cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True, missing=missing_device,
+    summary="GPUs of NVIDIA",
+)  # fmt: skip
 """NVIDIA GPUs: ``target="cuda"``, ``"cuda -arch=sm_90"``."""
