@@ -3,6 +3,7 @@ seconds."""
 
 from __future__ import annotations
 
+import math
 import sys
 import textwrap
 import threading
@@ -26,7 +27,6 @@ _WIDEST = 100
 
 _DOING = {
     "SearchStarted": "starting the workers",
-    "BatchStarted": "compiling and running candidates",
     "FinalComparison": "comparing the best once more",
     "SearchEnded": "done",
 }
@@ -48,7 +48,8 @@ class Progress:
         self.failures: Counter[str] = Counter()
         self.doing = "starting"
         self._start = time.monotonic()
-        self._batch = 0
+        self._batch = self._finished = 0
+        self._ends = math.inf
         self._live: Any = None
         self._ended = threading.Event()
 
@@ -86,11 +87,15 @@ class Progress:
     def on_event(self, event: Event) -> None:
         """Take over an event of the search."""
         kind = type(event).__name__
+        self._ends = time.monotonic() + event.remaining_seconds
+        if kind == "BatchStarted":
+            self._batch, self._finished = event.batch, 0
         if kind == "CandidateMeasured":
-            self._batch += 1
-            self.doing = f"compiling and running candidates, {self._batch} of this batch done"
+            self._finished += 1
+        if kind in _DOING:
+            self.doing = _DOING[kind]
         else:
-            self.doing, self._batch = _DOING.get(kind, "searching"), 0
+            self.doing = f"compiling and running candidates, {self._finished} of {self._batch} done"
         for record in event.records:
             if not record.ok:
                 self.failures[record.status] += 1
@@ -127,8 +132,8 @@ class Progress:
         """Returns how far the search is after ``spent`` seconds, and how long it may last."""
         if not self.done:
             return f"{self.doing}, {spent:.0f} s"
-        left = spent / self.done * (self.total - self.done)
-        rest = f", {left:.0f} s left" if left and self.done < self.total else ""
+        left = max(0.0, self._ends - time.monotonic())
+        rest = f", {left:.0f} s left" if left < math.inf and self.done < self.total else ""
         return f"{self.done}/{self.total} trials, {self.figure()}{self.failed()}, {spent:.0f} s{rest}"
 
     def lines(self, width: int) -> list[str]:

@@ -13,8 +13,8 @@ from tilewright.tuner import BatchStarted, CandidateMeasured, FinalComparison
 from tilewright.tuning_db import TuningRecord
 
 
-def event(kind, done, records=(), best=2e-3):
-    return kind(done, 64, 0, best, 1.0, 1.0, 1.0, tuple(records))
+def event(kind, done, records=(), best=2e-3, batch=0):
+    return kind(done, 64, 0, best, 1.0, 1.0, 60.0, tuple(records), batch)
 
 
 def record(seconds=None, status="ok"):
@@ -24,6 +24,7 @@ def record(seconds=None, status="ok"):
 @pytest.fixture
 def search():
     shown = Progress("matmul:M=512,N=512,K=512,dtype=float32", 64, 2e9, SimpleNamespace(seconds=1e-3, limit="peak"))
+    shown.on_event(event(BatchStarted, 0, batch=8))
     for done, one in enumerate([record(4e-3), record(status="crash"), record(2e-3), record(status="crash")], start=1):
         shown.on_event(event(CandidateMeasured, done, [one]))
     return shown
@@ -34,7 +35,7 @@ def test_lines_fit(search, width):
     lines = search.lines(width)
     assert max(map(len, lines)) <= max(width, 20) and lines[1].endswith(" 4/64")
     text = " ".join(lines[2:])
-    for words in ("best 2 ms", "1 TFLOP/s", "50 % of peak", "default 4 ms", "2 crash", "s left", "4 of this batch"):
+    for words in ("best 2 ms", "1 TFLOP/s", "50 % of peak", "default 4 ms", "2 crash", "s left", "4 of 8 done"):
         assert words in text
 
 

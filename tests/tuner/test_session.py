@@ -23,6 +23,7 @@ from tilewright.tuner import (
     default_schedule,
     tune,
 )
+from tilewright.tuner.search import run_request
 from tilewright.tuning_db import Database
 
 TARGET = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
@@ -311,3 +312,17 @@ def test_a_new_shape_starts_from_the_best_of_the_nearest_ones(tmp_path):
     other = te.create_prim_func([a, te.compute((7, 9), lambda i, j: a[i, j] + 1.0, name="B")])
     with Database(tmp_path / "shapes.db") as db:
         assert TuningSession(other, TARGET, db=db, runner=FakeRunner())._nearest == []
+
+
+def test_the_time_left_comes_from_finished_batches_of_chosen_candidates(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(run_request.time, "monotonic", lambda: clock[0])
+    run = run_request.Run(trials=10, deadline=float("inf"), callbacks=(), start=0.0)
+    clock[0] = 5.0  # starting the workers, and the default schedule
+    run.begins_batch(1)
+    assert run.remaining_seconds(1) == float("inf")
+    clock[0] = 9.0
+    run.begins_batch(5)
+    assert run.remaining_seconds(5) == 5.0 and run.remaining_seconds(10) == 0.0
+    run.deadline = 11.0
+    assert run.remaining_seconds(5) == 2.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,20 @@ class Run:
     session: str | None = None
     before: int = 0  # records of earlier runs of the same session
     stop: bool = False
+    began: tuple[float, int] | None = None  # when the first batch of chosen candidates began, and the trials before it
+    seconds_each: float = math.inf  # what a trial took since then, by the batches that are finished
+
+    def begins_batch(self, done: int) -> None:
+        """Note that a batch of chosen candidates begins after ``done`` trials."""
+        if self.began is None:
+            self.began = (time.monotonic(), done)
+        elif done > self.began[1]:
+            self.seconds_each = (time.monotonic() - self.began[0]) / (done - self.began[1])
+
+    def remaining_seconds(self, done: int) -> float:
+        """Returns how long the other trials may take, at most until the deadline; infinity as long as it is unknown."""
+        left = self.trials - done
+        return min(self.seconds_each * left if left else 0.0, max(0.0, self.deadline - time.monotonic()))
 
 
 def checked_limit(trials: int, time_limit: float | None) -> float:

@@ -240,14 +240,15 @@ class TuningSession:
     def _batch(self, left: int, deadline: float) -> bool:
         """Measure the default schedule and old records, else candidates of the search; False when there are none."""
         if self._again:
-            self._say(BatchStarted)
+            self._say(BatchStarted, batch=min(len(self._again), left))
             self._measure_again(left, deadline)
             return True
         count = min(self.options.batch, left)
         nearest, self._nearest = self._nearest[: count // 2], []
         candidates = [*nearest, *self.search.ask(count - len(nearest), left)]
         if candidates:
-            self._say(BatchStarted)
+            self._run.begins_batch(self._done())
+            self._say(BatchStarted, batch=len(candidates))
             self._measure(candidates, deadline)
         return bool(candidates)
 
@@ -382,18 +383,17 @@ class TuningSession:
         )  # fmt: skip
         return self._with_result(planned, result)
 
-    def _say(self, event: type[Progress], records: tuple[TuningRecord, ...] = ()) -> None:
+    def _say(self, event: type[Progress], records: tuple[TuningRecord, ...] = (), batch: int = 0) -> None:
         """Call the callbacks with an event."""
         if not self._run.callbacks:
             return
         best = self.best
         seconds = best.run_seconds if best is not None and best.run_seconds else float("inf")
-        done, trials = self._done(), self._run.trials
-        elapsed = time.monotonic() - self._run.start
+        done, elapsed = self._done(), time.monotonic() - self._run.start
         failures = sum(not r.ok for r in self.records)
-        left = elapsed / done * (trials - done) if done else float("inf")
         progress = event(
-            done, trials, failures, seconds, self.flops / seconds / 1e9, elapsed, left, records, self.stop
+            done, self._run.trials, failures, seconds, self.flops / seconds / 1e9, elapsed,
+            self._run.remaining_seconds(done), records, batch, self.stop,
         )  # fmt: skip
         for callback in self._run.callbacks:
             callback(progress)

@@ -36,7 +36,8 @@ class Progress:
     """The progress of a session, which callbacks receive as one of the classes below: what happens, and how far it is.
 
     ``trials_done`` of ``trials_total``; ``failures`` among them; ``best_seconds`` (infinity before the first success)
-    and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds``; ``records`` are new ones.
+    and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds`` (infinity as long as it is unknown);
+    ``records`` are new ones; ``batch`` is the number of candidates in the batch that a :class:`BatchStarted` begins.
     ``stop()`` ends the search after this event; the best so far is the result.
     """
 
@@ -48,6 +49,7 @@ class Progress:
     elapsed_seconds: float
     remaining_seconds: float
     records: tuple[TuningRecord, ...] = ()
+    batch: int = 0
     stop: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
 
 
