@@ -101,13 +101,16 @@ def _run(words: list[str]) -> int:
     debug = "--debug" in words or bool(os.environ.get("TILEWRIGHT_DEBUG"))
     words = [word for word in words if word != "--debug"]
     _terminated.clear()
-    previous = _catch_sigterm()
+    previous, stdout = _catch_sigterm(), sys.stdout
     try:
         result = cli.main(words, prog_name="tilewright", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except BrokenPipeError:
-        # The reader of the output has closed it (`tilewright … | head`), so there is nothing to report.
+    except (BrokenPipeError, SystemExit) as end:
+        # The reader of the output has closed it (`tilewright … | head`), so there is nothing to report. Click puts other
+        # streams in place then, and ends the process.
+        if isinstance(end, SystemExit) and sys.stdout is stdout:
+            raise
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -163,6 +166,9 @@ def _say(error: Exception, debug: bool, words: Sequence[str]) -> int:
         return error.exit_code
     if isinstance(error, OSError) and error.filename is not None:
         click.echo(f"tilewright: {error.filename}: {error.strerror}", err=True)
+        return code
+    if isinstance(error, OSError) and error.errno is not None:
+        click.echo(f"tilewright: cannot write the output: {error.strerror}", err=True)
         return code
     missing = _missing_package(error)
     if missing:

@@ -164,8 +164,8 @@ def _write_page(spec: str, args: tuple[str, ...], target: Target, db_path: str |
 
 
 def _write_plan(made: Plan, tensors: Sequence[Tensor], file: str) -> None:
-    from ..codegen.runtime.written_files import write_file
     from ..driver.stages import stage_page
+    from ..pages.written_files import write_file
 
     text = stage_page(made, tensors)
     write_file(Path(file), text)

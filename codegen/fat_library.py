@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..pages.written_files import write_file
 from .c.c_header import c_header
 from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
@@ -15,7 +16,6 @@ from .machine.target_text import TargetError
 from .runtime.export import link_shared, pkg_config
 from .runtime.module import Module
 from .runtime.runtime_ir import runtime_ir
-from .runtime.written_files import write_file
 
 _CPUID = {
     "sse3": (1, "c", 0), "ssse3": (1, "c", 9), "fma": (1, "c", 12), "sse4.1": (1, "c", 19), "sse4.2": (1, "c", 20),

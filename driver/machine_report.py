@@ -22,7 +22,7 @@ from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma
 from ..codegen.machine.target import Target
 from ..codegen.machine.target_kinds import is_simulated
 from ..codegen.machine.target_text import TargetError
-from ..codegen.runtime.written_files import write_file
+from ..pages.written_files import write_file
 from ..tir.expr import DType
 from ..tuner import MachineModel
 from ..tuner.cost.gpu_model import GpuModel, measured

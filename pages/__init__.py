@@ -2,6 +2,7 @@
 
 It knows text and numbers only, and imports nothing of Tilewright. :class:`Plot` draws a chart, :func:`code_html` colours a
 program, :func:`table` and :func:`card` lay text out, :func:`side_by_side` shows programs with linked lines, :mod:`.figures` writes times and rates.
+:mod:`.written_files` writes a file whole or not at all.
 """
 
 from .coloured_code import code_html

@@ -11,8 +11,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pages.written_files import draft_of
 from .errors import DatabaseError
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, check_fields, to_json
 
@@ -33,17 +35,15 @@ _TYPES: dict[str, Any] = {
 
 def export_jsonl(db: Database, path: str | os.PathLike[str], *, best_only: bool = False) -> int:
     """Write ``db`` to ``path``; with ``best_only`` only the best record of each workload and target."""
-    partial = f"{os.fspath(path)}.partial"
     count = 0
     try:
-        with open(partial, "w", encoding="utf-8", newline="\n") as file:
+        with draft_of(Path(path)) as draft, open(draft, "w", encoding="utf-8", newline="\n") as file:
             file.write(to_json({"format": FORMAT, "schema": SCHEMA}) + "\n")
             for kind, value in _everything(db, best_only):
                 content = asdict(value)
                 content.pop("id", None) if kind == "record" else None
                 file.write(to_json({"type": kind, **content}) + "\n")
                 count += kind == "record"
-        os.replace(partial, path)
     except OSError as error:
         raise DatabaseError(f"cannot write {os.fspath(path)}: {error.strerror}") from error
     return count

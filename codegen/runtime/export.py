@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ...pages.written_files import write_file
 from ..backend.registry import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
@@ -27,7 +28,6 @@ from ..version import CODEGEN_VERSION
 from .call_services import register_service
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
-from .written_files import write_file
 
 SUFFIXES = (".o", ".so", ".s", ".ll")
 """The files that LLVM's code can become; the table of back ends has more."""

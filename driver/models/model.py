@@ -23,10 +23,10 @@ from ...codegen.runtime.linked_library import LinkedLibrary, export_library
 from ...codegen.runtime.loader import runtime_symbols
 from ...codegen.runtime.model_source import ModelSource, write_model_source
 from ...codegen.runtime.module import Function
-from ...codegen.runtime.written_files import write_file
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
+from ...pages.written_files import write_file
 from ...tir.expr import Var, to_numpy
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc

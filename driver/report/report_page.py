@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from ...codegen.runtime.written_files import write_file
 from ...pages import CHART_STYLE, COLOURS, counted, folded, rate_text, table
 from ...pages.page_style import CODE_STYLE, TABLE_STYLE
+from ...pages.written_files import write_file
 from ...tuning_db import Database, open_database, utc_now
 from .history_details import ALL_CHARTS, ONE_CHART, THREE_CHARTS, details_html
 from .history_row import row_html

@@ -121,7 +121,7 @@ def _run(path: Path) -> Any:
     sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise WorkloadError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
     finally:

@@ -162,7 +162,7 @@ class WorkloadCase:
             tensors = self.workload.build(**self.values)
         except ValueError as error:
             raise WorkloadError(f"{self.spec}: {error}{_line_of(error, self.workload.origin)}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if not self.workload.origin:
                 raise
             where = _line_of(error, self.workload.origin)

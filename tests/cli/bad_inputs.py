@@ -16,6 +16,8 @@ FILES = {
     "empty.py": "",
     "syntax.py": "def f(:\n",
     "imports.py": "import nosuchmodule\n",
+    "exits.py": "import sys\nsys.exit(3)\n",
+    "exits_later.py": "import sys\ndef f():\n    sys.exit(3)\n",
     "raises.py": "def f():\n    table = {}\n    return table['oops']\n",
     "kernels.py": """
 from tilewright import te
@@ -102,6 +104,8 @@ INPUTS = {
         ("tune empty.py:f", 2, "empty.py has no function 'f'"),
         ("tune syntax.py:f", 2, "syntax.py cannot be run: SyntaxError"),
         ("tune imports.py:f", 2, "No module named 'nosuchmodule'"),
+        ("tune exits.py:f", 2, "exits.py cannot be run: SystemExit: 3"),
+        ("tune exits_later.py:f", 2, "exits_later.py:f: SystemExit: 3 (exits_later.py, line 3)"),
         ("tune raises.py:f", 2, "raises.py:f: KeyError: 'oops' (raises.py, line 3)"),
         ("tune kernels.py:sevn", 2, "kernels.py has no function 'sevn'; did you mean seven"),
         ("tune kernels.py:seven", 2, "seven must return a list of te tensors"),

@@ -169,7 +169,7 @@ def test_the_progress_needs_no_colours(monkeypatch):
 def test_a_full_disk_names_the_file(run, tmp_path):
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
-    from tilewright.codegen.runtime.written_files import write_file
+    from tilewright.pages.written_files import write_file
 
     place = tmp_path / f".x.c.{os.getpid()}.partial"
     place.symlink_to("/dev/full")
@@ -178,10 +178,38 @@ def test_a_full_disk_names_the_file(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path):
-    code = f"{sys.executable} -m tilewright workloads --json | head -1; exit ${{PIPESTATUS[0]}}"
+def test_a_link_stays_and_what_is_no_file_is_written_itself(tmp_path):
+    from tilewright.pages.written_files import write_file
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder" / "file")
+    write_file(tmp_path / "link", "one")
+    write_file(tmp_path / "link", "two")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "folder" / "file").read_text() == "two"
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True)
+    write_file(tmp_path / "pipe", "three")
+    assert reader.communicate()[0] == "three"
+    assert sorted(os.listdir(tmp_path)) == ["folder", "link", "pipe"] and (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize(
+    "command", ["workloads --json", "workloads", "show matmul:M=7,N=7,K=7 --stage asm 2>/dev/null"]
+)
+def test_a_reader_that_goes_away_is_no_error(tmp_path, command):
+    code = f"{sys.executable} -m tilewright {command} | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout == "{\n" and done.stderr == ""
+    assert done.returncode == 0 and done.stdout.count("\n") == 1 and done.stderr == ""
+
+
+def test_an_output_on_a_full_disk_is_said(tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tilewright", "workloads"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1 and done.stderr == "tilewright: cannot write the output: No space left on device\n"
 
 
 def test_workloads(run):
