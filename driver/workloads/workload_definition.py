@@ -196,7 +196,7 @@ class WorkloadCase:
         return True
 
 
-def _line_of(error: Exception, path: str) -> str:
+def _line_of(error: BaseException, path: str) -> str:
     """Returns `` (file.py, line 3)``, the innermost line of the user's file that raised ``error``; empty without one."""
     frames = [
         f
