@@ -40,5 +40,5 @@ SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 RING_CODE_LINES = 13970
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24410
+BOTH_RINGS_CODE_LINES = 24450
 """How many code lines the core ring and the outer ring have together."""
