@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import DType, Expr, IntImm, Var, same
+from ..tir.expr import Expr, IntImm, Var, array_bytes, same
 from ..tir.expr.base.slot import Slot
 
 Dim = Any
@@ -66,7 +65,7 @@ class Value:
     @property
     def bytes(self) -> int:
         """Returns the size in bytes; the shape has to be static."""
-        return math.prod(self.shape) * DType(self.dtype).bytes
+        return array_bytes(self.shape, self.dtype)
 
     @property
     def type_text(self) -> str:

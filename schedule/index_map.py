@@ -232,6 +232,14 @@ class IndexMap:
 
         return IndexMap(tuple(fresh.values()), tuple([walk(e) for e in self.final_indices]), self.axis_separators)
 
+    def _bound(self, shape: Sequence[ExprLike], analyzer: Analyzer) -> tuple[IndexMap, dict[Var, Range]]:
+        """Return the map on indices of the types of ``shape``, and their ranges, which ``analyzer`` knows from now on."""
+        mine = self._typed([convert(e).dtype for e in shape])
+        ranges = {v: Range.from_extent(e) for v, e in zip(mine.initial_indices, shape, strict=True)}
+        for v, r in ranges.items():
+            analyzer.bind(v, r)
+        return mine, ranges
+
     def map_shape(self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
         """Return the shape that contains the results for all indices of ``shape``; a remainder by ``c`` takes up
         ``c``."""
@@ -241,10 +249,7 @@ class IndexMap:
                 hint="take as many indices as the shape has dimensions",
             )
         an = Analyzer() if analyzer is None else analyzer
-        mine = self._typed([convert(e).dtype for e in shape])
-        ranges = {v: Range.from_extent(e) for v, e in zip(mine.initial_indices, shape, strict=True)}
-        for v, r in ranges.items():
-            an.bind(v, r)
+        mine, ranges = self._bound(shape, an)
         mine._check_divisors(an)
         out = []
         plain = Analyzer()
@@ -280,10 +285,7 @@ class IndexMap:
         ``variables`` must be bound in ``analyzer``.
         """
         an = Analyzer() if analyzer is None else analyzer
-        mine = self._typed([convert(e).dtype for e in shape])
-        doms = {v: Range.from_extent(e) for v, e in zip(mine.initial_indices, shape, strict=True)}
-        for v, r in doms.items():
-            an.bind(v, r)
+        mine, doms = self._bound(shape, an)
         found = invert_sums(an, doms, mine.final_indices, variables, as_written=True)
         if isinstance(found, Reason):
             found = invert_sums(an, doms, mine.final_indices, variables, as_written=False)

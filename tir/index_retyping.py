@@ -9,6 +9,7 @@ from .expr import (
     INDEX_TYPES,
     WIDE,
     Add,
+    BinaryOp,
     Broadcast,
     BufferLoad,
     Call,
@@ -163,8 +164,7 @@ class _Retyper(Mapper):
             new = self.vars.get(e)
             return cast(self.dtype, e) if new is None else new
         if isinstance(e, ARITHMETIC) and (not self.keep_data or _plain(e)):
-            a, b = self.index(e.a), self.index(e.b)
-            return e if a is e.a and b is e.b else type(e)(a, b)
+            return self._operands(e)
         if isinstance(e, Cast) and _plain(e.value):
             return self.index(e.value)
         if isinstance(e, (Ramp, Broadcast)):
@@ -178,6 +178,11 @@ class _Retyper(Mapper):
             same = all(n is o for n, o in zip(args, e.args, strict=True))
             return e if same else Call(e.op, args, args[1].dtype)
         return cast(self.dtype, self.data(e))
+
+    def _operands(self, e: BinaryOp) -> Expr:
+        """Return ``e`` with both operands in the new type."""
+        a, b = self.index(e.a), self.index(e.b)
+        return e if a is e.a and b is e.b else type(e)(a, b)
 
     def pointer(self, e: Call) -> Call:
         """Rewrite a ``tvm_access_ptr``, whose offset and extent count elements."""
@@ -201,8 +206,7 @@ class _Retyper(Mapper):
             return e.map_parts(self)
         if isinstance(e, CmpOp) and (self.is_index(e.a) or self.is_index(e.b)):
             if self.dtype == WIDE or (_plain(e.a) and _plain(e.b)):
-                a, b = self.index(e.a), self.index(e.b)
-                return e if a is e.a and b is e.b else type(e)(a, b)
+                return self._operands(e)
         if isinstance(e, Cast) and self.is_index(e.value):
             value = self.index(e.value)
             return e if value is e.value else cast(e.dtype.element, value)

@@ -92,14 +92,18 @@ class CScope(Emitter):
         self.wraps = outer
         return text
 
-    def guarded(self, e: Expr) -> str:
-        """Return a value that is evaluated under a condition, or in the scope of a variable: what it names stays
-        inside."""
+    def part(self, e: Expr) -> tuple[str, str]:
+        """Return the statements that a value needs under a condition, or in the scope of a variable, and the value."""
         lines: list[str] = []
         self.scopes = [*self.scopes, Scope(shared_values([e], self.registers), lines.append)]
         text = self.value(e)
         self.scopes = self.scopes[:-1]
-        return f"({{ {' '.join(lines)} {text}; }})" if lines else text
+        return " ".join(lines), text
+
+    def guarded(self, e: Expr) -> str:
+        """Return such a value as one expression: what it names stays inside."""
+        lines, text = self.part(e)
+        return f"({{ {lines} {text}; }})" if lines else text
 
     def _once(self, scope: Scope, e: Expr, kind: str, write: Callable[[Expr], str]) -> str:
         """Return the name of a value, which its scope declares when it is first used."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...tir.expr import BufferLoad, Call, DType, Expr
-from ...tir.expr.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
+from ...tir.expr.intrinsics.tile_operations import TILE_DOTS
+from ...tir.expr.intrinsics.tiles_in_memory import TILE_ROWS
 from ..lower.tile_accesses import tile_access
 from .c_scope import CScope
 from .inline_functions import scalar_type

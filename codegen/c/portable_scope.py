@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...tir.expr import DType, Expr
+from ...tir.expr import DType
 from .c_scope import CScope
-from .shared_values import Scope, shared_values
 from .struct_vectors import StructHelpers
 
 
@@ -14,14 +13,6 @@ class PortableScope(CScope):
     """The state of a writer of strict C99."""
 
     helpers: StructHelpers
-
-    def part(self, e: Expr) -> tuple[str, str]:
-        """Return the statements that a guarded value needs, and the value."""
-        lines: list[str] = []
-        self.scopes = [*self.scopes, Scope(shared_values([e], self.registers), lines.append)]
-        text = self.value(e)
-        self.scopes = self.scopes[:-1]
-        return " ".join(lines), text
 
     def before(self, line: str) -> None:
         """Write a line where values are evaluated at present."""

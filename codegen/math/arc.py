@@ -66,12 +66,17 @@ def _asin_small(m: MathBuilder, x: Expr, z: Expr) -> Expr:
     return m.mad(m.poly(z, ASIN_64) * z, x, x)
 
 
-def asin(m: MathBuilder, x: Expr) -> Expr:
-    """Returns the inverse sine, at most 2 ULP off; NaN for |x| > 1."""
-    a = m.name(m.abs(x))
+def _folded(m: MathBuilder, a: Expr, small: Expr | None = None) -> tuple[Expr, Expr, Expr]:
+    """Returns whether ``a``, which is |x|, is above 1/2, and z and its root at which to take asin: (1 - a) / 2 there,
+    else the square of ``small``, which is a or x."""
     big = m.name(a > m.f(0.5))
     z = m.name(m.select(big, (m.f(1.0) - a) * m.f(0.5), a * a))
-    root = m.name(m.select(big, m.call("sqrt", z), a))
+    return big, z, m.name(m.select(big, m.call("sqrt", z), a if small is None else small))
+
+
+def asin(m: MathBuilder, x: Expr) -> Expr:
+    """Returns the inverse sine, at most 2 ULP off; NaN for |x| > 1."""
+    big, z, root = _folded(m, m.name(m.abs(x)))
     q = m.name(m.poly(z, ASIN_64) * z)
     twice = m.name(root + root)
     quarter = m.f(PI_HALF / 2)  # two small steps: quarter - twice is exact where it matters
@@ -81,10 +86,7 @@ def asin(m: MathBuilder, x: Expr) -> Expr:
 
 def acos(m: MathBuilder, x: Expr) -> Expr:
     """Returns the inverse cosine, at most 2 ULP off; NaN for |x| > 1."""
-    a = m.name(m.abs(x))
-    big = m.name(a > m.f(0.5))
-    z = m.name(m.select(big, (m.f(1.0) - a) * m.f(0.5), a * a))
-    root = m.name(m.select(big, m.call("sqrt", z), x))
+    big, z, root = _folded(m, m.name(m.abs(x)), x)
     p = m.name(_asin_small(m, root, z))
     edge = m.select(x > m.f(0.0), p + p, m.f(2 * PI_HALF) - (p + p - m.f(2 * PI_HALF_LOW)))
     return m.select(big, edge, m.f(PI_HALF) - (p - m.f(PI_HALF_LOW)))

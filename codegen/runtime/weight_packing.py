@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tir.expr import to_numpy
+from ...tir.expr import array_bytes, to_numpy
 from ..backend.storage import CACHE_LINE
 from .call_services import register_service
 
@@ -36,10 +35,10 @@ def _packed(module: Module, step: str, weight: Any) -> Any:
         return weight
     made = module._lowered[step].params[1].buffer
     assert made is not None
-    shape, dtype = [int(e) for e in made.shape], to_numpy(made.dtype)  # type: ignore[call-overload]
-    size = math.prod(shape) * dtype.itemsize
+    shape = [int(e) for e in made.shape]  # type: ignore[call-overload]
+    size = array_bytes(shape, made.dtype.element)
     room = np.zeros(size + CACHE_LINE, np.uint8)  # panels that begin at a cache line need no reads across lines
-    out = room[-room.ctypes.data % CACHE_LINE :][:size].view(dtype).reshape(shape)
+    out = room[-room.ctypes.data % CACHE_LINE :][:size].view(to_numpy(made.dtype)).reshape(shape)
     module[step](weight, out)
     return out
 

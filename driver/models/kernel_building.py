@@ -5,7 +5,6 @@ A kernel's symbol is made of what it depends on, so that models share the kernel
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +17,7 @@ from ...codegen.llvm.jit import optimize_and_compile
 from ...codegen.packing import LAYOUT_FREE, split_packing
 from ...graph.kernels import Kernel
 from ...schedule import ScheduleError, Trace, TraceError
-from ...tir.expr import DType
+from ...tir.expr import array_bytes
 from ...tir.parser import parse
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
@@ -40,7 +39,7 @@ class PackedWeight:
     @property
     def size(self) -> int:
         """Returns its size in bytes."""
-        return math.prod(self.shape) * DType(self.dtype).bytes
+        return array_bytes(self.shape, self.dtype)
 
 
 @dataclass(frozen=True)

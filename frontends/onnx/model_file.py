@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import to_numpy
+from ...tir.expr import array_bytes, to_numpy
 from .call import LARGEST, OnnxError, shown
 from .types import dtype_of
 
@@ -75,7 +75,7 @@ def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tupl
         return _external(tensor, folder, label, shape, dtype), dtype
     if tensor.HasField("segment"):
         raise OnnxError(f"{label}: data in segments is not supported")
-    size = math.prod(shape) * to_numpy(dtype).itemsize
+    size = array_bytes(shape, dtype)
     if tensor.HasField("raw_data") and len(tensor.raw_data) != size:
         raise OnnxError(f"{label}: the shape {shape} of {dtype} needs {size} bytes, there are {len(tensor.raw_data)}")
     try:
@@ -90,7 +90,7 @@ def _external(tensor: Any, folder: Path | None, label: str, shape: tuple[int, ..
     entries = {e.key: e.value for e in tensor.external_data}
     path = _inside(folder, entries.get("location", ""), label)
     offset, kind = _number(entries, "offset", 0, label), to_numpy(dtype)
-    size = math.prod(shape) * kind.itemsize
+    size = array_bytes(shape, dtype)
     length = _number(entries, "length", size, label)
     if length != size:
         raise OnnxError(f"{label}: the shape {shape} of {dtype} needs {size} bytes, its external data has {length}")

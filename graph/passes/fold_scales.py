@@ -64,17 +64,27 @@ def _weights(m: Match, node: Node, spare: bool = True) -> tuple[Channels, Any] |
     return None if found is None else (found, weight)
 
 
-@rule(op("multiply divide", produced(_LINEAR, "product"), _c))
-def scale_of_product(m: Match) -> Value | None:
-    """(x · W + b) · s is x · (W · s) + b · s."""
-    node = m.node("product")
+def _of_channels(m: Match, node: Node) -> tuple[Channels, Any, Any] | None:
+    """Returns the channels and the weights of a product, and the constant ``c`` that its results meet as a number per
+    channel; None where they do not have these forms."""
     found = _weights(m, node)
     if found is None or m.out.shape != node.output.shape:
         return None
     channels, weight = found
-    scale = per_channel(m.array("c"), m.out.ndim, channels.result, m.out.shape[channels.result])
+    numbers = per_channel(m.array("c"), m.out.ndim, channels.result, m.out.shape[channels.result])
+    return None if numbers is None else (channels, weight, numbers)
+
+
+@rule(op("multiply divide", produced(_LINEAR, "product"), _c))
+def scale_of_product(m: Match) -> Value | None:
+    """(x · W + b) · s is x · (W · s) + b · s."""
+    node = m.node("product")
+    found = _of_channels(m, node)
+    if found is None:
+        return None
+    channels, weight, scale = found
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    if scale is None or bias is not None and m.data(bias) is None:
+    if bias is not None and m.data(bias) is None:
         return None
     scale = 1.0 / scale if m.root.op == "divide" else scale
     if not np.all(np.isfinite(scale)):
@@ -91,13 +101,10 @@ def scale_of_product(m: Match) -> Value | None:
 def shift_of_product(m: Match) -> Value | None:
     """(x · W + b) + t is x · W + (b + t)."""
     node = m.node("product")
-    found = _weights(m, node)
-    if found is None or m.out.shape != node.output.shape:
+    found = _of_channels(m, node)
+    if found is None:
         return None
-    channels, weight = found
-    shift = per_channel(m.array("c"), m.out.ndim, channels.result, m.out.shape[channels.result])
-    if shift is None:
-        return None
+    _, _, shift = found
     return _with_shift(m, node, node.inputs[0], node.inputs[1], -shift if m.root.op == "subtract" else shift)
 
 

@@ -9,7 +9,7 @@ from ...tir.expr import Expr, all_, cast, const
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.operator_arguments import ELEMWISE, check_tensor, constant
+from .blocks.operator_arguments import ELEMWISE, check_tensor, constant, one_each
 from .blocks.windows import check_layout
 
 Index = tuple[Expr, ...]
@@ -25,9 +25,7 @@ def _windows(
     """
     check_tensor(op, data, n + 2, "the data")
     _, first = check_layout(op, layout, n)
-    asked = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * n
-    if len(asked) != n:
-        raise ValueError(f"{op}: output_size={output_size!r} has {len(asked)} entries for {n} dimensions")
+    asked = one_each(op, f"output_size={output_size!r}", output_size, n)
     shape = list(data.shape)
     sizes, outs = [], []
     for d in range(n):

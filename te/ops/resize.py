@@ -7,7 +7,7 @@ from typing import Any
 from ...tir.expr import Expr, IntImm, cast, const, max_, min_, select
 from ..compute import compute
 from ..tensor import Tensor
-from .blocks.operator_arguments import INJECTIVE, check_tensor, constant
+from .blocks.operator_arguments import INJECTIVE, check_tensor, constant, one_each
 from .blocks.windows import check_layout
 
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
@@ -95,10 +95,7 @@ def _resize(
     ):
         if value not in known:
             raise ValueError(f"{op}: {what}={value!r}; there are {', '.join(map(repr, known))}")
-    asked = tuple(size) if isinstance(size, (tuple, list)) else (size,) * n
-    if len(asked) != n:
-        raise ValueError(f"{op}: size={size!r} has {len(asked)} entries for {n} dimensions")
-    outs = [constant(op, "size", s) for s in asked]
+    outs = [constant(op, "size", s) for s in one_each(op, f"size={size!r}", size, n)]
     if min(outs) < 1:
         raise ValueError(f"{op}: size={size!r} has to be at least 1")
     name = name or op

@@ -8,7 +8,7 @@ kinds, and :mod:`.equal` compares them.
 
 # isort: skip_file
 from .base import large_stack as _large_stack  # noqa: F401  (registers itself)
-from .base.dtype import INDEX, INT64, DType, max_value, min_value, promote, to_numpy
+from .base.dtype import INDEX, INT64, DType, array_bytes, max_value, min_value, promote, to_numpy
 from .base.reason import Reason
 from .equal import BUFFER_VALUES, Comparison, plain, same, structural_equal, value_key
 from .nodes.arithmetic import FOLDED, make_binary, match_types
@@ -33,7 +33,7 @@ __all__ = [
     "CommReducer", "Comparison", "DType", "Div", "EQ", "Expr", "ExprLike", "FOLDED", "FloatImm", "FloorDiv",
     "FloorMod", "GE", "GT", "INDEX", "INDEX_TYPES", "INT64", "IntImm", "IterVar", "LE", "LT", "Let",
     "LogicalOp", "Max", "Min", "Mul", "NE", "Not", "Or", "PrimExpr", "Ramp", "Range", "Reason", "Reduce",
-    "Select", "Shuffle", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "WIDE", "all_", "any_", "as_exprs",
+    "Select", "Shuffle", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "WIDE", "all_", "any_", "array_bytes", "as_exprs",
     "cast", "ceildiv", "conjuncts", "const", "convert", "distinct", "div", "floordiv", "floormod",
     "index_dtype", "index_like", "infinity", "is_const_int", "logical_not", "make_binary", "match_types",
     "max_", "max_value", "max_value_of", "min_", "min_value", "min_value_of", "negate", "not_", "plain",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import BufferLoad, DType, IntImm, shape_text, to_numpy
+from ...tir.expr import BufferLoad, DType, IntImm, array_bytes, shape_text, to_numpy
 from ...tir.stmt import Block, Buffer, BufferStore, For, PrimFunc
 from ...tir.walk import pre_order, vars_in
 
@@ -269,7 +269,7 @@ def _guarded(buffer: Buffer) -> tuple[np.ndarray, np.ndarray]:
     """Returns bytes with guards at both ends, and the array between them, aligned to 64 bytes."""
     shape = tuple(e.value for e in buffer.shape if isinstance(e, IntImm))
     dtype = to_numpy(buffer.dtype)
-    size = math.prod(shape) * dtype.itemsize
+    size = array_bytes(shape, buffer.dtype.element)
     raw = np.empty(size + 2 * _GUARD + 64, np.uint8)
     start = _GUARD + (-(raw.ctypes.data + _GUARD)) % 64
     raw = raw[start - _GUARD : start + size + _GUARD]

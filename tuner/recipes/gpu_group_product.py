@@ -9,7 +9,8 @@ from ...codegen.machine.gpu_figures import WARP_GROUP
 from ...schedule import Schedule
 from ...schedule.intrin.warp_group_units import STEPS
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, PANEL
-from .loop_steps import arrange, copy_ahead, fuse_all, loops_within
+from .loop_steps import copy_ahead, loops_within
+from .matrix_unit_steps import store_tiles, tiles_on_blocks
 
 GROUP_WORDS = {"float16": "f16", "bfloat16": "bf16"}
 """The words of intrinsics for an operand's type; sums are float32."""
@@ -42,14 +43,8 @@ def group_product(sch: Schedule, block: Any, sizes: GroupTiles) -> None:
         "j": [None, sizes.groups[1], wide],
         "k": [None, STEPS],
     }
-    loops = arrange(sch, block, "i j k", cut, "i0 j0 i1 j1 k0 i2 i3 j2 k1")
-    sch.bind(loops["i0"], "blockIdx.y")
-    sch.bind(loops["j0"], "blockIdx.x")
-    group = fuse_all(sch, [loops["i1"], loops["j1"]])
-    sch.bind(group, "threadIdx.y")
-    copies = [sch.cache_read(block, n, "shared.swizzled") for n in (0, 1)]
-    for copy in copies:
-        sch.compute_at(copy, loops["k0"])
+    order = "i0 j0 i1 j1 k0 i2 i3 j2 k1"
+    loops, group, copies = tiles_on_blocks(sch, block, cut, order, "shared.swizzled")
     for copy in copies:
         row, column = loops_within(sch, copy, loops["k0"])[-2:]
         panel, piece, lane = sch.split(column, [None, PANEL // _PIECE, _PIECE])
@@ -65,9 +60,6 @@ def group_product(sch: Schedule, block: Any, sizes: GroupTiles) -> None:
     sch.tensorize(loops["i3"], f"wgmma_64x{wide}x64_{GROUP_WORDS[sizes.dtype]}")
     fill = sch.get_loops(init)
     sch.tensorize(fill[-2], f"wgmma_fill_64x{wide}")
-    i, j = loops_within(sch, out, group)[-2:]
-    (i0, i1), (j0, j1) = sch.split(i, [None, GROUP_ROWS]), sch.split(j, [None, wide])
-    sch.reorder(i0, j0, i1, j1)
-    sch.tensorize(i1, f"wgmma_store_64x{wide}")
+    i0, j0 = store_tiles(sch, out, group, (GROUP_ROWS, wide), f"wgmma_store_64x{wide}")
     for loop in (loops["i2"], *fill[-3:-2], i0, j0):
         sch.unroll(loop)

@@ -79,13 +79,17 @@ def block_columns(sch: Schedule, block: Any, column: int, threads: tuple[int, in
     sch.bind(y, "threadIdx.y")
 
 
+def _partial_sums(sch: Schedule, block: Any, rank: int, parts: int) -> tuple[Any, Any]:
+    """Divide ``block``, a reduction of ``rank`` spatial loops; returns it and the block of the ``parts`` results of each element."""
+    block = sch.get_block(block) if isinstance(block, str) else block
+    part, _ = sch.split(fuse_all(sch, sch.get_loops(block)[rank:]), [parts, None])
+    return block, sch.rfactor(part, 0)
+
+
 def atomic_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThreads) -> None:
     """Compute ``block``, a sum of ``rank`` spatial loops, in one kernel behind one that sets zeros: ``parts`` blocks for each element
     add what they summed atomically. The order of these additions differs from run to run."""
-    block = sch.get_block(block) if isinstance(block, str) else block
-    reduced = fuse_all(sch, sch.get_loops(block)[rank:])
-    part, _ = sch.split(reduced, [parts, None])
-    partial = sch.rfactor(part, 0)
+    block, partial = _partial_sums(sch, block, rank, parts)
     *rows, last = sch.get_loops(block)
     zeros = sch.decompose_reduction(block, rows[0] if rows else last)
     sch.annotate(block, ATOMIC, 1)
@@ -107,10 +111,7 @@ def atomic_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThread
 def split_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThreads) -> None:
     """Compute ``block``, a reduction of ``rank`` spatial loops, in two kernels: ``parts`` partial results of each element by
     blocks of their own, then those together."""
-    block = sch.get_block(block) if isinstance(block, str) else block
-    reduced = fuse_all(sch, sch.get_loops(block)[rank:])
-    part, _ = sch.split(reduced, [parts, None])
-    partial = sch.rfactor(part, 0)
+    block, partial = _partial_sums(sch, block, rank, parts)
     block_rows(sch, [partial.name], rank + 1, how)
     last = 32
     while last < min(parts, 256):

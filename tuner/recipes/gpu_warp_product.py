@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
-from .loop_steps import arrange, copy_ahead, fuse_all, loops_within
+from .loop_steps import copy_ahead, fuse_all, loops_within
+from .matrix_unit_steps import store_tiles, tiles_on_blocks
 
 TILE = 16
 WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "float32": ("tf32", "f32"), "int8": ("s8", "s32")}
@@ -41,14 +42,8 @@ def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
         "j": [None, sizes.warps[1], sizes.tiles[1], TILE],
         "k": [None, sizes.steps, TILE],
     }
-    loops = arrange(sch, block, "i j k", cut, "i0 j0 i1 j1 k0 k1 i2 j2 i3 j3 k2")
-    sch.bind(loops["i0"], "blockIdx.y")
-    sch.bind(loops["j0"], "blockIdx.x")
-    warp = fuse_all(sch, [loops["i1"], loops["j1"]])
-    sch.bind(warp, "threadIdx.y")
-    copies = [sch.cache_read(block, n, "shared") for n in (0, 1)]
-    for copy in copies:
-        sch.compute_at(copy, loops["k0"])
+    order = "i0 j0 i1 j1 k0 k1 i2 j2 i3 j3 k2"
+    loops, warp, copies = tiles_on_blocks(sch, block, cut, order, "shared")
     for copy in copies:
         parts = [None, sizes.warps[0] * sizes.warps[1], 32, sizes.lanes]
         _, y, x, lane = sch.split(fuse_all(sch, loops_within(sch, copy, loops["k0"])), parts)
@@ -64,9 +59,6 @@ def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
     sch.tensorize(loops["i3"], f"wmma_16x16x16_{operand}")
     fill = sch.get_loops(init)
     sch.tensorize(fill[-2], f"wmma_fill_16x16_{sums}")
-    i, j = loops_within(sch, out, warp)[-2:]
-    (i0, i1), (j0, j1) = sch.split(i, [None, TILE]), sch.split(j, [None, TILE])
-    sch.reorder(i0, j0, i1, j1)
-    sch.tensorize(i1, f"wmma_store_16x16_{sums}")
+    i0, j0 = store_tiles(sch, out, warp, (TILE, TILE), f"wmma_store_16x16_{sums}")
     for loop in (loops["k1"], loops["i2"], loops["j2"], *fill[-4:-2], i0, j0):
         sch.unroll(loop)

@@ -71,13 +71,18 @@ def normalize_axes(op: str, axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
-def per_dimension(op: str, what: str, value: Any, n: int, least: int = 1) -> tuple[int, ...]:
-    """``value`` for each of ``n`` dimensions, from one number or ``n``."""
+def one_each(op: str, what: str, value: Any, n: int) -> tuple[Any, ...]:
+    """Returns the ``n`` entries of a list, or a single value ``n`` times."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
-    if len(values) == 1:
-        values *= n
     if len(values) != n:
         raise ValueError(f"{op}: {what} has {len(values)} entries for {n} dimensions")
+    return values
+
+
+def per_dimension(op: str, what: str, value: Any, n: int, least: int = 1) -> tuple[int, ...]:
+    """``value`` for each of ``n`` dimensions, from one number or ``n``."""
+    given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    values = one_each(op, what, given[0] if len(given) == 1 else given, n)
     out = tuple([constant(op, what, v) for v in values])
     if min(out, default=least) < least:
         raise ValueError(f"{op}: {what}={value} has to be at least {least}")

@@ -38,6 +38,13 @@ class _Rows:
         """Returns an element, at least float32."""
         return cast(self.wide, self.x(*i))
 
+    def highest(self, m: Any, name: str) -> Tensor:
+        """Returns the maximum of each row, by a reduction over ``m``."""
+        stage: Tensor = compute(
+            self.rows, lambda *r: max_(self.element(self.along(r, m.var)), axis=m), name=f"{name}_maxelem"
+        )
+        return stage
+
     def axis_of(self) -> Any:
         return reduce_axis(Range.from_extent(self.x.shape[self.axis]), name="k")
 
@@ -51,7 +58,7 @@ def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
     """
     rows = _Rows("softmax", x, axis)
     k, m = rows.axis_of(), rows.axis_of()
-    highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")
+    highest = rows.highest(m, name)
     exps = compute(x.shape, lambda *i: exp(rows.element(i) - highest(*rows.row(i))), name=f"{name}_exp")
     total = compute(rows.rows, lambda *r: sum_(exps(*rows.along(r, k.var)), axis=k), name=f"{name}_expsum")
     scale = compute(rows.rows, lambda *r: const(1.0, rows.wide) / total(*r), name=f"{name}_scale")
@@ -69,7 +76,7 @@ def log_softmax(x: Tensor, axis: int = -1, name: str = "T_log_softmax") -> Tenso
     """Returns x - max x - log Σ exp(x - max x) along ``axis``."""
     rows = _Rows("log_softmax", x, axis)
     k, m = rows.axis_of(), rows.axis_of()
-    highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")
+    highest = rows.highest(m, name)
     total = compute(
         rows.rows,
         lambda *r: sum_(exp(rows.element(rows.along(r, k.var)) - highest(*r)), axis=k),

@@ -13,6 +13,7 @@ under these rules.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -147,6 +148,11 @@ def to_numpy(dtype: str) -> np.dtype:
     if t.kind in ("handle", "void"):
         raise ValueError(f"{dtype} has no NumPy counterpart")
     return np.dtype(f"{t.kind}{t.bits}")
+
+
+def array_bytes(shape: Iterable[int], dtype: str) -> int:
+    """Return the bytes that an array without gaps takes in memory."""
+    return math.prod(shape) * DType(dtype).bytes
 
 
 _RANK = {"bool": 0, "uint": 1, "int": 2, "bfloat": 3, "float": 4}

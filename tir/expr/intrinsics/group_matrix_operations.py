@@ -25,8 +25,9 @@ import numpy as np
 
 from ..base.dtype import DType
 from ..base.rounding import bfloat16_from_bits
-from ..nodes.expr import Call, Expr
+from ..nodes.expr import Expr
 from .operation import Effect, Lanes, Operation, Spelling
+from .tiles_in_memory import check_place
 
 GROUP_ROWS, GROUP_STEPS, PANEL = 64, 16, 64
 """The rows of sums, the steps of one product, and the columns that lie side by side in shared memory."""
@@ -42,14 +43,6 @@ def group_columns(dtype: DType) -> int:
     return columns if dtype.element == "float32" and columns in WIDTHS and dtype.lanes == columns * GROUP_ROWS else 0
 
 
-def _address(args: Sequence[Expr], strides: int = 1) -> None:
-    if not (isinstance(args[0], Call) and args[0].op == "tir.address_of"):
-        raise TypeError(f"takes T.address_of(an element), not {args[0]}")
-    for stride in args[1 : 1 + strides]:
-        if not stride.dtype.is_int or stride.dtype.lanes > 1:
-            raise TypeError(f"a stride is {stride.dtype}, not an integer")
-
-
 def _loaded(strides: int, lanes: Sequence[int]) -> Callable[[Sequence[Expr], str | None], str]:
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
         wanted = DType(dtype or "")
@@ -57,7 +50,7 @@ def _loaded(strides: int, lanes: Sequence[int]) -> Callable[[Sequence[Expr], str
             raise TypeError(
                 f"{dtype} is no operand of a warp group; there are {', '.join(f'{t}x{lanes[0]}' for t in OPERANDS)}"
             )
-        _address(args, strides)
+        check_place(args[0], args[1 : 1 + strides])
         return dtype or ""
 
     return rule
@@ -65,7 +58,7 @@ def _loaded(strides: int, lanes: Sequence[int]) -> Callable[[Sequence[Expr], str
 
 def _stored(args: Sequence[Expr], dtype: str | None) -> str:
     _sums(args[2].dtype)
-    _address(args)
+    check_place(args[0], args[1:2])
     return "void"
 
 

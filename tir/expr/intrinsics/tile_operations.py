@@ -14,19 +14,17 @@ vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..base.dtype import DType
-from ..base.rounding import bfloat16_from_bits, bfloat16_to_bits
-from ..nodes.expr import Call, Expr
+from ..nodes.expr import Expr
 from .operation import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
+from .tiles_in_memory import TILE_ROWS, check_place, load_tile, store_tile
 from .type_rules import types_text
 
-TILE_ROWS = 16
-"""The number of rows of a tile."""
 TILE_BYTES = 64
 """The number of bytes in a row of a tile."""
 
@@ -60,40 +58,9 @@ def _stored(args: Sequence[Expr], dtype: str | None) -> str:
 
 def _check(args: Sequence[Expr], dtype: DType) -> None:
     """Raise TypeError unless a tile of type ``dtype`` is at the address and the stride that ``args`` begin with."""
-    where, step = args[0], args[1]
     if not is_tile(dtype):
         raise TypeError(f"{dtype} is not a tile of {TILE_ROWS} rows of {TILE_BYTES} bytes")
-    if not (isinstance(where, Call) and where.op == "tir.address_of"):
-        raise TypeError(f"takes T.address_of(an element), not {where}")
-    if not step.dtype.is_int or step.dtype.lanes > 1:
-        raise TypeError(f"the stride is {step.dtype}, not an integer")
-
-
-def _rows(there: np.ndarray, stride: int, lanes: int) -> np.ndarray:
-    """Return the offsets of a tile's elements in flat memory; IndexError when one is outside."""
-    places = np.arange(TILE_ROWS)[:, None] * stride + np.arange(lanes // TILE_ROWS)
-    if places.min() < 0 or places.max() >= there.size:
-        raise IndexError(f"a tile with rows {stride} apart reaches {places.max()} elements far; there are {there.size}")
-    return places.reshape(-1)
-
-
-def _load(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
-    lanes, half = dtype.lanes, dtype.kind == "bfloat"
-
-    def run(there: np.ndarray, stride: int) -> Any:
-        values = there[_rows(there, stride, lanes)]
-        return bfloat16_from_bits(values) if half else values
-
-    return run
-
-
-def _store(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
-    lanes, half = DType(types[2]).lanes, DType(types[2]).kind == "bfloat"
-
-    def run(there: np.ndarray, stride: int, value: Any) -> None:
-        there[_rows(there, stride, lanes)] = bfloat16_to_bits(value) if half else value
-
-    return run
+    check_place(args[0], args[1:2])
 
 
 def _dot(width: int) -> Evaluator:
@@ -113,11 +80,11 @@ def _dot(width: int) -> Evaluator:
 
 tile_load = Operation(
     "tile_load", ("address", "stride"), "16 rows of 64 bytes from memory, row r from r * stride elements on",
-    _loaded, evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+    _loaded, evaluate=load_tile, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 tile_store = Operation(
     "tile_store", ("address", "stride", "value"), "write a tile to memory in the layout that tile_load reads",
-    _stored, evaluate=_store, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+    _stored, evaluate=store_tile, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
 )  # fmt: skip
 tile_dot4 = Operation(
     "tile_dot4", ("c", "a", "b"),

@@ -15,16 +15,16 @@ it by itself; all of them run the operation at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..base.dtype import DType
-from ..base.rounding import bfloat16_from_bits, bfloat16_to_bits
 from ..nodes.constants import const
 from ..nodes.expr import Call, Expr, Let, Select, Var
 from .operation import Effect, Lanes, Operation, Spelling
+from .tiles_in_memory import check_place, load_tile, store_tile
 
 _LOST = 13
 """How many bits of a float32 matrix units do not multiply."""
@@ -55,10 +55,7 @@ def _stored(args: Sequence[Expr], dtype: str | None) -> str:
 def _check(args: Sequence[Expr], dtype: DType) -> None:
     if not is_warp_tile(dtype):
         raise TypeError(f"{dtype} is not a tile of {SIDE} by {SIDE} numbers")
-    if not (isinstance(args[0], Call) and args[0].op == "tir.address_of"):
-        raise TypeError(f"takes T.address_of(an element), not {args[0]}")
-    if not args[1].dtype.is_int or args[1].dtype.lanes > 1:
-        raise TypeError(f"the stride is {args[1].dtype}, not an integer")
+    check_place(args[0], args[1:2])
 
 
 def _dotted(args: Sequence[Expr], dtype: str | None) -> str:
@@ -68,32 +65,6 @@ def _dotted(args: Sequence[Expr], dtype: str | None) -> str:
             f"takes sums and two operands of one type, such as float32x256 and float16x256, not {c}, {a}, {b}"
         )
     return c
-
-
-def _places(there: np.ndarray, stride: int) -> np.ndarray:
-    places = np.arange(SIDE)[:, None] * stride + np.arange(SIDE)
-    if places.min() < 0 or places.max() >= there.size:
-        raise IndexError(f"a tile with rows {stride} apart reaches {places.max()} elements far; there are {there.size}")
-    return places.reshape(-1)
-
-
-def _load(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
-    half = dtype.kind == "bfloat"
-
-    def run(there: np.ndarray, stride: int) -> Any:
-        values = there[_places(there, stride)]
-        return bfloat16_from_bits(values) if half else values
-
-    return run
-
-
-def _store(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
-    half = DType(types[2]).kind == "bfloat"
-
-    def run(there: np.ndarray, stride: int, value: Any) -> None:
-        there[_places(there, stride)] = bfloat16_to_bits(value) if half else value
-
-    return run
 
 
 def dot_of_tiles(c: Any, a: Any, b: Any) -> Any:
@@ -137,15 +108,15 @@ round_tf32 = Operation(
 )  # fmt: skip
 wmma_load_a = Operation(
     "wmma_load_a", ("address", "stride"), "a tile of the left operand from memory, row r from r * stride elements on",
-    _loaded, evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+    _loaded, evaluate=load_tile, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 wmma_load_b = Operation(
     "wmma_load_b", ("address", "stride"), "a tile of the right operand from memory, row r from r * stride elements on",
-    _loaded, evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+    _loaded, evaluate=load_tile, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 wmma_store = Operation(
     "wmma_store", ("address", "stride", "value"), "write a tile to memory in the layout that it is loaded from",
-    _stored, evaluate=_store, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+    _stored, evaluate=store_tile, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
 )  # fmt: skip
 wmma_dot = Operation(
     "wmma_dot", ("c", "a", "b"),
