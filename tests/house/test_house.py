@@ -16,9 +16,6 @@ FILES = library(Path(tilewright.__file__).parent)
 GRAPH = import_graph(FILES)
 FOLDERS = sorted({source.folder for source in FILES.values()})
 
-LEAVES = ("te/ops", "schedule/primitives")
-"""Folders whose files import no sibling."""
-
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_circle(folder):
@@ -29,13 +26,6 @@ def test_no_circle(folder):
 def test_floors(folder):
     found = floors(inside(folder, FILES, GRAPH))
     assert len(found) <= budgets.FLOORS, found
-
-
-@pytest.mark.parametrize("folder", LEAVES)
-def test_leaves_import_no_leaf(folder):
-    parts = inside(folder, FILES, GRAPH)
-    leaves = {part for part in parts if not part.endswith("/")}
-    assert {part: parts[part] & leaves for part in leaves if parts[part] & leaves} == {}
 
 
 @pytest.mark.parametrize("layer", LAYERS)
