@@ -6,14 +6,14 @@ LINES = {
     "pages": 800,
     "tir": 19460,
     "schedule": 13500,
-    "codegen": 30340,
+    "codegen": 30360,
     "te": 6580,
     "tuning_db": 1770,
-    "tuner": 12000,
+    "tuner": 12040,
     "graph": 5140,
     "frontends": 8215,
     "driver": 5560,
-    "cli": 2210,
+    "cli": 2250,
     "doors": 1840,
 }
 """Lines per layer, everything counted."""
@@ -37,8 +37,8 @@ MANY_PARAMETERS = 29
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 13970
+RING_CODE_LINES = 13999
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24450
+BOTH_RINGS_CODE_LINES = 24465
 """How many code lines the core ring and the outer ring have together."""

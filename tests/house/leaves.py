@@ -62,6 +62,7 @@ LEAVES: dict[str, dict[str, str]] = {
     },
     "codegen/machine": {
         "cpu_features cpu_names missing_abilities triples vector_widths": "descriptions of processors consist of them",
+        "described_targets": "the command line and the pages list targets and their options",
         "gpu_figures": "GPU passes, the simulation and the cost models know a GPU by the same figures",
         "installed_targets": "targets of other packages are built and exported like ours",
     },
@@ -71,12 +72,13 @@ LEAVES: dict[str, dict[str, str]] = {
     },
     "codegen/runtime": {
         "array_libraries completed_arguments dlpack_views functions_by_name": "modules of each target take arrays alike",
-        "entry_ir export line_tables linked_library model_source written_files": "the files of kernels and models are of one form",
+        "entry_ir export line_tables linked_library model_source": "the files of kernels and models are of one form",
     },
     "codegen/runtime/parts": {},
     "driver/workloads": {"numpy_references": "the workloads of the catalog name their references in NumPy"},
     "frontends/onnx": {
         "call package table types": "converters read a node, its types and constants by them",
+        "control_flow": "loops and sequences stack tensors alike",
         "sums_of_products": "products, convolutions, transforms and quantized products are sums of products",
     },
     "frontends/stablehlo": {
