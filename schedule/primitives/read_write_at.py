@@ -220,12 +220,14 @@ class _Work:
         total = join_boxes(self.outside, boxes, self.old.ndim)
         an = self.outside
         ends: list[Ends] = []
-        declared = next((r.region for r in self.scope.root.block.reads if r.buffer is self.old), None)
-        for found, whole in zip(total, declared or [Range(const(0, e.dtype), e) for e in self.old.shape], strict=True):
-            first, last = whole.min, an.simplify(whole.min + whole.extent - 1)
+        everything = tuple([Range(const(0, e.dtype), e) for e in self.old.shape])
+        declared = [r.region for r in self.scope.root.block.reads if r.buffer is self.old][:1]  # may exceed the buffer
+        for found, *limits in zip(total, everything, *declared, strict=True):
+            (first, last), *_ = bounds = [(r.min, an.simplify(r.min + r.extent - 1)) for r in limits]
             lo, hi = found if found is not None and not self._changes(found) else (first, last)
-            lo = lo if an.can_prove(lo >= first) else an.simplify(max_(lo, first))
-            hi = hi if an.can_prove(hi <= last) else an.simplify(min_(hi, last))
+            for first, last in bounds:
+                lo = lo if an.can_prove(lo >= first) else an.simplify(max_(lo, first))
+                hi = hi if an.can_prove(hi <= last) else an.simplify(min_(hi, last))
             ends.append((lo, hi))
         return self._region(ends)
 

@@ -1005,6 +1005,30 @@ def main(A: T.Buffer((8, 16)), S0: T.Buffer((8, 45))):
     assert (c == np.repeat(a, 3, 1)[:, :45]).all()
 
 
+def test_read_at_stays_inside_the_buffer_where_the_block_around_declares_more():
+    """The region of ``S0_o`` covers the guarded neighbours of ``A``, which do not exist."""
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((1, 4)), S0: T.Buffer((4, 7))):
+    for i0, i1 in T.grid(4, 7):
+        with T.block("S0"):
+            v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+            S0[v_i0, v_i1] = T.if_then_else(
+                v_i0 >= 2 and v_i0 < 3 and v_i1 >= 2 and v_i1 < 6, A[v_i0 - 2, v_i1 - 2], T.float32(1.0)
+            )
+""")
+    )
+    sch.blockize(sch.get_loops("S0")[0])
+    sch.read_at(sch.get_loops("S0")[1], "S0", 0, "global")
+    verify(sch.func)
+    a, c = np.random.rand(1, 4).astype("float32"), np.full((4, 7), np.nan, "float32")
+    interpret(sch.func, a, c, check_regions=True)
+    wanted = np.ones((4, 7), "float32")
+    wanted[2, 2:6] = a[0]
+    assert (c == wanted).all()
+
+
 def test_an_inlined_consumer_keeps_its_conditions_on_loops_around_both():
     """In iterations behind the tail the scratch of ``S0`` holds nothing."""
     B = te.placeholder((2,), "int64", name="B")
