@@ -47,8 +47,8 @@ def command(
     require_tuned: bool,
     profile: bool,
 ) -> int:
-    """Time SPEC alternately with the default schedule, with the best one of the database, and with NumPy; a model, such
-    as model.onnx, with ONNX Runtime where that is installed.
+    """Time SPEC with the default schedule, with the best one of the database, and with NumPy, in turns. A model, such
+    as model.onnx, is timed with ONNX Runtime where that is installed.
 
     Shares are of the peak and the roofline that this machine was measured to reach (`tilewright doctor`). Exit code 1
     when a result is wrong.

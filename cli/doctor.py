@@ -28,8 +28,9 @@ _PACKAGES = ("tilewright", "numpy", "llvmlite", "xgboost", "sqlite-utils", "clic
 @target_option
 @json_option
 def command(refresh: bool, num_cores: int | None, target: str | None, as_json: bool) -> None:
-    """Measure and print this machine: CPU, vector width, cores, caches, the peak of multiply-adds and the bandwidth of
-    memory (both by code that Tilewright generates), versions, and where each setting came from."""
+    """Measure and print this machine: CPU, vector width, cores, caches, and what it reaches. That is the peak of
+    multiply-adds and the bandwidth of memory (both by code that Tilewright generates); versions, and where each setting
+    came from, follow."""
     first_sign("doctor")
     from ..codegen import Target
     from ..codegen.jit.cache_directory import cache_directory

@@ -217,5 +217,5 @@ def _missing_package(error: Exception) -> str:
 
 
 def _named(error: Exception, *names: str) -> bool:
-    """By name, so that an error message does not import every layer."""
+    """Return whether an error has a type of one of these names; asking by name imports no layer."""
     return any(cls.__name__ in names for cls in type(error).__mro__)

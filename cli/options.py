@@ -80,8 +80,8 @@ bounds_option = click.option(
 
 
 def read_environment(command: click.Command, prefix: str) -> click.Command:
-    """Give each option of ``command`` a variable of the environment, ``PREFIX_COMMAND_OPTION``, which ``--help`` shows, and
-    return the command. --db and --target have settings of their own, which hold for all commands."""
+    """Give each option of ``command`` a variable of the environment, ``PREFIX_COMMAND_OPTION``, and return the command.
+    ``--help`` shows the variables. --db and --target have settings of their own, which hold for all commands."""
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.envvar and parameter.expose_value:
             longest = max(parameter.opts, key=len).lstrip("-").replace("-", "_").upper()

@@ -19,7 +19,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def echo_json(**content: Any) -> None:
-    """One JSON document: ``{"schema": 1, …}``."""
+    """Print one JSON document: ``{"schema": 1, …}``."""
     clear_sign()
     click.echo(json.dumps({"schema": SCHEMA, **content}, default=str, indent=2, ensure_ascii=False))
 
@@ -30,9 +30,9 @@ def column(title: str, text: Callable[[Mapping[str, Any]], str], right: bool = F
 
 
 def echo_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[Any, ...]], empty: str = "nothing") -> None:
-    """Rows as aligned text. On a narrow terminal the texts of the last column are broken into lines, and those of others
-    shortened in their middle; where that is not enough, each row becomes lines of its own. Nothing is shortened when the
-    output goes elsewhere."""
+    """Print rows as aligned text. On a narrow terminal the texts of the last column are broken into lines, and those of
+    others shortened in their middle; where that is not enough, each row becomes lines of its own. Nothing is shortened
+    when the output goes elsewhere."""
     clear_sign()
     if not rows:
         click.echo(empty)
@@ -85,7 +85,8 @@ def _cut(text: str, width: int) -> str:
 
 
 def _echo_blocks(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: int) -> None:
-    """Print each row as its first cell, and below it the others with their titles, in lines of at most ``limit``."""
+    """Print each row as a block: its first cell, and below it the other cells with their titles. Lines have at most
+    ``limit`` characters."""
     for first, *others in cells:
         for line in textwrap.wrap(first, limit, break_on_hyphens=False):
             click.echo(click.style(line, bold=True) if style_ok(sys.stdout) else line)

@@ -1,5 +1,5 @@
-"""This module shows progress on stderr: drawn over again on a terminal, elsewhere a plain line at the start and every ten
-seconds."""
+"""This module shows progress on stderr. A terminal has it drawn over again, anything else gets a plain line at the
+start and every ten seconds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _DOING = {
 
 
 class Progress:
-    """Shows what happens, how far a search is, its best figure, the share of the peak, failures, and the time left.
+    """Shows what happens, how far a search is, its best figure, and the time left. It also shows the share of the peak,
+    and failures.
 
     ``total``: trials. ``flops``: operations of one run; ``bound``: the least time that the machine allows. Both may be set
     later. ``doing`` says what happens now.
@@ -104,14 +105,14 @@ class Progress:
         self.update(event.trials_done, event.best_seconds if event.best_seconds < float("inf") else None)
 
     def update(self, done: int, best: float | None) -> None:
-        """``done`` trials are finished; the best took ``best`` seconds."""
+        """Note that ``done`` trials are finished, and that the best took ``best`` seconds."""
         self.done, self.best = done, best
         if self._live is not None:
             self._live.refresh()
 
     def figure(self) -> str:
-        """``best 1.2 ms, 223 GFLOP/s, 85 % of peak``; the share is of the roofline where moving data takes longer than
-        computing."""
+        """Returns a text such as ``best 1.2 ms, 223 GFLOP/s, 85 % of peak``. The share is of the roofline where moving
+        data takes longer than computing."""
         if self.best is None:
             return "nothing measured yet"
         parts = [f"best {seconds_text(self.best)}"]
@@ -125,7 +126,7 @@ class Progress:
         return ", ".join(parts)
 
     def failed(self) -> str:
-        """``, 2 crash, 1 timeout``: the trials that failed, by reason."""
+        """Returns a text such as ``, 2 crash, 1 timeout``: the trials that failed, by reason."""
         return "".join([f", {count} {status}" for status, count in self.failures.most_common()])
 
     def told(self, spent: float) -> str:
@@ -179,7 +180,7 @@ class ModelSearch(Progress):
         self.update(progress.kernels_done, progress.seconds)
 
     def figure(self) -> str:
-        """``17 of 25 kernels measured: 84.1 ms, 121 ms by default; conv2d_add_relu_3``"""
+        """Returns a text such as ``17 of 25 kernels measured: 84.1 ms, 121 ms by default; conv2d_add_relu_3``"""
         p = self.last
         if p is None or not p.measured:
             return "nothing measured yet"

@@ -84,9 +84,10 @@ def command(
     num_cores: int | None,
     bounds: str | None,
 ) -> int:
-    """Print SPEC at a stage, or write a page with all of them (--html): te (its tensors), tir (loops as written), scheduled (the best in the database, else the
-    default), space (what the tuner searches: sketches, decisions, sizes), trace (the schedule's steps as Python), linalg (MLIR
-    on tensors), lowered, mlir (the schedule's loops in MLIR), ll (LLVM IR), asm, c.
+    """Print SPEC at a stage, or write a page with all of them (--html). The stages are te (its tensors), tir (loops as
+    written), scheduled (the best in the database, else the default), space (what the tuner searches: sketches,
+    decisions, sizes), trace (the schedule's steps as Python), linalg (MLIR on tensors), lowered, mlir (the schedule's
+    loops in MLIR), ll (LLVM IR), asm, c.
 
     A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, and of each distinct kernel
     tir, scheduled, lowered, mlir, ll, asm and c; linalg is the whole model. --html shows one kernel of it.

@@ -150,7 +150,8 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
 
 
 def _runner(address: str | None) -> AbstractContextManager[Runner | None]:
-    """Returns the runner of an address, which is closed at the end; None for the one that the tuner makes itself."""
+    """Returns the runner of an address, or None for the one that the tuner makes itself. The runner is closed at the
+    end."""
     from ..tuner.remote import runner_for
 
     try:

@@ -12,8 +12,8 @@ Offsets = tuple[Expr, list[int]]
 
 
 def constant_lane_offsets(e: Expr) -> Offsets | None:
-    """Returns a vector index as one scalar plus a constant per lane, when these are known: ``i + (T.Ramp(0, 1, 8) //
-    4)``."""
+    """Returns a vector index as one scalar plus a constant per lane, or None when these are not known. An example is
+    ``i + (T.Ramp(0, 1, 8) // 4)``."""
     rule = _OFFSETS.get(type(e))
     return None if rule is None or e.dtype.lanes == 1 else rule(e)
 

@@ -96,8 +96,8 @@ def _chooser(functions: Sequence[LoweredFunc], targets: Sequence[Target]) -> str
 
 
 def _pick(targets: Sequence[Target]) -> str:
-    """Returns the function that picks the version: by the features of the processor and the registers that the system
-    saves (XCR0)."""
+    """Returns the function that picks the version for the processor. It asks for the features, and for the registers
+    that the system saves (XCR0)."""
     lines = ["define internal void @tw_pick() nounwind {"]
     cpuid = 'call { i32, i32, i32, i32 } asm "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}"'
     for leaf in (1, 7, 0x80000001):

@@ -54,8 +54,8 @@ class Param:
 
     @property
     def llvm_type(self) -> str:
-        """Return the LLVM type of the argument: ``ptr``, or the scalar's type. float16 and bfloat16 scalars are passed
-        as their 16 bits (``i16``), bool as a byte (``i8``)."""
+        """Return the LLVM type of the argument: ``ptr``, or the scalar's type. Scalars of float16 and bfloat16 are
+        passed as their 16 bits (``i16``), bool as a byte (``i8``)."""
         if self.kind == "buffer" or self.dtype == "handle":
             return "ptr"
         kind, bits = self.dtype.kind, self.dtype.bits
@@ -85,8 +85,8 @@ class LoweredFunc:
 
 
 def functions_of(module: Any) -> Mapping[str, Any] | None:
-    """Returns the functions by name of an IRModule, of a Schedule (which holds one) or of a mapping; None for other
-    objects."""
+    """Returns the functions by name of an IRModule, a Schedule or a mapping; None for other objects. A Schedule holds
+    one function."""
     module = getattr(module, "mod", module)
     functions = module.functions if isinstance(module, IRModule) else module
     return functions if isinstance(functions, Mapping) else None

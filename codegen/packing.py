@@ -22,8 +22,9 @@ LAYOUT_FREE = "layout_free_buffers"
 
 @dataclass(frozen=True)
 class Packing:
-    """``main``: the function with packed parameters; ``packs``: by number of the parameter, the function
-    ``(original, packed)`` that fills the packed array. Its name is ``<function>_pack_<parameter>``."""
+    """A function with packed parameters, ``main``, and the functions that pack them. ``packs`` has, by the number of
+    the parameter, the function ``(original, packed)`` that fills the packed array. Its name is
+    ``<function>_pack_<parameter>``."""
 
     main: PrimFunc
     packs: Mapping[int, PrimFunc]

@@ -18,8 +18,9 @@ _OF_PYTORCH = ("dynamic", "mode")
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """The options: ``db`` (a file with tuning records), ``strict`` (errors are raised), ``target``, and ``tune`` (the time
-    for tuning each graph, ``"60s"`` or seconds; its records go to ``db``)."""
+    """The options for compiling a graph: ``db``, ``strict``, ``target`` and ``tune``. ``db`` is a file with tuning
+    records, ``strict`` raises errors, and ``tune`` is the time for tuning each graph, ``"60s"`` or seconds, whose
+    records go to ``db``."""
 
     db: str | os.PathLike[str] | None = None
     strict: bool = False

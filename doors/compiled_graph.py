@@ -92,8 +92,8 @@ class CompiledGraph:
         reader.actual_number(node, number)
 
     def _described(self, reader: Reader) -> list[tuple[str, Any, Any]]:
-        """Returns each result: a tensor that is made, an input, one that an earlier result is made of, or a number; and
-        the views that are taken of it."""
+        """Returns a description of each result, and the views that are taken of it. A result is a tensor that is made,
+        an input, one that an earlier result is made of, or a number."""
         numbers = {node: n for n, node in enumerate(self.traced.holders)}
         seen: dict[Any, int] = {}
         out: list[tuple[str, Any, Any]] = []

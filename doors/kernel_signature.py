@@ -1,4 +1,4 @@
-"""This module says what a kernel takes and returns when it is called as a function: its inputs and its outputs."""
+"""This module says what a kernel takes and returns when it is called as a function."""
 
 from __future__ import annotations
 

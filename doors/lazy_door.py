@@ -1,4 +1,5 @@
-"""This module is an array namespace with the names of the array API standard; arrays are computed when values are used.
+"""This module is an array namespace with the names of the array API standard. Its arrays are computed when their values
+are used.
 
 ``tilewright.lazy`` is another name of it.
 

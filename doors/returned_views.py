@@ -26,7 +26,7 @@ class Returned:
 
 
 def returned(results: Sequence[Any]) -> list[Returned]:
-    """Returns what each result is: a view where it shares memory with an input or another result, else the node itself."""
+    """Returns a view for each result that shares memory with an input or another result, else the node itself."""
     found = [_followed(r) if hasattr(r, "op") else Returned(r, ()) for r in results]
     count = Counter(id(f.root) for f in found)
     return [
@@ -36,7 +36,8 @@ def returned(results: Sequence[Any]) -> list[Returned]:
 
 
 def memory_order(node: Any) -> tuple[int, ...] | None:
-    """Returns the dimensions of a result in the order in which PyTorch lays it out; None for row-major and other layouts.
+    """Returns the dimensions of a result in the order in which PyTorch lays it out. None stands for row-major and for
+    other layouts.
 
     Views of a result are those of its layout in PyTorch, such as that of ``transpose(1, 2).flatten(2)`` without a copy.
     """

@@ -202,8 +202,8 @@ def bench(
 
 
 def likely_peak(result: BenchResult, probed: float) -> float | None:
-    """Returns the peak as this run has it, or the one measured before where this one is less than a contender reached:
-    then something else took the processor while it was measured."""
+    """Returns the peak of this run, or the one measured before where a contender reached more than the former. Then
+    something else took the processor while the peak was measured."""
     known = result.peak_flops
     reached = max([(result.flops or 0.0) / row.seconds for row in result.rows if row.seconds], default=0.0)
     return known if known is not None and reached > probed and known > probed else probed
@@ -229,7 +229,7 @@ def _contenders(asked: Request, plans: Sequence[Plan], arguments: Arguments, res
 
 
 def _reference(asked: Request, arguments: Arguments, result: BenchResult, runs: list[Run]) -> list[np.ndarray] | None:
-    """NumPy's results, and NumPy as a contender; None when the workload has no reference."""
+    """Returns NumPy's results, and NumPy as a contender; None when the workload has no reference."""
     case = asked.case
     if case is None:
         return None

@@ -32,7 +32,7 @@ def numpy_threads(count: int) -> Iterator[bool]:
 
 @lru_cache(maxsize=1)
 def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Getter and setter of the OpenBLAS that NumPy's wheel brings, or of the one NumPy was linked to."""
+    """Returns the getter and setter of the OpenBLAS that NumPy's wheel brings, or of the one NumPy was linked to."""
     here = Path(np.__file__).parent
     paths = [p for folder in _FOLDERS for p in sorted((here / folder).glob("*openblas*")) if p.is_file()]
     for path in [*paths, None]:

@@ -67,8 +67,8 @@ def with_example(func: PrimFunc, examples: Mapping[str, int]) -> PrimFunc:
 
 
 def example_of(func: PrimFunc, less: int = 0) -> PrimFunc | None:
-    """Returns the function of example sizes, which are by ``less`` smaller; None when its sizes are known, or do not follow
-    from the shapes of arrays."""
+    """Returns the function of example sizes, which are smaller by ``less``. None stands for known sizes, and for those
+    that do not follow from the shapes of arrays."""
     sizes = size_vars(func)
     if not sizes:
         return None

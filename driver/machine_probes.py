@@ -43,7 +43,8 @@ class Probe:
     def best(
         self, slots: list[int], goal_seconds: float, budget_seconds: float, least_runs: int = 3
     ) -> tuple[float, int]:
-        """Least seconds per call, in runs of about ``goal_seconds``, until the budget is spent; and the calls a run."""
+        """Returns the least seconds per call, and the calls of a run. Runs of about ``goal_seconds`` are made until the
+        budget is spent."""
         for i, value in enumerate(slots):
             self.context[i] = value
         address, where = self.loaded.address("run"), ctypes.addressof(self.context)
@@ -57,13 +58,13 @@ class Probe:
         return least, number
 
     def seconds(self, number: int) -> float:
-        """Seconds per call, over ``number`` calls with the context as it is."""
+        """Returns the seconds per call, over ``number`` calls with the context as it is."""
         where = ctypes.addressof(self.context)
         return float(self.time(self.loaded.address("run"), where, number)) * 1e-9 / number
 
 
 class PeakProbe:
-    """This probe measures the multiply-add peak alternately with kernels: the clock of a shared machine drifts, and a
+    """This probe measures the multiply-add peak alternately with kernels. The clock of a shared machine drifts, and a
     share of the peak is most exact when both were measured at the same time."""
 
     def __init__(self, target: Target, dtype: str = "float32") -> None:
@@ -81,7 +82,7 @@ class PeakProbe:
             self._probe.context[slot] = value
 
     def seconds(self, number: int) -> float:
-        """Seconds per call, over ``number`` calls of ``flops_per_call`` operations each."""
+        """Returns the seconds per call, over ``number`` calls of ``flops_per_call`` operations each."""
         return self._probe.seconds(number)
 
 
@@ -108,7 +109,7 @@ class BandwidthProbe:
         self._probe = min(best, key=lambda pair: pair[0])[1]
 
     def seconds(self, number: int) -> float:
-        """Seconds per call, over ``number`` calls that move ``bytes_per_call`` bytes each."""
+        """Returns the seconds per call, over ``number`` calls that move ``bytes_per_call`` bytes each."""
         return self._probe.seconds(number)
 
 
@@ -123,16 +124,16 @@ def peak_dtypes(target: Target) -> list[str]:
 
 
 def sweeps(target: Target, kind: str) -> list[Probe]:
-    """Returns the variants of a sweep: one stream of each array or eight, and for those that store also with
-    non-temporal stores."""
+    """Returns the variants of a sweep: one stream of each array, or eight. Those that store also come with non-temporal
+    stores."""
     past_caches = (False, True) if kind != "read" else (False,)
     ways = [(past, apart) for apart in (False, True) for past in past_caches]
     return [Probe(kind, sweep_ir(target, kind, past, apart), target) for past, apart in ways]
 
 
 def room_of(size: int) -> mmap.mmap:
-    """Memory in large pages where the system has them, as NumPy's large arrays are. Every page gets memory of its own:
-    untouched pages are one page of zeros."""
+    """Returns memory in large pages where the system has them, as NumPy's large arrays are. Every page gets memory of
+    its own: untouched pages are one page of zeros."""
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
     room = mmap.mmap(-1, size, **private)
     if hasattr(mmap, "MADV_HUGEPAGE"):  # given to private memory only

@@ -67,9 +67,9 @@ class MachineReport:
 def measure_machine(
     target: str | Target = "native", *, refresh: bool = False, keep: bool = True, effort: float = 1.0
 ) -> MachineReport:
-    """Returns the report for ``target``, which must be able to run here: from this process, from the cache directory,
-    or measured now (some seconds). ``refresh`` always measures; ``keep`` False writes no file; ``effort`` scales the
-    time spent and the memory swept (a report with less than 1 is not kept).
+    """Returns the report for ``target``, which must be able to run here. It comes from this process, from the cache
+    directory, or is measured now (some seconds). ``refresh`` always measures; ``keep`` False writes no file; ``effort``
+    scales the time spent and the memory swept (a report with less than 1 is not kept).
 
     A report from the cache directory is tried first: when a short run beats its peak, it was measured on a busy machine
     and is made anew. ValueError for a target that this machine cannot run, and for GPUs.
@@ -116,8 +116,8 @@ def known_report(target: Target) -> MachineReport | None:
 
 
 def model_of(report: MachineReport | None, target: Target) -> MachineModel:
-    """Returns the analytic model of ``target``, with the measured clock and rates where there is a report, and the figures of
-    the device for a GPU, which has to be here."""
+    """Returns the analytic model of ``target``, with the measured clock and rates where there is a report. A model of a
+    GPU has the figures of the device, which has to be here."""
     model = MachineModel.of(target)
     if isinstance(model, GpuModel):
         return model if is_simulated(target.kind) else measured(model, cuda_driver().attribute)
@@ -134,14 +134,15 @@ def model_of(report: MachineReport | None, target: Target) -> MachineModel:
 
 
 def peak_of(report: MachineReport, dtype: str = "float32", threads: int | None = None) -> float | None:
-    """Operations per second that ``threads`` threads (default: the target's) can do on ``dtype``; None when it was not
-    measured. float16 computes as float32, and so does bfloat16 without instructions of its own."""
+    """Returns the operations per second that ``threads`` threads (default: the target's) can do on ``dtype``. None
+    stands for a type that was not measured. The type float16 computes as float32, and so does bfloat16 without
+    instructions of its own."""
     name = dtype if dtype in report.peak_flops else AS_COMPUTED.get(dtype, dtype)
     return _scaled(report.peak_flops.get(name), report.num_cores, threads)
 
 
 def bandwidth_of(report: MachineReport, threads: int | None = None, kind: str = "triad") -> float | None:
-    """Bytes per second that ``threads`` threads (default: the target's) move to and from memory."""
+    """Returns the bytes per second that ``threads`` threads (default: the target's) move to and from memory."""
     return _scaled(report.bandwidth.get(kind), report.num_cores, threads)
 
 

@@ -20,7 +20,8 @@ def in_notebook() -> bool:
 
 
 class NotebookProgress:
-    """A callback of a search that draws trials, the best so far and the time left in the cell of a notebook.
+    """A callback of a search that draws its progress in the cell of a notebook. It shows trials, the best so far and
+    the time left.
 
     ``title`` is what is tuned. It needs IPython alone, no widgets.
     """

@@ -104,7 +104,8 @@ def plan_request(
 
 @dataclass(frozen=True)
 class Recorded:
-    """The schedule of a record in the names of a function, and where it comes from; ``error`` says why there is none."""
+    """The schedule of a record in the names of a function, and where it comes from. Where there is none, ``error`` says
+    why."""
 
     record: TuningRecord
     origin: str
@@ -149,8 +150,8 @@ def does_not_apply(origin: str, func: PrimFunc, error: str) -> str:
 
 
 def _untuned(asked: Request, machine: Target, before: str, elsewhere: str, db: Database | None) -> Plan:
-    """As the caller scheduled it, or with the schedule of a near size in ``db``, or the analytic model's. ``before`` and
-    ``elsewhere`` go into the origin."""
+    """Returns the function as its caller scheduled it, or by a near size's record in ``db`` or the analytic model.
+    ``before`` and ``elsewhere`` go into the origin."""
     if asked.scheduled:
         return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
     unknown = unknown_sizes(asked.func)
@@ -175,7 +176,8 @@ symbolic_planners: list[Callable[[Request, Target, str], Plan | None]] = []
 
 
 def other_targets(db: Database, func: PrimFunc) -> str:
-    """`` (it has records for native -num-cores=1)``: the targets that have records of ``func``, or nothing."""
+    """Returns a text such as `` (it has records for native -num-cores=1)``: the targets that have records of ``func``,
+    or nothing."""
     rows = db.query(
         "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
         "JOIN workloads AS w ON w.key = r.workload "

@@ -35,7 +35,7 @@ class Request:
 
 
 def request(what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, name: str | None = None) -> Request:
-    """``what`` in one form.
+    """Returns ``what`` in one form.
 
     It may be a PrimFunc, an IRModule of one function, a :class:`~tilewright.schedule.Schedule`, a te stage schedule
     with its tensors as ``args``, a list of te tensors, a workload or a case of one, or a spec such as
@@ -126,8 +126,8 @@ def _one_of(module: IRModule) -> PrimFunc:
 
 
 def requests(what: Any) -> dict[str, Request] | None:
-    """Returns the requests of a module of several functions, by name: an IRModule, a Schedule of one, or a mapping of
-    what :func:`request` takes. None for anything else."""
+    """Returns the requests of a module of several functions, by name. The module is an IRModule, a Schedule of one, or
+    a mapping of what :func:`request` takes. None for anything else."""
     if isinstance(what, Schedule) and len(what.mod.functions) > 1:
         return {name: Request(func, scheduled=True) for name, func in what.mod.items()}
     if isinstance(what, Mapping):
@@ -155,8 +155,8 @@ def not_measurable(asked: Request, target: Target) -> str | None:
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """Returns whether the function is scheduled: it has a loop that is not serial, an annotation on a loop, or one on a
-    block that asks for code and does not describe the computation, as ``te.compute(attrs=)`` does."""
+    """Returns whether the function is scheduled. It is when it has a loop that is not serial, an annotation on a loop,
+    or one on a block that asks for code and does not describe the computation, as ``te.compute(attrs=)`` does."""
     for node in pre_order(func.body):
         if isinstance(node, For) and (node.kind != "serial" or node.annotations):
             return True

@@ -1,5 +1,5 @@
-"""This module computes the roofline: the larger of operations over peak and bytes over bandwidth, in seconds (Williams,
-Waterman and Patterson, "Roofline", CACM 52(4), 2009)."""
+"""This module computes the roofline, the least seconds that a kernel can take. That is the larger of operations over
+peak and bytes over bandwidth (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .machine_report import MachineReport, bandwidth_of, peak_of
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound is the least ``seconds`` that a run could take (None: not known), and their cause: ``limit`` is ``peak``,
-    or the memory or cache that the arguments come from."""
+    """A bound is the least ``seconds`` that a run could take (None: not known), and their cause. The cause, ``limit``,
+    is ``peak``, or the memory or cache that the arguments come from."""
 
     seconds: float | None
     limit: str
@@ -42,7 +42,7 @@ def limits_of(report: MachineReport, func: PrimFunc, target: Target) -> dict[str
 
 
 def peak_for(report: MachineReport, func: PrimFunc, target: Target) -> float | None:
-    """Operations per second that the target's threads can do on the data type of :func:`peak_dtype`."""
+    """Returns the operations per second that the target's threads can do on the data type of :func:`peak_dtype`."""
     return peak_of(report, peak_dtype(func, report), target.num_cores)
 
 
@@ -54,7 +54,8 @@ def peak_dtype(func: PrimFunc, report: MachineReport) -> str:
 
 
 def bandwidth_for(report: MachineReport, func: PrimFunc, target: Target) -> tuple[float | None, str]:
-    """Bytes per second that bound a run whose arguments stay where the last run left them, and from where.
+    """Returns the bytes per second that bound a repeated run, and where its arguments come from. They stay where the
+    last run left them.
 
     Arguments that fit into the threads' level-1 or level-2 caches come from there. From the last level, which is not
     measured, they come no faster than from level 2; beyond it, from memory.

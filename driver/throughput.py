@@ -15,8 +15,8 @@ _ARITHMETIC = re.compile(r"^\s+(?:vfn?m|vmul|vadd|vpdp|vpmadd|mul|fml|fmul|fadd)
 
 
 def innermost_loop(assembly: str) -> list[str]:
-    """Returns the instructions of the loop without inner loops that has the most multiplications and additions; the longest
-    one where there are none. The list is empty for code without loops.
+    """Returns the instructions of the innermost loop that has the most multiplications and additions. Where no loop has
+    any, it is the longest one. The list is empty for code without loops.
 
     >>> innermost_loop(".LBB0_1:\\n\\tvmulps\\t%ymm0, %ymm1, %ymm2\\n\\tjne\\t.LBB0_1\\n")
     ['vmulps\\t%ymm0, %ymm1, %ymm2', 'jne\\t.LBB0_1']

@@ -1,4 +1,5 @@
-"""This module tunes a request, or the kernels of a model, with the tuner, which writes its records to a database."""
+"""This module tunes a request, or the kernels of a model, with the tuner. The tuner writes its records to a
+database."""
 
 from __future__ import annotations
 

@@ -81,7 +81,8 @@ def matmul_impl(a: T.handle, b: T.handle, s: T.handle):
 
 
 def dma(source: str, target: str, call: str) -> tuple[tw.PrimFunc, tw.PrimFunc]:
-    """Returns a copy of a tile from memory ``source`` to memory ``target``: what it does, and the call of the engine.
+    """Returns a copy of a tile from memory ``source`` to memory ``target``. It comes as what it does, and as the call
+    of the engine.
 
     In main memory a tile is a part of a larger matrix, so the engine needs the distance of rows on both sides.
     """

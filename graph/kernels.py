@@ -111,7 +111,8 @@ class Loop:
 
 
 class Leaf(NamedTuple):
-    """A kernel, the division that it stands in, and how often one run calls it (a symbolic number of steps counts once)."""
+    """A kernel, the division that it stands in, and how often one run calls it. A symbolic number of steps counts
+    once."""
 
     kernel: Kernel
     division: Division
@@ -120,7 +121,8 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Division:
-    """A division has the kernels of a graph in the order in which they run, and the values that are views of others."""
+    """A division has the kernels of a graph in the order in which they run. It also has the values that are views of
+    others."""
 
     graph: Graph
     kernels: tuple[Kernel | Loop, ...]

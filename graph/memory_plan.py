@@ -24,7 +24,7 @@ _NO_BOUNDS: Mapping[Var, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The size of the block, and the offset and the size of each intermediate result, in bytes; ``lifetimes`` are the
+    """The size of the block, and the offset and the size of each intermediate result, in bytes. ``lifetimes`` are the
     first and the last kernel, by number, between which a result is alive. ``bounds``: the largest values of symbolic
     sizes, for which there is space.
 
@@ -47,7 +47,7 @@ class MemoryPlan:
 
     @property
     def least(self) -> int:
-        """Returns the bytes of the results that are alive at the same time at most: no plan for this order is smaller."""
+        """Returns the most bytes of results that are alive at the same time. No plan for this order is smaller."""
         last = max((end for _, end in self.lifetimes.values()), default=-1)
         alive = [[v for v, (a, b) in self.lifetimes.items() if a <= n <= b] for n in range(last + 1)]
         return max((sum(self.sizes[v] for v in values) for values in alive), default=0)
@@ -73,7 +73,8 @@ def size_of(value: Value, bounds: Mapping[Var, int] = _NO_BOUNDS) -> int:
 
 
 def _largest(extent: Expr, bounds: Mapping[Var, int]) -> int | None:
-    """Returns the largest value of an extent when each size is between 1 and its bound, or None when it has none."""
+    """Returns the largest value of an extent when each size is between 1 and its bound. None stands for a size without
+    a bound."""
     analyzer = Analyzer()
     for var in vars_in(extent):
         if var not in bounds:

@@ -1,4 +1,4 @@
-"""This module says what passes and fusion may ask of the layers above: to run a function, and to predict its time."""
+"""This module says what passes and fusion may ask of the layers above. These run a function, and predict its time."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ class Channels:
         return _rounded(weight * self._inputs(weight, scale), weight)
 
     def shifted(self, weight: Array, shift: Array) -> Array:
-        """Returns what a number per channel of the operand, the same at each position, adds to each channel of the
-        result."""
+        """Returns what a number per channel of the operand adds to each channel of the result. The number is the same
+        at each position."""
         every = tuple([d for d in range(weight.ndim) if d not in self.weight_out])
         return (weight * self._inputs(weight, shift)).sum(axis=every).reshape(-1)
 
@@ -90,7 +90,7 @@ def per_channel(data: Array, ndim: int, axis: int, count: int) -> Array | None:
 
 
 def sums_whole_windows(node: Node) -> bool:
-    """Returns whether each element of a product is a sum over the whole kernel: there is no padding, and no transpose."""
+    """Returns whether each element of a product is a sum over the whole kernel, without padding or transpose."""
     if node.op == "conv2d_transpose":
         return False
     padding = node.attrs.get("padding", 0)

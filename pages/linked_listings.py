@@ -1,4 +1,4 @@
-"""This module writes listings side by side, in which a line marks the lines of the other listing that belong to it."""
+"""This module writes listings side by side. A line marks the lines of the other listing that belong to it."""
 
 from __future__ import annotations
 

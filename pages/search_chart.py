@@ -26,8 +26,8 @@ def improvements(seconds: Sequence[float | None]) -> list[tuple[int, float]]:
 
 
 def _steps(best: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
-    """Returns the first and the last improvement, and those between that are large enough to be seen apart: a fortieth
-    of the whole gain, or an eighth where only few points may be drawn."""
+    """Returns the first and the last improvement, and those between that are large enough to be seen apart. Large
+    enough is a fortieth of the whole gain, or an eighth where only few points may be drawn."""
     least = (best[0][1] / best[-1][1]) ** (1 / (8 if most <= 2 * LEAST_DOTS else 40))
     out = [best[0]]
     for number, value in best[1:-1]:
@@ -46,8 +46,8 @@ def search_chart(
     sessions: Sequence[float] = (),
     most: int = 240,
 ) -> str:
-    """Returns a chart of the seconds of each trial, None for a failed one, and of the best so far; empty text when no
-    trial succeeded.
+    """Returns a chart of the seconds of each trial and of the best so far. A failed trial is None; when no trial
+    succeeded, the text is empty.
 
     ``title`` says of a trial, by its number from 0, what appears under the pointer at each best one. ``spent`` are the
     seconds since the beginning after each trial: the chart runs over them with ``over_time``, else they stand beside the

@@ -75,8 +75,8 @@ def require(result: T | Reason) -> T:
 
 
 class _UnknownHandle(ScheduleError, IndexError, KeyError):
-    """This error reports a block, loop, buffer or function that does not exist, as Python reports a wrong index or
-    key."""
+    """This error reports a block, loop, buffer or function that does not exist. It is an IndexError and a KeyError,
+    too."""
 
 
 class _BadArgument(ScheduleError, ValueError, TypeError):

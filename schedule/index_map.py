@@ -308,7 +308,8 @@ class IndexMap:
 
 
 def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> Expr:
-    """Return ``e`` with each ``x % c`` replaced by a new variable from 0 to c - 1, even where x is smaller."""
+    """Return ``e`` with each ``x % c`` replaced by a new variable from 0 to c - 1. That holds even where x is
+    smaller."""
     if isinstance(e, FloorMod) and not uses_var(e.b, lambda v: v in ranges) and analyzer.can_prove(e.b >= 1):
         var = Var("r", e.dtype)
         ranges[var] = Range.from_extent(e.b)

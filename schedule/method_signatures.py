@@ -141,11 +141,11 @@ class MethodSignatures:
         raise NotImplementedError
 
     def read_at(self, loop: LoopRV, block: Block, read_buffer_index: int | str, storage_scope: str) -> BlockRV:
-        """Copy in each iteration of ``loop`` all that it reads of a buffer into a new buffer, and read that instead."""
+        """Copy in each iteration of ``loop`` all that it reads of a buffer, and read the copy instead."""
         raise NotImplementedError
 
     def reindex(self, block: Block, buffer: Any, skip_simplify: bool = False) -> BlockRV:
-        """Let a block access a copy of a buffer whose dimensions are the axes that address it, in the block's order."""
+        """Let a block access a copy of a buffer whose dimensions are the axes that address it."""
         raise NotImplementedError
 
     def reindex_cache_read(
@@ -228,7 +228,7 @@ class MethodSignatures:
         raise NotImplementedError
 
     def shift_operand(self, block: Block, read_buffer_index: int | str) -> list[BlockRV]:
-        """Turn an int8 factor of a sum of products into uint8 by adding 128, or a uint8 one into int8 by subtracting 128."""
+        """Turn an int8 factor of a sum of products into uint8, or a uint8 one into int8."""
         raise NotImplementedError
 
     def split(

@@ -338,7 +338,7 @@ class Schedule(_Methods):
         return settled
 
     def _without_name(self, parameter: str, value: Any, arguments: Mapping[str, Any]) -> Any:
-        """Return the number of a buffer in place of the buffer or its name, since a trace holds no names of buffers."""
+        """Return the number of a buffer in place of the buffer or its name. A trace holds no names of buffers."""
         if parameter not in BUFFER_PARAMETERS or not isinstance(value, (str, Buffer)):
             return value
         block = self.get(BlockRV(self._resolve(arguments["block"])))

@@ -32,8 +32,8 @@ def check_storage_scope(scope: Any) -> str:
 
 
 def rank_of_scope(scope: str) -> int:
-    """Return who shares the memory: 0 for all threads (global), 1 for a block of threads, 2 for a warp, 3 for one
-    thread."""
+    """Return who shares the memory. The numbers are 0 for all threads (global), 1 for a block of threads, 2 for a warp,
+    3 for one thread."""
     return _RANKS.get(scope.split(".")[0], 3)
 
 

@@ -278,7 +278,7 @@ class NestBuilder:
 
 
 def unique_name(taken: dict[str, int], name: str) -> str:
-    """``name``, or ``name_1``, ``name_2`` … when it is taken."""
+    """Returns ``name``, or ``name_1``, ``name_2`` … when it is taken."""
     unique = name
     while unique in taken:
         taken[name] += 1

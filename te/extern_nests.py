@@ -12,7 +12,7 @@ from .operation import ExternOp
 
 
 def _with_unique_blocks(builder: NestBuilder, body: Stmt) -> Stmt:
-    """``body`` with block names that are different from the existing ones."""
+    """Returns ``body`` with block names that are different from the existing ones."""
 
     def post(n: Any) -> Any:
         if isinstance(n, Block):

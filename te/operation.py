@@ -132,7 +132,7 @@ for a read that is outside. ``steps_allowed``: the operation may become a step o
 
 
 def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:
-    """``ops`` and all they depend on, producers first; without operations that those of ``stop`` depend on."""
+    """Returns ``ops`` and all they depend on, producers first; without operations that those of ``stop`` depend on."""
     placed: dict[Operation, None] = {}
     for op in ops:
         pending = [op]

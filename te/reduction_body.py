@@ -29,7 +29,8 @@ def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
 def init_and_update(
     reduce: Reduce, buffers: Sequence[Buffer], indices: tuple[Expr, ...], lower: Callable[[Expr], Expr]
 ) -> tuple[Stmt, Stmt]:
-    """Init and update of a reduction into ``buffers`` (several: a tuple reduction, through variables ``v_…``)."""
+    """Returns the init and update of a reduction into ``buffers`` (several: a tuple reduction, through variables
+    ``v_…``)."""
     combiner = reduce.combiner
     start = reduce.init or combiner.identity_element
     init = seq(*[BufferStore(b, lower(e), indices) for b, e in zip(buffers, start, strict=True)])

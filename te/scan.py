@@ -128,7 +128,7 @@ def _body(name: str, update: Sequence[Tensor], state: Sequence[Tensor]) -> tuple
 
 
 def _check_steps(scan: ScanOp, op: ComputeOp) -> None:
-    """ValueError unless ``op`` is computed step by step and reads only earlier steps of the recurrence."""
+    """Raise ValueError unless ``op`` is computed step by step and reads only earlier steps of the recurrence."""
     dom = scan.scan_axis.dom
     analyzer = Analyzer()
     if not op.axis or not analyzer.can_prove_equal(op.axis[0].dom.extent, dom.min + dom.extent):
@@ -166,5 +166,5 @@ def copy_of(tensor: Tensor, name: str) -> ComputeOp:
 
 
 def with_bodies(ops: Sequence[Operation]) -> list[Operation]:
-    """``ops`` with the computations of a recurrence's steps in front of it."""
+    """Returns ``ops`` with the computations of a recurrence's steps in front of it."""
     return [inner for op in ops for inner in ((*op.body, op) if isinstance(op, ScanOp) else (op,))]

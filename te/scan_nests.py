@@ -13,7 +13,7 @@ from .tensor import Tensor
 
 
 def _accumulates_apart(update: Tensor, state: Tensor) -> bool:
-    """Returns whether a reduction reads the state that it updates: the value that it adds then needs a buffer of its
+    """Returns whether a reduction reads the state that it updates. The value that it adds then needs a buffer of its
     own."""
     return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
 

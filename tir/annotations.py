@@ -47,7 +47,7 @@ _KINDS = ("auto_unroll", "meta_schedule.", "pragma_", "software_pipeline_", "tir
 
 
 def register_annotation(key: str, meaning: str = "read by a pass of the user") -> None:
-    """Make an annotation known that a pass, a rule or a tool of the user reads, so that lowering does not warn of it.
+    """Make an annotation known, so that lowering does not warn of it. A pass, a rule or a tool of the user reads it.
 
     ``meaning`` is one line: where the annotation stands (loop, block) and what it asks for. Registering the same key
     again replaces it.
@@ -61,8 +61,8 @@ def is_for_code(key: str) -> bool:
 
 
 def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
-    """Yield each annotation and each attribute that is not in :data:`ANNOTATIONS`: its key, its place, and the known
-    key with the most similar spelling (empty where none is similar)."""
+    """Yield each annotation and each attribute that is not in :data:`ANNOTATIONS`. It comes with its key, its place,
+    and the known key with the most similar spelling (empty where none is similar)."""
     for n in statements(func.body):
         if isinstance(n, For):
             found, place = list(n.annotations), f"loop {n.loop_var.name}"

@@ -13,8 +13,8 @@ read)``."""
 
 
 def inlined_length(e: Expr, axes: Collection[Var], known: Mapping[Buffer, Length]) -> Length:
-    """Return the length of ``e`` after each load of a ``known`` buffer is replaced by an expression of the length given
-    there; at most that long.
+    """Return a bound of the length of ``e`` after each load of a ``known`` buffer is replaced by an expression. These
+    expressions have the lengths given there.
 
     The result depends on the lengths of the indices that take the place of ``axes``.
     """

@@ -38,8 +38,8 @@ def program_key(func: PrimFunc | IRModule) -> str:
 
 @with_room
 def canonical_text(node: Any, block_names: bool = True) -> str:
-    """Return the printed text with variables ``v0, v1, …`` and buffers ``b0, b1, …`` in the order in which they
-    appear."""
+    """Return the printed text with names that do not matter. Variables are ``v0, v1, …`` and buffers ``b0, b1, …`` in
+    the order in which they appear."""
     printer = _CanonicalPrinter(block_names)
     if isinstance(node, (Stmt, PrimFunc, IRModule)):
         printer.stmt(node)

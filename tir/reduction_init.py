@@ -1,4 +1,4 @@
-"""This module finds the place in front of the loops of a reduction where the init of its block may run.
+"""This module finds the place where the init of a reduction's block may run. It is in front of the reduction's loops.
 
 An init runs when all reduction axes are at the start of their domain. In front of the outermost loop that reduces it
 has the same effect, and it also runs when that loop has no iterations: a reduction over nothing gives its init, as in

@@ -188,7 +188,7 @@ class _Verifier:
         self.spot = outer_spot
 
     def parts(self, n: Any) -> None:
-        """Check the parts of an object in the order of its declaration, which is that of scopes, and leave its scope."""
+        """Check the parts of an object in the order of its declaration, that of scopes, then leave its scope."""
         mark = len(self.order)
         for role, name, many in declared_fields(type(n)):
             item = getattr(n, name)

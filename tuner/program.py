@@ -38,8 +38,8 @@ def _axis(e: Expr) -> Linear | None:
 
 @dataclass(frozen=True)
 class Use:
-    """A load or a store: its buffer and, for each dimension, the coefficients of the block's axes (None: not
-    affine) and the constant in ``offsets``."""
+    """A load or a store with the coefficients of its indices. For each dimension of its buffer they are those of the
+    block's axes (None: not affine) and the constant in ``offsets``."""
 
     buffer: Buffer
     dims: tuple[Mapping[Var, int] | None, ...]
@@ -103,9 +103,9 @@ def _begins_later(value: Expr, loop: For, outer: Sequence[For]) -> bool:
 
 
 class BlockInfo:
-    """A leaf block of the program with its ``loops``, outermost first, of which the first ``shared`` hold other statements
-    as well. Where the extent of an axis depends on a loop, ``extents`` has the largest one. ``packed_ahead``: what may be
-    packed before the function is called."""
+    """A leaf block of the program with its ``loops``, outermost first. The first ``shared`` of them hold other
+    statements as well. Where the extent of an axis depends on a loop, ``extents`` has the largest one.
+    ``packed_ahead``: what may be packed before the function is called."""
 
     packed_ahead: frozenset[Buffer] = frozenset()
 
@@ -129,7 +129,7 @@ class BlockInfo:
 
     @cached_property
     def obstacle(self) -> str | None:
-        """Why no rule can schedule the block, or None."""
+        """Returns why no rule can schedule the block, or None."""
         values = self.realize.iter_values
         if len(values) != len(self.loops) or not all(
             v is loop.loop_var or (self.keeps_order and _begins_later(v, loop, self.loops[:n]))
@@ -143,8 +143,9 @@ class BlockInfo:
 
     @cached_property
     def keeps_order(self) -> bool:
-        """Returns whether the loops have to stay as they are nested: an axis is neither spatial nor reduced (a scan),
-        the extent of a loop depends on another one (a triangle), or loops hold other statements as well."""
+        """Returns whether the loops have to stay as they are nested. They do where an axis is neither spatial nor
+        reduced (a scan), the extent of a loop depends on another one (a triangle), or loops hold other statements as
+        well."""
         return (
             self.shared > 0
             or len(self.spatial) + len(self.reduce) < len(self.axes)
@@ -165,8 +166,8 @@ class BlockInfo:
 
     @cached_property
     def operations(self) -> int:
-        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as many as their code
-        has. Conditions do not count, for they become masks or are hoisted."""
+        """Returns the arithmetic operations of one instance. Functions such as exp, divisions and roots count as many
+        as their code has. Conditions do not count, for they become masks or are hoisted."""
         count = 0
         for node in self._value_nodes():
             if isinstance(node, Call):
@@ -185,23 +186,23 @@ class BlockInfo:
 
     @cached_property
     def spatial_size(self) -> int:
-        """Instances per reduction step."""
+        """Returns the instances per reduction step."""
         return math.prod(self.extents[v] for v in self.spatial)
 
     @cached_property
     def reduce_size(self) -> int:
-        """Reduction steps per output element."""
+        """Returns the reduction steps per output element."""
         return math.prod(self.extents[v] for v in self.reduce)
 
     @property
     def flops(self) -> float:
-        """Operations of the whole block."""
+        """Returns the operations of the whole block."""
         return float(self.operations) * self.spatial_size * self.reduce_size
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes of the widest element that it loads or stores. When only functions that it calls access memory, its
-        declared regions count."""
+        """Returns the bytes of the widest element that it loads or stores. When only functions that it calls access
+        memory, its declared regions count."""
         touched = [use.buffer for use in (*self.stores, *self.loads)]
         named = [region.buffer for region in (*self.block.writes, *self.block.reads)]
         return max([buffer.dtype.bytes for buffer in touched or named], default=1)
@@ -310,7 +311,7 @@ class Program:
 
     @cached_property
     def outputs(self) -> set[Buffer]:
-        """Parameters that are written."""
+        """Returns the parameters that are written."""
         return {buffer for buffer in self.func.buffers if buffer in self.writer}
 
     def producers(self, block: BlockInfo) -> list[BlockInfo]:

@@ -198,7 +198,7 @@ def _inspect(conn: sqlite3.Connection, path: str, migrating: bool, check_pages: 
 
 
 def shape_of(conn: sqlite3.Connection) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Our tables and views that are there, each with the names and types of its columns."""
+    """Returns the tables and views of ours that exist, each with the names and types of its columns."""
     shapes = {}
     for name in (*TABLES, *VIEWS):
         rows = conn.execute(f"PRAGMA table_info({name})").fetchall()

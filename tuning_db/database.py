@@ -43,7 +43,8 @@ _PROGRAMS = "(SELECT key FROM workloads WHERE key = :workload OR structure = :wo
 
 
 class Database:
-    """A database has tuning records in a SQLite file, safe for several processes at once and for a kill at any moment.
+    """A database has tuning records in a SQLite file. It is safe for several processes at once and for a kill at any
+    moment.
 
     ``path`` is created when it is not there, unless ``readonly``; ``":memory:"`` keeps everything in this process.
     Raises :class:`DatabaseError` when the file is damaged, is something else, or comes from a newer version; the

@@ -22,7 +22,7 @@ class TargetLike(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """``model``, ``features``, ``vector_bits``, ``num_cores``, as far as known."""
+        """Returns the facts of a target: ``model``, ``features``, ``vector_bits``, ``num_cores``, as far as known."""
         ...
 
 
@@ -33,8 +33,8 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def workload_key_of(workload: Workload) -> str:
-    """Returns the key by which a workload in any of its forms is looked up: that of its structure, or of one stored
-    program."""
+    """Returns the key by which a workload in any of its forms is looked up. It is that of its structure, or of one
+    stored program."""
     if isinstance(workload, WorkloadRecord):
         return workload.key
     if isinstance(workload, str):

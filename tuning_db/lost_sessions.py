@@ -18,7 +18,7 @@ def host_name() -> str:
 
 
 def is_lost(session: Mapping[str, Any], now: str) -> bool:
-    """Returns whether a session that is called running cannot go on: its process is gone, or it has been silent for a
+    """Returns whether a session that is called running cannot go on. Its process is gone, or it has been silent for a
     day. ``session`` has host, pid, heartbeat and started."""
     if session["pid"] is not None and session["host"] == host_name() and sys.platform != "win32":
         return not _runs(int(session["pid"]))

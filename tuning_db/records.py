@@ -181,7 +181,7 @@ def _no_number(word: str) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """``value`` as JSON text, one line; TypeError when it holds more than text and numbers."""
+    """Returns ``value`` as JSON text, one line; TypeError when it holds more than text and numbers."""
     return json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False)
 
 
@@ -201,8 +201,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def check_fields(values: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the values that were read from a file are of the kinds that fields of these names
-    have."""
+    """Raise ValueError unless the values that were read from a file are of the kinds that their fields have. A field is
+    known by its name."""
     wrong = [
         name
         for name, value in values.items()

@@ -125,7 +125,7 @@ def _add_structure(conn: sqlite3.Connection) -> None:
 
 
 def _add_liveness(conn: sqlite3.Connection) -> None:
-    """Version 3: a session says which process runs it, and when it last wrote, so that a killed one can be told."""
+    """Version 3: a session says which process runs it, and when it last wrote. A killed one can thus be told."""
     conn.execute("ALTER TABLE sessions ADD COLUMN pid INTEGER")
     conn.execute("ALTER TABLE sessions ADD COLUMN heartbeat TEXT")
 
@@ -157,8 +157,8 @@ GROUP BY s.id""",
 
 
 def _add_machine(conn: sqlite3.Connection) -> None:
-    """Version 4: a session keeps why it ended and the limits of its machine, a target the name that LLVM has for its
-    CPU, and other contenders' times stand beside the records."""
+    """Version 4: the tables keep why a session ended, the machine's limits, and other contenders' times. A target has
+    the name that LLVM has for its CPU, and contenders' times stand beside the records."""
     for column in ("ended TEXT NOT NULL DEFAULT ''", "peak_flops REAL", "bandwidth REAL", "roofline_seconds REAL",
                    "limited_by TEXT NOT NULL DEFAULT ''"):  # fmt: skip
         conn.execute(f"ALTER TABLE sessions ADD COLUMN {column}")

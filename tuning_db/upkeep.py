@@ -73,7 +73,8 @@ def _doomed(keep: int, failures: bool, before: str | None) -> tuple[str, dict[st
 
 
 def check(db: Database) -> list[str]:
-    """Problems, a line each: pages, foreign keys, JSON, figures that do not fit their timings, keys and digests."""
+    """Returns the problems, a line each: pages, foreign keys, JSON, figures that do not fit their timings, keys and
+    digests."""
     try:
         return (
             [

@@ -1,4 +1,4 @@
-"""This module finds TVM's modules by their full names, and says what takes the place of those that there are not."""
+"""This module finds TVM's modules by their full names. It says what takes the place of those that do not exist here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The base of back ends: what is in scope, dispatch on the types of nodes, and the words that a target has to say."""
+"""The base of back ends dispatches on the types of nodes and keeps what is in scope. A target adds the words that it
+has to say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Says where the lanes of an access lie: the offset of the first one, and their distance where they are evenly spaced."""
+"""Says where the lanes of an access lie. That is the offset of the first one, and their distance where they are evenly
+spaced."""
 
 from __future__ import annotations
 

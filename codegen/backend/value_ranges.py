@@ -57,7 +57,7 @@ def _call(em: Emitter, e: Call) -> Interval:
 
 
 def divisor_range(em: Emitter, e: Expr) -> tuple[int | None, int | None]:
-    """Return the divisor when it is a constant, and the least value that a lane of it can have where that is known.
+    """Return a constant divisor, or None, and the least value that a lane of the divisor can have, or None.
 
     Nothing is known of lanes that were never stored to, such as those of register values outside of a mask.
     """

@@ -1,5 +1,5 @@
-"""Words for microcontrollers: memory is a static workspace, functions of the C library are written out or refused, and
-dot products of bytes use the DSP instructions of Cortex-M4 and later."""
+"""Words for microcontrollers: memory is a static workspace, and no C library is needed beyond memcpy. Functions of the
+C library are written out or refused, and dot products of bytes use the DSP instructions of Cortex-M4 and later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STACK_BYTES = 256
 
 
 class Workspace:
-    """The static memory of a source file, which its functions use one after the other: an array for each type of
+    """The static memory of a source file, which its functions use one after the other. It is an array for each type of
     elements, so that no memory has two types."""
 
     def __init__(self) -> None:

@@ -228,7 +228,7 @@ class Helpers:
         return self.define(f"tw_splat_{kind}", kind, f"{base} x", f"return {value};")
 
     def select(self, dtype: DType) -> str:
-        """Return a function for ``m ? a : b`` lane by lane, on the bits; ``m`` is a vector of bools."""
+        """Return a function for ``m ? a : b`` lane by lane, on the bits. ``m`` is a vector of bools."""
         lanes, kind = dtype.lanes, self.vector(dtype)
         mask, bits = self.vector_named(f"i8x{lanes}"), self.vector_named(f"i{kind.split('x')[0][1:]}x{lanes}")
         widened = "m" if bits == mask else f"__builtin_convertvector(m, {bits})"

@@ -1,4 +1,4 @@
-"""Words of strict ISO C99: operations on vectors are those of their lanes, and what a condition guards are statements
+"""Words of strict ISO C99: operations on vectors are written lane by lane. What a condition guards becomes statements
 in front of the one that uses it."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Finds the values that C names once because several places use them: written out at each, the text would double with
-every level of a program whose values share their parts."""
+"""Finds the values that C names once because several places use them. Written out at each place, the text would double
+with every level of a program whose values share their parts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ LARGEST_REPEATED = 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """A place in the text where values are evaluated in any case: in front of a statement, or in an operand that a
-    condition guards. ``shared`` are the values it names, ``names`` those that it has named, ``put`` writes a line."""
+    """A place in the text where values are evaluated whatever happens. It stands in front of a statement, or in an
+    operand that a condition guards. ``shared`` are the values it names, ``names`` those that it has named, ``put``
+    writes a line."""
 
     shared: Collection[Expr]
     put: Callable[[str], None]

@@ -63,8 +63,8 @@ class GpuModule(FunctionsByName["GpuFunction"]):
         return GpuFunction(self, self._lowered[name])
 
     def get_source(self, fmt: str = "lowered") -> str:
-        """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered`` (kernels in launch form),
-        or one of the target's own texts. ValueError for another word."""
+        """Return the program as text, at a stage or as one of the target's own texts. Stages are ``tir`` or
+        ``scheduled`` (before lowering) and ``lowered`` (kernels in launch form). ValueError for another word."""
         if fmt in ("tir", "scheduled"):
             return "\n".join((f.scheduled or f.func).script() for f in self._lowered.values())
         if fmt == "lowered":
@@ -137,8 +137,8 @@ class GpuFunction:
         return self._module.bound(self._lowered, list(args), list(values), alive)
 
     def time_evaluator(self, repeat: int = 10, number: int = 1, **_: Any) -> Callable[..., TimingResult]:
-        """Return a function of the arguments that times calls on the device: ``repeat`` results, each the mean of
-        ``number`` calls after one that does not count."""
+        """Return a function of the arguments that times calls on the device. It gives ``repeat`` results, each the mean
+        of ``number`` calls after one that does not count."""
 
         def evaluate(*args: Any) -> TimingResult:
             values, alive = self._arguments.prepare(args)

@@ -1,4 +1,5 @@
-"""Emits operations on the bits of values: logic, shifts, leading zeros, the kind of a float, the alignment of an address."""
+"""Emits operations on the bits of values: logic, shifts, leading zeros, kinds of floats, the alignment of an
+address."""
 
 from __future__ import annotations
 

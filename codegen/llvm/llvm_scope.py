@@ -131,12 +131,12 @@ class LlvmScope(Emitter):
         """Return a value in another type."""
 
     def divisor_range(self, e: E.Expr) -> tuple[int | None, int | None]:
-        """Return the divisor when it is a constant, and the least value that a lane of it can have where that is known."""
+        """Return a constant divisor, or None, and the least value that a lane of it can have, or None."""
         constant = constant_of(e)
         return (constant, constant) if isinstance(constant, int) else (None, None)
 
     def picked(self, e: E.BufferLoad, offset: Linear, distance: int) -> str | None:
-        """Return what a load of lanes that are ``distance`` elements apart reads, or None where a gather is to read them."""
+        """Return the lanes that a load reads ``distance`` elements apart, or None where a gather is to read them."""
         return None
 
     def half_conversion(self, text: str, source: DType, to: DType) -> str:

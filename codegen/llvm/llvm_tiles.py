@@ -45,8 +45,8 @@ def _request(em: LlvmScope) -> None:
 
 
 def tile_request(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str]) -> list[str]:
-    """Returns an exported function that requests the tile registers and then calls the function that ``fn`` becomes;
-    nothing where no instruction uses tile registers.
+    """Returns an exported function that requests the tile registers and then calls the function that ``fn`` becomes. It
+    is empty where no instruction uses tile registers.
 
     The two functions are separate so that no instruction for tiles can execute before the request.
     """

@@ -146,8 +146,8 @@ def _masked_load(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, ma
 
 
 def _parts(target: Target, dtype: DType) -> list[int]:
-    """Returns how many lanes each load takes: a register's at most; none takes a single lane, the first takes one more
-    instead."""
+    """Returns how many lanes each load takes: at most those of a register. No load takes a single lane; the first one
+    takes one more instead."""
     lanes, register = dtype.lanes, target.vector_lanes(dtype)
     if lanes <= register or register < 2 or target.has("avx512f") or not target.has("avx"):
         return [lanes]

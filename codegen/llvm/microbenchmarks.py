@@ -175,8 +175,9 @@ def sweep_block_bytes(target: Target) -> int:
 
 
 def clock_ir(target: Target) -> str:
-    """Returns ``probe_clock``: ``end - begin`` times ``ctx[1]`` iterations of :data:`CLOCK_STEPS` dependent additions
-    and exclusive-ors, one cycle each on every machine of the last decades."""
+    """Returns ``probe_clock``, which counts cycles by dependent instructions. It runs ``end - begin`` times ``ctx[1]``
+    iterations of :data:`CLOCK_STEPS` dependent additions and exclusive-ors, one cycle each on every machine of the last
+    decades."""
     fn = _probe(target, "clock")
     per, rounds = _slot(fn, 1, "i64"), _iterations(fn)
 

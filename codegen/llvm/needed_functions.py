@@ -18,8 +18,8 @@ _LIBRARY = {row.c_name + end for row in OPERATIONS.values() if row.c_name for en
 
 
 def check_needed_functions(lowered: LoweredFunc, called: Collection[str]) -> None:
-    """Raise an error when the target has no runtime for what the code calls, or when it calls a function of its own
-    name."""
+    """Raise an error when the target has no runtime for what the code calls. A function that calls its own name is an
+    error as well."""
     target = lowered.target
     needed = _RUNTIME - (_MEMORY if target.is_wasm else frozenset())
     if target.kind != "c" and not target.has_runtime and not needed.isdisjoint(called):

@@ -12,8 +12,8 @@ from .loads_stores import active_lanes
 
 
 def picked(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str | None:
-    """Returns what a load of lanes that are ``distance`` elements apart reads, as it lies in memory; None where a gather is to
-    read them."""
+    """Returns the lanes that a load reads ``distance`` elements apart, in the type of memory. None stands for a
+    gather."""
     active = e.dtype.lanes if e.predicate is None else _leading(e.predicate)
     if active is None or not _is_near(em, distance, e.dtype):
         return None
@@ -21,14 +21,14 @@ def picked(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str |
 
 
 def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
-    """Returns whether lanes are picked out of whole vectors: they are a small distance apart, and fill registers or a
-    power of two of a register's lanes."""
+    """Returns whether lanes are picked out of whole vectors. They must be a small distance apart, and fill registers or
+    a power of two of a register's lanes."""
     lanes, register = dtype.lanes, em.target.vector_lanes(dtype)
     return 2 <= distance <= NEAR and min(lanes, register) >= 4 and (lanes % register == 0 or register % lanes == 0)
 
 
 def _leading(mask: Expr) -> int | None:
-    """Returns how many lanes hold where these are the first ones, as at the end of a row; None where they are not known."""
+    """Returns how many lanes hold when these are the first ones, as at the end of a row, else None."""
     if not (isinstance(mask, LT) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast)):
         return None
     first, step, end = mask.a.base, mask.a.stride, mask.b.value
@@ -38,8 +38,8 @@ def _leading(mask: Expr) -> int | None:
 
 
 def _picked_lanes(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int, active: int) -> str:
-    """Returns lanes that are ``distance`` elements apart, as they lie in memory, out of vectors that cover them; 0 in
-    all but the first ``active`` ones."""
+    """Returns lanes that are ``distance`` elements apart, picked out of vectors that cover them, in the type of memory.
+    All but the first ``active`` ones are 0."""
     count, one = min(dtype.lanes, em.target.vector_lanes(dtype)), memory_type(dtype.element)
     part_type, whole = dtype.element.with_lanes(count), ""
     for done in range(0, dtype.lanes, count):

@@ -56,8 +56,8 @@ def split_single_lane_stores(text: str) -> str:
 
 
 def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
-    """Returns the text of a module with plain stores where LLVM's AVX-512 back end would store too much; None for no
-    change."""
+    """Returns the text of a module with plain stores of single lanes in place of masked ones. LLVM's AVX-512 back end
+    would store too much; None stands for no change."""
     if not target.has("avx512f") or not any("@llvm.masked.store" in text for text in texts):
         return None
     before = str(module)

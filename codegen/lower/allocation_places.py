@@ -16,8 +16,8 @@ _NO_BARRIER = 1 << 30
 
 
 def allocation_places(func: PrimFunc) -> Places:
-    """Returns the allocations of a function: each buffer at the innermost statement that holds all its accesses, with what
-    blocks request of its strides."""
+    """Returns the allocations of a function: each buffer at the innermost statement that holds all its accesses. An
+    allocation includes what blocks request of the buffer's strides."""
     wishes: dict[Buffer, list[Wish]] = {}
     for realize in blocks_of(func):
         for buffer, found in alignments_of(realize.block).items():

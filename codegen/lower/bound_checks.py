@@ -28,7 +28,8 @@ def inner_domains(body: Stmt) -> Domains:
 
 @dataclass(frozen=True, slots=True)
 class LinearGap:
-    """A linear function of a variable that is negative exactly where a check holds: ``value = slope * var + base``."""
+    """A linear function of a variable that is negative exactly where a check holds. It is ``value = slope * var +
+    base``."""
 
     value: Expr
     slope: int

@@ -124,7 +124,8 @@ def _boxes(buffers: Collection[Buffer], found: Accesses, analyzer: Analyzer) -> 
 
 
 def _never_runs(loop: For) -> bool:
-    """Whether the loop has no iterations, in which indices mean nothing: ``fuse`` of an empty axis divides by 0."""
+    """Returns whether the loop has no iterations, in which indices mean nothing: ``fuse`` of an empty axis divides by
+    0."""
     return isinstance(loop.extent, IntImm) and loop.extent.value < 1
 
 

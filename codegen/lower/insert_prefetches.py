@@ -79,8 +79,8 @@ def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _prefetch(buffer: Buffer, indices: tuple[Expr, ...], locality: int) -> Stmt:
-    """Returns the statement that brings the cache line of an element into the cache; ``locality`` 3 is the first
-    level, 2 the second."""
+    """Returns the statement that brings the cache line of an element into the cache. ``locality`` 3 is the first level,
+    2 the second."""
     address = Call("tir.address_of", (BufferLoad(buffer, indices),), "handle")
     return Evaluate(Call("tir.prefetch", (address, const(0), const(locality)), "int32"))
 

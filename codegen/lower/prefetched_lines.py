@@ -1,4 +1,5 @@
-"""The cache lines of a buffer that one iteration of a loop reads, and the loops inside that may prefetch them."""
+"""Finds the cache lines of a buffer that one iteration of a loop reads. It also finds the loops inside that may
+prefetch them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The part of a buffer that a tile (:mod:`tilewright.tir.tiles`) covers: its rows along one dimension, its columns
-along the last, and along a third one the panels into which columns are cut."""
+"""Finds the part of a buffer that a tile (:mod:`tilewright.tir.tiles`) covers. Its rows lie along one dimension, its
+columns along the last, and the panels into which columns are cut along a third one."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def stores_tile(n: Call) -> bool:
 
 
 def tile_spans(n: Call, buffer: Buffer) -> dict[int, int] | None:
-    """Returns how many indices of ``buffer`` the tile covers along each dimension in which it lies, or None where it lies
-    otherwise: the columns along the last one, and a dimension for each stride of ``n``."""
+    """Returns how many indices of ``buffer`` the tile covers along each dimension in which it lies. Columns lie along
+    the last dimension, and each stride of ``n`` has a dimension of its own; None for a tile that lies otherwise."""
     strides = buffer.element_strides()
     if not strides or not _equal(strides[-1], IntImm(1)):
         return None

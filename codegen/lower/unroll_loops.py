@@ -57,8 +57,9 @@ def _find_varying(s: Stmt, unrolled: bool, found: Env) -> None:
 
 
 class _Uses(NamedTuple):
-    """The names in an expression that differ by copy, what gets their values from an environment (None without names),
-    whether the expression binds variables, whether it has masks to fold, and whether it reads memory."""
+    """What unrolling has to know of an expression: names, values and kinds of parts. It is the names that differ by
+    copy, what gets their values from an environment (None without names), whether the expression binds variables,
+    whether it has masks to fold, and whether it reads memory."""
 
     names: tuple[Var | Buffer, ...]
     values: Callable[[Env], Any] | None

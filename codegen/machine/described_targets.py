@@ -1,4 +1,5 @@
-"""This module determines the facts of a target from its kind and its options: of this machine, of others, of C compilers."""
+"""This module determines the facts of a target from its kind and its options. A target is this machine, another one, or
+a C compiler."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from .triples import address_bits, arch_of, system_of
 
 
 class Processor(Protocol):
-    """What is asked of a target."""
+    """The attributes of a target that the functions of this file read."""
 
     kind: str
     triple: str

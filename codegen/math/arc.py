@@ -67,8 +67,8 @@ def _asin_small(m: MathBuilder, x: Expr, z: Expr) -> Expr:
 
 
 def _folded(m: MathBuilder, a: Expr, small: Expr | None = None) -> tuple[Expr, Expr, Expr]:
-    """Returns whether ``a``, which is |x|, is above 1/2, and z and its root at which to take asin: (1 - a) / 2 there,
-    else the square of ``small``, which is a or x."""
+    """Returns whether ``a``, which is |x|, is above 1/2, and z and its root for taking asin. The argument z is (1 - a)
+    / 2 there, else the square of ``small``, which is a or x."""
     big = m.name(a > m.f(0.5))
     z = m.name(m.select(big, (m.f(1.0) - a) * m.f(0.5), a * a))
     return big, z, m.name(m.select(big, m.call("sqrt", z), a if small is None else small))

@@ -28,7 +28,8 @@ from .math_builder import MathBuilder
 
 @dataclass(frozen=True)
 class PiecewisePolynomial:
-    """The sixteen intervals of 0 <= a <= limit: by exponent and ``bits`` further bits of a + offset, modulo 16.
+    """The sixteen intervals of 0 <= a <= limit, on each of which a polynomial holds. The number of an interval is the
+    exponent and ``bits`` further bits of a + offset, modulo 16.
 
     With ``apart``, a itself is added to the value of the first interval, whose table then holds only the difference.
     """

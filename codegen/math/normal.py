@@ -149,7 +149,7 @@ def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]
 
 
 def named_sums(n: Any) -> Expr | None:
-    """Returns the call that this file computes for a sum of 1 and erf, or for gelu; None for other nodes.
+    """Returns the replacement of a sum of 1 and erf, or of gelu, as a call; None for other nodes.
 
     The sums are ``erf(t) + 1``, ``1 + erf(t)`` and ``1 - erf(t)``.
 

@@ -49,8 +49,8 @@ def tanh(m: MathBuilder, x: Expr) -> Expr:
 
 
 def sigmoid(m: MathBuilder, x: Expr) -> Expr:
-    """Returns 1 / (1 + e**-x), at most 1.5 ULP off. e**-|x| never overflows, and small results are denormal as they
-    should."""
+    """Returns 1 / (1 + e**-x), at most 1.5 ULP off. The term e**-|x| never overflows, and small results are denormal as
+    they should."""
     t = m.name(exp(m, m.negative(m.abs(x))))
     total, lost = m.quick_two_sum(m.f(1.0), t)
     top = m.name(m.select(x >= m.f(0.0), m.f(1.0), t))

@@ -250,7 +250,7 @@ def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | N
 
 
 def _single_element(arg: Any, param: Param) -> Any:
-    """Returns a number as an array of no dimensions for a parameter that is read as one, where its type fits: NumPy's
+    """Returns a number as an array of no dimensions for a parameter that is read as one. Its type must fit; NumPy's
     reductions return numbers. Otherwise returns ``arg``."""
     assert param.buffer is not None
     if param.buffer.ndim or param.dtype == "bfloat16":

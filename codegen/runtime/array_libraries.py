@@ -29,8 +29,8 @@ _UNFIT = (AttributeError, BufferError, RuntimeError, TypeError, ValueError)
 
 
 def as_numpy(values: Sequence[Any]) -> list[Any] | None:
-    """Returns arrays in NumPy's form, sharing their memory, and other values as they are; None where one has no such
-    form."""
+    """Returns arrays in NumPy's form, sharing their memory; None where one has no such form. Other values stay as they
+    are."""
     try:
         return [(_TAKERS.get(type(v)) or _taker(type(v)))(v) for v in values]
     except _UNFIT:
@@ -70,8 +70,8 @@ def static_shape(p: Param) -> tuple[int, ...] | None:
 
 
 class TensorCalls:
-    """Checks tensors of PyTorch against parameters of known shapes, and returns their addresses: a fraction of a
-    microsecond each, where NumPy's view of a tensor takes some."""
+    """Checks tensors of PyTorch against parameters of known shapes, and returns their addresses. A tensor takes a
+    fraction of a microsecond, where NumPy's view of it takes some."""
 
     def __init__(self, params: Sequence[Param]) -> None:
         self.shapes = [static_shape(p) for p in params]

@@ -1,4 +1,4 @@
-"""The table of services: what other files do for functions and modules, by a name, which mostly is that of the method.
+"""The table of services: what other files do for functions and modules, by name. The name mostly is that of the method.
 
 Files register themselves, so that :mod:`.module` imports none of them: :mod:`.bound_calls`, :mod:`.array_libraries`,
 :mod:`.native_glue`, :mod:`.export`, :mod:`.weight_packing` and :mod:`..packing`.

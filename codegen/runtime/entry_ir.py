@@ -1,4 +1,4 @@
-"""The exported function of a model, in LLVM IR: it finds the constants, and a workspace when the caller gives none.
+"""The exported function of a model, in LLVM IR. It finds the constants, and a workspace when the caller gives none.
 
 It calls the function that runs the model, whose parameters are the exported ones without the workspace, with constants
 and workspace (pointers) after the outputs and before the sizes. Constants are a symbol of the same library, or the pages

@@ -27,8 +27,8 @@ WEIGHTS = ".weights"
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """What becomes a library: object files, the function that runs the model as it is lowered, the exported entry, and
-    the bytes of the constants (a NumPy array of uint8)."""
+    """The parts that are linked to a library. They are object files, the function that runs the model as it is lowered,
+    the exported entry, and the bytes of the constants (a NumPy array of uint8)."""
 
     objects: Sequence[bytes]
     lowered: LoweredFunc

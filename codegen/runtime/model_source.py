@@ -21,8 +21,8 @@ _PER_LINE = 24
 
 @dataclass(frozen=True)
 class ModelSource:
-    """What becomes a C file: the kernels and the function that calls them, lowered, the parameters of the exported
-    function, the bytes of the constants, and how many bytes intermediate results need."""
+    """The parts that a C file is written from. They are the kernels and the function that calls them, lowered, the
+    parameters of the exported function, the bytes of the constants, and how many bytes intermediate results need."""
 
     kernels: Sequence[LoweredFunc]
     run: LoweredFunc

@@ -130,8 +130,8 @@ class Module:
         code: CompiledCode,
         packing: Mapping[str, Mapping[int, str]] | None = None,
     ) -> None:
-        """``packing``: for each function and each parameter that may be packed ahead, the function that packs it, or an
-        empty name where the parameter is used as it is."""
+        """Keep the functions and what packs their parameters. ``packing`` has, for each function and each parameter
+        that may be packed ahead, the function that packs it, or an empty name where the parameter is used as it is."""
         self._lowered = dict(functions)
         self._packing = {name: dict(steps) for name, steps in (packing or {}).items()}
         self.code = code
@@ -231,9 +231,9 @@ class Module:
         return function.time_evaluator(repeat, number, min_repeat_ms, cold=cold, warmup=warmup)
 
     def get_source(self, fmt: str = "ll") -> str:
-        """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``ir`` (LLVM IR as
-        emitted), ``ll`` (after LLVM's passes), ``asm``, portable ``c``, or the name of another back end of the table.
-        ValueError for another word."""
+        """Return the program as text, at a stage or in the words of a back end. That is ``tir`` or ``scheduled``
+        (before lowering), ``lowered``, ``ir`` (LLVM IR as emitted), ``ll`` (after LLVM's passes), ``asm``, portable
+        ``c``, or the name of another back end of the table. ValueError for another word."""
         text: str = service("source")(self, fmt)
         return text
 

@@ -1,4 +1,4 @@
-"""This module gives the source of a module as text: of each stage, and in the words of each back end."""
+"""This module gives the source of a module as text, at each stage and in each back end's words."""
 
 from __future__ import annotations
 

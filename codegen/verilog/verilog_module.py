@@ -89,8 +89,9 @@ class VerilogFunction:
         return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
 
     def simulate(self, *args: Any, simulator: str | None = None) -> int:
-        """Run the module on complete arguments in ``icarus`` or ``verilator`` (None: the first that is installed), and
-        return the cycles from the start to the results. HardwareError when the simulator is not installed."""
+        """Run the module on complete arguments in a simulator, and return the cycles from the start to the results. The
+        simulator is ``icarus`` or ``verilator`` (None: the first that is installed). HardwareError when the simulator
+        is not installed."""
         self._arguments.prepare(args)
         return simulate(self.circuit, args, simulator)
 

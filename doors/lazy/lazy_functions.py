@@ -1,4 +1,5 @@
-"""This module has the functions of the namespace: tables of those that are one operator or one formula, then the others.
+"""This module has the functions of the namespace. Those that are one operator or one formula stand in tables, then come
+the others.
 
 NumPy says data types and shapes, on single elements and on arrays without elements.
 """
@@ -210,7 +211,8 @@ def matmul(x1: Any, x2: Any, /) -> Array:
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
-    """Returns the sum of products over pairs of axes: the last of ``x1`` with the first of ``x2``, or those given."""
+    """Returns the sum of products over pairs of axes. They are the last of ``x1`` with the first of ``x2``, or those
+    given."""
     a, b = common(x1, x2)
     first, second = (range(-axes, 0), range(axes)) if isinstance(axes, int) else axes
     left, right = [*"abcdefghijklm"[: a.ndim]], [*"nopqrstuvwxyz"[: b.ndim]]

@@ -1,4 +1,4 @@
-"""This module builds one kernel of a model: from its function to an object file, and keeps the result on disk.
+"""This module builds one kernel of a model, from its function to an object file. It keeps the result on disk.
 
 A kernel's symbol is made of what it depends on, so that models share the kernels that earlier ones left on the disk.
 """
@@ -44,8 +44,8 @@ class PackedWeight:
 
 @dataclass(frozen=True)
 class KernelJob:
-    """A kernel to build: what tells its function as text (only when it is built), the target, and schedules on record
-    (origin and trace), best first."""
+    """A kernel to build, its target, and the schedules on record for it. These are what tells its function as text
+    (only when it is built), and pairs of origin and trace, best first."""
 
     text: Callable[[], str] = field(repr=False)
     target: str
@@ -60,8 +60,9 @@ class KernelJob:
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """A compiled kernel: its symbol, how it was planned (see :class:`..planning.Plan`), the scheduled function as text,
-    its object file, what is packed ahead, by the number of the parameter, and which of the job's traces it follows."""
+    """A compiled kernel: its symbol, its object file, and how it was planned (see :class:`..planning.Plan`). It also
+    has the scheduled function as text, what is packed ahead, by the number of the parameter, and which of the job's
+    traces it follows."""
 
     symbol: str
     kind: str

@@ -1,4 +1,5 @@
-"""A kernel of a model and its search: how often it is called, how long it takes, and what more trials promise."""
+"""A kernel of a model and its search. They say how often it is called, how long it takes, and what more trials
+promise."""
 
 from __future__ import annotations
 

@@ -48,8 +48,9 @@ class Version:
 
 @dataclass(frozen=True)
 class Step:
-    """A place where a kernel is called: its name in the graph, the first kernel equal to it, what was built (for symbolic
-    sizes up to several ends, those of smaller sizes first), and how often one run calls it there."""
+    """A place where a kernel is called: its name in the graph, and what was built for it. It also has the first kernel
+    equal to it, and how often one run calls it there. Symbolic sizes are built for up to several ends, those of smaller
+    sizes first."""
 
     name: str
     kernel: Kernel
@@ -82,8 +83,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a compiled model: its inputs and outputs, the calls in order, the function that makes them (and the
-    one that notes the time after each), the size of the workspace, and the bytes of the constants."""
+    """The parts of a compiled model: its inputs and outputs, the calls in order, and what makes them. That is the
+    function that makes the calls (and the one that notes the time after each), the size of the workspace, and the bytes
+    of the constants."""
 
     name: str
     target: Target

@@ -1,4 +1,4 @@
-"""This module times a model with default schedules, with those on record, and in ONNX Runtime, in turns in one run."""
+"""This module times a model with default schedules, with those on record, and in ONNX Runtime, in turns."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def bench_graph(
 
 
 def model_inputs(graph: Graph, given: Mapping[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
-    """Returns an array for each input: the one that is given, else random numbers in [-1, 1), and 0 and 1 for integers.
+    """Returns an array for each input: the one that is given, else random numbers in [-1, 1). Integers are 0 and 1.
 
     :class:`BuildError` for symbolic shapes, for names that are no inputs, and for arrays that do not fit.
     """

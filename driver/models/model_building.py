@@ -99,8 +99,8 @@ def bounds_of(graph: Graph, given: Bounds) -> dict[Var, int]:
 def kernel_jobs(
     division: Division, machine: Target, db: Database | None = None, options: GraphOptions = GraphOptions()
 ) -> dict[Kernel, list[tuple[Mapping[str, int], KernelJob]]]:
-    """Returns what to build for each kernel of a graph, by the example of each part of its sizes; kernels of one structure
-    share it."""
+    """Returns what to build for each kernel of a graph, by the example of each part of its sizes. Kernels of one
+    structure share it."""
     examples = examples_of(options.bounds)
     jobs: dict[Kernel, list[tuple[Mapping[str, int], KernelJob]]] = {}
     out: dict[Kernel, list[tuple[Mapping[str, int], KernelJob]]] = {}

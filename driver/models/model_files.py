@@ -39,7 +39,7 @@ _OBJECTS = {
 
 
 def suffix_of(what: Any) -> str | None:
-    """Returns the suffix of the front end that reads ``what``, or None for what is not a model's file or object."""
+    """Returns the suffix of the front end that reads ``what``, or None when it is no model's file or object."""
     if isinstance(what, (str, os.PathLike)):
         suffix = Path(what).suffix.lower()
         return suffix if suffix in FRONTENDS or suffix in _plugins() else None

@@ -1,4 +1,5 @@
-"""This module sums up how long the kernels of a model take, and what share of the machine's limits they reach."""
+"""This module sums up how long the kernels of a model take. It also says what share of the machine's limits they
+reach."""
 
 from __future__ import annotations
 

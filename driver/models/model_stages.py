@@ -1,4 +1,4 @@
-"""This module prints a model at a stage of its way: as it was read, divided into kernels, placed in memory, scheduled."""
+"""This module prints a model at a stage: as it was read, divided into kernels, placed in memory, or scheduled."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def kernel_plan(
     db: Database | str | os.PathLike[str] | None = None,
     bounds: Bounds | None = None,
 ) -> Plan:
-    """Returns how a kernel of the model is computed, by its name in the stage ``kernels``; None is the one with the most
-    arithmetic. BuildError lists the names for another one."""
+    """Returns how a kernel of the model is computed, by its name in the stage ``kernels``. None asks for the one with
+    the most arithmetic. BuildError lists the names for another one."""
     steps = build_graph(graph, target, db=db, bounds=bounds or {}).steps
     chosen = [step for step in steps if name in (None, step.name, step.built.symbol)]
     if not chosen:
@@ -89,7 +89,7 @@ def _code(name: str, version: Version, stage: str, target: Target) -> str:
 
 
 def _kernels(division: Division) -> str:
-    """Returns a line for each kernel: its name, its operators, what it reads and writes, and the first one equal to it."""
+    """Returns a line for each kernel: its name, its operators, what it reads and writes, and its first equal."""
     lines = []
     for kernel, first in representatives(division).items():
         reads, writes = ", ".join(map(str, kernel.inputs)), ", ".join(map(str, kernel.outputs))

@@ -50,9 +50,10 @@ _NEGLIGIBLE = 0.002
 
 @dataclass(frozen=True)
 class TunedKernel:
-    """A distinct kernel of a tuned model: its ``calls`` in one run, seconds of one call by the default schedule (by the
-    best one where the default did not run) and by the best one on record (infinity: not measured), the share of the
-    roofline, the trials of this search and how many failed, the best record, and why the search ended."""
+    """A distinct kernel of a tuned model, with its times and its search. It has its ``calls`` in one run, seconds of
+    one call by the default schedule (by the best one where the default did not run) and by the best one on record
+    (infinity: not measured), the share of the roofline, the trials of this search and how many failed, the best record,
+    and why the search ended."""
 
     name: str
     calls: int
@@ -72,9 +73,9 @@ class TunedKernel:
 
 @dataclass(frozen=True)
 class ModelProgress:
-    """The progress of a model's search: the kernel that is searched, how many of the distinct ones are done, trials so
-    far, the predicted seconds of a run by default schedules and by the best ones (of ``measured`` kernels), the time
-    spent, and ``stop``, which ends the search."""
+    """The progress of a model's search. It has the kernel that is searched, how many of the distinct ones are done,
+    trials so far, the predicted seconds of a run by default schedules and by the best ones (of ``measured`` kernels),
+    the time spent, and ``stop``, which ends the search."""
 
     model: str
     kernel: str
@@ -141,9 +142,9 @@ class ModelTuningInterrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class ModelTuneOptions:
-    """How a model is tuned: ``trials`` of one kernel at most, seconds for all, the share ``until`` of the roofline at
-    which a kernel is done, callbacks for each :class:`ModelProgress`, and options of
-    :class:`~tilewright.tuner.TuneOptions` by name."""
+    """The options for tuning a model. ``trials`` is for one kernel at most, the seconds are for all, ``until`` is the
+    share of the roofline at which a kernel is done, callbacks receive each :class:`ModelProgress`, and options of
+    :class:`~tilewright.tuner.TuneOptions` go by name."""
 
     trials: int = 64
     time_limit: float | None = None
@@ -155,7 +156,7 @@ class ModelTuneOptions:
 def tune_model(
     what: Any, target: Target, db: Database | str | os.PathLike[str] | None, asked: ModelTuneOptions
 ) -> ModelTuneResult:
-    """Tune a graph, or a model that a front end reads; ``asked.search`` holds the options of the front end as well."""
+    """Tune a graph, or a model that a front end reads. ``asked.search`` holds the options of the front end as well."""
     reading = {key: value for key, value in asked.search.items() if key in READING}
     search = {key: value for key, value in asked.search.items() if key not in READING}
     require_known(search, TuneOptions, ("trials", "db", "time_limit", "until", "callbacks", *READING), "tune")

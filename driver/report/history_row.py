@@ -1,4 +1,5 @@
-"""This module draws the row of a workload in a report: its share of the roofline, the search in small, and what failed."""
+"""This module draws the row of a workload in a report. The row has its share of the roofline, the search in small, and
+what failed."""
 
 from __future__ import annotations
 

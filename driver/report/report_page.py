@@ -62,7 +62,7 @@ def write_report(db: Database | str | os.PathLike[str], path: str | os.PathLike[
 
 
 def report_html(db: Database) -> str:
-    """Returns the page as text: charts have fewer points, and in the end no parts open, where there is much to show."""
+    """Returns the page as text. Where there is much to show, charts have fewer points, and in the end no parts open."""
     histories = search_histories(db)
     fewer = [dots for dots in (240, 100, 50) if dots * len(histories) <= 10_000]
     for dots in (*fewer, ALL_CHARTS, THREE_CHARTS, ONE_CHART):

@@ -25,7 +25,8 @@ _PAIRS = (
 
 @dataclass
 class SearchHistory:
-    """The trials of a workload on a target in order, with the sessions that made them and what is known of the machine.
+    """The trials of a workload on a target in order. It also has the sessions that made them and what is known of the
+    machine.
 
     ``trials`` are rows of the table records without times and traces; ``sessions`` rows of the table sessions;
     ``baselines`` seconds of other contenders by name.

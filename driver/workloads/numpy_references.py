@@ -44,7 +44,7 @@ def gemv(ins: Arrays, outs: Arrays, **_: Any) -> None:
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
-    """Abramowitz and Stegun, 7.1.26: absolute error 1.5e-7. NumPy has no erf of its own."""
+    """Returns erf by formula 7.1.26 of Abramowitz and Stegun: absolute error 1.5e-7. NumPy has no erf of its own."""
     t = 1 / (1 + 0.3275911 * np.abs(x))
     poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
     return np.asarray(np.copysign(1 - poly * np.exp(-x * x), x))
@@ -108,7 +108,7 @@ def reduce_with(name: str) -> Callable[..., None]:
 
 
 def softmax(ins: Arrays, outs: Arrays, **_: Any) -> None:
-    """Along the rows."""
+    """Compute softmax along the rows."""
     x, y = ins[0], outs[0]
     np.subtract(x, x.max(axis=-1, keepdims=True), out=y)
     np.exp(y, out=y)
@@ -116,7 +116,7 @@ def softmax(ins: Arrays, outs: Arrays, **_: Any) -> None:
 
 
 def layer_norm(ins: Arrays, outs: Arrays, *, eps: float = 1e-5, **_: Any) -> None:
-    """Along the rows, then scaled and shifted."""
+    """Compute layer normalisation along the rows, then scale and shift."""
     x, gamma, beta = ins
     y = outs[0]
     np.subtract(x, x.mean(axis=-1, keepdims=True), out=y)
@@ -149,7 +149,7 @@ def blur(ins: Arrays, outs: Arrays, **_: Any) -> None:
 
 
 def _windows(x: np.ndarray, kernel: int, stride: int, padding: int, fill: float = 0.0, dilation: int = 1) -> np.ndarray:
-    """``(N, C, OH, OW, kernel, kernel)`` views of an NCHW array."""
+    """Returns ``(N, C, OH, OW, kernel, kernel)`` views of an NCHW array."""
     if padding:
         p = (padding, padding)
         x = np.pad(x, ((0, 0), (0, 0), p, p), constant_values=fill)

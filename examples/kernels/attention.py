@@ -1,4 +1,4 @@
-"""Attention of several heads: Y = softmax(Q Kᵀ / √d) V in one kernel, which never writes the scores to memory.
+"""Attention of several heads, Y = softmax(Q Kᵀ / √d) V, in one kernel. It never writes the scores to memory.
 
 Run it: ``python examples/kernels/attention.py [words of names]``.
 
@@ -121,7 +121,7 @@ def fused(block: int, scores: tuple[int, int], sums: tuple[int, int], unroll: in
 
 
 def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    """NumPy."""
+    """Compute the result with NumPy."""
     s = q @ k.transpose(0, 2, 1) * np.float32(1 / math.sqrt(q.shape[-1]))
     np.exp(s - s.max(-1, keepdims=True), out=s)
     np.matmul(s / s.sum(-1, keepdims=True), v, out=out)

@@ -94,7 +94,7 @@ def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, 
 
 
 def reference_of(window: int, stride: int, padding: int) -> Callable[..., None]:
-    """NumPy: one product of matrices for each place in the window."""
+    """Compute the result with NumPy: one product of matrices for each place in the window."""
 
     def reference(data: np.ndarray, weight: np.ndarray, out: np.ndarray) -> None:
         padded = np.pad(data, ((0, 0), (padding, padding), (padding, padding), (0, 0)))

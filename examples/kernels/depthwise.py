@@ -26,8 +26,9 @@ from tilewright import te
 
 
 def declare(height: int, width: int, channels: int, block: int = 0) -> tw.PrimFunc:
-    """Y[b, y, x, c] = sum over a window of 3 × 3 of X[b, y + ry - 1, x + rx - 1, c] * W[b, ry, rx, c], where b is a block
-    of ``block`` channels, a divisor of all; 0: of all, NHWC with one image."""
+    """Returns a depthwise convolution over a window of 3 × 3 in blocks of ``block`` channels. Y[b, y, x, c] is the sum
+    of X[b, y + ry - 1, x + rx - 1, c] * W[b, ry, rx, c], where b is a block of ``block`` channels, a divisor of all; 0:
+    of all, NHWC with one image."""
     block = block or channels
     blocks = channels // block
     x = te.placeholder((blocks, height, width, block), name="X")
@@ -78,7 +79,7 @@ def tiled(rows: int, pixels: int, vectors: int):
 
 
 def reference(x: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
-    """NumPy."""
+    """Compute the result with NumPy."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     out[...] = 0
     for a in range(3):

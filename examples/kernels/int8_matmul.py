@@ -93,7 +93,7 @@ def tiled(rows: int, vectors: int, unroll: int = 8) -> Scheduler:
 
 
 def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """NumPy, whose products of integers are slow: float64 holds these sums exactly."""
+    """Compute the result with NumPy in float64, which holds these sums exactly; its products of integers are slow."""
     out[...] = a.astype("float64") @ b.astype("float64")
 
 

@@ -52,7 +52,7 @@ class Kernel:
         return tw.Target(f"native {less}-num-cores={cores}")
 
     def arrays(self, seed: int = 0) -> list[np.ndarray]:
-        """Random inputs and an output full of NaN (or -1), in the order of the parameters."""
+        """Returns random inputs and an output full of NaN (or -1), in the order of the parameters."""
         rng = np.random.default_rng(seed)
         out = []
         for param in self.func.params:
@@ -71,12 +71,12 @@ class Kernel:
 
     @property
     def flops(self) -> float:
-        """Operations of one call."""
+        """Returns the operations of one call."""
         return float(count_flops(self.func) or 0)
 
     @property
     def bytes(self) -> float:
-        """Bytes of all arguments, each moved once."""
+        """Returns the bytes of all arguments, each moved once."""
         return float(count_bytes(self.func) or 0)
 
     def build(self, target: tw.Target) -> Any:

@@ -37,7 +37,7 @@ from tilewright.tuner.recipes import Panels, TileNest, tiled_product
 
 
 def declare(m: int, n: int, k: int, constant: bool = False) -> tw.PrimFunc:
-    """C = A @ B; ``constant``: B stays the same from call to call, so that it may be packed ahead."""
+    """Returns C = A @ B. With ``constant``, B stays the same from call to call, so that it may be packed ahead."""
     a = te.placeholder((m, k), name="A")
     b = te.placeholder((k, n), name="B")
     kk = te.reduce_axis((0, k), name="k")
@@ -118,12 +118,12 @@ def batched(rows: int, vectors: int, unroll: int = 4) -> Scheduler:
 
 
 def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """NumPy."""
+    """Compute the result with NumPy."""
     np.matmul(a, b, out=out)
 
 
 def reference_gelu(a: np.ndarray, b: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
-    """NumPy, with Python's erf in double precision."""
+    """Compute the result with NumPy, and Python's erf in double precision."""
     x = a.astype("float64") @ b.astype("float64") + bias
     out[...] = x * 0.5 * (1.0 + np.vectorize(math.erf)(x * math.sqrt(0.5)))
 

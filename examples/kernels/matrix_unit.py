@@ -83,8 +83,8 @@ def on_tiles(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
 
 
 def columns_at_once(n: int, column_bytes: int, target: tw.Target) -> int:
-    """Returns the number of columns that all rows are multiplied by before the next ones: a part of B that fills half
-    of the second-level cache."""
+    """Returns the number of columns that all rows are multiplied by before the next ones. This part of B fills half of
+    the second-level cache."""
     pairs = n // (2 * TILE)
     room = target.l2_bytes // 2 // (2 * TILE * column_bytes)
     return 2 * TILE * max(d for d in range(1, pairs + 1) if pairs % d == 0 and (d <= room or d == 1))
@@ -108,12 +108,12 @@ def on_vectors(func: tw.PrimFunc, target: tw.Target, rows: int = 6, vectors: int
 
 
 def reference_int8(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """NumPy, whose products of integers are slow: float64 holds these sums exactly."""
+    """Compute the result with NumPy in float64, which holds these sums exactly; its products of integers are slow."""
     out[...] = a.astype("float64") @ b.astype("float64")
 
 
 def reference_bf16(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """NumPy in float32; bfloat16 comes as its bits."""
+    """Compute the result with NumPy in float32; bfloat16 comes as its bits."""
     wide = [(x.astype("uint32") << 16).view("float32") for x in (a, b)]
     np.matmul(*wide, out=out)
 

@@ -59,7 +59,7 @@ def streamed(vectors: int = 4, ahead: int = 6) -> Scheduler:
 
 
 def reference_fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
-    """NumPy, without temporaries."""
+    """Compute the result with NumPy, without temporaries."""
     np.multiply(a, b, out=out)
     np.add(out, c, out=out)
     np.maximum(out, 0, out=out)
@@ -84,7 +84,7 @@ def blocked(rows: int) -> Scheduler:
 
 
 def reference_transpose(x: np.ndarray, out: np.ndarray) -> None:
-    """NumPy."""
+    """Compute the result with NumPy."""
     np.copyto(out, x.T)
 
 
@@ -125,7 +125,7 @@ def rolling(vectors: int, ahead: int) -> Scheduler:
 
 
 def reference_blur(x: np.ndarray, out: np.ndarray) -> None:
-    """NumPy."""
+    """Compute the result with NumPy."""
     rows = x[:, :-2] + x[:, 1:-1]
     rows += x[:, 2:]
     np.add(rows[:-2], rows[1:-1], out=out)

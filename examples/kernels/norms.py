@@ -78,7 +78,7 @@ def softmax_by_rows(rows: int, vectors: int, unroll: bool) -> Scheduler:
 
 
 def reference_softmax(x: np.ndarray, out: np.ndarray) -> None:
-    """NumPy."""
+    """Compute the result with NumPy."""
     np.subtract(x, x.max(axis=-1, keepdims=True), out=out)
     np.exp(out, out=out)
     np.divide(out, out.sum(axis=-1, keepdims=True), out=out)
@@ -171,7 +171,7 @@ def layer_norm_by_rows(rows: int, vectors: int) -> Scheduler:
 
 
 def reference_layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, out: np.ndarray) -> None:
-    """NumPy."""
+    """Compute the result with NumPy."""
     np.subtract(x, x.mean(axis=-1, keepdims=True), out=out)
     out *= 1 / np.sqrt(np.square(out).mean(axis=-1, keepdims=True) + np.float32(EPSILON))
     out *= gamma

@@ -101,7 +101,7 @@ def pairs_by_rows(rows: int, ahead: int) -> Scheduler:
 
 
 def reference_argmax(x: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
-    """NumPy; ``value`` is the other output."""
+    """Compute the result with NumPy; ``value`` is the other output."""
     out[...] = np.argmax(x, axis=1)
 
 

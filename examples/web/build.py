@@ -18,7 +18,8 @@ TARGET = "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory"
 
 
 def sharpen() -> tw.PrimFunc:
-    """Returns ``out = image + amount * (image - mean of its 3 x 3 neighbours)``; the image has a border of one pixel."""
+    """Returns ``out = image + amount * (image - mean of its 3 x 3 neighbours)``. The image has a border of one
+    pixel."""
     image = te.placeholder((SIZE + 2, SIZE + 2), "float32", "image")
     amount = te.var("amount", "float32")
 

@@ -102,7 +102,7 @@ class Call(GraphCall):
         return self.sequences[n]
 
     def known(self, n: int) -> Any:
-        """Returns the array of an input that is known while the graph is made; None for one that is left out."""
+        """Returns the array of an input that is known while the graph is made. None stands for one that is left out."""
         value = self.optional(n)
         if value is None:
             return None

@@ -1,4 +1,5 @@
-"""This module reads a model: node by node, each by its converter, by its value where that is known, or by its body.
+"""This module reads a model node by node. A node is read by its converter, by its value where that is known, or by its
+body.
 
 Nodes whose inputs are all known while the graph is made (constants, and what is computed from shapes) are evaluated by
 ONNX's own reference implementation. An operator without a converter that ONNX defines as a function is replaced by the

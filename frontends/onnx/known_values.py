@@ -82,8 +82,8 @@ def evaluate(onnx: Any, node: Any, inputs: Sequence[Known | None], opsets: Mappi
 
 
 def interpreted(convert: Callable[[Call], Any], call: Call) -> list[Known] | None:
-    """Returns what a converter builds for inputs that are all constants of the call's own builder; None where it
-    is too large, or does not work."""
+    """Returns what a converter builds when all inputs are constants of the call's own builder. None stands for a result
+    that is too large, or a converter that does not work."""
     builder = call.builder
     if sum(data.size for data in builder.constants.values()) > LARGEST_INTERPRETED:
         return None

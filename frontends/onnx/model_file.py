@@ -44,7 +44,8 @@ def _parsed(onnx: Any, data: bytes, what: str) -> Any:
 
 
 def _checked(proto: Any, what: str) -> Any:
-    """Returns a message; OnnxError when a name in it is not UTF-8, which protobuf gives as bytes in place of a text."""
+    """Returns a message, or raises OnnxError when a name in it is not UTF-8. Protobuf gives such a name as bytes in
+    place of a text."""
     waiting = [proto]
     while waiting:
         message = waiting.pop()

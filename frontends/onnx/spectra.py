@@ -35,7 +35,8 @@ def dft(c: Call) -> Value:
 
 
 def transformed(c: Call, x: Value, length: int, inverse: bool, onesided: bool) -> Value:
-    """Returns the transform along the last but one axis; the last one has the real, or the real and imaginary parts."""
+    """Returns the transform along the last but one axis. The last axis has the real, or the real and imaginary
+    parts."""
     parts, extent = x.shape[-1], x.shape[-2]
     if parts not in (1, 2) or not isinstance(extent, int) or not 0 < length <= _LONGEST:
         raise c.error(f"a transform of length {length} of {x.type_text} is not supported")

@@ -142,8 +142,8 @@ class HloCall(GraphCall):
         return self.broadcast(self.constant(number, dtype), shape)
 
     def together(self, op: str, *inputs: Value) -> Value:
-        """Add an element-wise operator of operands of one shape; those that were broadcast are taken as before, as long
-        as one has the whole shape."""
+        """Add an element-wise operator of operands of one shape. Operands that were broadcast are taken as before, as
+        long as one has the whole shape."""
         shape = max((v.shape for v in inputs), key=len)
         before = [self.narrow.get(v, v) for v in inputs]
         if not any(same_shape(v.shape, shape) for v in before):

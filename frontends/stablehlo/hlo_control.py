@@ -25,7 +25,8 @@ MOST_STEPS = 1 << 16
 
 @hlo("while")
 def loop(c: HloCall) -> tuple[Given, ...]:
-    """Returns the results of a loop of the graph for many steps, and for as many as data say; others are written out."""
+    """Returns the results of a loop. Loops of many steps, and of as many as data say, become loops of the graph; others
+    are written out."""
     counter = _counter(c)
     if counter is not None:
         place, numbers = counter

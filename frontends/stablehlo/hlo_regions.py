@@ -15,8 +15,8 @@ COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 
 
 def meaning(region: Any) -> str:
-    """Returns the name of the one operation that a region applies to its two arguments; ``second`` where it returns its
-    second argument, and an empty text for other regions."""
+    """Returns the name of the one operation that a region applies to its two arguments. It is ``second`` where the
+    region returns its second argument, and an empty text for other regions."""
     (block,) = region.blocks
     *items, end = [item.operation for item in block.operations]
     if len(block.arguments) != 2 or len(end.operands) != 1:

@@ -1,4 +1,5 @@
-"""This module follows arrays of which each step of a loop sets one row, as the results of ``jax.lax.scan`` are stored.
+"""This module follows arrays of which each step of a loop sets one row. The results of ``jax.lax.scan`` are stored like
+that.
 
 A loop reads its body with such arrays as stacks. An update of one row makes a :class:`Row` of a stack; any other use of
 either says that the array is an ordinary one.
@@ -36,7 +37,8 @@ class Stack:
 
 @dataclass(frozen=True)
 class Row:
-    """A row is ``value``, of extent 1 along the first dimension, which is stored at the index ``at`` of a stack."""
+    """A row is ``value``, which is stored at the index ``at`` of a stack. The first dimension of the value has extent
+    1."""
 
     stack: Stack
     value: Any

@@ -23,8 +23,8 @@ LARGEST_WINDOW = 1024
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of an operation: per dimension the extent, the step from one to the next, the step inside, the gaps
-    between elements, and what is put before and behind."""
+    """The windows of an operation, with a number per dimension for each property. These are the extent, the step from
+    one to the next, the step inside, the gaps between elements, and what is put before and behind."""
 
     sizes: list[int]
     strides: list[int]
@@ -134,7 +134,8 @@ def _running_axis(x: Value, windows: Windows) -> int | None:
 
 
 def _running(c: HloCall, region: Any, x: Value, start: Any, axis: int, forwards: bool) -> Value:
-    """Returns what a function makes of all elements up to each one, in as many steps as the extent has binary digits."""
+    """Returns what a function makes of all elements up to each one. It takes as many steps as the extent has binary
+    digits."""
     extent, far, none = x.shape[axis], 1, [0] * x.ndim
     while far < extent:
         move = [far if d == axis else 0 for d in range(x.ndim)]

@@ -37,7 +37,8 @@ def convolution_gradients(
 def _of_weight(
     c: AtenCall, data: Value, gradient: Value, shape: Sequence[int], groups: int, window: dict[str, Any]
 ) -> Value:
-    """Returns the gradient of the weights: a convolution of the data by the gradient, over the batch in place of channels."""
+    """Returns the gradient of the weights. It is a convolution of the data by the gradient, over the batch in place of
+    channels."""
     batch, channels, *space = data.shape
     n = len(space)
     parts = c.op("reshape", data, shape=(batch, groups, channels // groups, *space))

@@ -69,7 +69,7 @@ def encoder_layer(x: Any, width: int, heads: int, *rest: Any) -> Any:
 
 
 def embedding_bag(weight: Any, indices: Any, offsets: Any, *rest: Any) -> Any:
-    """Returns sums (``mode`` 0) or means (1) of rows of a table over bags, and the bag of each row; maxima stay whole.
+    """Returns sums (``mode`` 0) or means (1) of rows of a table over bags, and the bag of each row. Maxima stay whole.
 
     The bag of a row is the number of bags that begin before it, less one.
     """

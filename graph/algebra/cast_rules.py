@@ -17,7 +17,7 @@ def cast_to_the_same(m: Match) -> Value | None:
 
 @rule(op("cast", op("cast", _x, bind="inner")))
 def cast_of_cast(m: Match) -> Value | None:
-    """A conversion to a type that holds all values of the first one, and then to a third, is one conversion."""
+    """Two conversions in a row become one. The type between must hold all values of the first type."""
     first, second = m["x"].dtype, m.node("inner").output.dtype
     if not _holds_all(second, first):
         return None

@@ -80,7 +80,8 @@ def clip_of_clip(m: Match) -> Value | None:
 
 @rule(either(op("add", op("add", _x, _c), _d), op("multiply", op("multiply", _x, _c), _d)))
 def constants_meet(m: Match) -> Value | None:
-    """(x + c) + d is x + (c + d), and (x · c) · d is x · (c · d)."""
+    """Constants of two sums or of two products in a row are combined. (x + c) + d is x + (c + d), and (x · c) · d is x
+    · (c · d)."""
     c, d = m.array("c"), m.array("d")
     both = np.broadcast_shapes(c.shape, d.shape)
     if np.prod(both) > max(c.size, d.size) or not DType(m.out.dtype).is_float:

@@ -25,8 +25,8 @@ def element_of_reshape(m: Match) -> Value | None:
 
 @rule(op(_BINARY, any_value("a"), any_value("b")))
 def elements_of_reshape(m: Match) -> Value | None:
-    """reshape(x) + y is reshape(x + y) when y broadcasts over the dimensions that the reshape changes, and
-    reshape(x + reshape(y)) when y has the shape of the result."""
+    """A sum is taken before a reshape instead of behind it. reshape(x) + y is reshape(x + y) when y broadcasts over the
+    dimensions that the reshape changes, and reshape(x + reshape(y)) when y has the shape of the result."""
     a, b = m.root.inputs
     assert a is not None and b is not None
     for this, other in ((a, b), (b, a)):

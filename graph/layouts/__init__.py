@@ -1,4 +1,5 @@
-"""Which arrays of a graph are stored in another order of dimensions: the choice is a minimum cut, and so the best one.
+"""Chooses which arrays of a graph are stored in another order of dimensions. The choice is a minimum cut, and so the
+best one.
 
 For one order (NHWC, say) each operator either works on arrays in that order, where a row of :mod:`.carried_attributes` says how,
 or on plain ones. An operator has a predicted time in both, and an array that one operator makes in one order and another one

@@ -90,7 +90,8 @@ def _operands_fit(node: Node, graph: Graph, ndim: int) -> bool:
 
 
 def _cost_of(network: Network, v: Value, maker: object, ends: list[object], seconds: float) -> None:
-    """Add the cost of a transpose of ``v``, once for all that read it in the order in which it is not made."""
+    """Add the cost of a transpose of ``v``. It is paid once for all that read ``v`` in the order in which it is not
+    made."""
     if seconds == 0.0:
         return
     stored, plain = (v, "stored"), (v, "plain")

@@ -65,8 +65,8 @@ def _weights(m: Match, node: Node, spare: bool = True) -> tuple[Channels, Any] |
 
 
 def _of_channels(m: Match, node: Node) -> tuple[Channels, Any, Any] | None:
-    """Returns the channels and the weights of a product, and the constant ``c`` that its results meet as a number per
-    channel; None where they do not have these forms."""
+    """Returns the channels and the weights of a product, and a constant per channel that follows it. None stands for
+    operands without these forms."""
     found = _weights(m, node)
     if found is None or m.out.shape != node.output.shape:
         return None
@@ -137,7 +137,8 @@ def product_of_scaled(m: Match) -> Value | None:
 @rule(either(op(PRODUCTS, op("add", _x, _c, bind="moved"), constant("w")),
              op(_WITH_BIAS, op("add", _x, _c, bind="moved"), constant("w"), constant("b"))))  # fmt: skip
 def product_of_shifted(m: Match) -> Value | None:
-    """(x + t) · W is x · W + t · W, where no padding of a convolution stands between."""
+    """A constant that is added to an operand of a product is added to its result instead. (x + t) · W is x · W + t · W,
+    where no padding of a convolution stands between."""
     found = _weights(m, m.root, spare=False)
     moved = m.node("moved").output
     if found is None or m.readers(moved) > 1 or m["x"].shape != moved.shape or not sums_whole_windows(m.root):

@@ -47,7 +47,8 @@ def join_products(graph: Graph, services: Services = Services()) -> Graph:
 
 @dataclass(frozen=True)
 class _Product:
-    """A product, the dimension of its weight that is joined, and what stands for it: itself, or the sum with a bias."""
+    """A product, the dimension of its weight that is joined, and what stands for it. That is the product itself, or its
+    sum with a bias."""
 
     node: Node
     axis: int

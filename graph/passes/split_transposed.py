@@ -65,7 +65,8 @@ def transposed(m: Match) -> Value | None:
 
 
 def _by_place(weight: Any, strides: tuple[int, ...], steps: list[int]) -> Any:
-    """Returns the weights (place in the block and channel of the result, channel of the operand, steps) of (C, O, K, L)."""
+    """Returns the weights of (C, O, K, L) by place in the block. Their dimensions are the place and the channel of the
+    result, the channel of the operand, and the steps."""
     (c, o, k, n), (s, t), (a, b) = weight.shape, strides, steps
     full = np.pad(weight, ((0, 0), (0, 0), (0, a * s - k), (0, b * t - n)))
     parts = full.reshape(c, o, a, s, b, t)[:, :, ::-1, :, ::-1, :]

@@ -1,4 +1,5 @@
-"""Operators that exporters write out: each file has the rules that find one of them and put it in their place.
+"""Finds operators that exporters write out in parts. Each file has the rules that find one of them and put it in their
+place.
 
 :data:`RULES` has the rules of all files. Larger patterns stand before those that are part of them.
 """

@@ -22,7 +22,8 @@ _softmax = op("softmax", either(_weighed + any_value("mask"), _weighed), bind="s
 
 @rule(op("matmul", _softmax, _v, bind="product"))
 def attention(m: Match) -> Value | None:
-    """softmax(q · kᵀ · scale + mask) · v, with the scale at the scores or at the operands, and the mask added or not"""
+    """Finds attention, softmax(q · kᵀ · scale + mask) · v. The scale may stand at the scores or at the operands, and
+    the mask may be left out."""
     scores, product, softmax = m.node("scores"), m.node("product"), m.node("softmax")
     n = m.out.ndim
     scale = _scale(m)

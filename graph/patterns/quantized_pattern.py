@@ -34,7 +34,8 @@ _weight = _widened("w", constant("w"))
 
 @rule(op(PRODUCTS, _data, _weight))
 def product_of_quantized(m: Match) -> Value | None:
-    """(x - z) · s times w · t is (x · w - z · w) · (s · t), with a product of integers."""
+    """A product of quantized operands becomes a product of integers that is scaled. (x - z) · s times w · t is (x · w -
+    z · w) · (s · t)."""
     return _integer_product(m, None)
 
 
@@ -46,7 +47,7 @@ def product_of_quantized_with_bias(m: Match) -> Value | None:
 
 @rule(op(PRODUCTS, _shifted("x", any_value("x")), _shifted("w", constant("w")), out_dtype="int32"))
 def product_of_shifted(m: Match) -> Value | None:
-    """(x - z) · w of integers is x · w - z · w, with a product of narrow ones."""
+    """A product of shifted integers becomes a product of narrow ones. (x - z) · w is x · w - z · w."""
     if m["x"] is m.root.inputs[0]:
         return None
     found = _total(m)
@@ -69,8 +70,8 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
 
 
 def _total(m: Match) -> tuple[Value, Channels] | None:
-    """Returns the int32 sums of products of the numbers less the zero point, and where the channels are; None when the
-    numbers are not narrow integers, or the weights have a zero point."""
+    """Returns the int32 sums of products of the numbers less the zero point, and where the channels are. None stands
+    for numbers that are not narrow integers, and for weights with a zero point."""
     node, x, weight = m.root, m["x"], m.array("w")
     narrow = all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
     zero = _number(m, "x_zero")
@@ -104,7 +105,8 @@ def _number(m: Match, name: str) -> int | None:
 
 
 def _scales(m: Match, channels: Channels) -> Array | None:
-    """Returns the product of both scales in a shape that broadcasts to the result; None when it is not one per channel."""
+    """Returns the product of both scales in a shape that broadcasts to the result. None stands for scales that are not
+    one per channel."""
     data, weight = m.array("x_scale").astype(np.float64), m.array("w_scale").astype(np.float64)
     if data.size != 1:
         return None

@@ -121,7 +121,8 @@ def _orders(node: Node) -> list[tuple[Value | None, ...]]:
 def _in_order(
     given: Sequence[Value | None], args: Sequence[Pattern | None], known: Known, bound: Bindings
 ) -> Iterator[Bindings]:
-    """Yields the ways in which each operand fits its pattern; an operand that is left out fits None, as does a missing one."""
+    """Yields the ways in which each operand fits its pattern. An operand that is left out fits None, as does a missing
+    one."""
     if not args:
         if not any(v is not None for v in given):
             yield bound

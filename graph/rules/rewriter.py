@@ -91,7 +91,8 @@ class Match:
 
 
 class _Sweep:
-    """One walk over the operators of a graph, in order: what has been emitted so far, and what stands for what."""
+    """One walk over the operators of a graph, in order. It keeps what has been emitted so far, and what stands for
+    what."""
 
     def __init__(self, graph: Graph, names: set[str]) -> None:
         self.graph, self.names = graph, names

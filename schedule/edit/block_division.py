@@ -1,4 +1,5 @@
-"""This module divides the axes of a block into those of an outer and of an inner block, for blockize and tensorize."""
+"""This module divides the axes of a block into those of an outer and of an inner block. Blockize and tensorize use
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class DividedBlock:
     analyzer: Analyzer
 
     def domains(self, inner: Sequence[For]) -> dict[Var, Range]:
-        """Return the domain of each axis of the inner block, and of the loops around it, which a block without axes uses."""
+        """Return the domain of each axis of the inner block, and of the loops around it. A block without axes uses
+        these loops."""
         loops = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
         return {**loops, **{iv.var: iv.dom for iv in self.inner.block.iter_vars}}
 
@@ -112,7 +114,7 @@ def _check_empty(realize: BlockRealize, axes: Sequence[IterVar], outer: Sequence
 
 
 def _settled(base: Expr) -> bool:
-    """Return whether the constant part of a binding is a number, which the body then contains as it is."""
+    """Return whether the constant part of a binding is a number. The body then contains that number."""
     return isinstance(base, IntImm)
 
 

@@ -38,7 +38,8 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
 
 
 def check_closed(new: Block, outside: Iterable[For], inside: Iterable[For], what: str, where: Sequence[Node]) -> None:
-    """Raise ScheduleError when a new block depends on a loop outside it, or a region that it declares on one inside.
+    """Raise ScheduleError when a new block depends on a loop outside it. The regions that it declares may not depend on
+    a loop inside it either.
 
     ``what`` are the words for the place of the new block.
     """

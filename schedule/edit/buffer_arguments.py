@@ -11,8 +11,7 @@ from ..errors import ScheduleError, unknown_handle
 
 
 def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:
-    """Return the buffer that a block reads or writes, given by its number among ``reads`` or ``writes``, or by its
-    name.
+    """Return the buffer that a block reads or writes, given by its number in its declarations or by its name.
 
     No other buffer of that side, nor one among ``others``, may have that name.
     """
@@ -39,7 +38,8 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[B
 
 
 def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
-    """Return the buffer of a block that is given as ``("read", i)``, ``("write", i)``, a number among its writes, or a name."""
+    """Return the buffer of a block that an argument names. The argument is ``("read", i)``, ``("write", i)``, a number
+    among its writes, or a name."""
     if isinstance(buffer, (list, tuple)) and len(buffer) == 2 and buffer[0] in ("read", "write"):
         return pick_buffer(realize, buffer[1], buffer[0])
     if isinstance(buffer, int):

@@ -55,7 +55,7 @@ def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | No
 
 
 def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]) -> Part | None:
-    """Return the part of a buffer that a block declares to read, if its consumers inside stay within it; else None."""
+    """Return the part of a buffer that a block declares to read, or None when its consumers inside leave it."""
     region = next((r.region for r in scope.root.block.reads if r.buffer is buffer), None)
     if region is None:
         return None
@@ -75,7 +75,7 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
 
 
 def copied_buffer(request: CopyRequest, box: Sequence[Ends | None], part: Part | None) -> Buffer:
-    """Return the new buffer, for all of the old one or a part; its sizes have the type of the indices in use."""
+    """Return the new buffer, for all of the old one or a part. Its sizes have the type of the indices in use."""
     shape = [
         const(e.value, ends[0].dtype) if ends is not None and isinstance(e, IntImm) else e
         for e, ends in zip(request.old.shape, box, strict=True)
@@ -111,7 +111,8 @@ def copy_nest(
 
 
 def _cut(span: Span) -> Span:
-    """Return a span that exceeds a constant bound with a shorter extent there, as TVM does, in place of a condition."""
+    """Return a span that exceeds a constant bound with a shorter extent there. TVM does so as well, in place of a
+    condition."""
     last, extent = span.at_most, span.extent
     if span.at_least is not None or not isinstance(last, IntImm) or not isinstance(extent, IntImm):
         return span

@@ -29,7 +29,8 @@ def place_beside(tree: Tree, nest: Stmt, after: bool) -> Place:
 
 
 def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequence[BlockRealize]) -> Place:
-    """Return the place between the writer and its later users, in the innermost sequence that holds it and one of them.
+    """Return the place between the writer and its later users. It is in the innermost sequence that holds the writer
+    and one of them.
 
     Without users it is the end of the scope.
     """

@@ -1,4 +1,5 @@
-"""This module inserts the copy of a buffer into a function: which buffer, where the copy is made, and who uses it."""
+"""This module inserts the copy of a buffer into a function. It says which buffer, where the copy is made, and who uses
+it."""
 
 from __future__ import annotations
 

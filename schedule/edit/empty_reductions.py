@@ -35,7 +35,8 @@ def check_starts_kept(old: Tree, new: PrimFunc, loop: For) -> None:
 
 
 def may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
-    """Whether a reduce axis may have no values: its extent depends on loops or memory. Sizes are assumed to be positive."""
+    """Returns whether a reduce axis may have no values: its extent depends on loops or memory. Sizes are assumed to be
+    positive."""
     sizes = set(symbols_of(tree.func))
     extents = [
         iv.dom.extent

@@ -1,4 +1,4 @@
-"""This module keeps arithmetic of data what it is when the value of a place is put in the stead of a load.
+"""This module keeps the results of arithmetic when an expression of places is written in the stead of a load.
 
 A load is data, whose arithmetic wraps around in its type; arithmetic of places (of axes, loops and constants) never wraps
 (``tir/expr/nodes/index_types.py``).

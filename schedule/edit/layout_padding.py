@@ -75,7 +75,8 @@ class Padding:
 
 
 def fill_padding(func: PrimFunc, realize: BlockRealize, padding: Padding, root: Block | None) -> PrimFunc:
-    """Return the function with the padding of a new buffer written by the block that fills the old one, or after it.
+    """Return the function with the padding of a new buffer written. The block that fills the old one writes it, or a
+    block after it.
 
     The filling block is one of those directly in ``root``, where the old buffer is allocated, or of the function when
     ``root`` is None.
@@ -143,7 +144,8 @@ def _digits(e: Expr) -> tuple[Var, int, Expr] | None:
 
 
 def _split_tail(test: Expr, extents: Mapping[Var, Expr]) -> Expr | None:
-    """Return the negation of ``outer * c + inner < n`` when it holds only in the last iteration of ``outer``.
+    """Return the negation of ``outer * c + inner < n`` when it holds only in the last iteration of ``outer``, else
+    None.
 
     That is so when the extent of ``outer`` is n / c, rounded up.
     """
@@ -161,7 +163,7 @@ def _split_tail(test: Expr, extents: Mapping[Var, Expr]) -> Expr | None:
 
 
 def _split_head(test: Expr) -> Expr | None:
-    """Return the negation of ``n <= outer * c + inner`` with n < c, which holds only in the first iteration of
+    """Return the negation of ``n <= outer * c + inner`` with n < c. It holds only in the first iteration of
     ``outer``."""
     if not isinstance(test, LE) or not isinstance(test.a, IntImm):
         return None
@@ -192,7 +194,8 @@ def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any
 
 
 def _assume(tree: Tree, padding: Padding) -> PrimFunc:
-    """Return a block for the start of the function that states what the caller has put into the padding of an input."""
+    """Return a block that states what the caller has put into the padding of an input. It stands at the start of the
+    function."""
     old, new, places = padding.old, padding.new, padding.places
     holds = Or(Not(padding.condition), BufferLoad(new, tuple(places)).equal(padding.value))
     says = Call("tir.assume", (holds,), "bool")

@@ -89,8 +89,7 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
 
 
 def _check_runs(tree: Tree, realize: BlockRealize) -> None:
-    """Raise ScheduleError when a loop that no axis is bound to may have no iteration, so that the block would not
-    run."""
+    """Raise ScheduleError when a loop that no axis is bound to may have no iteration. The block would then not run."""
     if any(is_const_int(iv.dom.extent, 0) for iv in realize.block.iter_vars):
         return
     analyzer = Analyzer()  # sizes may be 0
@@ -315,7 +314,8 @@ def _boxes(
 
 
 def _distinct(stmt: Stmt, buffer: Buffer, stores: bool) -> list[Access]:
-    """Return the stores of a buffer (or its loads) below ``stmt``; of those that agree in all but the place, one."""
+    """Return the stores of a buffer, or its loads, below ``stmt``. Of those that agree in all but the place, it returns
+    one."""
     out: list[Access] = []
     for a in accesses(stmt, buffer):
         alike = (same(a.indices, b.indices) and same(a.guards, b.guards) and a.loops == b.loops for b in out)

@@ -83,18 +83,20 @@ def _dot(
 
 
 def int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: uint8 by int8 into int32, exact but for wrapping
-    sums."""
+    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k, of uint8 by int8 into int32. It is exact but for
+    wrapping sums."""
     return _dot(f"dot_{lanes}x4_u8i8i32", "dot4_u8i8", lanes, 4, ("uint8", "int8", "int32"))
 
 
 def int8_uint8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: int8 by uint8 into int32, the other way about."""
+    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k, of int8 by uint8 into int32. This is :func:`int8_dot`
+    with the types exchanged."""
     return _dot(f"dot_{lanes}x4_i8u8i32", "dot4_u8i8", lanes, 4, ("int8", "uint8", "int32"), _SWAPPED)
 
 
 def signed_int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: int8 by int8 into int32, by the instruction for uint8.
+    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k, of int8 by int8 into int32. It uses the instruction
+    for uint8.
 
     A·B = (A + 128)·B - 128·B, where the right term is the same for all rows of A that meet one vector of B. Where there
     is room for a copy of B, ``shift_operand`` and :func:`int8_uint8_dot` take the right term out of the loop.

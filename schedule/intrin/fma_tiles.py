@@ -32,7 +32,7 @@ _IMPL = """
 
 
 def fma_tile(rows: int, lanes: int, dtype: str = "float32") -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, 0] * B[0, j]`` for ``rows`` i and ``lanes`` j, a vector of ``lanes`` at a time.
+    """Return ``C[i, j] += A[i, 0] * B[0, j]`` for ``rows`` i and ``lanes`` j. It takes a vector of ``lanes`` at a time.
 
     Rounded as any other product and sum: twice in the interpreter, once where lowering forms a fused multiply-add.
     """

@@ -116,7 +116,7 @@ _STORE_IMPL = """
 
 
 def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k; B comes as ``B[k // w, j, k % w]``.
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k. B comes as ``B[k // w, j, k % w]``.
 
     ``a``, ``b``: int8 by int8 or uint8 by int8 into int32 (w is 4; exact but for wrapping sums), or bfloat16 by bfloat16
     into float32 (w is 2; sums in an order of the machine's, see :func:`tilewright.tir.expr.intrinsics.tile_operations.tile_dot2_bf16`).
@@ -135,13 +135,13 @@ def tile_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
 
 
 def tile_store(c: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``D[i, j] = C[i, j]`` for a tile of 16 by 16 numbers of type ``c``; the rows of D may lie apart."""
+    """Return ``D[i, j] = C[i, j]`` for a tile of 16 by 16 numbers of type ``c``. The rows of D may lie apart."""
     return pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", op="tile_store", c=c)
 
 
 def wmma_dot(a: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k; A and B are of type ``a``: float16, bfloat16, int8, or float32,
-    which ``round_tf32`` rounds."""
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k. A and B are of type ``a``: float16, bfloat16, int8, or
+    float32, which ``round_tf32`` rounds."""
     c = "int32" if a.endswith("int8") else "float32"
     wide, to = ("T.round_tf32", "") if a == c else ("T.cast", f', "{c}"')
     return pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c=c, wide=wide, to=to)
@@ -153,5 +153,5 @@ def wmma_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
 
 
 def wmma_store(c: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``D[i, j] = C[i, j]`` for a tile of sums of type ``c``; the rows of D may lie apart."""
+    """Return ``D[i, j] = C[i, j]`` for a tile of sums of type ``c``. The rows of D may lie apart."""
     return pair(_STORE, _STORE_DESC, _STORE_IMPL, name="wmma_store", op="wmma_store", c=c)

@@ -89,7 +89,7 @@ def _pair(head: str, description: str, implementation: str, n: int, a: str = "")
 
 
 def wgmma_dot(n: int, a: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 64 i, ``n`` j and 64 k; A and B are of type ``a``, C is float32."""
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 64 i, ``n`` j and 64 k. A and B are of type ``a``, C is float32."""
     steps = "".join(_DOT_STEP.replace("{k}", str(k)) for k in range(0, STEPS, GROUP_STEPS))
     fence, wait = f"C.vstore([0, 0], T.wgmma_fence({_SUMS}))", f"C.vstore([0, 0], T.wgmma_wait({_SUMS}, 0))"
     implementation = f"\n        {fence}{steps}        T.evaluate(T.wgmma_commit())\n        {wait}\n"

@@ -23,8 +23,8 @@ from ..require.lookup import find_block
 
 
 def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:
-    """Return the arguments with the ranges as the text of an index map with two results, begin and end, per
-    dimension."""
+    """Return the arguments with the ranges as the text of an index map. Per dimension it has two results, begin and
+    end."""
     if not callable(gen_new_ranges) or isinstance(gen_new_ranges, IndexMap):
         return {}
 

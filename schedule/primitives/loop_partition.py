@@ -255,7 +255,8 @@ def _plain_buffers(body: Stmt, axes: Collection[Var]) -> set[Buffer]:
 
 
 def _widened(region: BufferRegion, axes: Mapping[Var, Range], loops: set[Var], analyzer: Analyzer) -> BufferRegion:
-    """The region over the whole domain of the axes; the whole of a dimension where that depends on one of ``loops``."""
+    """Return the region over the whole domain of the axes. A dimension that depends on one of ``loops`` is taken
+    whole."""
     doms = {v: (dom.min, dom.min + dom.extent - 1) for v, dom in axes.items()}
     out: list[Range] = []
     for r, extent in zip(region.region, region.buffer.shape, strict=True):

@@ -131,8 +131,8 @@ def _checked_padding(realize: BlockRealize, padding: Any) -> list[int]:
 
 
 def _check_domains(realize: BlockRealize, loops: Mapping[Var, Expr]) -> None:
-    """Raise ScheduleError when the domain of an axis depends on a loop that becomes longer: it would leave the buffers
-    that it reads."""
+    """Raise ScheduleError when the domain of an axis depends on a loop that becomes longer. The axis would leave the
+    buffers that it reads."""
     for iv in realize.block.iter_vars:
         if uses_var(iv.dom.min, lambda v: v in loops) or uses_var(iv.dom.extent, lambda v: v in loops):
             raise ScheduleError(
@@ -213,8 +213,8 @@ def _check_outputs(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
 
 
 def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr]) -> dict[Var, Expr]:
-    """Return the new extents of loops; ScheduleError unless each padded axis is bound to one loop that no other axis
-    uses."""
+    """Return the new extents of loops. Raise ScheduleError unless each padded axis is bound to one loop that no other
+    axis uses."""
     name = realize.block.name_hint
     nest_of_its_own(tree, realize)
     loops: dict[Var, Expr] = {}

@@ -35,7 +35,7 @@ from ..storage_scopes import shared_by_thread
 def read_at(
     func: PrimFunc, loop: Var, block: str, read_buffer_index: int | str, storage_scope: str
 ) -> tuple[PrimFunc, BlockRV]:
-    """Copy in each iteration of ``loop`` all that it reads of a buffer into a new buffer, and read that instead.
+    """Copy in each iteration of ``loop`` all that it reads of a buffer, and read the copy instead.
 
     ``block`` is under the loop; ``read_buffer_index`` is the buffer's number among its reads, or its name. The copy is
     one block with loops inside, annotated ``auto_copy``, before the first statement of the loop that reads the buffer.

@@ -28,7 +28,8 @@ from ..require.block_preconditions import check_plain_path
 
 @primitive
 def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False) -> tuple[PrimFunc, BlockRV]:
-    """Let a block access a copy of a buffer whose dimensions are the axes that address it, in the block's order.
+    """Let a block access a copy of a buffer whose dimensions are the axes that address it. They come in the block's
+    order.
 
     ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name (the written one, when the
     block reads and writes it). A read buffer is copied before the block's loops, a written one after them. Indices are

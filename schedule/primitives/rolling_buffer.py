@@ -371,7 +371,7 @@ def _rewrite(
         return None
 
     def tidy(region: BufferRegion) -> BufferRegion:
-        """Elements before and after the wrap: the whole circle."""
+        """Returns the elements before and after the wrap: the whole circle."""
         if region.buffer is not small or isinstance(region.region[axis].extent, IntImm):
             return region
         whole = Range(const(0, size.dtype), size)

@@ -288,7 +288,7 @@ def _draw_factorization(extent: int, n: int, max_innermost: int, rng: np.random.
 
 @lru_cache(maxsize=256)
 def _pleasant(extent: int) -> tuple[int, ...]:
-    """Return the sizes to draw from: 1, 2, 3, 4, 6, 8, 12, 16, 24 …, and the divisors, up to the extent."""
+    """Return the sizes to draw from, up to the extent. They are 1, 2, 3, 4, 6, 8, 12, 16, 24 …, and the divisors."""
     found = set(_divisors(extent))
 
     def powers(base: int) -> Iterator[int]:

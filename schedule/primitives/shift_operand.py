@@ -23,7 +23,7 @@ from ..require.lookup import find_block
 
 @primitive
 def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> tuple[PrimFunc, list[BlockRV]]:
-    """Turn an int8 factor of a sum of products into uint8 by adding 128, or a uint8 one into int8 by subtracting 128.
+    """Turn an int8 factor of a sum of products into uint8, or a uint8 one into int8. It adds 128, or subtracts 128.
 
     It is meant for machines whose multiply-add takes one signed and one unsigned factor: A·B = A·(B + 128) - 128·ΣA,
     where the sum on the right does not depend on B's own axes. The result is exact, as sums of integers wrap. int16 and

@@ -278,7 +278,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
 
 
 def _fused_dtype(chain: Sequence[For], analyzer: Analyzer) -> str:
-    """Return the type of the fused loop: int64 when a loop has it, or when int32 does not hold the product of the
+    """Return the type of the fused loop. It is int64 when a loop has it, or when int32 does not hold the product of the
     extents."""
     known = [analyzer.const_int_bound(loop.extent)[1] for loop in chain]
     total = prod(abs(n) for n in known if n)

@@ -226,8 +226,8 @@ def _indented(text: str) -> str:
 def _instantiated(
     func: PrimFunc, index_type: str, scopes: Sequence[str] | None = None
 ) -> tuple[tuple[Buffer, ...], Block]:
-    """Return new buffers for the parameters of ``func`` (in these ``scopes``, when given), and its root block in terms
-    of them.
+    """Return new buffers for the parameters of ``func`` (in these ``scopes``, when given). With them comes its root
+    block in terms of them.
 
     Loops, axes, sizes and indices have the type ``index_type``; computed values keep their types.
     """

@@ -1,4 +1,4 @@
-"""This module checks the form of a block: what its body holds, how its axes run, which loops are its own."""
+"""This module checks the form of a block: the statements of its body, its axes, and the loops around it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_from_zero(realize: BlockRealize, axes: Iterable[IterVar]) -> None:
 
 
 def check_box(tree: Tree, realize: BlockRealize) -> None:
-    """Raise ScheduleError when the domain of an axis depends on a loop of the block, so that new loops lack its size."""
+    """Raise ScheduleError when the domain of an axis depends on a loop of the block. New loops would lack its size."""
     loops = {lp.loop_var for lp in tree.loops_above(realize)}
     for iv in realize.block.iter_vars:
         if uses_var(iv.dom.min, lambda v: v in loops) or uses_var(iv.dom.extent, lambda v: v in loops):
@@ -107,7 +107,7 @@ def check_whole_domain(tree: Tree, realize: BlockRealize, so: str, hint: str, on
 
 
 def loops_of(tree: Tree, realize: BlockRealize, loop: For) -> tuple[list[For], list[For]]:
-    """Return the loops of a block outside of ``loop``, and those from it on; ScheduleError when it is not one of
+    """Return the loops of a block outside of ``loop``, and those from it on. Raise ScheduleError when it is not one of
     them."""
     loops = tree.loops_above(realize)
     if loop not in loops:
@@ -139,8 +139,8 @@ def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
 
 
 def nest_of_its_own(tree: Tree, realize: BlockRealize) -> Stmt:
-    """Return the outermost loop of a block alone in loops that run once on each point of its axes; else
-    ScheduleError."""
+    """Return the outermost loop of a block that is alone in its loops, which run once on each point. Raise
+    ScheduleError for others."""
     top = own_nest(tree, realize)
     if top is None or not covers_domain(tree, realize, once=True):
         raise ScheduleError(

@@ -68,7 +68,7 @@ def check_independent(
 
 
 def is_atomic(realize: BlockRealize | None) -> bool:
-    """Return whether a block adds to its result atomically, so that a loop of its reduction may run on blocks of a GPU."""
+    """Return whether a block adds to its result atomically. A loop of its reduction may then run on blocks of a GPU."""
     return realize is not None and ATOMIC in realize.block.annotations and realize.block.init is None
 
 

@@ -74,7 +74,7 @@ class Applier:
         return out
 
     def _consumers_first(self) -> list[Stage]:
-        """Stages in reverse order of their operations; a stage after the one that it is attached to."""
+        """Returns the stages in reverse order of their operations; a stage follows the one that it is attached to."""
         out: list[Stage] = []
 
         def put(stage: Stage, below: tuple[Stage, ...]) -> None:
@@ -211,7 +211,7 @@ class Applier:
 
     @staticmethod
     def _block_order(realize: BlockRealize, axes: Sequence[IterVar]) -> list[IterVar]:
-        """``axes`` in the order of the block's axes: by kind, which is all that rfactor changes."""
+        """Returns ``axes`` in the order of the block's axes: by kind, which is all that rfactor changes."""
         spatial = [a for a in axes if a.kind != IterVar.REDUCE]
         reduce = [a for a in axes if a.kind == IterVar.REDUCE]
         return [(reduce if b.kind == IterVar.REDUCE else spatial).pop(0) for b in realize.block.iter_vars]

@@ -118,8 +118,8 @@ class Schedule:
         return copy.output(0)
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
-        """Split a reduction: one partial result per value of ``axis``, kept as dimension ``factor_axis`` of the new
-        tensor; ``tensor``'s stage then reduces over that dimension.
+        """Split a reduction into one partial result per value of ``axis``, kept as dimension ``factor_axis`` of the new
+        tensor. The stage of ``tensor`` then reduces over that dimension.
 
         ``axis`` is a loop of the reduction; the other loops of the reduction stay in the new stage.
         """

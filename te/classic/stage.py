@@ -36,7 +36,7 @@ class Record:
 
 
 def caller() -> str:
-    """``file:line`` of the call that entered this package."""
+    """Returns the ``file:line`` of the call that entered this package."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back  # type: ignore[assignment]

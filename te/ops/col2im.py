@@ -18,7 +18,8 @@ def col2im(
     columns: Tensor, image: Sequence[int], kernel: Sequence[int], stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     name: str = "T_col2im",
 ) -> Tensor:  # fmt: skip
-    """Returns the image ``(N, C, *image)`` in which each element is the sum of the window elements that lie on it.
+    """Returns the image ``(N, C, *image)`` that windows make. Each element is the sum of the window elements that lie
+    on it.
 
     columns: ``(N, C · kernel elements, windows)``. ``padding``: one number, one per dimension, or all befores, then
     all afters, of the image from which the windows were cut.

@@ -25,7 +25,8 @@ def elementwise(x: Tensor, f: Callable[[Expr], Any], name: str) -> Tensor:
 
 
 def in_float32(x: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """``f(x)``, computed in float32 when ``x`` is a narrower float or an integer; narrow floats are converted back."""
+    """Returns ``f(x)``, computed in float32 when ``x`` is a narrower float or an integer; narrow floats are converted
+    back."""
     if x.dtype.is_float and x.dtype.bits >= 32:
         return f(x)
     out = f(cast("float32", x))

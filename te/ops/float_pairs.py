@@ -32,7 +32,8 @@ def _log_of_sum(a: Expr, b: Expr) -> Expr:
 
 
 def _next_after(a: Expr, b: Expr) -> Expr:
-    """Returns the float whose bits are those of ``a`` and one more or one less; from zero on, the smallest with b's sign."""
+    """Returns the float next to ``a``, whose bits are one more or one less. Next to zero is the smallest float with b's
+    sign."""
     kind = f"int{a.dtype.bits}"
     bits, one = reinterpret(kind, a), const(1, kind)
     farther = (a < b).equal(bits > const(0, kind))

@@ -72,7 +72,7 @@ def _running(
 
 
 def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str = "T_cumsum") -> Tensor:
-    """Returns the sums of the elements up to each one along ``axis``; ``exclusive`` leaves out the element itself,
+    """Returns the sums of the elements up to each one along ``axis``. ``exclusive`` leaves out the element itself,
     ``reverse`` begins at the end."""
     return _running("cumsum", sum_, x, axis, exclusive, reverse, name, 0)
 

@@ -58,7 +58,7 @@ class _Over:
         return out
 
     def check(self, op: str, what: str, t: Tensor | None) -> None:
-        """``t`` has the shape of the axes."""
+        """Check that ``t`` has the shape of the axes."""
         if t is None:
             return
         check_tensor(op, t, len(self.axes), what)
@@ -74,7 +74,8 @@ def layer_norm(
     epsilon: float = 1e-5,
     name: str = "T_layer_norm",
 ) -> Tensor:
-    """Returns (x - mean) / √(variance + ε) · gamma + beta (Ba et al., 2016), over ``axis`` (one, or several).
+    """Returns (x - mean) / √(variance + ε) · gamma + beta over ``axis``, one or several. The source is Ba et al.
+    (2016).
 
     The variance is that of the differences from the mean, in a second pass: exact where the sum of squares cancels.
     Stages ``…_sum``, ``…_mean``, ``…_sqsum``, ``…_rstd`` and the result; narrow floats are computed in float32.
@@ -145,7 +146,8 @@ def batch_norm(
     epsilon: float = 1e-5,
     name: str = "T_batch_norm",
 ) -> Tensor:
-    """Returns (x - mean) / √(var + ε) · gamma + beta with the statistics given, one of each per index along ``axis``.
+    """Returns (x - mean) / √(var + ε) · gamma + beta with the statistics given. There is one of each per index along
+    ``axis``.
 
     This is the form used after training. ``…_scale`` holds gamma / √(var + ε).
     """
@@ -181,7 +183,8 @@ def group_norm(
     epsilon: float = 1e-5,
     name: str = "T_group_norm",
 ) -> Tensor:
-    """Returns the layer norm over each of ``groups`` groups of channels (Wu and He, 2018). x: (N, C, …), gamma and beta: (C,)."""
+    """Returns the layer norm over each of ``groups`` groups of channels (Wu and He, 2018). The shapes are x: (N, C, …),
+    gamma and beta: (C,)."""
     op = "group_norm"
     check_tensor(op, x)
     if x.ndim < 2:

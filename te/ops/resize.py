@@ -44,7 +44,8 @@ def _clamped(at: Expr, size: Expr) -> Expr:
 
 
 def _weights(t: Expr, method: str, a: float) -> list[Expr]:
-    """Returns the weights of the neighbours for a point at ``t`` in [0, 1), beginning at 0 (linear) or -1 (cubic)."""
+    """Returns the weights of the neighbours for a point at ``t`` in [0, 1). The neighbours begin at 0 (linear) or -1
+    (cubic)."""
     if method == "linear":
         return [1 - t, t]
     u = 1 - t  # Keys' kernel, in a form without cancellation: a d³ - 5a d² + 8a d - 4a = a (d - 1) (d - 2)²
@@ -53,7 +54,7 @@ def _weights(t: Expr, method: str, a: float) -> list[Expr]:
 
 
 def _along(x: Tensor, axis: int, out: int, mode: str, method: str, a: float, name: str) -> Tensor:
-    """``x`` interpolated along one dimension; the weights are computed in a small stage of their own."""
+    """Returns ``x`` interpolated along one dimension; the weights are computed in a small stage of their own."""
     size, acc = x.shape[axis], x.dtype
     first, taps = (0, 2) if method == "linear" else (-1, 4)
 

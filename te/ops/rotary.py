@@ -11,7 +11,8 @@ from .blocks.operator_arguments import INJECTIVE, check_tensor, constant, requir
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor, name: str = "T_rotary") -> Tensor:
-    """Returns x · cos + (-upper half of x, lower half of x) · sin along the last dimension (Su et al., 2021).
+    """Returns x with each pair of elements rotated along the last dimension (Su et al., 2021). That is x · cos +
+    (-upper half of x, lower half of x) · sin.
 
     cos and sin broadcast to the shape of ``x``: (…, S, D), D even, one angle for each position and pair of elements.
     """

@@ -46,8 +46,8 @@ def scatter_elements(
 def scatter_nd(
     x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none", name: str = "T_scatter_nd"
 ) -> Tensor:
-    """Returns ``x`` with ``updates`` in the parts that the last axis of ``indices`` names, the counterpart of
-    :func:`gather_nd`; ``reduction`` as in :func:`scatter_elements`."""
+    """Returns ``x`` with ``updates`` in the parts that the last axis of ``indices`` names. It is the counterpart of
+    :func:`gather_nd`, and ``reduction`` is as in :func:`scatter_elements`."""
     op = "scatter_nd"
     check_tensor(op, indices, None, "the indices")
     if not indices.ndim:

@@ -63,7 +63,8 @@ _TRANSFORMS = {
 
 
 def winograd_weights(weight: np.ndarray[Any, Any], tile: int = 4) -> np.ndarray[Any, Any]:
-    """Returns the weights (3, 3, C, O) of a convolution as :func:`winograd_conv2d` takes them, (tile + 2, tile + 2, C, O).
+    """Returns the weights (3, 3, C, O) of a convolution as :func:`winograd_conv2d` takes them. Their shape is (tile +
+    2, tile + 2, C, O).
 
     float32 or float64; an infinity becomes NaN. ValueError for other weights and tiles.
     """
@@ -118,7 +119,8 @@ def winograd_conv2d(
 
 
 def _padded(data: Tensor, windows: Windows, rows: int, columns: int, tile: int) -> Tensor:
-    """Returns the data with zeros around it, also those that fill the last tiles; the data itself where none are needed."""
+    """Returns the data with zeros around it, also those that fill the last tiles. Where none are needed, it returns the
+    data itself."""
     (top, left), (height, width) = windows.before, (-(-n // tile) * tile + 2 for n in (rows, columns))
     n, h, w, c = data.shape
     if not (top or left) and all(constant(windows.op, "a size", e) == s for e, s in ((h, height), (w, width))):
@@ -177,7 +179,7 @@ def _row_of(matrix: Matrix, groups: Matrix, row: Expr, element: Callable[[int], 
 
 
 def _sum_of(coefficients: Sequence[float], groups: Matrix, element: Callable[[int], Any]) -> Any:
-    """Returns a sum whose groups are the same expressions in rows that differ by signs, so that they are computed once.
+    """Returns a sum whose groups are the same expressions in rows that differ by signs. They are thus computed once.
 
     A group begins with a positive coefficient, and what all its coefficients have in common stands in front of it.
     """

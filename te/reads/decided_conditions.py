@@ -44,8 +44,8 @@ def within(known: Mapping[Var, Range], least_size: int) -> Analyzer:
 
 
 def _simplified(e: Expr, ranges: Mapping[Var, Range]) -> Expr:
-    """Returns ``e`` without the conditions that the domains ``ranges`` of the axes decide, and with simplified indices
-    where these have divisions (those of a reshape, for example)."""
+    """Returns ``e`` without the conditions that the domains ``ranges`` of the axes decide. Indices that have divisions
+    (those of a reshape, for example) are simplified."""
     if any(isinstance(n, Select) or (isinstance(n, Call) and n.op == "tir.if_then_else") for n in pre_order(e)):
         e = _without_decided(e, within(ranges, 0))
     analyzer: list[Analyzer] = []
@@ -69,8 +69,8 @@ def _simplified(e: Expr, ranges: Mapping[Var, Range]) -> Expr:
 
 
 def _without_decided(e: Expr, analyzer: Analyzer) -> Expr:
-    """``e`` without selections whose condition is always true or always false, and without terms of conditions that are
-    always true. Other conditions stay as they were written."""
+    """Returns ``e`` without selections whose condition is always true or always false. Terms of conditions that are
+    always true go as well."""
 
     def post(n: Any) -> Any:
         if isinstance(n, Select):
@@ -91,7 +91,7 @@ def _without_decided(e: Expr, analyzer: Analyzer) -> Expr:
 
 
 def _decide(condition: Expr, analyzer: Analyzer) -> Expr:
-    """``condition`` without terms that are always true or always false; the same object when there is none."""
+    """Returns ``condition`` without terms that are always true or always false; the same object when there is none."""
     if isinstance(condition, (And, Or)):
         a, b = _decide(condition.a, analyzer), _decide(condition.b, analyzer)
         neutral = _TRUE if isinstance(condition, And) else _FALSE

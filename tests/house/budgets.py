@@ -4,19 +4,19 @@ from __future__ import annotations
 
 LINES = {
     "pages": 800,
-    "tir": 19460,
-    "schedule": 13500,
-    "codegen": 30360,
-    "te": 6580,
+    "tir": 19480,
+    "schedule": 13515,
+    "codegen": 30385,
+    "te": 6590,
     "tuning_db": 1770,
-    "tuner": 12040,
-    "graph": 5140,
-    "frontends": 8215,
-    "driver": 5560,
+    "tuner": 12075,
+    "graph": 5145,
+    "frontends": 8225,
+    "driver": 5575,
     "cli": 2250,
     "doors": 1840,
 }
-"""Lines per layer, everything counted."""
+"""Lines per layer, everything counted: docstrings, too, whose first sentences are short and followed by others."""
 
 FLOORS = 5
 """How many floors a folder may have."""

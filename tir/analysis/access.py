@@ -72,7 +72,8 @@ class Around:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """An ``Access`` is a load or a store of an element (or a vector of elements), or a region that a block declares.
+    """An ``Access`` is a load or a store of elements, or a region that a block declares. A vector accesses several
+    elements.
 
     ``node`` is the load, the store or the region; ``indices`` are those of its first element, ``extents`` the lengths
     of the region, one per dimension.
@@ -157,8 +158,8 @@ class Pointer:
 
 
 class Accesses:
-    """``Accesses`` are all that a statement accesses, in program order (what a store's value reads comes before what
-    its indices read).
+    """``Accesses`` are all that a statement accesses, in program order. What a store's value reads comes before what
+    its indices read.
 
     ``allocated`` tells what stands around the allocation of each buffer. ``opaque`` holds the blocks whose declared regions stand for what happens in
     them: those that have match_buffers, and leaves that use pointers.

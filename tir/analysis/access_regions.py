@@ -54,7 +54,8 @@ _SHORT = 64
 
 
 def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """Return the regions that a block with this body and init reads and writes, over all iterations of loops inside it.
+    """Return the regions that a block with this body and init reads and writes. They cover all iterations of loops
+    inside it.
 
     An index without known bounds (a load inside a loop of the block) takes the whole dimension. So does an index that is
     read from memory which the block itself writes, such as the middle in a binary search. So do more than a few indices
@@ -111,7 +112,7 @@ class _Boxes:
         self.undecided: Counter[tuple[Buffer, int]] = Counter()  # undecided minima and maxima, by dimension
 
     def add(self, access: Access) -> None:
-        """Widen the box of an access over the loops around it, and join it with the boxes of its buffer so far."""
+        """Widen the box of an access over the loops around it. Then join it with the boxes of its buffer so far."""
         buffer = access.buffer
         if buffer in self.own or (access.is_declared and buffer in _matched(access)):
             return

@@ -78,7 +78,8 @@ class _System:
         return digit in self.known or self.is_known(digit[0])
 
     def is_known(self, v: Var) -> bool:
-        """Return whether the value of a loop of the chain is known to be equal in both accesses: all its digits are."""
+        """Return whether the value of a loop of the chain is known to be equal in both accesses. It is when all its
+        digits are."""
         span = self.chain[v]
         if span is not None and span[0] == span[1]:
             return True
@@ -90,7 +91,8 @@ class _System:
         return expected is None or (span is not None and 0 <= span[0] and span[1] < expected)
 
     def determines(self, digit: Digit, f: Linear, e: int, g: Linear, h: int) -> bool:
-        """Return whether ``f + i == g + j``, i from 0 to e - 1 and j from 0 to h - 1, makes the digit equal."""
+        """Return whether ``f + i == g + j`` makes the digit equal. Here i goes from 0 to e - 1 and j from 0 to h -
+        1."""
         factor = f.terms[digit]
         if g.terms.get(digit) != factor:
             return False

@@ -132,8 +132,8 @@ def _general_box(
 def _constant_box(
     analyzer: Analyzer, indices: Sequence[Expr], ranges: Mapping[Var, Range], conditions: Iterable[Expr], once: bool
 ) -> Box | None:
-    """Return :func:`exact_box` for sums of loops from 0 with constant extents, each condition an upper bound of one
-    index; None for all others.
+    """Return :func:`exact_box` for sums of loops from 0 with constant extents, else None. Each condition must be an
+    upper bound of one index.
 
     Integers alone decide them.
     """
@@ -179,8 +179,8 @@ def _form(analyzer: Analyzer, e: Expr, numbers: set[int]) -> tuple[dict[int, Pol
 
 
 def whole_box(analyzer: Analyzer, access: Access, loops: Iterable[For]) -> list[Ends] | None:
-    """Return the box that an access covers without holes and unconditionally, while the loops run; None when it is not
-    proven."""
+    """Return the box that an access covers without holes and unconditionally, while the loops run. None stands for no
+    proof."""
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*loops, *access.loops)}
     box = exact_box(analyzer, access.indices, ranges, access.guards)
     if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
@@ -269,7 +269,7 @@ def _high_digits(
 
 
 def _divides_by_zero(e: object) -> bool:
-    """Return whether ``e`` is ``x // 0`` or ``x % 0``: the value of an axis of a fused loop that never runs."""
+    """Return whether ``e`` is ``x // 0`` or ``x % 0``. That is the value of an axis of a fused loop that never runs."""
     return isinstance(e, (FloorDiv, FloorMod)) and is_const_int(e.b, 0)
 
 

@@ -1,4 +1,4 @@
-"""This module proves that each iteration of a loop fills a buffer before it reads it, and registers itself for that."""
+"""This module proves that each iteration of a loop fills a buffer before it reads it. It registers itself for that."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Updates:
 
 
 def updates_of(stmt: Stmt) -> Updates | str:
-    """Return the stores of a body, or the reason why it is not a set of stores that happen at once.
+    """Return the stores of a body, or the reason why they do not happen at once.
 
     The body is one store or a sequence of stores, under let statements and conditions without an else.
     """

@@ -22,8 +22,8 @@ from .tree import Tree
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
-    """Return whether the loops of its scope run the block on the whole domain of its axes (with ``once``: each point
-    once)."""
+    """Return whether the loops of its scope run the block on the whole domain of its axes. With ``once`` they must run
+    it once on each point."""
     block = realize.block
     if loops is None:
         loops = tree.loops_above(realize)
@@ -44,7 +44,8 @@ def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: 
 
 
 def domain_text(realize: BlockRealize) -> str:
-    """Return a text for messages: ``it runs with vi = i where i < 13, and vi goes over [0, 17)``."""
+    """Return a text for messages about a domain, such as ``it runs with vi = i where i < 13, and vi goes over [0,
+    17)``."""
     pairs = list(zip(realize.block.iter_vars, realize.iter_values, strict=True))
     values = ", ".join([f"{iv.var.name} = {value}" for iv, value in pairs])
     domains = ", ".join([f"{iv.var.name} goes over [{iv.dom.min}, {iv.dom.min + iv.dom.extent})" for iv, _ in pairs])
@@ -53,7 +54,7 @@ def domain_text(realize: BlockRealize) -> str:
 
 
 def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
-    """Return whether its loops run a reduction block at most once on each point, so that init and updates are
+    """Return whether its loops run a reduction block at most once on each point. Only then are init and updates
     meaningful.
 
     Loops outside all loops that carry the reduction may repeat it as a whole. Conditions are not considered, since they
@@ -263,7 +264,8 @@ def _why_reader_not_covered(
 
 
 def why_none_covers(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> Reason | None:
-    """Return why none of the writers covers the reader, which is the reason of the last writer; None when one does."""
+    """Return why none of the writers covers the reader, or None when one does. The reason is that of the last
+    writer."""
     last: Reason | None = None
     for writer in reversed(writers):
         why = why_not_covered(tree, writer, reader, buffer)

@@ -162,7 +162,7 @@ def why_not_only_writer(scope: Scope, block: Block) -> Reason | None:
 
 
 def _hides(block: Block) -> Reason | None:
-    """Return why the regions of a block may not name all that it accesses; a block without axes need not declare
+    """Return why the regions of a block may not name all that it accesses. A block without axes need not declare
     them."""
     declared = {r.buffer for r in block.reads}, {r.buffer for r in block.writes}
     if not block.iter_vars and any(not set(found) <= d for found, d in zip(buffers_of(block), declared, strict=True)):

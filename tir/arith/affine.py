@@ -18,7 +18,7 @@ Ends = tuple[Expr, Expr]
 def linear_coefficients(
     expr: ExprLike, variables: Sequence[Var], analyzer: Analyzer | None = None
 ) -> tuple[list[Expr], Expr] | None:
-    """Return ``([c0, c1, …], base)`` with ``expr = c0*v0 + c1*v1 + … + base``; None when it is not linear.
+    """Return ``([c0, c1, …], base)`` for a linear expression, else None. It means ``expr = c0*v0 + c1*v1 + … + base``.
 
     None of ``variables`` is in the coefficients and in the base.
 
@@ -41,8 +41,8 @@ def linear_coefficients(
 
 
 def linear_form(an: Analyzer, p: Poly, numbers: set[int]) -> tuple[dict[int, Poly], Poly] | None:
-    """Return the coefficients in ``p`` of the atoms with these numbers, and what does not contain them; None when an
-    atom is not alone in its term."""
+    """Return the coefficients in ``p`` of the atoms with these numbers, and the terms without them. None stands for an
+    atom that is not alone in its term."""
     coefficients: dict[int, Poly] = {}
     base: Poly = {}
     hidden = _Hidden(an, numbers)

@@ -79,8 +79,8 @@ def _decide(an: Canonical, t: type, p: Poly, q: Poly) -> bool | None:
 
 
 def _without_quotient(an: Canonical, t: type, p: Poly, q: Poly) -> tuple[Poly, Poly] | None:
-    """Return both sides of x < c*k for x // c < k, and likewise for other comparisons; None if ``p t q`` has
-    another form."""
+    """Return both sides of x < c*k for x // c < k, and likewise for other comparisons. None stands for another form of
+    ``p t q``."""
     if t in (EQ, NE):
         return None
     up = t in (LT, GE)  # whether multiples of c belong to the upper side

@@ -6,7 +6,8 @@ from ..expr import GE, GT, LE, LT, Expr, IntImm, index_like
 
 
 def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
-    """Return ``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
+    """Return ``condition`` as a bound, or None when it is not one. A bound is (e, b, True) for ``e <= b`` or (e, b,
+    False) for ``e >= b``."""
     if isinstance(condition, (LT, LE)) and isinstance(condition.a, IntImm):  # 1 <= e
         return condition.b, condition.a if isinstance(condition, LE) else condition.a + 1, False
     if isinstance(condition, LT):

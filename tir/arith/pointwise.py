@@ -125,8 +125,8 @@ def _cast(inside: Ends, source: DType, target: DType) -> Ends | None:
 
 
 def _fitting(found: Ends, dtype: DType, operands: Sequence[Numbers]) -> Ends | None:
-    """Return the ends as values of ``dtype``, widened where a float operation may round; None where a number does not
-    fit."""
+    """Return the ends as values of ``dtype``, or None where a number does not fit. They are widened where a float
+    operation may round."""
     lo, hi = found
     if not (np.isfinite(lo).all() and np.isfinite(hi).all()):
         return None

@@ -64,7 +64,8 @@ def truth(e: Any) -> bool | None:
 
 
 def fold_not(an: Any, e: Not) -> Expr | None:
-    """not not a = a; not (a < b) = a >= b for integers; not (a and b) = not a or not b when both sides negate."""
+    """Simplifies a negation: not not a = a; not (a < b) = a >= b for integers. It holds as well that not (a and b) =
+    not a or not b when both sides negate."""
     if isinstance(e.a, Broadcast):
         return Broadcast(Not(e.a.value), e.a.lanes)
     simple = negate(e.a)
@@ -94,7 +95,7 @@ def fold_or(an: Any, e: Or) -> Expr | None:
 
 
 def fold_select(an: Any, e: Select) -> Expr | None:
-    """true ? a : b = a; c ? a : a = a; (not c) ? a : b = c ? b : a; c ? true : false = c"""
+    """Simplifies a selection. true ? a : b = a; c ? a : a = a; (not c) ? a : b = c ? b : a; c ? true : false = c"""
     known = truth(e.condition)
     if known is not None:
         return e.true_value if known else e.false_value
@@ -143,8 +144,8 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def fold_cast(an: Any, e: Cast) -> Expr | None:
-    """constants; a cast to the same type; int8 → int32 → int64 is int8 → int64; a broadcast's cast is a cast's
-    broadcast"""
+    """Simplifies a conversion of a constant, to the same type, of a conversion, or of a broadcast. int8 → int32 → int64
+    is int8 → int64; a broadcast's cast is a cast's broadcast."""
     v = e.value
     if v.dtype == e.dtype:
         return v
@@ -172,7 +173,8 @@ def fold_cast(an: Any, e: Cast) -> Expr | None:
 
 
 def fold_float(an: Any, e: BinaryOp) -> Expr | None:
-    """x * 1 = x; x / 1 = x; x - 0.0 = x; x + -0.0 = x; constants when the result is finite"""
+    """Simplifies float arithmetic where the result stays the same. x * 1 = x; x / 1 = x; x - 0.0 = x; x + -0.0 = x;
+    constants when the result is finite"""
     if not e.a.dtype.is_float:
         return None
     t, (a, b) = type(e), (e.a, e.b)
@@ -195,7 +197,8 @@ def fold_float(an: Any, e: BinaryOp) -> Expr | None:
 
 
 def fold_int(an: Any, e: BinaryOp) -> Expr | None:
-    """constants and identities of integers of any width: x + 0, x * 1, x * 0, x // 1, x % 1, x - x"""
+    """Simplifies integer arithmetic of any width with constants and identities. These are x + 0, x * 1, x * 0, x // 1,
+    x % 1, x - x."""
     if not e.a.dtype.is_int or e.a.dtype.lanes != 1:
         return None
     if isinstance(e, Sub) and same(e.a, e.b):
@@ -271,7 +274,8 @@ def _exact(an: Any, base: Expr, stride: Expr, lanes: int) -> bool:
 
 
 def ramp_division(an: Any, e: FloorDiv | FloorMod) -> Expr | None:
-    """ramp(b, c*s) // c = ramp(b // c, s) and % c = broadcast(b % c); ramp(b, s) inside one period of c likewise"""
+    """Divides the lanes of a ramp by a constant. ramp(b, c*s) // c = ramp(b // c, s) and % c = broadcast(b % c);
+    ramp(b, s) inside one period of c likewise"""
     a, b = e.a, e.b
     if not (isinstance(a, Ramp) and isinstance(b, Broadcast) and isinstance(b.value, IntImm)):
         return None
@@ -294,7 +298,8 @@ def ramp_division(an: Any, e: FloorDiv | FloorMod) -> Expr | None:
 
 
 def ramp_compare(an: Any, e: CmpOp) -> Expr | None:
-    """A comparison of index vectors with one result in the first and the last lane has it in all lanes (not ==, !=)."""
+    """A comparison of index vectors with one result in the first and the last lane has it in all lanes. That does not
+    hold of == and !=."""
     a, b, t = e.a, e.b, type(e)
     if t in (EQ, NE) or not (isinstance(a, Ramp) or isinstance(b, Ramp)) or a.dtype.element not in ("int32", "int64"):
         return None

@@ -250,7 +250,8 @@ def _rule_of(cls: Any) -> Rule:
 
 
 def _tests(cls: Any) -> list[str]:
-    """Return the tests that make two objects of a class equal: of plain values first, then of parts in their order."""
+    """Return the tests that make two objects of a class equal. They test plain values first, then parts in their
+    order."""
     out = []
     for name in plain_fields(cls):
         kind = cls.__dataclass_fields__[name].type

@@ -64,7 +64,7 @@ def distinct(node: Node) -> Iterator[Node]:
 
 @lru_cache(maxsize=4)
 def nodes_by_type(node: Node) -> Mapping[type, list[Any]]:
-    """Return all nodes by their types, each node once: variables and constants in any order, the others in that of
+    """Return all nodes by their types, each node once. Variables and constants come in any order, the others in that of
     :func:`pre_order`."""
     seen: dict[Node, bool] = {}
     stack: list[Any] = [node]

@@ -55,7 +55,8 @@ def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: s
 
 
 def parse_expression(text: str, names: Mapping[str, Any]) -> Any:
-    """Return the value of a Python expression over ``names`` and ``T``: a node, a number, a text, or a tuple of these.
+    """Return the value of a Python expression over ``names`` and ``T``. It is a node, a number, a text, or a tuple of
+    these.
 
     Raises :class:`ParseError` like :func:`parse`, whose limits hold here too.
 

@@ -112,8 +112,7 @@ def _bind(p: Parser, target: ast.expr, value: Any, node: ast.AST) -> Wrapper | N
 
 
 def _check_not_outer(p: Parser, target: ast.Name) -> None:
-    """Raise ParseError when a name of an outer scope is assigned in a loop or branch: it would not change
-    outside."""
+    """Raise ParseError when a name of an outer scope is assigned in a loop or branch. It would not change outside."""
     outer = next((s[target.id] for s in reversed(p.scopes[:-1]) if target.id in s), None)
     if isinstance(outer, Var) and outer in p.named_values and target.id not in p.scopes[-1]:
         raise p.error(

@@ -56,8 +56,8 @@ def script(
 
 @with_room
 def script_lines(func: PrimFunc) -> tuple[str, dict[int, list[int]]]:
-    """Return the text of ``func`` with its header, and by the identity of each node the numbers, from 1, of the lines
-    that begin with it: several where the same node stands at several places.
+    """Return the text of ``func`` with its header, and the lines of each node. They are the numbers, from 1, of the
+    lines that begin with the node, by its identity; several where the same node stands at several places.
 
     >>> from tilewright.tir.parser import parse
     >>> func = parse("@T.prim_func\\ndef main(A: T.Buffer((4,), 'float32')):\\n    for i in range(4):\\n        A[i] = 1.0")

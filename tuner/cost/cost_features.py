@@ -23,7 +23,7 @@ FEATURE_NAMES = PROCESSOR.names
 
 @dataclass
 class Costs:
-    """The costs of the rows of a sketch: for each name an array over the rows (a missing one is zero).
+    """The costs of the rows of a sketch, by name. A cost is an array over the rows, or missing where it is zero.
 
     ``features`` are the names that there are on the machine.
     """
@@ -52,14 +52,15 @@ def prior_seconds(costs: Costs, machine: MachineModel) -> np.ndarray:
 
 
 def seconds_of_counts(kernels: Sequence[Mapping[str, float]], machine: MachineModel) -> float:
-    """Returns the seconds that the machine's model makes of counts, by the names of its columns, of kernels in a row."""
+    """Returns the seconds that the machine's model makes of counts, by the names of its columns. The kernels run in a
+    row."""
     counted = [Costs(1, features=machine.features).put(**kernel) for kernel in kernels]
     return float(sum(machine.seconds(costs)[0] for costs in counted))
 
 
 def feature_table(costs: Costs, machine: MachineModel, seconds: np.ndarray) -> np.ndarray:
-    """Returns the rows' features, a float32 matrix with a column for each name of the machine's features; ``seconds`` is
-    what the prior expects of them."""
+    """Returns the rows' features, a float32 matrix with a column for each name of the machine's features. ``seconds``
+    is what the prior expects of them."""
     features = machine.features
     columns = []
     for name in (*features.extensive, *features.intensive):

@@ -26,7 +26,7 @@ _CIRCULAR = 0.2
 
 @dataclass(frozen=True)
 class FusedStages:
-    """The stages that are computed together, in program order, with their roles and regions; ``tiled`` are the axes of
+    """The stages that are computed together, in program order, with their roles and regions. ``tiled`` are the axes of
     the last one that are cut into tiles, outermost first. ``parallel``: threads share the tiles. ``siblings``: other
     results, of the extents of the last one, which no stage reads."""
 
@@ -49,8 +49,9 @@ class FusedStages:
 
     @cached_property
     def rolling(self) -> tuple[BlockInfo, ...]:
-        """Returns the stages of which a tile needs rows that the tile before has computed along the outermost tiled axis, in
-        program order; none where they cannot all be kept in circular buffers."""
+        """Returns the stages whose rows circular buffers can keep from tile to tile, in program order. A tile needs
+        rows of them that the tile before has computed along the outermost tiled axis; the result is empty where they
+        cannot all be kept."""
         if self.parallel or self.siblings or not self.tiled:
             return ()
         axis, found = self.tiled[0], []
@@ -80,8 +81,8 @@ class FusedStages:
 
 
 class FusedCosts:
-    """The costs of ``rows`` candidates whose decisions are ``columns``: ``tile<n>`` of each tiled axis, ``vectors`` of
-    element-wise stages, and for the reduction of stage ``n`` ``vectors<n>``, ``rows<n>``."""
+    """The costs of ``rows`` candidates whose decisions are ``columns``. These are ``tile<n>`` of each tiled axis,
+    ``vectors`` of element-wise stages, and for the reduction of stage ``n`` ``vectors<n>``, ``rows<n>``."""
 
     def __init__(
         self, stages: FusedStages, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int
@@ -101,8 +102,8 @@ class FusedCosts:
         return {v: region[v].size(self.tile, self.rows) for v in block.axes}
 
     def computed(self, block: BlockInfo) -> dict[Var, np.ndarray]:
-        """Returns how many values of each axis of ``block`` a tile computes: those of :meth:`sizes`, less what a circular
-        buffer has from the tile before."""
+        """Returns how many values of each axis of ``block`` a tile computes. They are those of :meth:`sizes`, less what
+        a circular buffer has from the tile before."""
         sizes = self.sizes(block)
         if block not in self.stages.rolling or not self.rolled.any():
             return sizes
@@ -116,7 +117,7 @@ class FusedCosts:
 
     @cached_property
     def scratch(self) -> np.ndarray:
-        """Bytes of the intermediate results of a tile."""
+        """Returns the bytes of the intermediate results of a tile."""
         total = np.zeros(self.rows)
         for role in self.stages.roles:
             if role.block in self.stages.ends:
@@ -195,7 +196,7 @@ class FusedCosts:
     # -- one stage in one tile -------------------------------------------------------------------------------------
 
     def _stage(self, n: int, role: StageRole) -> tuple[np.ndarray, ...]:
-        """Cycles of arithmetic, loads, stores, and loops of a stage in one tile."""
+        """Returns the cycles of arithmetic, loads, stores, and loops of a stage in one tile."""
         sizes = self.computed(role.block)
         around = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.spatial)], axis=0)
         steps = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.reduce)], axis=0)
@@ -271,8 +272,9 @@ class FusedCosts:
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def _traffic(self, cache: float) -> np.ndarray:
-        """Bytes that cross into a cache: what the tiles read and write of outside buffers, at least what the reductions in
-        a tile read again and again, and the intermediate results as far as those of a tile do not fit."""
+        """Returns the bytes that cross into a cache. They are what the tiles read and write of outside buffers, at
+        least what the reductions in a tile read again and again, and the intermediate results as far as those of a tile
+        do not fit."""
         outer = blended(*self._outer, cache)
         within = np.sum([nest.traffic(cache) * self.tiles for nest in self._inner] or [np.zeros(self.rows)], axis=0)
         spilled = 1.0 / (1.0 + np.exp2(np.clip(-6.0 * np.log2(np.maximum(self.scratch, 1.0) / (0.6 * cache)), -60, 60)))
@@ -280,8 +282,8 @@ class FusedCosts:
 
     @cached_property
     def _written(self) -> np.ndarray:
-        """Returns the bytes of intermediate results that a tile computes, which are also about those that it reads: with
-        circular buffers less than :attr:`scratch`."""
+        """Returns the bytes of intermediate results that a tile computes. They are also about those that it reads, and
+        with circular buffers less than :attr:`scratch`."""
         total = np.zeros(self.rows)
         for role in self.stages.roles:
             if role.block not in self.stages.ends:
@@ -291,8 +293,8 @@ class FusedCosts:
 
     @cached_property
     def _outer(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Returns the bytes that the tiles move when the data of the inner loops over tiles stay in a cache, and the
-        working sets, for each number of such loops."""
+        """Returns the bytes that the tiles move, and the working sets, for each number of inner loops over tiles. The
+        data of these loops stay in a cache."""
         stages, root = self.stages, self.stages.root
         whole = {b: tuple([Span({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
         touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
@@ -320,7 +322,7 @@ class FusedCosts:
         return [*levels, np.zeros(self.rows)], [*sizes, sizes[-1]]
 
     def _lines(self, buffer: Buffer, spans: Sequence[Span], cover: Mapping[Var, np.ndarray]) -> np.ndarray:
-        """Bytes of the cache lines under a part of ``buffer``."""
+        """Returns the bytes of the cache lines under a part of ``buffer``."""
         sizes = [span.size(cover, self.rows) for span in spans] or [np.ones(self.rows)]
         around = np.prod([np.ones(self.rows), *sizes[:-1]], axis=0)
         return np.asarray(around * 64.0 * ceil_div(sizes[-1] * buffer.dtype.bytes, 64))

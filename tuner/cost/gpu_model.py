@@ -1,4 +1,5 @@
-"""The analytic model's figures of GPUs, and what it predicts of a kernel: issue slots, shared memory, caches, waves of blocks.
+"""The analytic model's figures of GPUs, and what it predicts of a kernel. Its causes are issue slots, shared memory,
+caches, and waves of blocks.
 
 The figures are those of NVIDIA's data sheets and of the tables of compute capabilities in the CUDA programming guide.
 """
@@ -73,8 +74,8 @@ class GpuModel(MachineModel):
         return np.clip(least, 1, self.blocks)
 
     def cycles_by_cause(self, costs: CostColumns) -> dict[str, np.ndarray]:
-        """Returns the cycles of each row by cause: instructions, banks of shared memory, second-level cache, memory, and
-        latencies of one block after the other."""
+        """Returns the cycles of each row by cause. Causes are instructions, banks of shared memory, second-level cache,
+        memory, and latencies of one block after the other."""
         blocks = np.maximum(costs["blocks"], 1.0)
         share = np.ceil(blocks / self.cores) / blocks  # of the multiprocessor that has the most blocks
         resident = np.minimum(self.resident(costs), np.ceil(blocks / self.cores))
@@ -109,9 +110,9 @@ class GpuModel(MachineModel):
 
 @dataclass(frozen=True)
 class _Sheet:
-    """A line of the data sheets: multiprocessors, cycles per second, bytes per second of the memory, MiB of second-level
-    cache and its bytes per cycle, KiB of shared memory, warps and blocks of a multiprocessor, multiply-adds per cycle, and
-    operations per cycle of ``mma.sync`` on float16."""
+    """A line of the data sheets. Its columns are multiprocessors, cycles per second, bytes per second of the memory,
+    MiB of second-level cache and its bytes per cycle, KiB of shared memory, warps and blocks of a multiprocessor,
+    multiply-adds per cycle, and operations per cycle of ``mma.sync`` on float16."""
 
     device: str
     cores: int
@@ -140,7 +141,8 @@ SHEETS: dict[int, _Sheet] = {
 
 
 def gpu_model(target: Target) -> GpuModel:
-    """Returns the model of a target: of its architecture, of the newest one below it, or of ``sm_80`` where it names none."""
+    """Returns the model of a target by its architecture. That is the newest one below it where it is unknown, and
+    ``sm_80`` where the target names none."""
     digits = "".join(ch for ch in target.mcpu if ch.isdigit()) if target.mcpu.startswith("sm_") else ""
     wanted = int(digits or 80)
     sheet = SHEETS[max([n for n in SHEETS if n <= wanted], default=min(SHEETS))]

@@ -15,7 +15,8 @@ from ..program import BlockInfo, Program, Use, pads
 
 @dataclass(frozen=True, eq=False)
 class GpuProduct:
-    """A product with the axes of rows and columns, the stages that pad its operands, and the stage that takes its result."""
+    """A product with its axes of rows and columns, and the stages around it. One stage each may pad an operand, and one
+    takes the result."""
 
     block: BlockInfo
     row: Var
@@ -71,7 +72,8 @@ def is_padding(block: BlockInfo) -> bool:
 
 
 def multiplied(block: BlockInfo, sums: str) -> tuple[Use, Use] | None:
-    """Returns the operands of ``C[i, j] += A[i, k] * B[k, j]``, each converted to the type of the sums; None for others."""
+    """Returns the operands of ``C[i, j] += A[i, k] * B[k, j]``, or None for other blocks. Each is converted to the type
+    of the sums."""
     body = block.block.body
     added = body.value if isinstance(body, BufferStore) else None
     product = added.b if isinstance(added, Add) and isinstance(added.a, BufferLoad) else None
@@ -105,8 +107,8 @@ def tile_elements(use: Use, tile: Mapping[Var, np.ndarray | float]) -> np.ndarra
 
 
 def sectors_used(use: Use, fast: Var | None, lanes: np.ndarray | float = 1.0) -> np.ndarray:
-    """Returns the share of the bytes moved that are used when neighbouring threads are neighbours along ``fast``, each with
-    ``lanes`` elements."""
+    """Returns the share of the bytes moved that is used when neighbouring threads are neighbours along ``fast``. Each
+    thread takes ``lanes`` elements."""
     size = use.buffer.dtype.bytes
     stride = None if fast is None else _distance(use, fast)
     if stride == 0:
@@ -119,7 +121,7 @@ def sectors_used(use: Use, fast: Var | None, lanes: np.ndarray | float = 1.0) ->
 
 
 def share_used(block: BlockInfo, fast: Var | None, lanes: np.ndarray | float = 1.0) -> np.ndarray:
-    """Returns the share of the bytes moved by the loads and stores of a block that is used, the mean over accesses."""
+    """Returns the share of the bytes moved by a block that is used, the mean over its loads and stores."""
     shares = [np.atleast_1d(sectors_used(use, fast, lanes)) for use in (*block.loads, *block.stores) if use.dims]
     return np.asarray(len(shares) / sum(1 / s for s in shares)) if shares else np.ones(1)
 

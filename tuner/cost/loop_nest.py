@@ -100,7 +100,7 @@ class Nest:
 
     @staticmethod
     def _lines(access: Access, cover: Mapping[str, np.ndarray], ones: np.ndarray) -> np.ndarray:
-        """Cache lines under the access when each axis covers ``cover`` values."""
+        """Returns the cache lines under the access when each axis covers ``cover`` values."""
         spans = [ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c]) for dim in access.dims]
         if not spans:
             return ones
@@ -116,7 +116,8 @@ class Nest:
         return around * np.ceil(run * access.itemsize / 64)
 
     def traffic(self, cache_bytes: float, only: int | None = None) -> np.ndarray:
-        """Bytes that cross into a cache of ``cache_bytes`` from the level behind it while the whole nest runs.
+        """Returns the bytes that cross into a cache of ``cache_bytes`` from the level behind it while the whole nest
+        runs.
 
         Between the last depth that fits and the next the result is blended by a logistic in the logarithm of the
         working set, so that the result has no jumps. When the data of the whole nest fit, the traffic is 0: they are in
@@ -133,8 +134,8 @@ class Nest:
 
     @cached_property
     def _moved(self) -> np.ndarray:
-        """Returns the bytes moved for each access when the data of the innermost loops, up to each depth, stay in the cache,
-        and no others do.
+        """Returns the bytes moved for each access when a cache keeps the data of the innermost loops. It keeps those up
+        to each depth, and no others.
 
         What an iteration of the next loop shares with the one before it is still there: the rows of a window that slides,
         and the rest of a line.
@@ -153,7 +154,7 @@ class Nest:
         return moved
 
     def reuse_gap(self, cache_bytes: float) -> np.ndarray:
-        """log2 of the smallest working set that does not fit over the size of the cache; 0 when everything fits."""
+        """Returns log2 of the smallest working set that does not fit over the cache's size, or 0."""
         gap = np.zeros_like(self.outside[0])
         for ratio in np.log2(np.maximum(self.working_set[::-1], 1.0) / cache_bytes):
             gap = np.where(ratio > 0, ratio, gap)

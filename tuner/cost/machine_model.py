@@ -96,8 +96,8 @@ class MachineModel:
         }
 
     def seconds(self, costs: CostColumns) -> np.ndarray:
-        """Returns the predicted seconds of each row: the slowest cause, a quarter of the others (they overlap imperfectly),
-        packing, the uneven share of the busiest core, and a fork and join per parallel region."""
+        """Returns the predicted seconds of each row. They are the slowest cause, a quarter of the others (they overlap
+        imperfectly), packing, the uneven share of the busiest core, and a fork and join per parallel region."""
         cycles = overlapped(self.cycles_by_cause(costs))
         tasks = np.maximum(costs["tasks"], 1.0)
         share = np.ceil(tasks / self.cores) / tasks
@@ -125,8 +125,8 @@ def overlapped(causes: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarray:
-    """Returns how likely lines that are ``stride`` bytes apart evict each other from the first-level cache, 0 to 1: those
-    a multiple of 4 KiB apart share the ways of one set."""
+    """Returns how likely lines that are ``stride`` bytes apart evict each other from the first-level cache, 0 to 1.
+    Those a multiple of 4 KiB apart share the ways of one set."""
     room = machine.l1_ways * 4096 / math.gcd(stride, 4096)
     return np.asarray(1.0 / (1.0 + np.exp2(np.clip(2.5 - 14.0 * np.log2(lines / room), -60, 60))))
 

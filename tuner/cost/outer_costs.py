@@ -17,8 +17,9 @@ _FAR = 1024
 
 
 def rows_apart(block: BlockInfo, vector: Var) -> bool:
-    """Returns whether the block is a product of one row, ``y[j] = sum of x[k] * B[k, j]`` with j the axis ``vector``, and
-    the rows of B lie far apart: a tile of results jumps from one to the next."""
+    """Returns whether the block is a product of one row whose matrix has its rows far apart in memory. Such a product
+    is ``y[j] = sum of x[k] * B[k, j]`` with j the axis ``vector``; a tile of results jumps from one row of B to the
+    next."""
     wide = [v for v in block.spatial if block.extents[v] > 1]
     if wide != [vector] or len(block.reduce) != 1 or block.axes[-1] not in block.reduce or block.keeps_order:
         return False

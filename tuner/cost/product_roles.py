@@ -70,7 +70,7 @@ class TiledBlock:
         return [use for use in self.block.loads if self.axes.vector not in use.axes()]
 
     def bytes_of(self, use: Use) -> int:
-        """Bytes of the elements that a load goes through."""
+        """Returns the bytes of the elements that a load goes through."""
         return use.buffer.dtype.bytes * math.prod(self.block.extents[v] for v in use.axes())
 
 
@@ -93,8 +93,8 @@ class Dot:
     """Whether the right factor is shifted, because both factors are signed or both unsigned."""
 
     def panels(self, block: BlockInfo, width: int, *, shared: bool) -> Panels:
-        """Returns the layout of the right factor in panels of ``width`` columns, with the steps of an instruction side by
-        side; ``shared``: the threads share the packing."""
+        """Returns the layout of the right factor in panels of ``width`` columns. The steps of an instruction lie side
+        by side; ``shared``: the threads share the packing."""
         use = block.loads[self.right]
         k, column = (next(n for n, dim in enumerate(use.dims) if dim and axis in dim) for axis in (self.k, self.column))
         around = [n for n in range(len(use.dims)) if n not in (k, column)]

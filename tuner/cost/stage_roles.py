@@ -16,8 +16,8 @@ from .vector_choice import loads_fit, packable, vector_axes
 
 @dataclass(frozen=True)
 class StageRole:
-    """The role of a stage: its ``kind`` (those of :class:`.TileStage`), the axis ``vector`` that becomes vectors, the
-    axis ``row`` of a register tile, and the operand that is ``packed`` into panels ahead."""
+    """The role of a stage in a tile. It has its ``kind`` (those of :class:`.TileStage`), the axis ``vector`` that
+    becomes vectors, the axis ``row`` of a register tile, and the operand that is ``packed`` into panels ahead."""
 
     block: BlockInfo
     kind: Literal["map", "tile", "lanes", "plain"]
@@ -27,8 +27,8 @@ class StageRole:
 
 
 def stage_role(block: BlockInfo, lanes: int, inside: Collection[Buffer] = ()) -> StageRole:
-    """Returns the role of ``block``; ``lanes`` are the elements of a vector, ``inside`` the buffers that the fused stages
-    write, which cannot be packed ahead."""
+    """Returns the role of ``block``. The parameter ``lanes`` is the number of elements of a vector, ``inside`` are the
+    buffers that the fused stages write, which cannot be packed ahead."""
     if not block.spatial:
         return StageRole(block, "lanes" if _sums_in_lanes(block, lanes) else "plain")
     if not block.is_reduction:

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def ceil_div(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """``a / b`` rounded up."""
+    """Returns ``a / b`` rounded up."""
     return np.ceil(np.asarray(a, dtype=np.float64) / b)
 
 

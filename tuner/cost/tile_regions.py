@@ -14,8 +14,8 @@ from ..program import BlockInfo, Use
 
 @dataclass(frozen=True)
 class Span:
-    """The values that an index takes for one tile: the sum of ``factors`` times the axes of the last stage, plus ``lo``
-    to ``hi``; of ``extent`` values at most."""
+    """The values that an index takes for one tile. They are the sum of ``factors`` times the axes of the last stage,
+    plus ``lo`` to ``hi``; of ``extent`` values at most."""
 
     factors: Mapping[Var, int]
     lo: int
@@ -80,8 +80,8 @@ def _read_spans(use: Use, region: Region) -> tuple[Span, ...] | None:
 
 
 def spans_read(buffer: Buffer, regions: Mapping[BlockInfo, Region]) -> tuple[Span, ...] | None:
-    """Returns the spans of what the blocks of ``regions`` read of ``buffer``; None when one of its indices is not affine,
-    or when none of them reads it."""
+    """Returns the spans of what the blocks of ``regions`` read of ``buffer``. None stands for an index that is not
+    affine, or for a buffer that none of them reads."""
     out: tuple[Span, ...] | None = None
     for block, region in regions.items():
         for use in block.loads:
@@ -94,7 +94,7 @@ def spans_read(buffer: Buffer, regions: Mapping[BlockInfo, Region]) -> tuple[Spa
 
 
 def needed_region(block: BlockInfo, readers: Mapping[BlockInfo, Region]) -> Region | None:
-    """Returns the region of ``block``, which writes one buffer at its spatial axes, that its readers need; None when an
-    index is not affine."""
+    """Returns the region of ``block`` that its readers need, or None when an index is not affine. The block writes one
+    buffer at its spatial axes."""
     spans = spans_read(block.stores[0].buffer, readers)
     return None if spans is None else {**dict(zip(block.spatial, spans, strict=True)), **_reduced_axes(block)}

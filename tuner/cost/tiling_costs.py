@@ -47,7 +47,8 @@ class TilingCosts:
         self.ahead = columns.get("ahead", np.zeros(rows))
 
     def mask(self, blocks: Sequence[int]) -> np.ndarray:
-        """Tiles that fit the registers; of rows that make the same schedule, one. ``blocks``: all values of ``block``."""
+        """Returns the tiles that fit the registers; of rows that make the same schedule, one. ``blocks``: all values of
+        ``block``."""
         keep = self.registers <= self.machine.registers
         if self.axes.rows is not None:
             count = self.trips[self.axes.rows]
@@ -74,7 +75,7 @@ class TilingCosts:
 
     @cached_property
     def loads(self) -> tuple[np.ndarray, np.ndarray]:
-        """Vector loads and broadcasts per reduction step of a tile."""
+        """Returns the vector loads and broadcasts per reduction step of a tile."""
         vectors, broadcasts = np.zeros(self.rows), np.zeros(self.rows)
         for use in self.block.loads:
             axes = use.axes()
@@ -88,8 +89,9 @@ class TilingCosts:
         return vectors, broadcasts
 
     def _kept_in_window(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the share of a window's loads that remain, and the vectors that are kept, where all steps of the window are
-        written out and the tile's rows slide over what they read: what one step has loaded is one of the next step's."""
+        """Returns the share of a window's loads that remain, and the vectors that are kept. All steps of the window are
+        written out and the tile's rows slide over what they read: what one step has loaded is one of the next
+        step's."""
         axes, share, kept = self.axes, np.ones(self.rows), self.columns["vectors"] * np.ones(self.rows)
         sliding = False
         for dim in use.dims:
@@ -109,7 +111,7 @@ class TilingCosts:
 
     @cached_property
     def registers(self) -> np.ndarray:
-        """Vector registers in use: accumulators, one row of vectors, a broadcast."""
+        """Returns the vector registers in use: accumulators, one row of vectors, a broadcast."""
         vectors, broadcasts = self.loads
         return self.accumulators + np.minimum(vectors, self.columns["vectors"]) + np.minimum(broadcasts, 1)
 
@@ -130,7 +132,7 @@ class TilingCosts:
 
     @cached_property
     def _block_trips(self) -> tuple[np.ndarray, np.ndarray]:
-        """Trips of the loop over blocks of row tiles, and of the loop over the tiles of one."""
+        """Returns the trips of the loop over blocks of row tiles, and of the loop over the tiles of one."""
         ones = np.ones(self.rows)
         if self.axes.rows is None:
             return ones, ones
@@ -140,7 +142,7 @@ class TilingCosts:
 
     @cached_property
     def tasks(self) -> np.ndarray:
-        """Iterations of the parallel loop."""
+        """Returns the iterations of the parallel loop."""
         if not self.part.parallel:
             return np.ones(self.rows)
         big, inside = self._block_trips
@@ -152,8 +154,9 @@ class TilingCosts:
         return np.where(tasks < 2 * self.machine.cores, tasks * inside, tasks)
 
     def _per_element(self) -> np.ndarray:
-        """Cycles per element of the tile for storing the result and reading the epilogue's operands where the vector axis
-        is not their contiguous one: elements go one by one, and rows that share a set of the cache evict each other."""
+        """Returns the cycles per element of the tile where the result or the epilogue's operands are not contiguous.
+        Their contiguous axis is then another one than the vector axis: elements are stored and read one by one, and
+        rows that share a set of the cache evict each other."""
         axes, itemsize = self.axes, self.block.itemsize
         last = self.part.epilogue or self.block
         vector = last.spatial[self.block.spatial.index(axes.vector)]
@@ -170,8 +173,8 @@ class TilingCosts:
         return cost
 
     def _contiguous_rows(self) -> np.ndarray:
-        """Returns how many rows lie side by side in memory where code generation transposes tiles in registers on their way
-        there: tiles of four rows and more that no other stage reads. Else 0."""
+        """Returns how many rows lie side by side in memory where tiles are transposed in registers on their way there.
+        Code generation does it for tiles of four rows and more that no other stage reads. Else 0."""
         store = self.block.stores[0]
         along = [v for v in (self.axes.rows, self.axes.rows2) if v is not None and store.stride(v) == 1]
         if self.part.epilogue is not None or not along:
@@ -180,8 +183,8 @@ class TilingCosts:
         return np.where(rows >= 4, rows, 0.0)
 
     def _beyond(self, nest: Nest, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the bytes that come from beyond the second-level cache because lines at a large power-of-two stride share
-        few of its sets, and the cycles of waiting for lines there that the reduction jumps to."""
+        """Returns the bytes that come from beyond the second-level cache, and the cycles of waiting for lines there.
+        Lines at a large power-of-two stride share few of its sets, and the reduction jumps to lines."""
         evicted, waiting, spatial = np.zeros(self.rows), np.zeros(self.rows), set(self.block.spatial)
         for number, use in enumerate(self.block.loads):
             if use is self.part.packed:
@@ -197,8 +200,8 @@ class TilingCosts:
         return evicted, waiting
 
     def _jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
-        """Cycles of waiting for ``lines`` that the reduction reaches by steps of a page or so, each to a run too short for
-        the prefetchers: as many elements as ``spans`` make."""
+        """Returns the cycles of waiting for ``lines`` that the reduction reaches by steps of a page or so. Each step
+        goes to a run too short for the prefetchers: as many elements as ``spans`` make."""
         strides = [abs(use.stride(v) or 0) * self.block.itemsize for v in self.axes.reduce]
         step = min((s for s in strides if s), default=0)
         far = min(1.0, max(0.0, (step - 1024) / 3072))
@@ -206,8 +209,8 @@ class TilingCosts:
         return np.asarray(far * self.machine.jump_cycles * lines / run)
 
     def _together(self, use: Use) -> np.ndarray:
-        """Returns how long steps that are written out wait for their lines, as a share of the time that four steps take: the
-        lines arrive together, but those of the steps at hand and of the next ones, fetched ahead, may share a set."""
+        """Returns how long steps that are written out wait, as a share of the time that four steps take. Their lines
+        arrive together, but those of the steps at hand and of the next ones, fetched ahead, may share a set."""
         unroll = self.columns["unroll"]
         step = abs(use.stride(self.axes.reduce[-1]) or 0) * self.block.itemsize
         shared = crowding(2.0 * unroll, step, self.machine) if step >= 1024 else 0.0
@@ -247,7 +250,7 @@ class TilingCosts:
         return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
 
     def _conflict(self) -> np.ndarray:
-        """Returns how much of the first-level cache's associativity the operands' strides lose, 0 to 1: addresses that
+        """Returns how much of the first-level cache's associativity the operands' strides lose, 0 to 1. Addresses that
         are a multiple of 4 KiB apart share their set."""
         itemsize = self.block.itemsize
         worst = np.zeros(self.rows)
@@ -260,8 +263,8 @@ class TilingCosts:
         return worst
 
     def _crowded_rows(self, steps: np.ndarray) -> np.ndarray:
-        """Bytes that come from the second-level cache again in each step of the reduction, because the rows of a tile are
-        more lines than the ways of the sets that they share."""
+        """Returns the bytes that come from the second-level cache again in each step of the reduction. The rows of a
+        tile are then more lines than the ways of the sets that they share."""
         total = np.zeros(self.rows)
         if self.axes.rows is None:
             return total
@@ -274,8 +277,9 @@ class TilingCosts:
         return np.asarray(total)
 
     def _crowded(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the share of a load's lines that are evicted from the second-level cache before they are read again, and
-        the lines of a step: a stride of S leaves room for size / S lines, however large the cache."""
+        """Returns the share of a load's lines that are evicted from the second-level cache, and the lines of a step.
+        Evicted are those that are read again later: a stride of S leaves room for size / S lines, however large the
+        cache."""
         itemsize, size = self.block.itemsize, self.machine.l2_bytes
         strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
         far = [v for v, stride in strides.items() if stride >= 1024]
@@ -290,7 +294,8 @@ class TilingCosts:
 
     @cached_property
     def _fetched(self) -> np.ndarray:
-        """Bytes that would be fetched ahead from beyond the second-level cache; 0 where the order has no place for it."""
+        """Returns the bytes fetched ahead from beyond the second-level cache, or 0 where the order has no place for
+        it."""
         part, half = self.part, self.machine.l2_bytes / 2
         passing = float(sum(part.bytes_of(use) for use in part.passing))
         slices = ceil_div(self.trips[self.axes.vector], np.maximum(self.slice, 1.0))
@@ -302,9 +307,9 @@ class TilingCosts:
         return np.asarray(np.where((self.slice == 0) & (self.outer > 0) & (packed > half), packed, out))
 
     def _pack_bytes(self) -> np.ndarray:
-        """Bytes moved to pack the operand; a copy that transposes in registers counts one and a half times. What is packed
-        in slices that the second-level cache holds is read from beyond it, but not written there. What is packed ahead
-        as a whole costs nothing."""
+        """Returns the bytes moved to pack the operand; a copy that transposes in registers counts one and a half times.
+        What is packed in slices that the second-level cache holds is read from beyond it, but not written there. What
+        is packed ahead as a whole costs nothing."""
         use = self.part.packed
         if use is None:
             return np.zeros(self.rows)
@@ -319,7 +324,7 @@ class TilingCosts:
         return np.where((self.slice == 0) & (use.buffer in self.block.packed_ahead), 0.0, moved)
 
     def _tiles_at_once(self) -> np.ndarray:
-        """Returns how many tiles are in hand at a time: the processor begins the next one while the sums of a short
+        """Returns how many tiles are in hand at a time. The processor begins the next one while the sums of a short
         reduction wait for each other."""
         vectors, broadcasts = self.loads
         length = self.block.reduce_size * (self.accumulators + vectors + broadcasts) + 20.0
@@ -331,8 +336,9 @@ class TilingCosts:
         return np.where(kept > 0, np.maximum(0.0, kept + self.accumulators + 1 - self.machine.registers), 0.0)
 
     def _waiting(self) -> np.ndarray:
-        """Returns the values per reduction step that are loaded before registers are free for them, on machines whose code
-        runs the loads of a body first. Scalars that are broadcast wait in registers of their own."""
+        """Returns the values per reduction step that are loaded before registers are free for them. That happens on
+        machines whose code runs the loads of a body first. Scalars that are broadcast wait in registers of their
+        own."""
         if not self.machine.loads_first:
             return np.zeros(self.rows)
         unroll, (vectors, broadcasts) = self.columns["unroll"], self.loads

@@ -8,8 +8,9 @@ from ..program import BlockInfo, Use
 
 
 def vector_axes(block: BlockInfo) -> list[Var]:
-    """Returns the spatial axes worth a vector: contiguous in the result, or contiguous after packing and not in the
-    result's innermost place; best first. None of them when every load would have to gather and cannot be packed."""
+    """Returns the spatial axes worth a vector, best first. They are contiguous in the result, or contiguous after
+    packing and not in the result's innermost place. None of them when every load would have to gather and cannot be
+    packed."""
     out = []
     for axis in reversed(block.spatial):
         if block.extents[axis] < 2:
@@ -32,8 +33,8 @@ def vector_axes(block: BlockInfo) -> list[Var]:
 
 
 def lane_loads(use: Use, vector: Var, lanes: int) -> float:
-    """Returns how many instructions a vector of ``lanes`` elements along the axis ``vector`` takes to load: lanes a few
-    elements apart are picked out of whole vectors, and farther ones are loaded one by one."""
+    """Returns how many instructions it takes to load ``lanes`` elements along the axis ``vector``. Lanes a few elements
+    apart are picked out of whole vectors, and farther ones are loaded one by one."""
     stride = use.stride(vector)
     if stride in (0, 1):
         return 1.0

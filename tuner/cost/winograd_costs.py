@@ -19,8 +19,8 @@ _SHARED = 0.6
 
 @dataclass(frozen=True)
 class WinogradRoles:
-    """The stages of a convolution by Winograd's method, and its sizes: tiles of ``tile`` results each way, ``height`` by
-    ``width`` of them for each of ``batch`` images, channels of the data and of the result."""
+    """The stages of a convolution by Winograd's method, and its sizes. There are tiles of ``tile`` results each way,
+    ``height`` by ``width`` of them for each of ``batch`` images, and channels of the data and of the result."""
 
     padding: BlockInfo | None
     data_rows: BlockInfo
@@ -49,8 +49,8 @@ class WinogradRoles:
 
 
 def winograd_roles(program: Program, products: BlockInfo) -> WinogradRoles | None:
-    """Returns the stages around ``products``; None when it is no product of Winograd's method, or when its results are not
-    taken by one element-wise stage."""
+    """Returns the stages around ``products``, or None when it is no product of Winograd's method. One element-wise
+    stage must take its results."""
     if _part(products) != "products":
         return None
     stages: dict[str, BlockInfo] = {"products": products}

@@ -1,4 +1,5 @@
-"""A fork server is a worker that has imported everything and waits: each worker is a child that it forks in milliseconds.
+"""A fork server is a worker that has imported everything and waits. Each worker is a child that it forks in
+milliseconds.
 
 It runs no code of candidates, has one thread, and is a process of its own, so its children inherit no locks or threads of
 the user's program. The tuner sends it the pipes of a child over a socket. Children are reaped only when the tuner asks,
@@ -57,8 +58,8 @@ class ForkServer:
         ours.settimeout(_START_SECONDS)
 
     def fork(self, stderr: int, memory_bytes: int) -> ForkedWorker:
-        """Returns a new child with a limit of memory; :class:`ServerLost` when the server does not make one, which is not
-        asked again then."""
+        """Returns a new child with a limit of memory. It raises :class:`ServerLost` when the server does not make one,
+        which is not asked again then."""
         requests, stdin = os.pipe()
         stdout, replies = os.pipe()
         try:
@@ -141,8 +142,8 @@ class ForkedWorker:
 
 
 def become_child(descriptor: int, parent: int) -> tuple[int, int]:
-    """Fork children as the socket asks for them; returns in each child, with its pipes as standard streams, the id of its
-    parent and its limit of memory. The server itself ends with the tuner, ``parent``."""
+    """Fork children as the socket asks for them. In each child it returns, with its pipes as standard streams, the id
+    of its parent and its limit of memory. The server itself ends with the tuner, ``parent``."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the user's program may ignore it; then nobody could be waited for
     control = socket.socket(fileno=descriptor)
     control.settimeout(1.0)

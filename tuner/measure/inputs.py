@@ -62,7 +62,7 @@ class Arguments:
 
 
 def require_constant_shapes(func: PrimFunc) -> None:
-    """ValueError when a size is known only at the call (:func:`unknown_sizes`)."""
+    """Raise ValueError when a size is known only at the call (:func:`unknown_sizes`)."""
     unknown = unknown_sizes(func)
     if unknown is not None:
         raise ValueError(f"{unknown}; tuning needs numbers: bind them first")
@@ -86,7 +86,8 @@ def unknown_sizes(func: PrimFunc) -> str | None:
 
 
 def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Arguments:
-    """Arrays for ``func``: floats uniform in [-1, 1) (in [0.1, 1) when ``positive``), integers small, indices in range.
+    """Returns arrays for ``func``: floats uniform in [-1, 1) (in [0.1, 1) when ``positive``), integers small, indices
+    in range.
 
     Buffers have constant shapes (:func:`require_constant_shapes`). Scalars are 1.
     """
@@ -156,7 +157,8 @@ def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
 
 
 def tolerance(func: PrimFunc) -> tuple[float, float]:
-    """``(relative, absolute)`` tolerance for float outputs; the absolute one is in units of their root mean square.
+    """Returns ``(relative, absolute)`` tolerance for float outputs; the absolute one is in units of their root mean
+    square.
 
     The rounding errors of a sum in another order grow like the root of its length (Higham, "Accuracy and Stability
     of Numerical Algorithms", 2002, section 4.2, the statistical estimate); lengths of all reductions are added up,

@@ -67,8 +67,8 @@ class Runner(ABC):
     def open(
         self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
     ) -> None:
-        """Prepare for ``func`` (constant shapes); with ``verify`` outputs are compared with those of the unscheduled
-        function. :class:`TimeUp` when that takes longer than until ``deadline`` (``time.monotonic``)."""
+        """Prepare for ``func`` (constant shapes). With ``verify`` outputs are compared with those of the unscheduled
+        function. It raises :class:`TimeUp` when that takes longer than until ``deadline`` (``time.monotonic``)."""
 
     @abstractmethod
     def measure(

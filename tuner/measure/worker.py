@@ -237,7 +237,8 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
 
 
 def warm() -> None:
-    """Do once, on one thread, what each child would do first: load the compiler, and compile and run a small function."""
+    """Do once, on one thread, what each child would do first. It loads the compiler, and compiles and runs a small
+    function."""
     worker = Worker()
     requests = (
         {"command": "open", "func": _SMALL, "target": "native -num-cores=1", "seed": 0, "positive": False},

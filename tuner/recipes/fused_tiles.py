@@ -55,7 +55,8 @@ class TileStage:
 
 @dataclass
 class _Made:
-    """A stage on the way: its block, and the block that takes its sums to memory (or adds partial sums up)."""
+    """A stage that is being scheduled: its block, and the block that finishes its sums. That one takes them to memory,
+    or adds partial sums up."""
 
     stage: TileStage
     block: Any
@@ -106,8 +107,8 @@ def _prepared(sch: Schedule, stage: TileStage) -> _Made:
 
 
 def _move_in(sch: Schedule, made: Sequence[_Made], loops: Mapping[int, Any], at: Any = None) -> None:
-    """Compute stages in tiles: in the loop of the result that follows them (``loops``, by the identity of its stage), which
-    computes its own sums there, else in ``at``."""
+    """Compute stages in tiles. A stage goes in the loop of the result that follows it (``loops``, by the identity of
+    its stage), which computes its own sums there, else in ``at``."""
     for m in reversed(made):
         at = loops.get(id(m), at)
         for block in reversed(m.blocks[:-1] if id(m) in loops else m.blocks):

@@ -33,7 +33,8 @@ class GroupTiles:
 
 
 def group_product(sch: Schedule, block: Any, sizes: GroupTiles) -> None:
-    """Schedule ``block``, ``C[i, j] += A[i, k] * B[k, j]`` with extents that the tiles of a block divide, and 64 divides k's."""
+    """Schedule ``block``, ``C[i, j] += A[i, k] * B[k, j]``, on warp groups. The tiles of a block divide the extents,
+    and 64 divides k's."""
     block = sch.get_block(block) if isinstance(block, str) else block
     wide = sizes.columns
     out = sch.cache_write(block, 0, "wgmma.accumulator")

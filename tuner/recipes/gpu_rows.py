@@ -87,8 +87,9 @@ def _partial_sums(sch: Schedule, block: Any, rank: int, parts: int) -> tuple[Any
 
 
 def atomic_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThreads) -> None:
-    """Compute ``block``, a sum of ``rank`` spatial loops, in one kernel behind one that sets zeros: ``parts`` blocks for each element
-    add what they summed atomically. The order of these additions differs from run to run."""
+    """Compute ``block``, a sum of ``rank`` spatial loops, in one kernel behind one that sets zeros. There are ``parts``
+    blocks for each element, which add what they summed atomically. The order of these additions differs from run to
+    run."""
     block, partial = _partial_sums(sch, block, rank, parts)
     *rows, last = sch.get_loops(block)
     zeros = sch.decompose_reduction(block, rows[0] if rows else last)
@@ -109,8 +110,8 @@ def atomic_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThread
 
 
 def split_sums(sch: Schedule, block: Any, rank: int, parts: int, how: RowThreads) -> None:
-    """Compute ``block``, a reduction of ``rank`` spatial loops, in two kernels: ``parts`` partial results of each element by
-    blocks of their own, then those together."""
+    """Compute ``block``, a reduction of ``rank`` spatial loops, in two kernels. The first makes ``parts`` partial
+    results of each element by blocks of their own, the second puts those together."""
     block, partial = _partial_sums(sch, block, rank, parts)
     block_rows(sch, [partial.name], rank + 1, how)
     last = 32

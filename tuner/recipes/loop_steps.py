@@ -28,8 +28,8 @@ def arrange(
 
 
 def accumulate(sch: Schedule, block: Any, vector: int) -> Any:
-    """Let ``block`` write sums of its own, in which those of a vector along the axis number ``vector`` are neighbours;
-    returns the block that takes them to memory."""
+    """Let ``block`` write sums of its own, and return the block that takes them to memory. The sums of a vector along
+    the axis number ``vector`` are neighbours."""
     result = sch.cache_write(block, 0, "local")
     rank = len(sch.get(result).iter_vars)
     if vector != rank - 1:
@@ -97,7 +97,7 @@ def unroll_factor(sch: Schedule, loop: Any, factor: int) -> None:
 
 
 def by_lanes(sch: Schedule, block: Any, loop: Any, width: int, place: int) -> Any:
-    """Make ``width`` partial results of each result of ``block``, a reduction over ``loop``; returns their block, which
+    """Make ``width`` partial results of each result of ``block``, a reduction over ``loop``, and return their block. It
     has the lanes as axis number ``place``."""
     _, lanes = sch.split(loop, [None, width])
     return sch.rfactor(lanes, place)

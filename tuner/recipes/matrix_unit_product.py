@@ -1,4 +1,5 @@
-"""This recipe multiplies matrices with a matrix unit (AMX): tiles of 16 by 64 bytes and 64 bytes by 16 columns.
+"""This recipe multiplies matrices with a matrix unit (AMX). It takes tiles of 16 by 64 bytes and 64 bytes by 16
+columns.
 
 One instruction multiplies a tile of each; its sums stay in tile registers over the whole reduction
 (:mod:`tilewright.schedule.intrin.matrix_units`). The operand with the columns is packed, with several steps of the

@@ -1,4 +1,5 @@
-"""This module has the steps of products on matrix units of GPUs: where tiles run, what is copied for them, how results leave."""
+"""This module has the steps of products on matrix units of GPUs. They say where tiles run, what is copied for them, and
+how results leave."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .loop_steps import arrange, fuse_all, loops_within
 def tiles_on_blocks(
     sch: Schedule, block: Any, cut: Mapping[str, Sequence[int | None]], order: str, scope: str
 ) -> tuple[dict[str, Any], Any, list[Any]]:
-    """Put tiles of ``block``, a product with the loops i, j and k, on the blocks and warps of a GPU.
+    """Put tiles of ``block`` on the blocks and warps of a GPU. The block is a product with the loops i, j and k.
 
     The loops are cut and ordered as :func:`~.loop_steps.arrange` does it: ``i0`` and ``j0`` run on blocks, ``i1`` and ``j1``
     on the warps of a block. Both operands are copied into memory of ``scope`` in each iteration of ``k0``. Returns the loops by

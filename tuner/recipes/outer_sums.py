@@ -1,4 +1,4 @@
-"""This recipe sums whole rows: some rows at a time are added to all results, so that memory is read as it lies.
+"""This recipe sums whole rows. Some rows at a time are added to all results, so that memory is read as it lies.
 
     for k0: for j0: for k1 (unrolled): for j1 (a vector): y[j] += x[k] * B[k, j]
 

@@ -1,4 +1,5 @@
-"""This module packs an operand into panels: copies of some columns each, in the order in which a reduction reads them."""
+"""This module packs an operand into panels. These are copies of some columns each, in the order in which a reduction
+reads them."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class Panels:
 
 
 def pack(sch: Schedule, block: Any, panels: Panels, *, whole: bool = True, also: Sequence[Any] = ()) -> Any:
-    """Copy the operand of ``block`` into panels and return the copy; ``whole``: all of it, before anything else;
-    ``also``: further blocks that read the copy."""
+    """Copy the operand of ``block`` into panels and return the copy. With ``whole``, all of it is copied before
+    anything else; ``also``: further blocks that read the copy."""
     copy = sch.cache_read(block, panels.operand, "global", consumer_blocks=[block, *also])
     sch.transform_layout(copy, ("write", 0), panels.place, leave_padding=True)
     if not whole:
@@ -72,8 +73,8 @@ def pack_within(sch: Schedule, copy: Any, panels: Panels, at: Any) -> None:
 
 
 def pad_product(sch: Schedule, block: Any, multiples: Sequence[int]) -> tuple[Any, ...]:
-    """Pad the axes of a product to ``multiples`` where they are not yet; returns the copies that pad the operands, and
-    the one that takes the result out of the padding, or nothing where no padding is needed."""
+    """Pad the axes of a product to ``multiples`` where they are not yet, and return the copies. They pad the operands,
+    and the last one takes the result out of the padding; there are none where no padding is needed."""
     extents = [extent_of(sch, loop) for loop in sch.get_loops(block)]
     if all(extent % multiple == 0 for extent, multiple in zip(extents, multiples, strict=True)):
         return ()

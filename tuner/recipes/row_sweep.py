@@ -47,7 +47,7 @@ class _Stage:
 
 
 def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = None) -> dict[str, Any]:
-    """Schedule ``blocks``, in program order, in the loop ``at``; without one the last block has the loops over rows, in
+    """Schedule ``blocks``, in program order, in the loop ``at``. Without one the last block has the loops over rows, in
     which the others are computed.
 
     Returns, by the names of the blocks, the innermost serial loops over a row, where there are such loops; the loop over
@@ -149,7 +149,7 @@ def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep:
 
 
 def _unroll_rows(sch: Schedule, rows: Sequence[Any], sweep: RowSweep) -> None:
-    """Unroll the rows that are computed at a time; a stage keeps the loop over rows that its consumers read besides."""
+    """Unroll the rows that are computed at a time. A stage keeps the loop over rows that its consumers read besides."""
     for row in rows:
         if extent_of(sch, row) <= sweep.rows:
             sch.unroll(row)

@@ -37,8 +37,9 @@ _VECTORS = 4
 
 @dataclass(frozen=True)
 class WinogradStages:
-    """The blocks of a convolution by Winograd's method, by name; ``padding`` is empty where nothing is padded, and ``last``
-    takes the results from their tiles. ``weight`` is the name of the transformed weights' buffer."""
+    """The blocks of a convolution by Winograd's method, by name. The block ``padding`` is empty where nothing is
+    padded, and ``last`` takes the results from their tiles. ``weight`` is the name of the transformed weights'
+    buffer."""
 
     padding: str
     data_rows: str
@@ -52,8 +53,8 @@ class WinogradStages:
 
 @dataclass(frozen=True)
 class WinogradBlocks:
-    """The sizes of a block: ``high`` rows and ``wide`` columns of tiles of ``tile`` results each; ``channels`` of the
-    result at a time; the channels are shared by ``parts`` tasks.
+    """The sizes of a block of tiles. It has ``high`` rows and ``wide`` columns of tiles of ``tile`` results each;
+    ``channels`` of the result at a time; the channels are shared by ``parts`` tasks.
 
     A register tile has ``rows2`` rows of tiles, ``rows`` tiles of each, and ``width`` channels; ``unroll`` steps of the
     sum are unrolled. ``lanes``: the elements of a vector.
@@ -94,7 +95,7 @@ def winograd_tiles(sch: Schedule, stages: WinogradStages, sizes: WinogradBlocks)
 
 
 def _blocks(sch: Schedule, last: str, sizes: WinogradBlocks) -> tuple[Any, Any]:
-    """Cut the loops of the last stage into blocks; returns the loop over blocks, and the one over channels in it."""
+    """Cut the loops of the last stage into blocks. Returns the loop over blocks, and the one over channels in it."""
     n, h, w, k = sch.get_loops(last)
     outer, inner = [n], []
     for loop, size in ((h, sizes.high * sizes.tile), (w, sizes.wide * sizes.tile)):

@@ -46,8 +46,9 @@ def _lost(worker: str) -> MeasureResult:
 
 
 class DaskRunner(Runner):
-    """``address``: ``dask://host:8786`` (TCP) or ``dask+tls://host:8786`` (with the certificates of Dask's configuration);
-    ``?cpu=NAME`` chooses the workers with that CPU, by default that of the target.
+    """Measures candidates on the workers of a Dask scheduler. ``address``: ``dask://host:8786`` (TCP) or
+    ``dask+tls://host:8786`` (with the certificates of Dask's configuration); ``?cpu=NAME`` chooses the workers with
+    that CPU, by default that of the target.
 
     ``limits`` are those of a :class:`.LocalRunner`. ``answer`` is what a worker does with a request. ``patience``: seconds
     to wait for a worker when none is left. ``machines`` has what each worker said of itself with its last answer.
@@ -144,8 +145,8 @@ class DaskRunner(Runner):
         return [worker for _, worker in sorted(free, key=lambda turn: turn[0])]
 
     def _workers(self) -> dict[str, int]:
-        """Returns the addresses of the workers with the wanted CPU, known to have this version, and how many candidates
-        each builds at a time; waits for one."""
+        """Returns the addresses of the workers with the wanted CPU, and how many candidates each builds at a time. They
+        are known to have this version; it waits for one."""
         resource, until = f"measure:{self._wanted}", time.monotonic() + self.patience
         while True:
             try:
@@ -209,8 +210,8 @@ class DaskRunner(Runner):
                 raise RemoteError(self._gone(error)) from None
 
     def _answers(self, futures: Sequence[Any]) -> dict[str, str | BaseException]:
-        """Returns the answers of tasks that are done by their keys, or what went wrong; fetched together where all went
-        well, which takes a tenth of the time.
+        """Returns the answers of tasks that are done by their keys, or what went wrong. They are fetched together where
+        all went well, which takes a tenth of the time.
 
         An answer that does not come is left out: a machine that is lost between its work and the fetch does not answer, and
         will be missed among the workers.

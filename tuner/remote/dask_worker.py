@@ -13,8 +13,8 @@ from .timing_place import places
 
 
 def offered() -> dict[str, int]:
-    """Returns the resources of a worker on this machine: ``build``, how many candidates it has in hand at a time, and
-    exactly one ``measure:<cpu>``."""
+    """Returns the resources of a worker on this machine. These are ``build``, how many candidates it has in hand at a
+    time, and exactly one ``measure:<cpu>``."""
     return {"build": places(), f"measure:{measuring.cpu_name()}": 1}
 
 

@@ -1,4 +1,4 @@
-"""This module is what a worker on another machine does: it measures the programs of a request, one request at a time."""
+"""This module measures the programs of a request on another machine. A worker there takes one request at a time."""
 
 from __future__ import annotations
 

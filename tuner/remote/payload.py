@@ -17,8 +17,9 @@ VERSION = f"{__version__}, code generator {CODEGEN_VERSION}"
 
 @dataclass(frozen=True)
 class Request:
-    """A request to measure ``programs`` (texts) that schedule the workload ``func``; ``limits`` are those of a
-    :class:`.LocalRunner`, ``best_seconds`` is the best so far (None: nothing yet), ``seconds`` the time that is left."""
+    """A request to measure ``programs`` (texts) that schedule the workload ``func``. The ``limits`` are those of a
+    :class:`.LocalRunner`, ``best_seconds`` is the best so far (None: nothing yet), ``seconds`` the time that is
+    left."""
 
     func: str
     target: str

@@ -25,7 +25,8 @@ _DOT_CYCLES, _LOAD_CYCLES = 16.0, 8.0
 
 
 class TileRule(ScheduleRule):
-    """``C[row, column] += A[row, k] * B[k, column]``, B int8 and A of either sign; 16 divides the rows, 64 columns and steps."""
+    """This rule takes products of int8 whose extents tiles divide. They are ``C[row, column] += A[row, k] * B[k,
+    column]``, B int8 and A of either sign; 16 divides the rows, 64 columns and steps."""
 
     name = "int8_tiles"
     priority = 4
@@ -81,8 +82,8 @@ class TilePart(Part):
         matrix_unit_product(sch, self.block.name, tiles)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """Returns which rows keep the sums, all tiles of B and one of A in registers, with column tiles that divide the
-        columns."""
+        """Returns which rows fit the tile registers and divide the columns. The sums, all tiles of B and one of A are
+        in registers, and column tiles divide the columns."""
         tall, wide = columns["tall"], columns["wide"]
         return np.asarray((tall * wide + 1 + wide <= _REGISTERS) & (columns["across"] % wide == 0))
 

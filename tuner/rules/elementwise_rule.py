@@ -71,8 +71,8 @@ def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
 
 
 def _whole_between(block: BlockInfo) -> int:
-    """Returns the greatest number that divides all places at which a condition on the innermost axis alone changes, as
-    between the parts of a concatenation; 0 where there is no condition, or another one."""
+    """Returns the greatest number that divides all places at which a condition on the innermost axis alone changes.
+    Such places are those between the parts of a concatenation. It is 0 where there is no condition, or another one."""
     out, inner = 0, block.spatial[-1]
     for node in pre_order(block.block.body):
         if isinstance(node, Call) and node.op == "tir.if_then_else":

@@ -1,5 +1,5 @@
-"""This rule computes producers in tiles of their consumers: stencils, image pipelines, reductions that share an input,
-products in a row.
+"""This rule computes producers in tiles of their consumers. Examples are stencils, image pipelines, reductions that
+share an input, products in a row.
 
 It takes any stages with affine accesses, each of which writes one buffer at its spatial axes. From the last stage it
 grows upwards: a producer joins when only members read it, and when a tile of the last stage needs a small part of it.
@@ -35,8 +35,8 @@ _TILED = 3
 
 
 class FusedStagesRule(ScheduleRule):
-    """This rule takes two stages or more, the last of which anchors them; ``depth``: how many follow each other;
-    ``siblings``: results of the same extents that read the same are computed in the same tiles."""
+    """This rule takes two stages or more, the last of which anchors them. Its option ``depth`` is how many follow each
+    other; with ``siblings``, results of the same extents that read the same are computed in the same tiles."""
 
     priority = 80
     fuses = True
@@ -79,8 +79,8 @@ def _is_stage(block: BlockInfo) -> bool:
 
 
 def siblings_of(program: Program, root: BlockInfo, free: Collection[BlockInfo]) -> list[BlockInfo]:
-    """Returns the results of the program before ``root`` that have its extents, are made of a buffer that it is made of, and
-    are read by no stage."""
+    """Returns the results of the program before ``root`` that can share its tiles. They have its extents, are made of a
+    buffer that it is made of, and are read by no stage."""
     if not program.is_output(root):
         return []
     results = [b for b in program.blocks[: program.blocks.index(root)] if b in free and program.is_output(b)]
@@ -105,8 +105,8 @@ def _sources(program: Program, block: BlockInfo) -> set[Buffer]:
 def fused_regions(
     program: Program, root: BlockInfo, free: Collection[BlockInfo], depth: int, siblings: Sequence[BlockInfo] = ()
 ) -> dict[BlockInfo, Region]:  # fmt: skip
-    """Returns ``root`` and the producers that are computed in its tiles, with the regions that a tile needs; with
-    ``siblings``, whose tiles are the same, their producers as well."""
+    """Returns ``root`` and the producers that are computed in its tiles, with the regions that a tile needs. With
+    ``siblings``, whose tiles are the same, their producers are included as well."""
     regions: dict[BlockInfo, Region] = {root: whole_region(root)}
     regions.update({block: same_region(block, root) for block in siblings})
     level = dict.fromkeys(regions, 1)
@@ -145,9 +145,10 @@ def shared_axes(root: BlockInfo, regions: Mapping[BlockInfo, Region]) -> list[Va
 
 
 class FusedPart(Part):
-    """The decisions of this part are ``tile0``, …: the tiles of the last stage's axes, outermost first; ``vectors`` per
-    iteration of element-wise stages; for the reduction of stage n ``vectors<n>`` and ``rows<n>`` of its register tile;
-    ``rolled`` (1: rows that the next tile needs again are kept in circular buffers), for chains of stencils."""
+    """This part has the decisions of fused stages. They are ``tile0``, …: the tiles of the last stage's axes, outermost
+    first; ``vectors`` per iteration of element-wise stages; for the reduction of stage n ``vectors<n>`` and ``rows<n>``
+    of its register tile; ``rolled`` (1: rows that the next tile needs again are kept in circular buffers), for chains
+    of stencils."""
 
     def __init__(self, program: Program, group: Group, machine: MachineModel) -> None:
         self.group, self.machine = group, machine

@@ -1,5 +1,6 @@
-"""This rule schedules element-wise stages, and all others that no other rule takes, on GPUs: elements per thread, transposes
-through shared memory. The recipes are :mod:`..recipes.gpu_elements` and :mod:`..recipes.gpu_transpose`.
+"""This rule schedules element-wise stages, and all others that no other rule takes, on GPUs. It decides elements per
+thread, and transposes through shared memory. The recipes are :mod:`..recipes.gpu_elements` and
+:mod:`..recipes.gpu_transpose`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class GpuElementRule(ScheduleRule):
 
 
 def transposed_axis(block: BlockInfo) -> int | None:
-    """Returns the number of the loop along which the only input of a copy is contiguous, when it is not the last one."""
+    """Returns the number of the loop along which the only input of a copy is contiguous. None stands for the last
+    loop."""
     if block.is_reduction or len(block.loads) != 1 or not block.loads[0].affine or len(block.spatial) < 2:
         return None
     use, last = block.loads[0], block.spatial[-1]
@@ -59,8 +61,8 @@ def transposed_axis(block: BlockInfo) -> int | None:
 
 
 def neighbours(block: BlockInfo) -> int:
-    """Returns how many neighbours along the last axis a thread may take at once: every access of them is contiguous or one
-    element, and rows are a multiple of them."""
+    """Returns how many neighbours along the last axis a thread may take at once. Every access of them is contiguous or
+    one element, and rows are a multiple of them."""
     wide = [v for v in block.spatial if block.extents[v] > 1]
     if block.is_reduction or not wide or not all(use.affine for use in (*block.loads, *block.stores)):
         return 1

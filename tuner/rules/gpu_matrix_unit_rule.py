@@ -28,7 +28,8 @@ _RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
 
 
 class GpuMatrixUnitRule(ScheduleRule):
-    """``C[i, j] += A[i, k] * B[k, j]`` of float16, bfloat16, int8, or float32 rounded to tf32; 16 divides all extents."""
+    """This rule takes products of a type that matrix units of GPUs have. They are ``C[i, j] += A[i, k] * B[k, j]`` of
+    float16, bfloat16, int8, or float32 rounded to tf32; 16 divides all extents."""
 
     name = "gpu_matrix_units"
     priority = 5

@@ -1,5 +1,5 @@
-"""This rule puts blocks that keep the order of their loops (scans, triangles, loops with several statements) on GPUs: the
-outermost spatial loop on blocks and threads, the others as they stand.
+"""This rule puts blocks that keep the order of their loops on GPUs. These are scans, triangles, and loops with several
+statements: the outermost spatial loop is on blocks and threads, the others as they stand.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class GpuOrderRule(ScheduleRule):
 
 
 class OrderPart(Part):
-    """This part gives each iteration of the outermost loop a thread, where no other one needs what it computes; else one
-    thread does everything. Its decision is ``threads`` of a block."""
+    """This part gives each iteration of the outermost loop a thread, where no other one needs what it computes. Else
+    one thread does everything. Its decision is ``threads`` of a block."""
 
     def __init__(self, group: Group, machine: GpuModel) -> None:
         self.blocks, self.machine, block = group.blocks, machine, group.anchor

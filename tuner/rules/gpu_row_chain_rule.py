@@ -24,7 +24,7 @@ from .sketch_part import Decision, Part
 
 
 class GpuRowChainRule(ScheduleRule):
-    """This rule takes a product with all stages that its rows are computed from, of which one is a product as well."""
+    """This rule takes a product with all stages that its rows are computed from. One of these is a product as well."""
 
     name = "gpu_row_chain"
     priority = 9

@@ -1,5 +1,5 @@
-"""This rule schedules reductions on GPUs: rows by the threads of a block, columns by neighbouring threads, long sums in two
-kernels. The recipes are those of :mod:`..recipes.gpu_rows`.
+"""This rule schedules reductions on GPUs. The threads of a block compute rows, neighbouring threads columns, and two
+kernels long sums. The recipes are those of :mod:`..recipes.gpu_rows`.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class RowThreadsPart(Part):
 
 
 class ColumnThreadsPart(Part):
-    """This part gives each result neighbouring threads: ``across`` of them are neighbours along one axis, and ``together``
-    threads share the sum of one element."""
+    """This part gives each result neighbouring threads. There are ``across`` neighbours along one axis, and
+    ``together`` threads share the sum of one element."""
 
     structure = ("together", "across")
 

@@ -23,7 +23,8 @@ Columns = Mapping[str, np.ndarray]
 
 
 class GpuTilingRule(ScheduleRule):
-    """This rule takes a sum of products of two operands, with the stages that pad them and the one that takes the result."""
+    """This rule takes a sum of products of two operands. The stages that pad them and the one that takes the result
+    belong to it."""
 
     name = "gpu_tiling"
     priority = 10

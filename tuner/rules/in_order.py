@@ -1,5 +1,5 @@
-"""This rule takes blocks whose loops keep their order: scans, which read earlier instances, triangles of loops, and
-blocks that share loops with other statements.
+"""This rule takes blocks whose loops keep their order. These are scans, which read earlier instances, triangles of
+loops, and blocks that share loops with other statements.
 
 Their outermost spatial loop is parallel and their innermost spatial loop is vectorized. Loops are not reordered, except
 that a reduction in the block's own loops goes around the spatial loop that becomes vectors.
@@ -38,7 +38,7 @@ class InOrderRule(ScheduleRule):
 
 
 def _reduction_inside(block: BlockInfo, own: Sequence[Var]) -> int:
-    """Returns how many of the block's own innermost axes reduce, where their order may change: rows that are contiguous
+    """Returns how many of the block's own innermost axes reduce, where their order may change. Rows that are contiguous
     in what it reads are left to the code generator."""
     count = 0
     while count < len(own) and own[-1 - count] in block.reduce:
@@ -118,7 +118,7 @@ class InOrderPart(Part):
 
     @property
     def _others(self) -> int:
-        """Instances along axes that are neither spatial nor reduced."""
+        """Returns the instances along axes that are neither spatial nor reduced."""
         block = self.block
         return math.prod(block.extents[v] for v in block.axes if v not in block.spatial and v not in block.reduce)
 

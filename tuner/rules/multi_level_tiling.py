@@ -138,8 +138,8 @@ class TilingPart(Part):
         return unroll
 
     def _fetchable(self, decisions: Collection[str]) -> dict[str, int]:
-        """Returns the bytes of what may be fetched ahead: in slices, of the operands whose rows pass by; else of the
-        packed one."""
+        """Returns the bytes of what may be fetched ahead. In slices, they are those of the operands whose rows pass by;
+        else those of the packed one."""
         case, out = self.case, {}
         if "slice" in decisions:
             out["slice"] = sum(case.bytes_of(use) for use in case.passing)

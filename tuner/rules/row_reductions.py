@@ -1,5 +1,5 @@
-"""This rule schedules reductions along rows (softmax, norms, sums): all stages of a row together, while it is in the
-cache. The recipe is :mod:`..recipes.row_sweep`.
+"""This rule schedules reductions along rows, such as softmax, norms and sums. It computes all stages of a row together,
+while it is in the cache. The recipe is :mod:`..recipes.row_sweep`.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ class RowPart(Part):
         )
 
     def _last_extent(self) -> int:
-        """Rows along the innermost of their axes; 1 where the recipe cannot compute several rows at a time."""
+        """Returns the rows along the innermost of their axes; 1 where the recipe cannot compute several rows at a
+        time."""
         blocks = self.group.blocks
         simple = all(len(b.reduce) <= 1 and len(b.stores) == 1 for b in blocks)
         return self.anchor.extents[self.anchor.spatial[-1]] if self.anchor.spatial and simple else 1
 
     def _row_size(self, block: BlockInfo) -> int:
-        """Elements of one row that the block goes through."""
+        """Returns the elements of one row that the block goes through."""
         return block.reduce_size * math.prod(block.extents[v] for v in block.spatial[self.rank :])
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:

@@ -38,9 +38,9 @@ class WinogradRule(ScheduleRule):
 
 
 class WinogradPart(Part):
-    """The decisions of this part are ``high`` and ``wide``, the rows and columns of tiles of a block, ``panels`` of channels
-    at a time, ``rows2``, ``rows`` and ``vectors`` of the register tile, ``unroll`` of the sum, and ``parts`` of the
-    channels, each of which is a task of its own."""
+    """This part has the decisions of Winograd's method. They are ``high`` and ``wide``, the rows and columns of tiles
+    of a block, ``panels`` of channels at a time, ``rows2``, ``rows`` and ``vectors`` of the register tile, ``unroll``
+    of the sum, and ``parts`` of the channels, each of which is a task of its own."""
 
     structure = ("rows", "rows2", "vectors")
 

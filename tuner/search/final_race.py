@@ -19,9 +19,9 @@ _DISQUALIFIED = ("wrong_result", "memory_damaged")
 
 
 def finalists(records: Sequence[TuningRecord], count: int, default: str | None = None) -> list[TuningRecord]:
-    """Returns the best records that noise could have put in the wrong order, at most ``count``, best first, and the
-    record of the trace ``default`` in any case, so that the winner is not slower. The list is empty when there is only
-    one. Of records of the same trace only the fastest."""
+    """Returns the best records that noise could have put in the wrong order, at most ``count``, best first. The record
+    of the trace ``default`` is among them in any case, so that the winner is not slower. The list is empty when there
+    is only one. Of records of the same trace only the fastest."""
     ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
     fastest: dict[str | None, TuningRecord] = {}
     for record in ranked:

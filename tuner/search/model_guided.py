@@ -34,8 +34,9 @@ class _Pool:
 
 
 def _pools(sketches: Sequence[Sketch], rng: np.random.Generator) -> list[_Pool]:
-    """Returns all rows of each sketch; of too many rows a sample: the prior's best, rows near the parts' best, and
-    random ones. The large sketches share the size of the sample, because scoring takes time for every part of a row."""
+    """Returns all rows of each sketch, or a sample of too many rows. The sample has the prior's best, rows near the
+    parts' best, and random ones. The large sketches share the size of the sample, because scoring takes time for every
+    part of a row."""
     large = sum(len(sketch.parts) for sketch in sketches if not sketch.listable)
     count = _SAMPLE * 8 // max(8, large)
     pools = []
@@ -170,8 +171,8 @@ class ModelGuidedSearch(SearchStrategy):
                 pool.prior = np.concatenate([pool.prior, prior])
 
     def _offspring(self, sketch: Sketch, parents: np.ndarray, count: int) -> np.ndarray:
-        """Rows crossed from two parents each, one or two decisions changed at random. Each part of a row comes from one
-        parent. A part that a change would make violate its constraints stays as it was."""
+        """Returns the rows crossed from two parents each, one or two decisions changed at random. Each part of a row
+        comes from one parent. A part that a change would make violate its constraints stays as it was."""
         first = parents[self.rng.integers(len(parents), size=count)]
         second = parents[self.rng.integers(len(parents), size=count)]
         widths = [len(part.decisions) for part in sketch.parts] if len(sketch.parts) > 1 else [1] * first.shape[1]
@@ -233,7 +234,8 @@ class ModelGuidedSearch(SearchStrategy):
         self, finished: Sequence[tuple[Candidate, float]], count: int,
         scored: Sequence[tuple[_Pool, np.ndarray, np.ndarray]],
     ) -> list[Candidate]:  # fmt: skip
-        """Rows that differ from one of the three best in one decision, by a step or two; best predicted first."""
+        """Returns the rows that differ from one of the three best in one decision, best predicted first. They differ by
+        a step or two."""
         best = sorted(finished, key=lambda item: item[1])[:3]
         found: list[tuple[float, Candidate]] = []
         for candidate, _ in best:

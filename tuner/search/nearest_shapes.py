@@ -45,8 +45,8 @@ class NearShape:
 
 @dataclass(frozen=True)
 class Transferred:
-    """The schedule of a near shape's best candidate on a new shape, and the record that it comes from; ``share`` is the
-    part of the default schedule's time that it is expected to need."""
+    """The schedule of a near shape's best candidate on a new shape, and the record that it comes from. The part of the
+    default schedule's time that it is expected to need is ``share``."""
 
     schedule: Schedule
     record: TuningRecord
@@ -59,8 +59,8 @@ def _seconds(record: TuningRecord) -> float:
 
 
 def nearest_shapes(db: Database, space: Space) -> list[NearShape]:
-    """Returns the workloads most like that of ``space``, nearest first: programs whose buffers have the same ranks and
-    types, and of which a sketch goes by the same name."""
+    """Returns the workloads most like that of ``space``, nearest first. They are programs whose buffers have the same
+    ranks and types, and of which a sketch goes by the same name."""
     names = {sketch.name for sketch in space.sketches}
     found: dict[str, list[TuningRecord]] = {}
     for record in db.records(not_workload=space.func, target=space.target, status="ok", limit=2000):
@@ -82,8 +82,8 @@ def nearest_candidates(db: Database, space: Space, count: int) -> list[Candidate
 
 
 def transferred(db: Database, space: Space) -> Transferred | None:
-    """Returns the best candidate of a near shape, re-applied to the program of ``space``; None unless it is expected to be
-    faster than the default.
+    """Returns the best candidate of a near shape, re-applied to the program of ``space``. None stands for one that is
+    not expected to be faster than the default.
 
     What is expected of a candidate is the prior's time for this shape, corrected by how far the prior was off for the
     candidate's likeness at the near shape.

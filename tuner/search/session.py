@@ -69,7 +69,8 @@ class _Stop(Exception):
 
 
 class TuningSession:
-    """A session measures candidates for one workload on one target, batch by batch. :func:`tune` is the short way to use it.
+    """A session measures candidates for one workload on one target, batch by batch. The short way to use it is
+    :func:`tune`.
 
     ``func``: the unscheduled function; every extent a number. ``target``: what to tune for; it must be able to run here.
     ``db``: where records go, and where those of earlier sessions come from. ``options`` are those of

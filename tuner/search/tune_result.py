@@ -33,7 +33,8 @@ ENDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a session, which callbacks receive as one of the classes below: what happens, and how far it is.
+    """The progress of a session, which callbacks receive as one of the classes below. It says what happens, and how far
+    it is.
 
     ``trials_done`` of ``trials_total``; ``failures`` among them; ``best_seconds`` (infinity before the first success)
     and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds`` (infinity as long as it is unknown);

@@ -34,7 +34,8 @@ def own_records(space: Space, records: Sequence[TuningRecord]) -> list[tuple[Can
 
 
 def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
-    """Returns the program that a record was made for, with its own names; None when the database does not have it."""
+    """Returns the program that a record was made for, with its own names. None stands for one that the database does
+    not have."""
     stored = db.workload(record.workload)
     try:
         program = None if stored is None else parse(stored.text)
@@ -52,8 +53,8 @@ def trace_for(db: Database, record: TuningRecord, func: PrimFunc) -> Trace:
 
 
 def trace_on(func: PrimFunc, candidate: Schedule | Trace | str) -> str:
-    """Returns the trace of a schedule, a trace or its JSON text, replayed on ``func``, as JSON; ScheduleError or
-    TraceError when it does not apply."""
+    """Returns the trace of a schedule, replayed on ``func``, as JSON. The schedule is a trace or its JSON text;
+    ScheduleError or TraceError when it does not apply."""
     if isinstance(candidate, Schedule):
         candidate = candidate.trace
     return replay(func, Trace.from_json(candidate) if isinstance(candidate, str) else candidate).trace.dumps()
@@ -67,8 +68,8 @@ def replay(func: PrimFunc, trace: Trace) -> Schedule:
 
 
 def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], traces: int) -> list[TuningRecord]:
-    """``records`` of the workload of ``space``, where those of programs with other names are translated into the names
-    of ``space.func``.
+    """Returns ``records`` of the workload of ``space`` in the names of ``space.func``. Those of programs with other
+    names are translated.
 
     The sketch of such a record is translated by its position: programs that differ in names only have the same sketches
     in the same order. The traces of the ``traces`` fastest records are translated, which takes a replay each; those of

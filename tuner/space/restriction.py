@@ -31,8 +31,8 @@ def _wanted(allowed: int | Collection[int]) -> set[int]:
 
 
 def check_names(where: Where, known: Mapping[str, Collection[int]]) -> None:
-    """ValueError for a name that no part has, and for a decision that has none of its values in any part. ``known``: the
-    values by name. The name of a part and its decision may leave the part out."""
+    """Raise ValueError for a name that no part has. A decision that has none of its values in any part is an error as
+    well. ``known``: the values by name. The name of a part and its decision may leave the part out."""
     for name, allowed in where.items():
         if name not in known:
             raise ValueError(f"where: no decision {name!r}; there are {', '.join(sorted(known))}")

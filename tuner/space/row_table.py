@@ -67,8 +67,8 @@ class RowTable:
         return np.argsort(self.seconds, kind="stable")
 
     def draw(self, count: int, rng: np.random.Generator, near_best: bool = False) -> np.ndarray:
-        """``count`` sensible rows, some of them more than once: drawn evenly, or half of them from the best few in a
-        hundred."""
+        """Returns ``count`` sensible rows, some of them more than once. They are drawn evenly, or half of them from the
+        best few in a hundred."""
         if near_best:
             return self.rows[self.order[(len(self.rows) * rng.random(count) ** 6).astype(np.int64)]]
         if self.complete:
@@ -132,12 +132,12 @@ def cheapest_sums(costs: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 
 def row_keys(rows: np.ndarray) -> np.ndarray:
-    """Returns a number for each row, the same for equal rows and for hardly any others: a sum with random factors,
-    modulo 2^64."""
+    """Returns a number for each row, the same for equal rows and for hardly any others. It is a sum with random
+    factors, modulo 2^64."""
     factors = np.random.default_rng(0).integers(1 << 62, size=rows.shape[1], dtype=np.uint64) * np.uint64(2)
     return rows.astype(np.uint64) @ (factors + np.uint64(1))
 
 
 def distinct_rows(rows: np.ndarray) -> np.ndarray:
-    """Each row once, in an order that depends on the rows alone."""
+    """Returns each row once, in an order that depends on the rows alone."""
     return rows[np.unique(row_keys(rows), return_index=True)[1]]

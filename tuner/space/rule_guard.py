@@ -1,5 +1,5 @@
-"""Schedule rules may come from other packages: an exception in one is reported once, and the other rules are still
-asked."""
+"""Guards schedule rules, which may come from other packages. An exception in one is reported once, and the other rules
+are still asked."""
 
 from __future__ import annotations
 

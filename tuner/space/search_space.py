@@ -152,8 +152,8 @@ class Space:
         return sketch.best_rows(count)
 
     def _fused(self, rules: Sequence[ScheduleRule]) -> list[Variant]:
-        """Returns the function with its stages fused first, as each rule that fuses does it, where that joins stages that
-        would be computed apart."""
+        """Returns the function with its stages fused first, as each rule that fuses does it. Only stages that would be
+        computed apart count."""
         base = Schedule(self.func, seed=0)
         _inline(base, blocks_to_inline(Program(base.func), repeated=False))
         program = Program(base.func)

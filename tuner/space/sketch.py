@@ -104,8 +104,8 @@ class Sketch:
         return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, chosen.T, strict=True)], len(chosen))
 
     def mended(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Returns ``rows`` in which each part that violates its constraints is replaced by that part of the sensible row in
-        ``others``."""
+        """Returns ``rows`` without parts that violate their constraints. Such a part becomes that of the sensible row
+        in ``others``."""
         out = rows.copy()
         for table, place in self._placed():
             wrong = ~table.mask(rows[:, place])
@@ -138,7 +138,7 @@ class Sketch:
         return tuple(f"{n}.{d.name}" for n, part in enumerate(self.parts) for d in part.decisions)
 
     def _placed(self) -> list[tuple[RowTable, slice]]:
-        """Each part's rows, and which columns are its own."""
+        """Returns each part's rows, and which columns are its own."""
         return list(zip(self.tables, self._places, strict=True))
 
     @staticmethod

@@ -1,4 +1,5 @@
-"""Runs the statements of a loop at different iterations at a time, so that copies for the next one overlap with computing.
+"""Runs the statements of a loop at different iterations at a time. Copies for the next iteration then overlap with
+computing.
 
 The annotations are TVM's: ``software_pipeline_stage`` has for each statement of the loop's body by how many iterations it
 lags behind, ``software_pipeline_order`` its place among the others. ``software_pipeline_async_stages`` lists the stages whose
@@ -159,7 +160,7 @@ class _Pipeline:
         return seq(*out)
 
     def _starts(self, stage: int, known: int | None) -> bool:
-        """Return whether a stage runs in a step; all do where the step is none of the first and last ones."""
+        """Return whether a stage runs in a step. All stages run, except in the first and the last steps."""
         return known is None or 0 <= known + self.last - stage < self.count
 
     def _waiting(self, known: int | None) -> list[Stmt]:

@@ -46,8 +46,8 @@ _NUMPY: dict[type, Callable[..., np.ndarray]] = {
 
 @dataclass(frozen=True, eq=False)
 class ThreadAccess:
-    """An access to an element by each thread: where, whether it writes, and the loops inside the kernel and the
-    conditions around it."""
+    """An access of each thread to an element: its place, whether it writes, and what surrounds it. These are the loops
+    inside the kernel and the conditions around the access."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -82,8 +82,8 @@ class Overlaps:
         return _meet(first, second)
 
     def _apart(self, a: ThreadAccess, b: ThreadAccess, common: Sequence[For]) -> bool:
-        """Return whether an index of both differs in every iteration of the common loops, whichever the threads: one of
-        the versions of a buffer in a pipeline."""
+        """Return whether an index of both differs in every iteration of the common loops, whichever the threads. Such
+        an index chooses one of the versions of a buffer in a pipeline."""
         loops = {loop.loop_var: loop for loop in common}
         for i, j in zip(a.indices, b.indices, strict=False):
             used = list(vars_in(i) | vars_in(j))

@@ -104,7 +104,8 @@ def _written(s: Stmt) -> list[Buffer]:
 
 
 def _accumulates(s: Stmt) -> bool:
-    """Return whether a statement reads memory that it writes, so that once is not as good as several times."""
+    """Return whether a statement reads memory that it writes. Running it once then differs from running it several
+    times."""
     read = {a.buffer for a in loads_and_stores(s) if isinstance(a, BufferLoad)}
     return any(b in read for b in _written(s))
 

@@ -31,7 +31,8 @@ def _version(arch: str) -> int:
 
 
 def _runs(code: str, device: str) -> bool:
-    """Return whether a device runs code for an architecture: one that is as new, or the very same where the name ends in ``a``."""
+    """Return whether a device runs code for an architecture. It must be as new, or the very same where the name ends in
+    ``a``."""
     return _version(device) == _version(code) if code.endswith("a") else _version(device) >= _version(code)
 
 
@@ -95,8 +96,8 @@ class CudaModule(GpuModule):
     def _placed(
         self, lowered: LoweredFunc, args: list[Any], values: list[Any]
     ) -> tuple[list[Any], list[tuple[Any, DeviceArray, bool]]]:
-        """Return the values with addresses on the device, and the copies made for arrays in main memory, each with its
-        original and whether it is written."""
+        """Return the values with addresses on the device, and the copies made for arrays in main memory. Each copy
+        comes with its original and whether it is written."""
         given, out, copies = iter(args), [], []
         for param, value in zip(lowered.params, values, strict=True):
             arg = value if param.kind == "size" else next(given)

@@ -26,7 +26,8 @@ _WORDS = {"float16": "f16", "bfloat16": "bf16"}
 
 
 def swizzled_pointer(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
-    """Returns the address of an element of a swizzled buffer: bits 4 to 6 of the place in bytes differ by bits 7 to 9."""
+    """Returns the address of an element of a swizzled buffer. The bits 4 to 6 of its place in bytes are changed by the
+    bits 7 to 9."""
     place = offset.times(buffer.dtype.element.bytes)
     whole = Linear(place.const // SWIZZLED_ALIGNMENT * SWIZZLED_ALIGNMENT,
                    {t: c for t, c in place.terms.items() if c % SWIZZLED_ALIGNMENT == 0})  # fmt: skip

@@ -25,8 +25,8 @@ class PtxasReport:
 
 
 def find_ptxas() -> str | None:
-    """Returns the path of ``ptxas``: of ``TILEWRIGHT_PTXAS``, of the packages nvidia-cuda-nvcc or nvidia-cuda-nvcc-cu12, or
-    on the PATH; None when there is none."""
+    """Returns the path of ``ptxas``, or None when there is none. It is ``TILEWRIGHT_PTXAS``, that of the packages
+    nvidia-cuda-nvcc or nvidia-cuda-nvcc-cu12, or the one on the PATH."""
     named = os.environ.get("TILEWRIGHT_PTXAS")
     if named:
         return named

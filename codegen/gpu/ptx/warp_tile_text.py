@@ -1,5 +1,5 @@
-"""Emits tiles that a warp holds together (``tir.wmma_dot`` and its like): each thread has eight of the 256 sums, in an order that
-only the instructions know. Sums of warp groups are kept in the same way (:mod:`.group_tile_text`)."""
+"""Emits tiles that a warp holds together, such as those of ``tir.wmma_dot``. Each thread has eight of the 256 sums, in
+an order that only the instructions know. Sums of warp groups are kept in the same way (:mod:`.group_tile_text`)."""
 
 from __future__ import annotations
 

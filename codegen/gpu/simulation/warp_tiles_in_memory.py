@@ -1,4 +1,5 @@
-"""Tiles that a warp or a warp group of the simulated GPU holds together: a value has a row of numbers for each of them."""
+"""Tiles that a warp or a warp group of the simulated GPU holds together. A value has a row of numbers for each of
+them."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ def _fragment(sim: Any, buffer: Buffer, indices: Sequence[Expr], mask: Mask) -> 
 
 
 def _in_memory(sim: Any, e: Call, mask: Mask, threads: int) -> tuple[WatchedArray, list[Any], Lanes]:
-    """Return the elements of a tile in memory: its places for each warp or warp group, as accesses of the first thread."""
+    """Return the elements of a tile in memory. They are its places for each warp or warp group, as accesses of the
+    first thread."""
     whole_teams(sim, mask, threads)
     first = e.args[0].args[0]  # type: ignore[attr-defined]
     buffer, count = first.buffer, sim.lanes.count

@@ -26,8 +26,8 @@ class RaceError(GpuError):
 
 @dataclass(eq=False)
 class Lanes:
-    """The threads that run together: ``block`` and ``thread`` are the numbers of each lane, ``first`` the number of the
-    first block, ``names`` what a message calls the lane's axes."""
+    """The threads that run together, with their numbers. ``block`` and ``thread`` are the numbers of each lane,
+    ``first`` the number of the first block, ``names`` what a message calls the lane's axes."""
 
     block: np.ndarray
     thread: np.ndarray
@@ -241,8 +241,8 @@ class WatchedArray:
     def _check(
         self, use: _Use, who: np.ndarray, when: np.ndarray, what: str, did: str, but: Any = True
     ) -> None:  # fmt: skip
-        """Raise an error where another thread of the block did something since the last barrier, or one of another block
-        in this kernel."""
+        """Raise an error where another thread accessed the same element without a barrier in between. That is one of
+        the same block since its last barrier, or one of another block in this kernel."""
         other, me, lanes = who[use.place], use.who, use.lanes
         threads = lanes.threads
         foreign = (other >= 0) & (other // threads != me // threads)

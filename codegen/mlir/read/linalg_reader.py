@@ -400,7 +400,8 @@ class _Operation:
 
 
 def _result_first(value: Expr, accumulators: set[Expr]) -> Expr:
-    """Returns ``result + x`` for ``x + result``, which is how te writes updates; bodies of named operations have no text."""
+    """Returns ``result + x`` for ``x + result``, which is how te writes updates. Bodies of named operations have no
+    text."""
     if isinstance(value, BinaryOp) and value.b in accumulators and value.a not in accumulators:
         return type(value)(value.b, value.a)
     return value

@@ -1,4 +1,5 @@
-"""This module has one row for each operation: the class of TIR's node or the call's name, and the class of MLIR.
+"""This module has one row for each operation. A row has the class of TIR's node or the call's name, and the class of
+MLIR.
 
 A writer and a reader use the same rows. What needs several operations of MLIR is a template (:mod:`.templates`).
 """

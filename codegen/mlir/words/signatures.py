@@ -37,8 +37,9 @@ USUAL = {"tir.noalias": True}
 
 @dataclass(frozen=True)
 class Signature:
-    """``arguments`` are buffers and scalars, ``results`` the buffers whose values are returned; ``sizes`` says which
-    dimension of which argument a size is. ``places`` has the numbers of :data:`PARAMETERS`."""
+    """The signature of a function in MLIR. ``arguments`` are buffers and scalars, ``results`` the buffers whose values
+    are returned; ``sizes`` says which dimension of which argument a size is. ``places`` has the numbers of
+    :data:`PARAMETERS`."""
 
     prim: PrimFunc
     arguments: tuple[Any, ...]
@@ -107,7 +108,8 @@ def symbols_of(prim: PrimFunc) -> list[Var]:
 
 
 def shape_attribute(buffer: Buffer, symbols: list[Var]) -> Attribute | None:
-    """Returns the sizes of a buffer as a map over symbols, None where the type says all, or a size is not affine."""
+    """Returns the sizes of a buffer as a map over symbols. None stands for a type that says all, or for a size that is
+    not affine."""
     if all(isinstance(e, IntImm) for e in buffer.shape):
         return None
     found = affine_map(buffer.shape, (), symbols)

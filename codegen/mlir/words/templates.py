@@ -142,7 +142,7 @@ def _negation(e: Operations, x: Values) -> SSAValue:
 
 
 def _shift(word: Any, signed: bool) -> Callable[[Operations, Values], SSAValue]:
-    """Returns the writer of a shift by any number; one that is too large gives 0, or -1 for negative numbers."""
+    """Returns the writer of a shift by any number. A number that is too large gives 0, or -1 for negative values."""
 
     def write(e: Operations, x: Values) -> SSAValue:
         a, n = x

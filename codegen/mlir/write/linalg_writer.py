@@ -162,7 +162,7 @@ class _Function:
         return op
 
     def check_written(self, r: Result, form: BlockForm, where: str) -> None:
-        """MlirError unless a result is written as a whole, at the spatial axes in order."""
+        """Raise MlirError unless a result is written as a whole, at the spatial axes in order."""
         spatial = [a for a in form.axes if a.kind == IterVar.SPATIAL]
         whole = len(spatial) == len(r.indices) == len(r.buffer.shape) and all(
             index is axis.var and is_const_int(axis.dom.min, 0) and same(axis.dom.extent, extent)

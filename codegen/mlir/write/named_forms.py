@@ -77,8 +77,8 @@ def _product(op: L.GenericOp) -> Any:
 
 
 def _convolution(kind: type[Any], rows: int, window: int, image: int) -> Callable[[L.GenericOp], Any]:
-    """Returns the maker of a convolution: ``rows`` and ``window`` are the first of its two loops over places and over the
-    kernel, ``image`` the first of the two dimensions of the image."""
+    """Returns the maker of a convolution. ``rows`` and ``window`` are the first of its two loops over places and over
+    the kernel, ``image`` the first of the two dimensions of the image."""
 
     def make(op: L.GenericOp) -> Any:
         if len(op.inputs) != 2 or len(op.iterator_types.data) != 7:

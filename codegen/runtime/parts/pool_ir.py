@@ -312,7 +312,8 @@ signal:
 
 
 def _wait(pause: str, turns: int, then: str) -> str:
-    """Return the end of a loop ``spin``: it pauses, offers its core now and then, and leaves for ``then`` after ``turns``."""
+    """Return the end of a loop ``spin``, which waits and leaves for ``then`` after ``turns``. It pauses, and offers its
+    core now and then."""
     return f"""  {pause}
   %turns = add i32 %turn, 1
   %sixtyfourth = and i32 %turns, 63

@@ -1,4 +1,5 @@
-"""The parts of a circuit: blocks of operations without loops, which run in stages, and the loops and branches around them."""
+"""A circuit has two kinds of parts: blocks of operations, and the loops and branches around them. Blocks have no loops,
+and run in stages."""
 
 from __future__ import annotations
 
@@ -60,8 +61,8 @@ class Block:
 
 @dataclass(slots=True, eq=False)
 class Counter:
-    """The counter of a loop, from ``low`` to ``last``: numbers, or registers that hold them; ``empty`` then holds whether
-    the loop has no iterations."""
+    """The counter of a loop, from ``low`` to ``last``, which are numbers or registers that hold them. ``empty`` holds
+    whether a loop with registers has no iterations."""
 
     register: Register
     low: int | Register
@@ -79,8 +80,8 @@ class Loop:
 
 @dataclass(slots=True, eq=False)
 class Pipeline:
-    """A pipeline starts ``block`` anew every ``interval`` cycles (0: as often as possible), for all values of its
-    counters, the last of which runs fastest."""
+    """A pipeline starts ``block`` anew every ``interval`` cycles, or as often as possible where that is 0. It does so
+    for all values of its counters, the last of which runs fastest."""
 
     counters: Sequence[Counter]
     block: Block

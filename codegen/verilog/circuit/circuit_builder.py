@@ -95,8 +95,8 @@ class CircuitBuilder:
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def load(self, bank: Bank, address: Net) -> Net:
-        """Return the word at an address: of a store or a load before, where one is known to have it, or of the
-        memory."""
+        """Return the word at an address. It comes from a store or a load before, where one is known to have it, or from
+        the memory."""
         choices: list[tuple[Net, Net]] = []
         after: list[Store] = []
         found: Net | None = None

@@ -63,7 +63,7 @@ def ends(a: Linear) -> tuple[int, int]:
 
 
 def first_meeting(linear: LinearNets, a: Net, b: Net, counters: Sequence[Net], extents: Sequence[int]) -> int | None:
-    """Returns after how many iterations of a nest at the earliest, 1 or more, ``b`` may have the value of ``a``.
+    """Returns the least number of iterations of a nest, from 1, after which ``b`` may have the value of ``a``.
 
     None: never, as far as 64 iterations. ``counters`` run over ``extents``, the last one fastest. Both addresses run over
     the nest at the same time; parts that do not depend on the counters do not change.

@@ -1,4 +1,4 @@
-"""Buffers as memories: their banks, each with a port to read and one to write, and the address of an access."""
+"""Buffers as memories: their banks, and the address of an access. Each bank has a port to read and one to write."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class HardwareError(EmitError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bank:
-    """A bank is one memory: ``words`` of ``width`` bits, with one port to read, whose word is there in the next cycle,
-    and one to write. ``outside``: the module has its ports, and the memory is the user's."""
+    """A bank is one memory: ``words`` of ``width`` bits, with one port to read and one to write. The word that is read
+    is there in the next cycle. ``outside``: the module has its ports, and the memory is the user's."""
 
     name: str
     words: int
@@ -40,7 +40,7 @@ class Bank:
 
 @dataclass(slots=True)
 class Memory:
-    """A memory holds a buffer in ``banks``: an element is in the bank whose numbers are its indices modulo ``factors``,
+    """A memory holds a buffer in ``banks``. An element is in the bank whose numbers are its indices modulo ``factors``,
     at the place that the quotients have in row-major order."""
 
     buffer: Buffer
@@ -99,7 +99,8 @@ def _ends(buffer: Buffer) -> tuple[int, int]:
 def banked(
     memory: Memory, buffer: Buffer, indices: tuple[Expr, ...], analyzer: Analyzer
 ) -> tuple[list[int | Expr], Expr]:
-    """Returns the number of the bank in each dimension, a constant where one is known, and the address in the bank.
+    """Returns the number of the bank in each dimension and the address in the bank. The number is a constant where one
+    is known.
 
     ``buffer`` is the memory's, or another view of it."""
     if buffer.strides or buffer is not memory.buffer:

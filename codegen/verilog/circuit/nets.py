@@ -21,7 +21,7 @@ not, the counters of a pipeline), and what memories return."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Net:
-    """A net is the result of ``op`` on other nets, an integer from ``low`` to ``high``; ``detail`` is what ``op`` needs
+    """A net is the result of ``op`` on other nets, an integer from ``low`` to ``high``. ``detail`` is what ``op`` needs
     besides: a number of bits, a type, the name of a register, a load."""
 
     op: str
@@ -38,7 +38,7 @@ class Net:
 
     @property
     def signed(self) -> bool:
-        """Whether the number is in two's complement."""
+        """Returns whether the number is in two's complement."""
         return self.low < 0
 
     @property
@@ -282,7 +282,7 @@ class Nets:
         return a if bits == 0 else self.make("shifted_right", (a,), a.low >> bits, a.high >> bits, bits)
 
     def moved(self, a: Net, n: Net, dtype: DType, left: bool) -> Net:
-        """Return a shift of a value of ``dtype``; by a distance that the type does not have, 0, or -1 for negative
+        """Return a shift of a value of ``dtype``. A distance that the type does not have gives 0, or -1 for negative
         numbers shifted to the right."""
         bits, (low, high) = dtype.bits, ends_of(dtype)
         sign = self.select(self.less(a, self.const(0)), self.const(-1), self.const(0))

@@ -17,7 +17,7 @@ Lines = list[Any]
 
 @dataclass(slots=True)
 class BlockStages:
-    """The stages of a block, the names that it has, and for the stages of a block that is no pipeline their states."""
+    """The stages of a block, and the names that it has. A block that is no pipeline has a state for each stage."""
 
     number: int
     stages: Stages
@@ -28,7 +28,7 @@ class BlockStages:
 
     @property
     def prefix(self) -> str:
-        """How the block's wires are called."""
+        """The prefix of the names of the block's wires."""
         return f"block{self.number}"
 
 

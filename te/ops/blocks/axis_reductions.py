@@ -110,16 +110,16 @@ def reduce_over(
 def argmax(
     x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmax"
 ) -> Any:
-    """Returns the position of the largest element, the first of equals, along one axis or (None) in the flattened
-    tensor; the first NaN where there is one."""
+    """Returns the position of the largest element along one axis or (None) in the flattened tensor. It is the first of
+    equals, or the first NaN where there is one."""
     return _arg_extreme("argmax", x, axis, keepdims, dtype, name)
 
 
 def argmin(
     x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmin"
 ) -> Any:
-    """Returns the position of the smallest element, the first of equals, along one axis or (None) in the flattened
-    tensor; the first NaN where there is one."""
+    """Returns the position of the smallest element along one axis or (None) in the flattened tensor. It is the first of
+    equals, or the first NaN where there is one."""
     return _arg_extreme("argmin", x, axis, keepdims, dtype, name)
 
 

@@ -62,7 +62,7 @@ def _is_one(e: Expr) -> bool:
 
 
 def combine(op: str, f: Callable[[Expr, Expr], Any], a: Any, b: Any, name: str) -> Any:
-    """``f`` over two tensors or numbers; of two expressions it is just ``f``."""
+    """Returns ``f`` over two tensors or numbers; of two expressions it is just ``f``."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         return f(convert(a), convert(b))
     if (isinstance(a, Expr) or isinstance(b, Expr)) and (a if isinstance(a, Tensor) else b).ndim == 0:
@@ -110,7 +110,8 @@ def _float_division(x: Expr, y: Expr) -> tuple[Expr, Expr, Expr, Expr]:
 
 
 def _floor_mod(x: Expr, y: Expr) -> Expr:
-    """The remainder with the sign of ``y``, exact for floats: that of C's fmod, moved by ``y`` where the signs differ."""
+    """Returns the remainder with the sign of ``y``, exact for floats. It is that of C's fmod, moved by ``y`` where the
+    signs differ."""
     if not (x.dtype.is_float or y.dtype.is_float):
         return floormod(x, y)
     _, b, rest, differs = _float_division(x, y)

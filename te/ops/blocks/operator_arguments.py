@@ -13,13 +13,13 @@ ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE = "elemwise", "broadcast", "injectiv
 
 
 def shape_text(x: Tensor | Sequence[Any]) -> str:
-    """``(2, n, 3)``"""
+    """Returns a shape as text, such as ``(2, n, 3)``."""
     dims = x.shape if isinstance(x, Tensor) else x
     return f"({', '.join(map(str, dims))}{',' if len(dims) == 1 else ''})"
 
 
 def check_tensor(op: str, x: Any, ndim: int | Sequence[int] | None = None, what: str = "the input") -> Tensor:
-    """``x`` when it is a tensor of rank ``ndim`` (or one of several), else TypeError or ValueError."""
+    """Returns ``x`` when it is a tensor of rank ``ndim`` (or one of several), else TypeError or ValueError."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{op}: {what} is {type(x).__name__}, not a tensor")
     ranks = (ndim,) if isinstance(ndim, int) else ndim
@@ -36,7 +36,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def require_same(op: str, what: str, a: Any, b: Any, x: Tensor, y: Tensor) -> None:
-    """ValueError with both shapes when two sizes differ; sizes not known yet are taken to agree."""
+    """Raise ValueError with both shapes when two sizes differ; sizes not known yet are taken to agree."""
     a, b = convert(a), convert(b)
     if isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
         raise ValueError(
@@ -62,7 +62,7 @@ def normalize_axis(op: str, axis: Any, ndim: int) -> int:
 
 
 def normalize_axes(op: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """Sorted axes from None (all), one, or several."""
+    """Returns the sorted axes from None (all), one, or several."""
     if axis is None:
         return tuple(range(ndim))
     axes = [normalize_axis(op, a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
@@ -80,7 +80,7 @@ def one_each(op: str, what: str, value: Any, n: int) -> tuple[Any, ...]:
 
 
 def per_dimension(op: str, what: str, value: Any, n: int, least: int = 1) -> tuple[int, ...]:
-    """``value`` for each of ``n`` dimensions, from one number or ``n``."""
+    """Returns ``value`` for each of ``n`` dimensions, from one number or ``n``."""
     given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     values = one_each(op, what, given[0] if len(given) == 1 else given, n)
     out = tuple([constant(op, what, v) for v in values])

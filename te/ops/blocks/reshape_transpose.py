@@ -85,8 +85,8 @@ def reshape(x: Tensor, shape: Any, name: str = "T_reshape") -> Tensor:
 
 
 def _aligned(old: Sequence[Expr], new: Sequence[Expr]) -> list[tuple[list[int], list[int]]]:
-    """Rroups of dimensions with the same number of elements. They are as small as possible, so that each index depends
-    on few others."""
+    """Returns the groups of dimensions with the same number of elements. They are as small as possible, so that each
+    index depends on few others."""
     groups: list[tuple[list[int], list[int]]] = []
     a = b = 0
     while a < len(old) or b < len(new):

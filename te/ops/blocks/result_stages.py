@@ -9,7 +9,7 @@ from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, require_same
 
 
 def converted(total: Tensor, out_dtype: str, name: str) -> Tensor:
-    """``total`` when it has the data type already, else a stage that converts it."""
+    """Returns ``total`` when it has the data type already, else a stage that converts it."""
     if total.dtype == out_dtype:
         return total
     out: Tensor = compute(total.shape, lambda *i: cast(out_dtype, total(*i)), name=name, tag=ELEMWISE)
@@ -17,7 +17,7 @@ def converted(total: Tensor, out_dtype: str, name: str) -> Tensor:
 
 
 def with_bias(op: str, total: Tensor, bias: Tensor | None, channel: int, acc: str, out: str, name: str) -> Tensor:
-    """``total`` plus one number per channel, converted to ``out``."""
+    """Returns ``total`` plus one number per channel, converted to ``out``."""
     if bias is None:
         return converted(total, out, name)
     b = check_tensor(op, bias, 1, "the bias")

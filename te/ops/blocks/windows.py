@@ -103,7 +103,7 @@ class Windows:
 def window_padding(
     op: str, padding: Any, kernel: Sequence[int], stride: Sequence[int], extents: Sequence[Expr]
 ) -> tuple[list[Any], list[Any]]:
-    """Padding before and after each spatial dimension.
+    """Returns the padding before and after each spatial dimension.
 
     ``padding``: one number; one per dimension; two per dimension, all befores first (TVM: top, left, bottom, right);
     pairs; ``"valid"`` (none); ``"same"`` (the output has ceil(size / stride) elements, the odd one goes after).

@@ -1,4 +1,5 @@
-"""This module writes numbers that are divided as sums of their digits in a mixed radix, each digit a new variable."""
+"""This module writes numbers that are divided as sums of their digits in a mixed radix. Each digit is a new
+variable."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 
 
 def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
-    """Return ``x * 4 + y < 8`` as ``x < 2``, and ``8 <= x * 4 + y`` as ``2 <= x``, for y from 0 to 3.
+    """Return a comparison without digits that cannot change its result. ``x * 4 + y < 8`` is ``x < 2``, and ``8 <= x *
+    4 + y`` is ``2 <= x``, for y from 0 to 3.
 
     Other conditions are returned unchanged.
     """

@@ -204,7 +204,7 @@ def _complete(analyzer: Analyzer, v: Var, dom: Range, found: Sequence[_Solved]) 
 
 
 def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Expr]:
-    """Return ``e == value`` with all terms without an axis on the right side, and no axis with a negative factor."""
+    """Return ``e == value`` with all terms without an axis on the right side. No axis has a negative factor."""
     terms: list[tuple[Expr, int]] = []
     stack = [(e, 1)]
     while stack:
@@ -233,8 +233,8 @@ def _below(analyzer: Analyzer, e: Expr, end: Expr) -> bool:
 
 
 def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[tuple[Digit, int]] | None:
-    """Return the digits of axes and their scales whose sum ``e`` is, lowest first, when they do not overlap; else
-    None."""
+    """Return the digits of axes and their scales whose sum ``e`` is, lowest first. None stands for digits that
+    overlap."""
     parts: list[tuple[Digit, int]] = []
     stack: list[tuple[Expr, int]] = [(e, 1)]
     while stack:

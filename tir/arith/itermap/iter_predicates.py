@@ -1,4 +1,5 @@
-"""This module finds the numbers that a predicate limits: ``i0 * 8 + i1 < 17`` says how far the number of its digits goes."""
+"""This module finds the numbers that a predicate limits. For example, ``i0 * 8 + i1 < 17`` says how far the number of
+its digits goes."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def _refined(sums: DigitSums, split: IterSplit, parsed: list[IterSum]) -> list[I
 def _without_low_digits(
     sums: DigitSums, args: list[IterSplit], bound: Expr, parsed: list[IterSum]
 ) -> tuple[list[IterSplit], Expr]:
-    """Return x < b for g*x + y < g*b with 0 <= y < g, when no binding uses x and y together."""
+    """Return x < b for g*x + y < g*b with 0 <= y < g. No binding may use x and y together."""
     while len(args) > 1:
         low = next((s for s in args if sums.equal(s.scale, 1)), None)
         if low is None or not sums.divides(low.extent, bound):

@@ -158,7 +158,8 @@ class DigitSums:
         return None
 
     def _combined(self, args: list[IterSplit]) -> list[IterSplit]:
-        """Return ``args`` with adjacent digits of one number as one digit: ``f // 4 * 4 + f % 4`` is ``f``."""
+        """Return ``args`` with adjacent digits of one number as one digit. For example, ``f // 4 * 4 + f % 4`` is
+        ``f``."""
         for high in args:
             for low in args:
                 if (

@@ -24,7 +24,7 @@ class Digit:
 
     @property
     def constant(self) -> bool:
-        """Whether both ends are constants."""
+        """Returns whether both ends are constants."""
         return isinstance(self.lower, IntImm) and (self.upper is None or isinstance(self.upper, IntImm))
 
 
@@ -159,17 +159,17 @@ class IterMap:
 
     @property
     def surjective(self) -> bool:
-        """Whether the values form a box in which every combination is reached."""
+        """Returns whether the values form a box in which every combination is reached."""
         return not self.errors
 
     @property
     def bijective(self) -> bool:
-        """Whether each combination of values is reached by exactly one iteration."""
+        """Returns whether each combination of values is reached by exactly one iteration."""
         return not self.errors and self.injective
 
     @property
     def extents(self) -> tuple[Expr, ...]:
-        """How many values each binding takes."""
+        """Returns how many values each binding takes."""
         return tuple([s.args[0].extent if s.args else IntImm(1, s.base.dtype) for s in self.indices])
 
     @property

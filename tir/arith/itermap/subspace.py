@@ -149,8 +149,8 @@ class _Divider:
         return _Part(value, mark.extent, None, one)
 
     def _sum(self, mark: IterMark) -> _Part:
-        """Return the division of a sum of digits: low ones are inner, high ones outer, and one in between may be
-        both."""
+        """Return the division of a sum of digits into outer and inner ones. Low ones are inner, high ones outer, and
+        one in between may be both."""
         assert isinstance(mark.source, IterSum)
         args = self._lowest_first(mark.source.args)
         one = const(1, mark.extent.dtype)

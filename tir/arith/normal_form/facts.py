@@ -127,7 +127,7 @@ class Facts(AtomTable):
         return False
 
     def bound_quotient_difference(self, p: Poly, up: bool) -> Poly | None:
-        """Return ``p`` with ``x // c - y // c`` replaced by an end of its range; None when p has no such terms.
+        """Return ``p`` with ``x // c - y // c`` replaced by an end of its range, or None.
 
         Where x - y lies in [lo, hi], the upper end is hi / c rounded up, the lower one (without ``up``) lo / c rounded
         down.
@@ -147,8 +147,8 @@ class Facts(AtomTable):
         return None
 
     def _bound_quotient(self, p: Poly, quotients: list[Mono], facts: tuple[Poly, ...]) -> Poly | None:
-        """Return ``p`` with a quotient ``x // c`` replaced by the bound that a fact about x gives; None when there is
-        none."""
+        """Return ``p`` with a quotient ``x // c`` replaced by the bound that a fact about x gives. None stands for no
+        such fact."""
         for m in quotients if facts else ():
             factor, (inner, lower, _) = p[m], self.atoms[m[0]].args
             for f in facts:
@@ -158,8 +158,7 @@ class Facts(AtomTable):
         return None
 
     def _without_quotient_factor(self, p: Poly, quotients: list[Mono]) -> Poly | None:
-        """Return a polynomial without the quotient ``x // c`` that is at most zero only where p is; None when there is
-        none.
+        """Return a polynomial without the quotient ``x // c`` that is at most zero only where p is, or None.
 
         ``t`` is the number by which the factor of the quotient becomes a multiple of c. Where the result is at most
         zero, ``t * p <= t - 1`` and so ``p <= 0``.
@@ -265,7 +264,8 @@ class Facts(AtomTable):
         return ways if below is None else [*ways, [below]]
 
     def _symbolic_quotient(self, a: int, factor: int | None, rest: Poly) -> Poly | None:
-        """Return a polynomial without the quotient that is at most zero exactly when ``factor * (x // q) + rest`` is.
+        """Return a polynomial without the quotient that is at most zero exactly when the given one is. The given one is
+        ``factor * (x // q) + rest``.
 
         x // q <= k is x < (k + 1) * q, and k <= x // q is k * q <= x. None unless the factor is 1 or -1 and q positive.
         """

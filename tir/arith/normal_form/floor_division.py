@@ -164,7 +164,7 @@ def _flatten(facts: Facts, p: Poly, c: int) -> Poly:
 
 
 def _common_factor(facts: Facts, p: Poly, c: int) -> tuple[int, Poly, Poly] | None:
-    """Return (g, x, y) with p = g*x + y, where g > 1 is the largest divisor of c with 0 <= y < g."""
+    """Return (g, x, y) with p = g*x + y and 0 <= y < g. The factor g > 1 is the largest such divisor of c."""
     factors = sorted({gcd(k, c) for m, k in p.items() if m} - {1}, reverse=True)
     if not factors:
         return None
@@ -314,7 +314,8 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
 
 
 def _constant_difference(facts: Facts, m: Mono, n: Mono) -> int | None:
-    """Return x // c - y // c, or x % c - y % c, for two atoms m and n; None unless it is constant.
+    """Return the difference of two quotients or remainders when it is constant, else None. That is x // c - y // c, or
+    x % c - y % c, for two atoms m and n.
 
     x - y must be constant: (8*x + 7) // 16 - 8*x // 16 = 0, because 8*x % 16 is at most 8.
     """
@@ -335,7 +336,8 @@ def _constant_difference(facts: Facts, m: Mono, n: Mono) -> int | None:
 
 
 def _plain(part: tuple[int, Poly, Poly]) -> bool:
-    """Return whether taking out a common factor leaves a sum without factors, as in ``(4*x + y) // 16 = x // 4``.
+    """Return whether taking out a common factor leaves a sum without factors. An example is ``(4*x + y) // 16 = x //
+    4``.
 
     Others keep their form, so that in ``64*x // 56`` the number that is divided remains visible.
     """

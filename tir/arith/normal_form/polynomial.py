@@ -145,7 +145,7 @@ class AtomTable:
         data: bool = False,
         keep: object = None,
     ) -> Poly:
-        """Return the polynomial of the atom with ``key``, which is made when it is new; ``keep`` lives as long as the
+        """Return the polynomial of the atom with ``key``. It is made when it is new; ``keep`` lives as long as the
         table."""
         atom = self._by_key.get(key)
         if atom is None:

@@ -107,7 +107,8 @@ INT64 = DType("int64")
 
 
 def accessed_type(dtype: DType, indices: Iterable[Any]) -> DType:
-    """Return the type of an access to a buffer of ``dtype``: the most lanes of an index times those of an element."""
+    """Return the type of an access to a buffer of ``dtype``. Its lanes are the most lanes of an index times those of an
+    element."""
     lanes = 1
     for index in indices:
         if index.dtype.lanes > lanes:

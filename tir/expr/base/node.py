@@ -148,8 +148,8 @@ class Part:
         return self
 
     def map_parts(self: P, mapper: Mapper) -> P:
-        """Return the object with each part replaced by what the mapper's method for its role returns, in the order of
-        the declaration; the same object when no part changed."""
+        """Return the object with each part replaced by what the mapper's method for its role returns. Parts come in the
+        order of the declaration; the object stays the same when no part changed."""
         return self
 
     def bound_vars(self) -> tuple[Any, ...]:

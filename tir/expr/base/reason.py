@@ -8,7 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reason:
-    """A ``Reason`` says in one clause why an analysis has no result; ``nodes`` are the parts of the program that it means.
+    """A ``Reason`` says in one clause why an analysis has no result. ``nodes`` are the parts of the program that it
+    means.
 
     ``hint`` says what would help. Analyses return it instead of raising, so that a caller may go on; a primitive makes an error of it.
 

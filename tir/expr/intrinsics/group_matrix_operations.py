@@ -1,4 +1,5 @@
-"""This module has operations of matrix units that four warps of a GPU, a *warp group*, run together (``wgmma`` of sm_90a).
+"""This module has operations of matrix units that four warps of a GPU, a *warp group*, run together. They are ``wgmma``
+of sm_90a.
 
 ======================================================  ================================================================
 ``wgmma_left(dtype, address, stride)``                  64 rows of 16 numbers in shared memory, the left operand

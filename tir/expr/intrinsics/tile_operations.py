@@ -30,7 +30,8 @@ TILE_BYTES = 64
 
 
 def _one_of_each(*choices: tuple[str, ...]) -> TypeRule:
-    """Return the rule that each argument has one of the types listed for it, and the result that of the first."""
+    """Return the rule that each argument has one of the types listed for it. The result has the type of the first
+    one."""
 
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
         if not all(a.dtype in allowed for a, allowed in zip(args, choices, strict=True)):

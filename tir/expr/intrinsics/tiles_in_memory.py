@@ -1,4 +1,5 @@
-"""This module says how tiles of 16 rows lie in memory: row r begins r * stride elements behind the element that is given."""
+"""This module says how tiles of 16 rows lie in memory. Row r begins r * stride elements behind the element that is
+given."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ anything = same(lambda dtype: True, "values of one type")
 
 
 def choice(args: Sequence[Expr], dtype: str | None) -> str:
-    """Return the type that both values have; the first argument is a bool, with one lane or with as many as they."""
+    """Return the type that both values have. The first argument is a bool, with one lane or with as many as they."""
     cond, yes, no = [a.dtype for a in args]
     if not cond.is_bool:
         raise TypeError(f"the condition is {cond}, not bool")

@@ -1,4 +1,4 @@
-"""This module has operations of the matrix units of GPUs on tiles of 16 by 16 numbers, which a warp holds together.
+"""This module has operations of the matrix units of GPUs on tiles of 16 by 16 numbers. A warp holds a tile together.
 
 ==========================================  ===========================================================================
 ``wmma_load_a(dtype, address, stride)``     16 rows of 16 numbers from memory, ``stride`` elements from row to row
@@ -68,7 +68,7 @@ def _dotted(args: Sequence[Expr], dtype: str | None) -> str:
 
 
 def dot_of_tiles(c: Any, a: Any, b: Any) -> Any:
-    """Return ``c + a @ b`` of tiles, the last 256 numbers of each: integers wrap, floats add one product after the
+    """Return ``c + a @ b`` of tiles, the last 256 numbers of each. Integers wrap, floats add one product after the
     other."""
     kind = np.int64 if c.dtype.kind in "iu" else np.float32
     shape = (*c.shape[:-1], SIDE, SIDE)

@@ -90,8 +90,8 @@ FOLDED = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, 
 
 
 def make_binary(cls: type[BinaryOp], a: Expr, b: Expr) -> Expr:
-    """Return a binary node over operands of one type, simplified where constants allow: ``x + 0``, ``x * 1`` of
-    integers."""
+    """Return a binary node over operands of one type. Constants of integers are simplified, such as ``x + 0`` and ``x *
+    1``."""
     if type(a) is IntImm and type(b) is IntImm and cls in FOLDED and not a.dtype.is_bool:
         if b.value == 0 and cls in (FloorDiv, FloorMod, TruncDiv, TruncMod):
             raise ZeroDivisionError(f"division of {a.value} by zero while building an expression")

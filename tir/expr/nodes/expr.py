@@ -296,7 +296,7 @@ class Or(LogicalOp):
 
 @node
 class Not(TypedByParts):
-    """not a"""
+    """Represents ``not a``."""
 
     a: Expr
 
