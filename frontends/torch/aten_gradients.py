@@ -8,7 +8,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from .aten_call import AtenCall
-from .aten_products import each, transposed_convolution
+from .aten_products import TransposedWindows, each, transposed_convolution
 from .aten_table import aten
 
 
@@ -25,7 +25,8 @@ def convolution_gradients(
     elif wanted[0]:
         every = zip(x.shape[2:], gradient.shape[2:], weight.shape[2:], *window.values(), strict=True)
         more = [e - ((g - 1) * s - 2 * p + d * (k - 1) + 1) for e, g, k, s, p, d in every]
-        out[0] = transposed_convolution(c, gradient, weight, None, output_padding=more, groups=groups, **window)
+        windows = TransposedWindows(**window, output_padding=more, groups=groups)
+        out[0] = transposed_convolution(c, gradient, weight, None, windows)
     if wanted[1]:
         data, other = (gradient, x) if transposed else (x, gradient)
         out[1] = _of_weight(c, data, other, weight.shape, groups, window)

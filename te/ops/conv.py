@@ -5,6 +5,7 @@ What deep learning calls a convolution is a correlation: the kernel is not flipp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...tir.expr import Expr, IntImm, Range, cast
@@ -18,10 +19,25 @@ from .blocks.windows import AXES, SPATIAL, Windows, arranged, check_layout
 _WINDOW = {"D": "rz", "H": "ry", "W": "rx"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The arguments of a convolution beside its operands; :func:`conv2d` explains them."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: int
+    layout: str
+    kernel_layout: str = ""
+    bias: Tensor | None = None
+    out_dtype: str | None = None
+    name: str = ""
+
+
 def conv1d(data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
            layout: str = "NCW", **rest: Any) -> Tensor:  # fmt: skip
     """:func:`conv2d` in one dimension, ``NCW`` (weights OIW) or ``NWC`` (weights WIO)."""
-    return conv("conv1d", 1, data, weight, stride, padding, dilation, groups, layout, **rest)
+    return _conv("conv1d", 1, data, weight, _Form(stride, padding, dilation, groups, layout, **rest))
 
 
 def conv2d(data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
@@ -35,46 +51,32 @@ def conv2d(data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dila
     left, bottom, right), ``"same"`` or ``"valid"``; it is a stage of its own, ``pad_temp``. ``bias=``: (O,).
     ``out_dtype=``: see :func:`matmul`. ``name=``: of the stage.
     """
-    return conv("conv2d", 2, data, weight, stride, padding, dilation, groups, layout, **rest)
+    return _conv("conv2d", 2, data, weight, _Form(stride, padding, dilation, groups, layout, **rest))
 
 
 def conv3d(data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
            layout: str = "NCDHW", **rest: Any) -> Tensor:  # fmt: skip
     """:func:`conv2d` in three dimensions, ``NCDHW`` (weights OIDHW) or ``NDHWC`` (weights DHWIO)."""
-    return conv("conv3d", 3, data, weight, stride, padding, dilation, groups, layout, **rest)
+    return _conv("conv3d", 3, data, weight, _Form(stride, padding, dilation, groups, layout, **rest))
 
 
-def conv(
-    op: str,
-    n: int,
-    data: Tensor,
-    weight: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    layout: str = "",
-    kernel_layout: str = "",
-    bias: Tensor | None = None,
-    out_dtype: str | None = None,
-    name: str = "",
-) -> Tensor:
+def _conv(op: str, n: int, data: Tensor, weight: Tensor, form: _Form) -> Tensor:
     """Returns a convolution over ``n`` dimensions; see :func:`conv2d`."""
     check_tensor(op, data, n + 2, "the data")
     check_tensor(op, weight, n + 2, "the weight")
-    channel, _ = check_layout(op, layout, n)
+    channel, _ = check_layout(op, form.layout, n)
     spatial = SPATIAL[n]
-    order = kernel_layout or ("OI" + spatial if channel == 1 else spatial + "IO")
+    order = form.kernel_layout or ("OI" + spatial if channel == 1 else spatial + "IO")
     if sorted(order) != sorted("OI" + spatial):
         raise ValueError(f"{op}: kernel_layout={order!r} has to name each of {'OI' + spatial} once")
     kernel = [constant(op, "the kernel's size", weight.shape[order.index(d)]) for d in spatial]
     outputs, depth = weight.shape[order.index("O")], weight.shape[order.index("I")]
-    groups = constant(op, "groups", groups)
+    groups = constant(op, "groups", form.groups)
     _check_groups(op, groups, data.shape[channel], outputs, depth, data, weight)
-    windows = Windows.of(op, data, layout, kernel, stride, padding, dilation)
+    windows = Windows.of(op, data, form.layout, kernel, form.stride, form.padding, form.dilation)
     padded, room = windows.padded(), windows.counts()
-    acc, out = accumulator(op, [data.dtype, weight.dtype], out_dtype)
-    name = name or f"{op}_{layout.lower()}"
+    acc, out = accumulator(op, [data.dtype, weight.dtype], form.out_dtype)
+    name = form.name or f"{op}_{form.layout.lower()}"
     rc = reduce_axis(Range.from_extent(depth), name="rc")
     window = [reduce_axis((0, k), name=_WINDOW[d]) for k, d in zip(kernel, spatial, strict=True)]
 
@@ -89,9 +91,9 @@ def conv(
 
     names = arranged("nn", "ff", [AXES[d] for d in spatial], channel)
     shape = arranged(data.shape[0], outputs, room, channel)
-    plain = bias is not None or acc == out
+    plain = form.bias is not None or acc == out
     total = compute(shape, f, name if plain else f"{name}_acc", name, varargs_names=names)
-    return with_bias(op, total, bias, channel, acc, out, name)
+    return with_bias(op, total, form.bias, channel, acc, out, name)
 
 
 def _check_groups(op: str, groups: int, channels: Any, outputs: Any, depth: Any, data: Tensor, weight: Tensor) -> None:

@@ -55,10 +55,13 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, name: str = "T_ga
     return out
 
 
-def _running(
-    op: str, reducer: Any, x: Tensor, axis: int, exclusive: bool, reverse: bool, name: str, neutral: int
-) -> Tensor:
+_RUNNING: dict[str, tuple[Any, int]] = {"cumsum": (sum_, 0), "cumprod": (prod, 1)}
+"""The reducer of each operator, and what takes the place of elements that do not count."""
+
+
+def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name: str) -> Tensor:
     check_tensor(op, x)
+    reducer, neutral = _RUNNING[op]
     axis = normalize_axis(op, axis, x.ndim)
     k = reduce_axis(Range.from_extent(x.shape[axis]), name="k")
 
@@ -74,14 +77,14 @@ def _running(
 def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str = "T_cumsum") -> Tensor:
     """Returns the sums of the elements up to each one along ``axis``. ``exclusive`` leaves out the element itself,
     ``reverse`` begins at the end."""
-    return _running("cumsum", sum_, x, axis, exclusive, reverse, name, 0)
+    return _running("cumsum", x, axis, exclusive, reverse, name)
 
 
 def cumprod(
     x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str = "T_cumprod"
 ) -> Tensor:
     """Returns the products of the elements up to each one along ``axis``; the arguments of :func:`cumsum`."""
-    return _running("cumprod", prod, x, axis, exclusive, reverse, name, 1)
+    return _running("cumprod", x, axis, exclusive, reverse, name)
 
 
 def triangle(x: Tensor, k: int = 0, upper: bool = True, name: str = "T_triangle") -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...tir.expr import Expr, IntImm, cast, const, max_, min_, select
@@ -12,6 +13,26 @@ from .blocks.windows import check_layout
 
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+@dataclass(frozen=True, slots=True)
+class _Interpolation:
+    """How elements of the result are made of those of the image; :func:`resize2d` explains it."""
+
+    method: str
+    coordinate_mode: str
+    rounding: str
+    cubic_alpha: float
+
+    def check(self, op: str) -> None:
+        """Raise ValueError for a word that is not known."""
+        for what, value, known in (
+            ("method", self.method, ("nearest", "linear", "cubic")),
+            ("coordinate_mode", self.coordinate_mode, _COORDINATES),
+            ("rounding", self.rounding, _ROUNDINGS),
+        ):
+            if value not in known:
+                raise ValueError(f"{op}: {what}={value!r}; there are {', '.join(map(repr, known))}")
 
 
 def _place(i: Expr, size: Expr, out: int, mode: str) -> tuple[Expr, int]:
@@ -26,13 +47,13 @@ def _place(i: Expr, size: Expr, out: int, mode: str) -> tuple[Expr, int]:
     return (i * 2 + 1) * size - out, 2 * out
 
 
-def _nearest(i: Expr, size: Expr, out: int, mode: str, rounding: str) -> Expr:
-    above, below = _place(i, size, out, mode)
-    if rounding == "floor":
+def _nearest(i: Expr, size: Expr, out: int, how: _Interpolation) -> Expr:
+    above, below = _place(i, size, out, how.coordinate_mode)
+    if how.rounding == "floor":
         at: Expr = above // below
-    elif rounding == "ceil":
+    elif how.rounding == "ceil":
         at = (above + (below - 1)) // below
-    elif rounding == "round_prefer_ceil":
+    elif how.rounding == "round_prefer_ceil":
         at = (above * 2 + below) // (2 * below)
     else:
         at = (above * 2 + (below - 1)) // (2 * below)
@@ -53,15 +74,15 @@ def _weights(t: Expr, method: str, a: float) -> list[Expr]:
     return [t * u * u * a, *inner, t * t * u * a]
 
 
-def _along(x: Tensor, axis: int, out: int, mode: str, method: str, a: float, name: str) -> Tensor:
+def _along(x: Tensor, axis: int, out: int, how: _Interpolation, name: str) -> Tensor:
     """Returns ``x`` interpolated along one dimension; the weights are computed in a small stage of their own."""
     size, acc = x.shape[axis], x.dtype
-    first, taps = (0, 2) if method == "linear" else (-1, 4)
+    first, taps = (0, 2) if how.method == "linear" else (-1, 4)
 
     def weight(o: Expr, k: Expr) -> Expr:
-        above, below = _place(o, size, out, mode)
+        above, below = _place(o, size, out, how.coordinate_mode)
         t = cast(acc, above % below) / const(float(below), acc)
-        chosen, *others = reversed(_weights(t, method, a))
+        chosen, *others = reversed(_weights(t, how.method, how.cubic_alpha))
         for number, w in reversed(list(enumerate(reversed(others)))):
             chosen = select(k.equal(number), w, chosen)
         return chosen
@@ -69,7 +90,7 @@ def _along(x: Tensor, axis: int, out: int, mode: str, method: str, a: float, nam
     weights = compute((out, taps), weight, name=f"{name}_weights", tag=INJECTIVE)
 
     def f(*i: Expr) -> Expr:
-        above, below = _place(i[axis], size, out, mode)
+        above, below = _place(i[axis], size, out, how.coordinate_mode)
         total: Expr | None = None
         for k in range(taps):
             at = _clamped(above // below + (first + k), size)
@@ -83,32 +104,23 @@ def _along(x: Tensor, axis: int, out: int, mode: str, method: str, a: float, nam
     return result
 
 
-def _resize(
-    op: str, n: int, data: Tensor, size: Any, layout: str, method: str, coordinate_mode: str, rounding: str,
-    cubic_alpha: float, name: str,
-) -> Tensor:  # fmt: skip
+def _resize(op: str, n: int, data: Tensor, size: Any, layout: str, how: _Interpolation, name: str) -> Tensor:
     check_tensor(op, data, n + 2, "the data")
     _, first = check_layout(op, layout, n)
-    for what, value, known in (
-        ("method", method, ("nearest", "linear", "cubic")),
-        ("coordinate_mode", coordinate_mode, _COORDINATES),
-        ("rounding", rounding, _ROUNDINGS),
-    ):
-        if value not in known:
-            raise ValueError(f"{op}: {what}={value!r}; there are {', '.join(map(repr, known))}")
+    how.check(op)
     outs = [constant(op, "size", s) for s in one_each(op, f"size={size!r}", size, n)]
     if min(outs) < 1:
         raise ValueError(f"{op}: size={size!r} has to be at least 1")
     name = name or op
     axes = range(first, first + n)
-    if method == "nearest":
+    if how.method == "nearest":
         shape = list(data.shape)
         shape[first : first + n] = [const(o) for o in outs]
 
         def f(*i: Expr) -> Expr:
             index = list(i)
             for axis, out in zip(axes, outs, strict=True):
-                index[axis] = _nearest(i[axis], data.shape[axis], out, coordinate_mode, rounding)
+                index[axis] = _nearest(i[axis], data.shape[axis], out, how)
             return data(*index)
 
         nearest: Tensor = compute(shape, f, name=name, tag=INJECTIVE)
@@ -121,9 +133,7 @@ def _resize(
     )  # dimensions that shrink come first, so that intermediate results are small
     for number, (axis, out) in enumerate(pairs):
         last = number == len(pairs) - 1
-        x = _along(
-            x, axis, out, coordinate_mode, method, cubic_alpha, name if last else f"{name}_{layout[axis].lower()}"
-        )
+        x = _along(x, axis, out, how, name if last else f"{name}_{layout[axis].lower()}")
     back = data.dtype if data.dtype.is_float else acc
     if back != acc or x is data:
         wide = x
@@ -145,7 +155,8 @@ def resize1d(
     rounding: str = "round_prefer_floor", cubic_alpha: float = -0.75, name: str = "",
 ) -> Tensor:  # fmt: skip
     """:func:`resize2d` in one dimension, ``NCW`` or ``NWC``."""
-    return _resize("resize1d", 1, data, size, layout, method, coordinate_mode, rounding, cubic_alpha, name)
+    how = _Interpolation(method, coordinate_mode, rounding, cubic_alpha)
+    return _resize("resize1d", 1, data, size, layout, how, name)
 
 
 def resize2d(
@@ -160,7 +171,8 @@ def resize2d(
     ``rounding`` of ``nearest``: ``round_prefer_floor``, ``round_prefer_ceil``, ``floor``, ``ceil``. Outside the image the
     nearest element counts. Places are exact, whatever the sizes. ``linear`` and ``cubic`` of integers give float32.
     """
-    return _resize("resize2d", 2, data, size, layout, method, coordinate_mode, rounding, cubic_alpha, name)
+    how = _Interpolation(method, coordinate_mode, rounding, cubic_alpha)
+    return _resize("resize2d", 2, data, size, layout, how, name)
 
 
 def resize3d(
@@ -168,4 +180,5 @@ def resize3d(
     rounding: str = "round_prefer_floor", cubic_alpha: float = -0.75, name: str = "",
 ) -> Tensor:  # fmt: skip
     """:func:`resize2d` in three dimensions, ``NCDHW`` or ``NDHWC``."""
-    return _resize("resize3d", 3, data, size, layout, method, coordinate_mode, rounding, cubic_alpha, name)
+    how = _Interpolation(method, coordinate_mode, rounding, cubic_alpha)
+    return _resize("resize3d", 3, data, size, layout, how, name)

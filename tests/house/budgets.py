@@ -7,11 +7,11 @@ LINES = {
     "tir": 19480,
     "schedule": 13515,
     "codegen": 30385,
-    "te": 6590,
+    "te": 6610,
     "tuning_db": 1770,
     "tuner": 12075,
     "graph": 5145,
-    "frontends": 8225,
+    "frontends": 8235,
     "driver": 5575,
     "cli": 2250,
     "doors": 1840,
@@ -31,8 +31,39 @@ LONG_FUNCTIONS = 0
 DEEP_FUNCTIONS = 0
 """How many functions nest loops and conditions five deep or more."""
 
-MANY_PARAMETERS = 29
-"""How many functions have more than seven parameters."""
+_TVM = "an operator has the parameters of TVM's topi"
+_ONNX = "an operator has the attributes that ONNX gives it"
+_SPEC = "the parameters are those of the text that names the workload"
+_COMMAND = "click passes each option as a parameter"
+_ATEN = "PyTorch's operator has these parameters"
+MANY_PARAMETERS = {
+    "te/extern.py extern": "the parameters are those of TVM's te.extern",
+    "te/ops/conv_transpose.py conv2d_transpose": _TVM,
+    "te/ops/depthwise.py depthwise_conv2d": _TVM,
+    "te/ops/norm.py batch_norm": _TVM,
+    "te/ops/pool.py max_pool1d": _TVM,
+    "te/ops/pool.py max_pool2d": _TVM,
+    "te/ops/pool.py max_pool3d": _TVM,
+    "te/ops/pool.py avg_pool1d": _TVM,
+    "te/ops/pool.py avg_pool2d": _TVM,
+    "te/ops/pool.py avg_pool3d": _TVM,
+    "te/ops/roi_align.py roi_align": _TVM,
+    "te/ops/deformable.py deformable_windows": _ONNX,
+    "te/ops/resize.py resize1d": _ONNX,
+    "te/ops/resize.py resize2d": _ONNX,
+    "te/ops/resize.py resize3d": _ONNX,
+    "tuning_db/database.py start_session": "each is an optional column of the row, given by name",
+    "frontends/torch/aten_attention.py attention_gradients": _ATEN,
+    "frontends/torch/aten_gradients.py layer_norm_gradients": _ATEN,
+    "driver/workloads/catalog.py _conv2d": _SPEC,
+    "driver/workloads/catalog.py _depthwise_conv2d": _SPEC,
+    "driver/workloads/catalog.py build": _SPEC,
+    "cli/bench.py command": _COMMAND,
+    "cli/build.py command": _COMMAND,
+    "cli/show.py command": _COMMAND,
+    "cli/tune.py command": _COMMAND,
+}
+"""The functions with more than seven parameters, and why. Another one takes a dataclass, or is cut otherwise."""
 
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
