@@ -9,7 +9,7 @@ import click
 
 from ..pages import seconds_text
 from .bench_model import bench_model
-from .exit_codes import CommandError
+from .exit_codes import CommandError, check_results
 from .options import (
     WholeNumber,
     apply,
@@ -84,9 +84,7 @@ def command(
         echo_json(**result.as_dict())
     else:
         _say(result, again)
-    wrong = [row for row in result.rows if row.error]
-    if wrong:
-        raise CommandError(f"{wrong[0].name}: {wrong[0].error}", "this is a bug in Tilewright; please report it")
+    check_results(result.rows)
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import seconds_text
-from .exit_codes import CommandError
+from .exit_codes import check_results
 from .options import input_shapes
 from .output import column, echo_json, echo_table
 
@@ -32,9 +32,7 @@ def bench_model(
         echo_json(spec=spec, **result.as_dict())
     else:
         _say(result, again)
-    wrong = [row for row in result.rows if row.error]
-    if wrong:
-        raise CommandError(f"{wrong[0].name}: {wrong[0].error}", "this may be a bug in Tilewright; please report it")
+    check_results(result.rows)
     return 0
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 EXIT_CODES = {
     0: "done",
     1: "a check failed, or the file cannot be used",
@@ -19,3 +22,10 @@ class CommandError(Exception):
         super().__init__(message)
         self.hint = hint
         self.code = code
+
+
+def check_results(contenders: Iterable[Any]) -> None:
+    """Raise CommandError for the first contender of a benchmark whose result is wrong, which its ``error`` says."""
+    for row in contenders:
+        if row.error:
+            raise CommandError(f"{row.name}: {row.error}", "this may be a bug in Tilewright; please report it")

@@ -9,11 +9,11 @@ LINES = {
     "codegen": 30385,
     "te": 6610,
     "tuning_db": 1770,
-    "tuner": 12075,
+    "tuner": 12080,
     "graph": 5145,
     "frontends": 8235,
     "driver": 5575,
-    "cli": 2250,
+    "cli": 2255,
     "doors": 1840,
 }
 """Lines per layer, everything counted: docstrings, too, whose first sentences are short and followed by others."""

@@ -19,6 +19,8 @@ from .machine_model import MachineModel
 
 FEATURE_NAMES = PROCESSOR.names
 """The columns of the feature matrix of processors, in order. Amounts and sizes are log2 of (1 + value)."""
+Columns = Mapping[str, np.ndarray]
+"""The decisions of some rows by name, each an array over the rows."""
 
 
 @dataclass

@@ -94,6 +94,15 @@ class GpuModel(MachineModel):
             "latency": costs["chain_cycles"] * np.ceil(blocks / (resident * self.cores)),
         }
 
+    def memory_bytes(self, touched: float, moved: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+        """Returns the bytes that come from memory when ``blocks`` move ``moved`` bytes, of ``touched`` different ones.
+
+        Blocks that run at a time share what they read. What later ones read again is in the second-level cache, but for a
+        twentieth, where that holds all of it.
+        """
+        again = np.clip((moved - touched) / np.maximum(1.0, blocks / self.cores), 0.0, None)
+        return np.asarray(touched + (again if touched > self.l2_bytes else 0.05 * again))
+
     def seconds(self, costs: CostColumns) -> np.ndarray:
         """Returns the predicted seconds of each row: the slowest cause, a quarter of the others, and the launches."""
         cycles = overlapped(self.cycles_by_cause(costs))

@@ -13,7 +13,7 @@ import numpy as np
 from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Columns, Costs
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
@@ -23,8 +23,6 @@ from ..recipes.gpu_elements import spread_elements
 from ..recipes.gpu_transpose import staged_transpose
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
-
-Columns = Mapping[str, np.ndarray]
 
 
 class GpuElementRule(ScheduleRule):

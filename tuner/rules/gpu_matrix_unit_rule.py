@@ -11,7 +11,7 @@ from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, GROUP_R
 from ...schedule import Schedule
 from ...schedule.intrin.warp_group_units import STEPS
 from ...tir.expr.intrinsics.group_matrix_operations import PANEL
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Columns, Costs
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import multiplied, touched_bytes
 from ..cost.machine_model import MachineModel
@@ -20,8 +20,6 @@ from ..recipes.gpu_group_product import GROUP_WORDS, GroupTiles, group_product
 from ..recipes.gpu_warp_product import SUMS, TILE, WORDS, WarpTiles, warp_product
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
-
-Columns = Mapping[str, np.ndarray]
 
 _RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
 """How fast matrix units multiply operands of a type, relative to float16."""
@@ -103,17 +101,15 @@ class GroupTilesPart(Part):
         matrix = flops / machine.matrix_flops / GROUP_RATE
         operands = threads / WARP_GROUP * products * (PANEL + columns["width"]) * 16 * 2.0
         moved = blocks * self.k * tile_bytes
-        outside = touched_bytes([block])
         busy = np.maximum(instructions * np.maximum(1.0, warps / 4), matrix) + 60.0
         behind = np.maximum(0.0, FETCH_CYCLES / np.maximum(1.0, columns["versions"] - 1) - busy)
         waiting = np.where(columns["versions"] > 1, behind, FETCH_CYCLES + 200.0)
-        again = np.clip((moved - outside) / np.maximum(1.0, blocks / machine.cores), 0.0, None)
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * warps * self.k * instructions,
             matrix_flops=block.flops / GROUP_RATE,
             shared_wavefronts=blocks * self.k * (operands + tile_bytes) / 128,
             l2_bytes=moved + 4.0 * block.spatial_size,
-            memory_bytes=outside + (again if outside > machine.l2_bytes else 0.05 * again),
+            memory_bytes=machine.memory_bytes(touched_bytes([block]), moved, blocks),
             blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
             chain_cycles=self.k * (busy + 2 * BARRIER_CYCLES + waiting) + 1500.0,
             coalescing=1.0, conflicts=1.0, versions=columns["versions"], rows=columns["row_tiles"],
@@ -192,17 +188,15 @@ class WarpTilesPart(Part):
         products = columns["steps"] * sums * 2 / _RATE[self.dtype]
         instructions = products + columns["steps"] * fragments * (each / 128 / 4 + 4) + 6 * copies + 10
         moved = blocks * steps * tile_bytes
-        outside = touched_bytes([block])
         matrix = 2.0 * TILE**3 * sums * columns["steps"] * warps / machine.matrix_flops / _RATE[self.dtype]
         waiting = np.where(columns["versions"] > 1, FETCH_CYCLES / columns["versions"], FETCH_CYCLES + 200.0)
         busy = np.maximum(instructions * np.maximum(1.0, warps / 4), matrix)
-        again = np.clip((moved - outside) / np.maximum(1.0, blocks / machine.cores), 0.0, None)
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * warps * steps * instructions,
             matrix_flops=block.flops / _RATE[self.dtype],
             shared_wavefronts=blocks * steps * (warps * columns["steps"] * fragments * each / 128 + tile_bytes / 128),
             l2_bytes=moved + 4.0 * block.spatial_size,
-            memory_bytes=outside + (again if outside > machine.l2_bytes else 0.05 * again),
+            memory_bytes=machine.memory_bytes(touched_bytes([block]), moved, blocks),
             blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
             chain_cycles=steps * (busy + 2 * BARRIER_CYCLES + np.maximum(0.0, waiting - busy)) + 1500.0,
             coalescing=np.minimum(1.0, columns["steps"] * TILE * self.bytes / SECTOR), conflicts=1.0,

@@ -9,7 +9,7 @@ import numpy as np
 from ...codegen.machine.gpu_figures import BANKS, BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Columns, Costs
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import GpuProduct, gpu_product, tile_elements, touched_bytes
 from ..cost.machine_model import MachineModel
@@ -18,8 +18,6 @@ from ..program import BlockInfo, Program
 from ..recipes.gpu_product import ThreadTiles, threaded_product
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
-
-Columns = Mapping[str, np.ndarray]
 
 
 class GpuTilingRule(ScheduleRule):
@@ -121,13 +119,11 @@ class ThreadTilesPart(Part):
         moved = blocks * steps * tile_bytes / used + block.spatial_size * block.itemsize
         waiting = np.where(columns["versions"] > 1, FETCH_CYCLES / columns["versions"], FETCH_CYCLES + 200.0)
         busy = instructions * np.maximum(1.0, warps / 4)
-        outside = touched_bytes(self.product.blocks)
-        again = np.clip((moved - outside) / np.maximum(1.0, blocks / machine.cores), 0.0, None)
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * warps * steps * instructions,
             fma_lanes=blocks * tall * wide * steps * each * max(1.0, block.operations / 2),
             shared_wavefronts=blocks * warps * steps * (each * turns + copied),
-            l2_bytes=moved, memory_bytes=outside + (again if outside > machine.l2_bytes else 0.05 * again),
+            l2_bytes=moved, memory_bytes=machine.memory_bytes(touched_bytes(self.product.blocks), moved, blocks),
             blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
             chain_cycles=steps * (np.maximum(busy, 4.0 * each) + BARRIER_CYCLES + np.maximum(0.0, waiting - busy)) + 1500.0,
             coalescing=used, conflicts=conflicts, versions=columns["versions"], rows=own_rows, columns=own_columns,
