@@ -10,6 +10,7 @@ from . import plan_by_example as _plan_by_example  # noqa: F401  (registers itse
 from .benching import BenchResult, bench
 from .building import build
 from .mlir_programs import from_mlir, to_mlir
+from .models.host_model import HostModel
 from .models.model import Model
 from .models.model_benching import ModelBenchResult
 from .models.model_building import GraphOptions, build_graph
@@ -34,6 +35,7 @@ __all__ = [
     "BenchRow",
     "BuildError",
     "GraphOptions",
+    "HostModel",
     "Model",
     "ModelBenchResult",
     "ModelProgress",

@@ -15,7 +15,7 @@ from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
 from ...codegen.lowered import Param
 from ...codegen.packing import split_packing
-from ...codegen.runtime.arguments import ArgumentError, evaluate
+from ...codegen.runtime.arguments import ArgumentError
 from ...codegen.runtime.array_libraries import returned
 from ...codegen.runtime.entry_ir import Entry, entry_ir
 from ...codegen.runtime.line_tables import modules_with_lines
@@ -27,12 +27,14 @@ from ...graph.graph import Value
 from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
 from ...pages.written_files import write_file
-from ...tir.expr import Var, to_numpy
+from ...tir.expr import Var
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ..planning import BuildError
 from .kernel_building import BuiltKernel
 from .model_profile import KernelRow, Profile, profile_of
+from .named_inputs import inputs_in_order
+from .output_shapes import OutputShapes
 
 CLOCK = "tw_now"
 """The runtime's function that tells the time, in nanoseconds."""
@@ -117,8 +119,8 @@ class Model:
         self._entry = self._entry_of(self.name, (*params[:count], *params[count + 2 :]))
         self._loaded: Loaded | None = None
         self._run: Callable[..., None] = self._load_and_run
-        self._fresh = [(v.shape, to_numpy(v.dtype)) for v in self.outputs]
-        self._static = all(v.is_static for v in self.outputs)
+        self._names = [v.name for v in self.inputs]
+        self._shapes = OutputShapes(self.inputs, self.outputs)
         self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
     def __repr__(self) -> str:
@@ -140,13 +142,16 @@ class Model:
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         if named or len(inputs) != len(self.inputs):
-            inputs = self._in_order(inputs, named)
+            if not inputs and [*named] == self._names:
+                inputs = tuple(named.values())
+            else:
+                inputs = inputs_in_order(self.name, self.inputs, inputs, named)
         if out is not None:
             outs = list(out) if isinstance(out, (tuple, list)) else [out]
             if len(outs) != len(self.outputs):
                 raise ArgumentError(f"{self.name} has {len(self.outputs)} outputs; out= has {len(outs)} arrays")
         else:
-            outs = [np.empty(shape, dtype) for shape, dtype in (self._fresh if self._static else self._sized(inputs))]
+            outs = [np.empty(shape, dtype) for shape, dtype in self._shapes.of(inputs)]
         self._run(*inputs, *outs)
         if out is None and inputs and type(inputs[0]) is not np.ndarray:
             outs = returned(outs, inputs)
@@ -172,11 +177,11 @@ class Model:
 
     def profile(self, *inputs: Any, repeat: int = 10, **named: Any) -> Profile:
         """Returns how long each kernel takes when the model runs with ``inputs``: the median of ``repeat`` runs."""
-        arrays = self._in_order(inputs, named)
+        arrays = inputs_in_order(self.name, self.inputs, inputs, named)
         lowered = self._lowered_calls(self._parts.timed_entry, f"tw_{self.name}_timed")
         loaded = self._link([self._machine_code(lowered)], [lowered.name])
         function = Function(lowered, loaded.address(lowered.name), loaded)
-        outs = [np.empty(shape, dtype) for shape, dtype in self._sized(arrays)]
+        outs = [np.empty(shape, dtype) for shape, dtype in self._shapes.of(arrays)]
         times = np.zeros(len(self.steps) + 2, np.int64)
         workspace = aligned_bytes(max(self._parts.workspace, 1))
         runs = []
@@ -185,7 +190,7 @@ class Model:
             function(*arrays, *outs, self._constants(), workspace, times)
             runs.append(times[:-2].copy())
         seconds = np.median(np.array(runs[1:]), axis=0) * 1e-9 if self.steps else []
-        sizes = self._sizes(arrays)
+        sizes = self._shapes.sizes(arrays)
         ran = [step.at(sizes) for step in self.steps]
         rows = [
             KernelRow(step.name, built.symbol, float(s), built.kind, built.origin, step.func, step.calls)
@@ -300,42 +305,6 @@ class Model:
         symbols = [*symbols, *[built.symbol for built in self._distinct()]]
         imports = {**runtime_symbols(), self._entry.data: self._constants().ctypes.data}
         return load([*objects, *self._objects()], symbols, imports)
-
-    def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Returns the inputs in order; TypeError when there are too few, too many, or unknown ones."""
-        names = [v.name for v in self.inputs]
-        unknown = sorted(set(named) - set(names))
-        twice = [name for name in names[: len(inputs)] if name in named]
-        absent = [name for name in names[len(inputs) :] if name not in named]
-        takes = f"{self.name} takes {len(names)} inputs ({', '.join(map(repr, self.inputs))})"
-        if unknown:
-            raise TypeError(f"{takes}; none is called {', '.join(unknown)}")
-        if twice:
-            raise TypeError(f"{takes}; {twice[0]} is given by position and by name")
-        if len(inputs) > len(names):
-            raise TypeError(f"{takes}, not {len(inputs)}")
-        if absent:
-            raise TypeError(f"{takes}, not {len(inputs) + len(named)}: {', '.join(absent)} is not given")
-        return (*inputs, *[named[name] for name in names[len(inputs) :]])
-
-    def _sizes(self, inputs: Sequence[Any]) -> dict[Var, int]:
-        """Returns the symbolic sizes that the shapes of the inputs tell."""
-        sizes: dict[Var, int] = {}
-        for v, data in zip(self.inputs, inputs, strict=True):
-            if len(getattr(data, "shape", ())) == v.ndim:
-                sizes.update((d, int(e)) for d, e in zip(v.shape, data.shape, strict=True) if isinstance(d, Var))
-        return sizes
-
-    def _sized(self, inputs: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
-        """Returns shape and data type of each output for these inputs."""
-        sizes = self._sizes(inputs)
-        out = []
-        for v, (_, dtype) in zip(self.outputs, self._fresh, strict=True):
-            shape = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
-            if None in shape or any(e is not None and e < 0 for e in shape):
-                raise ArgumentError(f"the inputs do not tell the shape of the output {v}; give it with out=")
-            out.append((tuple([int(e) for e in shape if e is not None]), dtype))
-        return out
 
 
 def aligned_bytes(size: int) -> Any:

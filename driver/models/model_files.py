@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...graph.graph import Graph
+from ...graph.host_graph import HostGraph
 
 FRONTENDS: dict[str, str] = {
     ".onnx": "frontends.onnx:from_onnx",
@@ -48,15 +49,25 @@ def suffix_of(what: Any) -> str | None:
 
 def is_model(what: Any) -> bool:
     """Returns whether :func:`load_model` takes ``what``."""
-    return isinstance(what, Graph) or suffix_of(what) is not None
+    return isinstance(what, (Graph, HostGraph)) or suffix_of(what) is not None
 
 
 def load_model(what: Any, **options: Any) -> Graph:
-    """Returns the graph of a model. ``options`` go to the front end, as ``shapes`` (of inputs, by name).
+    """Returns the graph of a model; of one that works on texts the part that is compiled. ``options`` go to the front
+    end, as ``shapes`` (of inputs, by name).
 
-    TypeError for what is not a model, and for options with a graph.
+    TypeError for what is not a model, and for options with a graph; ValueError where Python computes all of it.
     """
-    if isinstance(what, Graph):
+    found = load_whole(what, **options)
+    graph = found if isinstance(found, Graph) else found.graph
+    if graph is None:
+        raise ValueError(f"{found.name} has no kernels: it works on texts only, which Python computes")
+    return graph
+
+
+def load_whole(what: Any, **options: Any) -> Graph | HostGraph:
+    """Returns the graph of a model as :func:`load_model` does, with the steps around it that Python computes."""
+    if isinstance(what, (Graph, HostGraph)):
         if options:
             raise TypeError(f"a graph takes no {', '.join(options)}; they are for the file of a model")
         return what
@@ -66,7 +77,7 @@ def load_model(what: Any, **options: Any) -> Graph:
     if isinstance(what, (str, os.PathLike)) and not os.path.exists(what):
         raise FileNotFoundError(errno.ENOENT, "there is no such file", os.fspath(what))
     graph = _frontend(suffix)(what, **options)
-    assert isinstance(graph, Graph)
+    assert isinstance(graph, (Graph, HostGraph))
     return graph
 
 

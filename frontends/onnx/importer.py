@@ -9,7 +9,6 @@ body of that function.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from ... import te
 from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
+from ...graph.host_graph import HostGraph
 from ...graph.rewrite import with_output_names, without_unread
 from ...graph.verify_graph import verify
 from . import (
@@ -43,12 +43,13 @@ from .call import LARGEST, Call, Item, NeedsConstant, OnnxError, ValueList, show
 from .gradient import gradient
 from .known_values import as_onnx, computed_dims, evaluate, interpreted
 from .missing_operators import UnsupportedOnnxOperators, label_of, missing_operators
-from .model_file import read_model, tensor_data
+from .model_file import read_model, require_distinct_names, tensor_data
 from .node_attributes import attributes, bind
 from .package import load_onnx
 from .shape_values import shape_of
 from .table import CONVERTERS
-from .types import dtype_of, number_of
+from .text import TEXT_OPERATORS, split_text
+from .types import dtype_of, type_of
 
 TABLES = (
     indexing, machine_learning, pooling, products, quantized, recurrent, reductions, regions, resizing, sequences,
@@ -70,18 +71,25 @@ def from_onnx(
     shapes: Mapping[str, Sequence[Any]] | None = None,
     constants: Mapping[str, Any] | None = None,
     name: str = "",
-) -> Graph:
+) -> Graph | HostGraph:
     """Returns the graph of an ONNX model: a path, the bytes of a file, or a model in memory.
 
     ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions that the
     model only names are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that cannot
-    be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
+    be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing. Of a model that works on texts, the
+    graph is the part between the steps that Python computes.
     """
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)
-    reader = _Reader(onnx, proto, folder, Given(dict(shapes or {}), dict(constants or {}), name))
+    given = Given(dict(shapes or {}), dict(constants or {}), name)
+    reader = _Reader(onnx, proto, folder, given)
     try:
-        return reader.graph()
+        reader.require_known()
+        split = split_text(onnx, proto, given, reader.tensor)
+        if split is None:
+            return reader.graph()
+        reader = _Reader(onnx, split.numbers or onnx.ModelProto(), folder, given)
+        return split.around(None if split.numbers is None else reader.graph(), [*reader.inputs])
     except NeedsConstant as error:
         names = reader.sources(error.value)
         hint = f"; it depends on the inputs {', '.join(names)}, which constants= can give" if names else ""
@@ -116,22 +124,20 @@ class _Reader:
         self.inputs: dict[str, Value] = {}
         self.read = self.depth = 0
 
-    def graph(self) -> Graph:
-        body = self.proto.graph
+    def require_known(self) -> None:
+        """Raise OnnxError for operators that nothing here can read, and for opsets that are not known."""
         newest = self.onnx.defs.onnx_opset_version()
         if not 1 <= self.opsets.get("", 1) <= newest:
             raise OnnxError(f"the opset {self.opsets['']} is not known; the package onnx knows those up to {newest}")
-        if body.sparse_initializer:
+        if self.proto.graph.sparse_initializer:
             raise OnnxError("sparse initializers are not supported")
-        missing = missing_operators(body.node, self.functions, self.is_known)
+        missing = missing_operators(self.proto.graph.node, self.functions, self.is_known)
         if missing:
             raise UnsupportedOnnxOperators(missing)
-        names = Counter(
-            [*[t.name for t in body.initializer], *[name for node in body.node for name in node.output if name]]
-        )
-        twice = [name for name, count in names.items() if count > 1]
-        if twice:
-            raise OnnxError(f"{shown(twice[0])} is provided twice")
+
+    def graph(self) -> Graph:
+        body = self.proto.graph
+        require_distinct_names(body)
         scope: dict[str, Item] = {}
         for tensor in body.initializer:
             scope[tensor.name] = self.constant(tensor, tensor.name)
@@ -193,8 +199,11 @@ class _Reader:
         plain = Builder().fresh(name[:_LONGEST_NAME])
         return self.sizes.setdefault(plain, te.var(plain))
 
+    def tensor(self, tensor: Any, label: str) -> tuple[Any, str]:
+        return tensor_data(self.onnx, tensor, self.folder, label)
+
     def constant(self, tensor: Any, name: str) -> Value:
-        data, dtype = tensor_data(self.onnx, tensor, self.folder, f"the tensor {shown(name)}")
+        data, dtype = self.tensor(tensor, f"the tensor {shown(name)}")
         return self.builder.constant(data, name[:_LONGEST_NAME], dtype)
 
     # nodes
@@ -205,6 +214,7 @@ class _Reader:
             (domain, node.op_type) in CONVERTERS
             or (domain, node.op_type) in _SPECIAL
             or (node.domain, node.op_type) in self.functions
+            or (domain, node.op_type) in TEXT_OPERATORS
         ):
             return True
         schema = self.schema(node)
@@ -383,9 +393,7 @@ class _Reader:
         return interpreted(convert, Call(builder, node.op_type, label_of(node), inputs, attrs, opset, len(node.output)))
 
     def attributes(self, node: Any) -> dict[str, Any]:
-        return attributes(
-            self.onnx, node, lambda t: as_onnx(self.onnx, *tensor_data(self.onnx, t, self.folder, label_of(node)))
-        )
+        return attributes(self.onnx, node, lambda t: as_onnx(self.onnx, *self.tensor(t, label_of(node))))
 
     # functions
 
@@ -400,7 +408,7 @@ class _Reader:
             name = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
             raise UnsupportedOnnxOperators({name: [label]})
         if schema.has_context_dependent_function:
-            types = [self.type_of(v).SerializeToString() for v in inputs]
+            types = [type_of(self.onnx, v).SerializeToString() for v in inputs]
             body = self.onnx.FunctionProto()
             body.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), types))
         else:
@@ -409,14 +417,6 @@ class _Reader:
             "": opset
         }
         return self.body(node, body, inputs, versions, schema)
-
-    def type_of(self, v: Item | None) -> Any:
-        if v is None:
-            return self.onnx.TypeProto()
-        number = number_of(v.dtype)
-        if isinstance(v, ValueList):
-            return self.onnx.helper.make_sequence_type_proto(self.onnx.helper.make_tensor_type_proto(number, None))
-        return self.onnx.helper.make_tensor_type_proto(number, [d if isinstance(d, int) else None for d in v.shape])
 
     def body(
         self, node: Any, function: Any, inputs: list[Item | None], opsets: Mapping[str, int], schema: Any = None

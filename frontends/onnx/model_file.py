@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,14 @@ def _checked(proto: Any, what: str) -> Any:
                 text = next(v for v in values if isinstance(v, bytes)).decode("ascii", "backslashreplace")
                 raise OnnxError(f"{what}: the {field.name} {shown(text)} of a {message.DESCRIPTOR.name} is not UTF-8")
     return proto
+
+
+def require_distinct_names(graph: Any) -> None:
+    """Raise OnnxError when two nodes, or a node and a constant, provide a value of the same name."""
+    names = [*[t.name for t in graph.initializer], *[name for node in graph.node for name in node.output if name]]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise OnnxError(f"{shown(twice[0])} is provided twice")
 
 
 def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tuple[Any, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .call import OnnxError
+from typing import Any
+
+from .call import Item, OnnxError, ValueList
 from .package import load_onnx
 
 DTYPES = {
@@ -24,3 +26,13 @@ def dtype_of(number: int, label: str) -> str:
 def number_of(dtype: str) -> int:
     """Returns ONNX's number of a data type that is supported."""
     return next(number for number, name in DTYPES.items() if name == dtype)
+
+
+def type_of(onnx: Any, v: Item | None) -> Any:
+    """Returns ONNX's type of a value, an empty one for None."""
+    if v is None:
+        return onnx.TypeProto()
+    number = number_of(v.dtype)
+    if isinstance(v, ValueList):
+        return onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(number, None))
+    return onnx.helper.make_tensor_type_proto(number, [d if isinstance(d, int) else None for d in v.shape])

@@ -153,3 +153,30 @@ def test_ends_that_are_none(wrong):
     b = Builder("net")
     with pytest.raises(BuildError, match="neither a number nor a list of numbers of at least 1"):
         tw.build(b.graph([b.op("relu", b.input("x", (n, 3)))]), ONE, bounds={"n": wrong})
+
+
+def test_shapes_of_results_are_worked_out_once_for_each_size():
+    b, n, m = Builder("net"), te.var("n"), te.var("m")
+    x, y = b.input("x", (n, 3)), b.input("y", (m, 3))
+    both = b.op("concatenate", x, y, axis=0)
+    run = tw.build(b.graph([both, b.op("relu", x)]), ONE, bounds={"n": 8, "m": 8})
+
+    def shapes(*extents):
+        given = [np.full((e, 3), e, np.float32) for e in extents]
+        joined, first = run(*given)
+        assert (joined == np.concatenate(given)).all() and (first == given[0]).all()
+        named, again = run(y=given[1], x=given[0])
+        assert (named == joined).all() and (again == first).all()
+        return joined.shape[0], first.shape[0]
+
+    assert [shapes(1, 7), shapes(7, 1), shapes(1, 7), shapes(8, 8)] == [(8, 1), (8, 7), (8, 1), (16, 8)]
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(4, np.float32), np.zeros((4, 16, 1), np.float32), [[0.0] * 16] * 4])
+def test_what_has_another_rank_is_refused_before_and_after_a_call_that_fits(wrong):
+    b = Builder("net")
+    run = tw.build(b.graph([b.op("relu", b.input("x", (te.var("n"), 16)))]), ONE, bounds={"n": 8})
+    for _ in range(2):
+        with pytest.raises(ValueError, match="do not tell the shape of the output|expected 2 dimensions"):
+            run(wrong)
+        run(np.zeros((4, 16), np.float32))

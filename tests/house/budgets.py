@@ -10,9 +10,9 @@ LINES = {
     "te": 6610,
     "tuning_db": 1770,
     "tuner": 12080,
-    "graph": 5145,
-    "frontends": 8235,
-    "driver": 5575,
+    "graph": 5270,
+    "frontends": 9040,
+    "driver": 5750,
     "cli": 2255,
     "doors": 1840,
 }

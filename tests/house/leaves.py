@@ -80,7 +80,9 @@ LEAVES: dict[str, dict[str, str]] = {
         "call package table types": "converters read a node, its types and constants by them",
         "control_flow": "loops and sequences stack tensors alike",
         "sums_of_products": "products, convolutions, transforms and quantized products are sums of products",
+        "missing_operators node_attributes": "the text part reads nodes by them",
     },
+    "frontends/onnx/text": {"text_call": "operators on texts are rows of one table"},
     "frontends/stablehlo": {
         "hlo_call hlo_table jaxlib_package known_arrays": "converters read an operation and its constants by them",
         "hlo_reader": "the door to JAX reads programs",
@@ -93,7 +95,7 @@ LEAVES: dict[str, dict[str, str]] = {
         "decompositions program_reader": "the door to PyTorch reads programs",
     },
     "graph": {
-        "attribute_keys builder entry fuse graph graph_operators kernel_order kernels memory_plan": "graphs and their kernels, which passes, rules and front ends use",
+        "attribute_keys builder entry fuse graph graph_operators host_graph kernel_order kernels memory_plan": "graphs and their kernels, which passes, rules and front ends use",
         "permutations reduced_axes reference rewrite scan_operator services verify_graph weighted whole_function": "the same: what is shared below passes and rules",
     },
     "graph/algebra": {},

@@ -1,0 +1,62 @@
+"""This module finds the shapes of a model's outputs for the inputs of a call. It does so once for each combination of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...codegen.runtime.arguments import ArgumentError, evaluate
+from ...graph.graph import Value
+from ...tir.expr import Var, to_numpy
+
+_KEPT = 256
+"""For how many combinations of sizes the shapes are kept."""
+
+Shaped = list[tuple[tuple[int, ...], Any]]
+"""Shape and data type, in NumPy's terms, of each output."""
+
+
+class OutputShapes:
+    """The shapes of ``outputs``, which the symbolic sizes in the shapes of ``inputs`` tell."""
+
+    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        self._inputs, self._outputs = inputs, outputs
+        told = {d: (n, axis) for n, v in enumerate(inputs) for axis, d in enumerate(v.shape) if isinstance(d, Var)}
+        self._told = [*told.values()]
+        self._is_static = all(v.is_static for v in outputs)
+        self._fixed: Shaped = [(v.shape, to_numpy(v.dtype)) for v in outputs] if self._is_static else []
+        self._found: dict[tuple[int, ...], Shaped] = {}
+
+    def of(self, inputs: Sequence[Any]) -> Shaped:
+        """Returns shape and data type of each output; ArgumentError when the inputs do not tell them."""
+        if self._is_static:
+            return self._fixed
+        try:
+            key = tuple([inputs[n].shape[axis] for n, axis in self._told])
+            found = self._found.get(key)
+        except (AttributeError, LookupError, TypeError):  # what has no shape, or too few dimensions
+            return self._evaluated(inputs)
+        if found is None:
+            found = self._evaluated(inputs)
+            if len(self._found) >= _KEPT:
+                self._found.clear()
+            self._found[key] = found
+        return found
+
+    def sizes(self, inputs: Sequence[Any]) -> dict[Var, int]:
+        """Returns the symbolic sizes that the shapes of the inputs tell."""
+        sizes: dict[Var, int] = {}
+        for v, data in zip(self._inputs, inputs, strict=True):
+            if len(getattr(data, "shape", ())) == v.ndim:
+                sizes.update((d, int(e)) for d, e in zip(v.shape, data.shape, strict=True) if isinstance(d, Var))
+        return sizes
+
+    def _evaluated(self, inputs: Sequence[Any]) -> Shaped:
+        sizes = self.sizes(inputs)
+        out: Shaped = []
+        for v in self._outputs:
+            shape = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
+            if None in shape or any(e is not None and e < 0 for e in shape):
+                raise ArgumentError(f"the inputs do not tell the shape of the output {v}; give it with out=")
+            out.append((tuple([int(e) for e in shape if e is not None]), to_numpy(v.dtype)))
+        return out
