@@ -3,6 +3,7 @@
 :mod:`.emit` writes IR text from a lowered function; :mod:`.jit`, the only user of llvmlite, compiles it.
 """
 
+from . import byte_divisions as _byte_divisions  # noqa: F401  (registers itself)
 from . import single_lane_stores as _single_lane_stores  # noqa: F401  (registers itself)
 from . import wasm_fills as _wasm_fills  # noqa: F401  (registers itself)
 from . import wasm_offsets as _wasm_offsets  # noqa: F401  (registers itself)

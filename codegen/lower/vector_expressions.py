@@ -30,6 +30,9 @@ from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from .lanes import NotVectorizable, first_and_last_lane, ramp_arithmetic, widen
 from .masks import any_lane, both_masks
 
+Named = tuple[Var, Expr]
+"""A variable and its value."""
+
 
 def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int, mask: Expr | None = None) -> Expr:
     """Returns ``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector. Only the lanes of ``mask`` are
@@ -154,7 +157,7 @@ class VectorExpressions:
             if isinstance(n, Call) and lanes_of_call(n) in (Lanes.ONE_BY_ONE, Lanes.IN_ORDER):
                 return False
             if isinstance(n, BufferLoad):
-                if n.buffer in self.buffers or n.predicate is not None:
+                if n.buffer in self.buffers or n.predicate is not None or any(map(reads_memory, n.indices)):
                     return False
                 ends = [first_and_last_lane(self.expr(i)) for i in n.indices]
                 for side in (0, 1):  # with the first and the last lane, all lanes lie inside
@@ -182,9 +185,10 @@ class VectorExpressions:
         decide."""
         if self.readable_in_all_lanes(e.b):
             return self.binary(e)
-        a = self.expr(e.a)
+        named: list[Named] = []
+        a = name_reads(self.expr(e.a), named)
         b = self.masked(e.b, both_masks(self.predicate, a if isinstance(e, And) else Not(a)))
-        return self.joined(type(e), a, b)
+        return with_names(named, self.joined(type(e), a, b))
 
     def call(self, e: Call) -> Expr:
         chosen = self.choice(e) if e.op == "tir.if_then_else" else None
@@ -213,15 +217,26 @@ class VectorExpressions:
 
     def choice(self, e: Call) -> Expr | None:
         """Return the choice in each lane of what a condition selects, or None where an ``if_then_else`` stays one."""
-        cond = self.expr(e.args[0])
-        if cond.dtype.lanes == 1 or _is_likely_choice(e):
+        condition, chosen, rest = e.args
+        if _is_likely_choice(e) or not self.may_differ(condition):
             return None
-        if isinstance(e.args[0], And):  # a condition that is the same in all lanes stays scalar
-            inner = Call(e.op, (e.args[0].b, e.args[1], e.args[2]), e.dtype)
-            return self.call(Call(e.op, (e.args[0].a, inner, e.args[2]), e.dtype))
-        then = self.masked(e.args[1], both_masks(self.predicate, cond))
-        other = self.masked(e.args[2], both_masks(self.predicate, Not(cond)))
-        return Select(cond, widen(then, self.lanes), widen(other, self.lanes))
+        if isinstance(condition, And) and not any(isinstance(n, Call) and n.op == e.op for n in pre_order(rest)):
+            inner = Call(e.op, (condition.b, chosen, rest), e.dtype)  # what is the same in all lanes stays scalar
+            return self.call(Call(e.op, (condition.a, inner, rest), e.dtype))
+        named: list[Named] = []
+        cond = name_reads(self.expr(condition), named)
+        if cond.dtype.lanes == 1:
+            return None
+        then = self.masked(chosen, both_masks(self.predicate, cond))
+        other = self.masked(rest, both_masks(self.predicate, Not(cond)))
+        return with_names(named, Select(cond, widen(then, self.lanes), widen(other, self.lanes)))
+
+    def may_differ(self, e: Expr) -> bool:
+        """Return whether ``e`` names something that differs by lane."""
+        return any(
+            n in self.env if isinstance(n, Var) else isinstance(n, BufferLoad) and n.buffer in self.buffers
+            for n in pre_order(e)
+        )
 
     def by_lanes(self, e: Call, args: list[Expr]) -> Expr:
         """Return a call for each active lane, and 0 in the others."""
@@ -267,6 +282,35 @@ _RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {
     Ramp: VectorExpressions.vector,
     Var: VectorExpressions.variable,
 }
+
+
+def reads_memory(e: Expr) -> bool:
+    """Returns whether ``e`` reads memory or names a part of itself."""
+    return any(isinstance(n, (BufferLoad, Let)) for n in pre_order(e))
+
+
+def name_reads(condition: Expr, named: list[Named]) -> Expr:
+    """Returns a condition whose parts that read memory are variables, and adds these with their values to ``named``.
+
+    Several masks may then use it: what it reads is read once, before anything under these masks is written. Comparisons
+    of indices stay, for masks are decided from their ends.
+    """
+    if isinstance(condition, Let):
+        named.append((condition.var, condition.value))
+        return name_reads(condition.body, named)
+    if not reads_memory(condition):
+        return condition
+    if isinstance(condition, And):
+        return And(name_reads(condition.a, named), name_reads(condition.b, named))
+    named.append((Var("holds", condition.dtype), condition))
+    return named[-1][0]
+
+
+def with_names(named: Sequence[Named], value: Expr) -> Expr:
+    """Returns ``value`` where the variables of ``named`` have their values."""
+    for var, held in reversed(named):
+        value = Let(var, held, value)
+    return value
 
 
 def _renewed(e: Any) -> Any:

@@ -29,7 +29,7 @@ from ...tir.walk import pre_order, uses_var
 from .lanes import NotVectorizable, widen
 from .masks import all_lanes, both_masks
 from .scoped_transform import ScopedTransform
-from .vector_expressions import VectorExpressions
+from .vector_expressions import Named, VectorExpressions, name_reads
 
 
 def vectorize_loops(func: PrimFunc) -> PrimFunc:
@@ -92,11 +92,15 @@ class _VectorStatements:
                 return IfThenElse(cond, self.stmt(s.then_case, mask), other)
         if s.else_case is None and isinstance(s.condition, And):  # what is the same in all lanes stays a branch
             return self.stmt(IfThenElse(s.condition.a, IfThenElse(s.condition.b, s.then_case)), mask)
+        named: list[Named] = []
+        cond = name_reads(cond, named)
         known = all_lanes(cond, self.analyzer)
         then = seq() if known is False else self.stmt(s.then_case, mask if known else both_masks(mask, cond))
-        if s.else_case is None or known is True:
-            return then
-        return seq(then, self.stmt(s.else_case, mask if known is False else both_masks(mask, Not(cond))))
+        if s.else_case is not None and known is not True:
+            then = seq(then, self.stmt(s.else_case, mask if known is False else both_masks(mask, Not(cond))))
+        for var, value in reversed(named):
+            then = LetStmt(var, value, then)
+        return then
 
     def let(self, s: LetStmt, mask: Expr | None) -> Stmt:
         if s.value.dtype.lanes > 1:

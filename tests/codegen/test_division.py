@@ -189,3 +189,29 @@ def f(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,
 """)
     text = emit(lower(func, Target("llvm -mcpu=x86-64-v3 -num-cores=1")))
     assert not re.search(r"select (<16 x )?i1>? %\w+, (<16 x i32> splat \(i32 1\)|i32 1),|umin|icmp ult", text), text
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("operation", ["truncdiv", "truncmod"])
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_products_of_a_few_bytes_divided_by_constants(dtype, operation, lanes, cpu):
+    """LLVM 22 took the product of a reversed quotient of bytes for zero on AVX2."""
+    divisors = [3, 8, 100, -7 if dtype == "int8" else 249]
+    split, numpy_split = OPERATIONS[operation]
+    A, B = te.placeholder((lanes,), dtype, name="A"), te.placeholder((4, lanes), dtype, name="B")
+    rows = [
+        te.compute((lanes,), lambda i, n=n, c=c: split(B[n, lanes - 1 - i], te.const(c, dtype)) * A[i], name=f"O{n}")
+        for n, c in enumerate(divisors)
+    ]
+    sch = Schedule(te.create_prim_func([A, B, *rows]))
+    for n in range(4):
+        sch.vectorize(sch.get_loops(f"O{n}")[0])
+    r = np.random.default_rng(lanes)
+    ends = np.iinfo(dtype)
+    a, b = (r.integers(ends.min, ends.max, shape, dtype, endpoint=True) for shape in (lanes, (4, lanes)))
+    made = np.zeros((4, lanes), dtype)
+    compile(sch, Target(f"llvm -mcpu={cpu} -num-cores=1"))(a, b, *made)
+    by = np.array(divisors, "int64")[:, None]
+    wanted = numpy_split(b[:, ::-1].astype("int64"), by) * a
+    np.testing.assert_array_equal(made, wanted.astype(dtype))

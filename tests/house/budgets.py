@@ -6,7 +6,7 @@ LINES = {
     "pages": 800,
     "tir": 19480,
     "schedule": 13515,
-    "codegen": 30385,
+    "codegen": 30530,
     "te": 6610,
     "tuning_db": 1770,
     "tuner": 12080,
@@ -68,8 +68,8 @@ MANY_PARAMETERS = {
 SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
 """File names that several folders have."""
 
-RING_CODE_LINES = 13999
+RING_CODE_LINES = 14035
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24465
+BOTH_RINGS_CODE_LINES = 24500
 """How many code lines the core ring and the outer ring have together."""
