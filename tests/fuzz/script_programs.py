@@ -1,4 +1,8 @@
-"""Random programs that no te program gives: blocks without axes at the top, and blocks that compute a part of a buffer."""
+"""Random programs that no te program gives.
+
+There are blocks without axes at the top, blocks that compute a part of a buffer, and branches that write what their
+conditions read.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +55,35 @@ def main(A: T.Buffer(({m}, {n}), "{dtype}"), C: T.Buffer(({rows}, {n}), "{dtype}
 """A producer that computes some rows, by its predicate, and a consumer of those alone."""
 
 
+_BRANCHES = """
+@T.prim_func
+def main(A: T.Buffer(({m}, {n}), "{dtype}"), C: T.Buffer(({m}, {n}), "{dtype}")):
+    B = T.alloc_buffer(({m}, {n}), "{dtype}")
+    for i, j in T.grid({m}, {n}):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.{dtype}(2) - T.{dtype}(3)
+    for i, j in T.grid({m}, {n}):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.{dtype}(1)
+            if {test}:
+                B[vi, vj] = B[vi, vj] - T.{dtype}(4)
+                C[vi, vj] = B[vi, vj]
+            {otherwise}
+"""
+"""A block whose branches change the element that decides between them."""
+
+_OTHERWISE = """else:
+                if {test}:
+                    B[vi, vj] = T.{dtype}(3) - B[vi, vj]
+                C[vi, vj] = B[vi, vj] * T.{dtype}(2)"""
+
+
 def script_program(rng: np.random.Generator) -> PrimFunc:
     """One of the texts, with random sizes."""
     m, n, dtype = one_of(rng, _SIZES), one_of(rng, _SIZES), one_of(rng, ("float32", "int32", "int64"))
-    text = _shared(rng, m, n, dtype) if rng.random() < 0.5 else _part(rng, m, n, dtype)
+    text = (_shared, _part, _branches)[int(rng.integers(3))](rng, m, n, dtype)
     func = parse(text)
     assert isinstance(func, PrimFunc)
     return func
@@ -77,3 +106,19 @@ def _part(rng: np.random.Generator, m: int, n: int, dtype: str) -> str:
     return _PART.format(
         m=m, n=n, dtype=dtype, rows=rows, test=" and ".join(tests), plus=f" + {first}" if first else ""
     )  # fmt: skip
+
+
+def _branches(rng: np.random.Generator, m: int, n: int, dtype: str) -> str:
+    def test() -> str:
+        terms = [
+            f"B[vi, vj] > T.{dtype}({int(rng.integers(-3, 4))})", f"A[vi, vj] <= T.{dtype}({int(rng.integers(-2, 3))})",
+            f"vj < {int(rng.integers(n + 2))}", f"B[vi, vj] != T.{dtype}(1)",
+        ]  # fmt: skip
+        chosen = [one_of(rng, terms) for _ in range(int(rng.integers(1, 4)))]
+        joined = chosen[0]
+        for term in chosen[1:]:
+            joined = f"({joined} {one_of(rng, ('and', 'or'))} {term})"
+        return joined
+
+    otherwise = _OTHERWISE.format(dtype=dtype, test=test()) if rng.random() < 0.6 else ""
+    return _BRANCHES.format(m=m, n=n, dtype=dtype, test=test(), otherwise=otherwise)
