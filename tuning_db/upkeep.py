@@ -102,17 +102,25 @@ def _row_problems(db: Database) -> list[str]:
     ):
         for row in db.query(f"SELECT rowid AS n, {', '.join(columns)} FROM {table}"):
             for column in columns:
-                problem = _json_problem(row[column])
+                problem = _json_problem(row[column], column)
                 if problem:
                     problems.append(f"{table} {row['n']}: {column}: {problem}")
     return problems
 
 
-def _json_problem(text: object) -> str:
+def _json_problem(text: object, column: str) -> str:
     try:
-        json.loads(text if isinstance(text, str) else "?")
+        value = json.loads(text if isinstance(text, str) else "?")
     except (ValueError, RecursionError) as error:
         return f"no JSON ({error})"
+    if column in ("shapes", "times"):
+        wanted, fits = "list", isinstance(value, list)
+    else:
+        wanted, fits = "object", isinstance(value, dict)
+    if not fits:
+        return f"not a JSON {wanted}"
+    if column == "times" and not all(isinstance(item, (int, float)) for item in value):
+        return "timings that are no numbers"
     return ""
 
 

@@ -243,6 +243,19 @@ def test_check_finds_what_was_changed_behind_our_back(db, path):
     assert any("trace: no JSON" in p for p in problems) and any("that is not there" in p for p in problems)
 
 
+@pytest.mark.parametrize("column", ["times", "decisions", "machine", "trace"])
+@pytest.mark.parametrize("value", ["null", "7", '"text"', '["a"]', '{"a": 1}', "[[1]]"])
+def test_check_names_json_of_another_kind(db, path, column, value):
+    db.add_records([record(1e-3)])
+    with sqlite3.connect(path) as conn:
+        conn.execute(f"UPDATE records SET {column} = ?", [value])
+    found = db.check()
+    if value.startswith("{") and column != "times":
+        assert found == [] or "changed since it was written" in found[0]
+    else:
+        assert len(found) == 1 and re.match(rf"records 1: {column}: (not a JSON|timings that are)", found[0])
+
+
 @pytest.mark.parametrize("table, column, value", [
     ("workloads", "text", b"def"), ("workloads", "created", b"7"), ("records", "trace", b"[]"), ("records", "trial", "x"),
 ])  # fmt: skip
