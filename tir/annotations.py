@@ -22,6 +22,8 @@ MOST_ELEMENTS = (1 << 31) - 1
 ANNOTATIONS: dict[str, str] = {
     "async_scope": "attribute: on GPUs, copies to shared memory are started only",
     ATOMIC: "block: on GPUs, a loop of its reduction may run on blocks, whose threads add to its result atomically",
+    "bulk_copy": "loop: on GPUs of sm_90, one thread copies this row to shared memory by one instruction",
+    "bulk_scope": "attribute: this row arrives at the mbarrier with this address (set by lowering)",
     ALIGN: "block: [buffer written, axis, factor, offset] each; the stride of the axis is k * factor + offset",
     "explicit_read_region": "block: numbers of the buffers read whose declared region is kept as it is",
     "explicit_write_region": "block: numbers of the buffers written whose declared region is kept as it is",

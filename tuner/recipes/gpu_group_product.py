@@ -22,7 +22,8 @@ _PIECE = 8
 class GroupTiles:
     """The tiles of a product. ``groups``: warp groups of a block, along rows and columns; ``rows``: tiles of 64 rows of one group;
     ``columns``: of a tile, 64 to 256. ``versions``: of the 64 steps of both operands in shared memory; with more than one, copies run
-    ahead of the products by that many less one.
+    ahead of the products by that many less one. ``in_flight``: the products of a step go on during the next one, for which one of three
+    or more versions is.
     """
 
     dtype: str
@@ -30,6 +31,7 @@ class GroupTiles:
     rows: int = 1
     columns: int = 128
     versions: int = 1
+    in_flight: bool = False
 
 
 def group_product(sch: Schedule, block: Any, sizes: GroupTiles) -> None:
@@ -54,7 +56,7 @@ def group_product(sch: Schedule, block: Any, sizes: GroupTiles) -> None:
         sch.bind(y, "threadIdx.y")
         sch.bind(sch.fuse(line, piece), "threadIdx.x")
         sch.vectorize(lane)
-    copy_ahead(sch, loops["k0"], sizes.versions)
+    copy_ahead(sch, loops["k0"], sizes.versions, sizes.in_flight)
     sch.reverse_compute_at(out, group, preserve_unit_loops=True)
     init = sch.decompose_reduction(block, loops["k0"])
     sch.transform_layout(copies[1], ("write", 0), lambda k, j: (j // PANEL, k, j % PANEL))

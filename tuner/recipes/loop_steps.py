@@ -103,14 +103,17 @@ def by_lanes(sch: Schedule, block: Any, loop: Any, width: int, place: int) -> An
     return sch.rfactor(lanes, place)
 
 
-def copy_ahead(sch: Schedule, loop: Any, versions: int) -> None:
+def copy_ahead(sch: Schedule, loop: Any, versions: int, in_flight: bool = False) -> None:
     """Let the copies to shared memory, which come first in ``loop``, run ahead of its last statement.
 
-    ``versions``: how many versions of the copied tiles there are; fewer where the loop has fewer steps.
+    ``versions``: how many versions of the copied tiles there are; fewer where the loop has fewer steps. ``in_flight``: the last
+    statement has products of warp groups, which go on during the next step; one of three or more versions is theirs.
     """
     versions = min(versions, extent_of(sch, loop))
     parts = len(children_of(sch.get(loop).body))
     if versions > 1 and parts > 1:
-        sch.annotate(loop, "software_pipeline_stage", [0] * (parts - 1) + [versions - 1])
+        in_flight = in_flight and versions > 2
+        last = versions - 1 - in_flight
+        sch.annotate(loop, "software_pipeline_stage", [0] * (parts - 1) + [last])
         sch.annotate(loop, "software_pipeline_order", list(range(parts)))
-        sch.annotate(loop, "software_pipeline_async_stages", [0])
+        sch.annotate(loop, "software_pipeline_async_stages", [0, last] if in_flight else [0])

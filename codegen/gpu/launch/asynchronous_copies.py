@@ -15,6 +15,8 @@ from .thread_axes import GpuError, is_shared
 
 SCOPE = "async_scope"
 COMMIT, WAIT = "tir.ptx_commit_group", "tir.ptx_wait_group"
+BULK, BULK_SCOPE, BULK_WAIT = "bulk_copy", "bulk_scope", "tir.ptx_wait_barrier"
+"""The words of copies of whole rows (:mod:`.bulk_copies`)."""
 
 
 def started(s: Stmt, written: Set[Var]) -> Stmt:

@@ -22,6 +22,7 @@ from ....tir.stmt import (
 )
 from ....tir.walk import loads_and_stores, pre_order, statements
 from ...lower.tile_accesses import stores_tile, tile_access, tile_spans
+from .asynchronous_copies import BULK_SCOPE, BULK_WAIT
 from .launch_form import inside_threads, with_body
 from .thread_axes import THREAD_TAGS, GpuError, is_private, tag_of
 from .thread_overlap import Overlaps, ThreadAccess
@@ -87,6 +88,9 @@ class _Placement:
         read = {a.buffer.data for a in found if isinstance(a, BufferLoad) and a not in self.firsts}
         read |= {first.buffer.data for op, first in tiles if first is not None and not op.endswith("_store")}
         self.watched = stored & read
+        bulk = [n for n in statements(body) if isinstance(n, AttrStmt) and n.attr_key == BULK_SCOPE]
+        self.beside = {a.indices for n in bulk for a in loads_and_stores(n)}
+        """The places of accesses of copies in bulk, which all threads await."""
 
     def run(self) -> Stmt:
         """Return the body with barriers."""
@@ -161,6 +165,9 @@ class _Placement:
             return s
         if isinstance(s, (SeqStmt, Allocate, AttrStmt)):
             return self._within(s, loops)
+        if isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == BULK_WAIT:
+            self.pending = [a for a in self.pending if a.indices not in self.beside]
+            return s
         buffer = self.conflict(self.pending, self._first_accesses(s, loops))
         if buffer is None:
             return self._within(s, loops)

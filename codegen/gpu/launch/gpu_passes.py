@@ -23,10 +23,13 @@ from ...lower.vectorize_loops import vectorize_loops
 from ...lower.widen_half_floats import widen_half_floats
 from .atomic_updates import update_atomically
 from .barriers import place_barriers
+from .bulk_instructions import bulk_instructions
 from .cross_thread_reduction import reduce_across_threads
 from .launch_form import to_launch_form
 from .narrow_shared import narrow_shared
+from .pair_atomics import pair_atomics
 from .software_pipeline import pipeline_loops
+from .start_bulk_copies import start_bulk_copies
 from .virtual_threads import run_virtual_threads
 
 
@@ -46,6 +49,7 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(narrow_shared),
     _pass(run_virtual_threads),
     _pass(pipeline_loops),
+    _pass(start_bulk_copies),
     _pass(simplify),
     _pass(remove_unit_loops),
     _pass(place_barriers),
@@ -53,6 +57,8 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
 """From blocks to kernels in launch form with barriers. The simulated device runs what comes out."""
 
 THREAD_PASSES: tuple[Pass, ...] = (
+    _pass(bulk_instructions),
+    _pass(pair_atomics),
     _pass(widen_half_floats),
     _pass(lower_math, target=True),
     _pass(form_fma, target=True),

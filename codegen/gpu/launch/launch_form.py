@@ -83,6 +83,8 @@ class _Kernel:
         out = self.visit(self.root, frozenset())
         for tag in reversed(THREAD_TAGS):
             out = self._loop(tag, out)
+        if self.shared and not any(tag in self.axes for tag in BLOCK_TAGS):  # one block, which has the shared memory
+            self.axes[BLOCK_TAGS[-1]], self.extents[BLOCK_TAGS[-1]] = Var("blockIdx_x", "int32"), const(1)
         for alloc in reversed(self.shared):
             out = Allocate(alloc.buffer, out, alloc.annotations)
         for tag in reversed(BLOCK_TAGS):

@@ -4,7 +4,9 @@ computing.
 The annotations are TVM's: ``software_pipeline_stage`` has for each statement of the loop's body by how many iterations it
 lags behind, ``software_pipeline_order`` its place among the others. ``software_pipeline_async_stages`` lists the stages whose
 copies from global to shared memory run beside the threads (:mod:`.asynchronous_copies`). A step then begins by waiting for the
-copies that it uses, and by a barrier, as they were started by all threads of the block.
+copies that it uses, and by a barrier, as they were started by all threads of the block. Rows that are copied in bulk
+(:mod:`.bulk_copies`) are awaited by their mbarriers. Where a listed stage has products of warp groups, those of a step go on during
+the next one, and their operands have one more version.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from ....tir.expr.base.node import Node
 from ....tir.fresh_copy import fresh_copy
 from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, PrimFunc, Stmt, children_of, seq
 from ....tir.walk import loads_and_stores, statements, transform, transform_statements
-from .asynchronous_copies import commit, started, wait
+from .asynchronous_copies import SCOPE, commit, started, wait
 from .barriers import barrier
+from .bulk_copies import Arrivals, Rows, has_rows, number_of, only_rows
+from .products_in_flight import has_products, in_flight, last_waits
 from .thread_axes import GpuError, is_shared, tag_of
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
@@ -65,11 +69,23 @@ class _Pipeline:
             self._refuse("its extent is no constant")
         self.count: int = loop.extent.value  # type: ignore[attr-defined]
         least = min(stages)
-        self.asynchronous = {n - least for n in _numbers(loop, ASYNC, loop.annotations.get(ASYNC, []))}
+        listed = {n - least for n in _numbers(loop, ASYNC, loop.annotations.get(ASYNC, []))}
         self.parts = [(stage - least, s) for _, stage, s in sorted(zip(order, stages, body, strict=True), key=_first)]
+        self.flying = {stage for stage, s in self.parts if stage in listed and has_products(s)}
+        self.asynchronous = listed - self.flying
         self.last = max(stage for stage, _ in self.parts)
         self.wider = self._versions()
-        self.lag = self._shortest_lag() if self.asynchronous else 0
+        lags = self._lags() if self.asynchronous else []
+        self.lag = min([lag for lag, _, in_rows in lags if not in_rows], default=1)
+        self.bulk = {stage: min([n for n, at, in_rows in lags if in_rows and at == stage], default=1)
+                     for stage, s in self.parts if stage in self.asynchronous and only_rows(s)}  # fmt: skip
+        """The lags of the stages that copy rows in bulk."""
+        self.groups = any(stage in self.asynchronous and not only_rows(s) for stage, s in self.parts)
+        self.awaited: dict[int, Stmt] = {}
+        self.arrivals: list[Arrivals] = []
+        for stage, s in self.parts:
+            if has_rows(s) and stage not in self.bulk:
+                self._refuse(f"bulk copies run in a stage of their own that {ASYNC} names")
 
     def _refuse(self, why: str) -> None:
         raise GpuError(f"the loop {self.loop.loop_var.name} cannot be a pipeline: {why}")
@@ -86,29 +102,33 @@ class _Pipeline:
                 lag = stage - writers.get(access.buffer, stage)
                 if lag > 0 and not is_shared(access.buffer.scope):
                     self._refuse(f"{access.buffer.name}, which goes from one stage to another, is not in shared memory")
+                if access.buffer in writers and stage in self.flying and is_shared(access.buffer.scope):
+                    lag += 1  # the products of the step before still read the version before
                 wanted[access.buffer] = max(wanted.get(access.buffer, 0), lag)
         return {b: _versioned(b, lag + 1) for b, lag in wanted.items() if lag > 0}
 
-    def _shortest_lag(self) -> int:
-        """Return how many iterations lie at least between the start of a copy and its use."""
+    def _lags(self) -> list[tuple[int, int, bool]]:
+        """Return for each use of an asynchronous copy how many iterations lie between them, the stage of the copy, and whether
+        it is in bulk."""
         started = {
-            access.buffer: stage
+            access.buffer: (stage, only_rows(s))
             for stage, s in self.parts
             for access in loads_and_stores(s)
             if stage in self.asynchronous and isinstance(access, BufferStore)
         }
-        lags = [
-            (stage - started[access.buffer], access.buffer.name)
-            for stage, s in self.parts
-            for access in loads_and_stores(s)
-            if access.buffer in started and isinstance(access, BufferLoad)
-        ]
         if self.asynchronous - {stage for stage, _ in self.parts}:
             self._refuse(f"{ASYNC} names a stage that no statement has")
-        shortest, name = min(lags, default=(1, ""))
-        if shortest < 1:
-            self._refuse(f"{name}, which is copied asynchronously, is used in the stage that copies it")
-        return shortest
+        out = []
+        for stage, s in self.parts:
+            for access in loads_and_stores(s):
+                if access.buffer in started and isinstance(access, BufferLoad):
+                    at, in_rows = started[access.buffer]
+                    if stage - at < 1:
+                        self._refuse(
+                            f"{access.buffer.name}, which is copied asynchronously, is used in the stage that copies it"
+                        )
+                    out.append((stage - at, at, in_rows))
+        return out
 
     def applied(self, func: PrimFunc) -> PrimFunc:
         """Return ``func`` with the pipeline in place of the loop."""
@@ -118,8 +138,7 @@ class _Pipeline:
                 self._refuse(f"{access.buffer.name} is used outside of it as well")
         if self.asynchronous:
             kernel = next(s for s in statements(func.body) if tag_of(s) and self.loop in statements(s))
-            written = {a.buffer.data for a in loads_and_stores(kernel) if isinstance(a, BufferStore)}
-            self.parts = [(n, started(s, written) if n in self.asynchronous else s) for n, s in self.parts]
+            self._start_copies(Rows.of(kernel), _around(kernel, self.loop))
         made = self.statement()
 
         def post(n: Node) -> Stmt | None:
@@ -130,6 +149,22 @@ class _Pipeline:
             return None
 
         return transform_statements(func, post)
+
+    def _start_copies(self, rows: Rows, around: Sequence[Stmt]) -> None:
+        """Let the copies of asynchronous stages only start. ``around``: the loops and conditions around the pipeline."""
+        parts = [
+            (n, started(s, rows.written) if n in self.asynchronous and not only_rows(s) else s) for n, s in self.parts
+        ]
+        for stage, lag in self.bulk.items():
+            number = number_of([*around, self.loop], rows.threads)
+            arrivals = Arrivals.made("arrivals", lag + 1)
+            self.arrivals.append(arrivals)
+            self.awaited[stage] = arrivals.awaited(number)
+            own = [n for n, (at, s) in enumerate(parts) if at == stage and only_rows(s)]
+            total = sum(rows.bytes_of(parts[n][1]) for n in own)
+            for n in own:
+                parts[n] = (stage, arrivals.begun(parts[n][1], number, total if n == own[0] else 0, rows))
+        self.parts = parts
 
     def statement(self) -> Stmt:
         """Return the first steps, the loop over steps in which all stages run, and the last steps."""
@@ -142,20 +177,26 @@ class _Pipeline:
         ]
         notes = {k: v for k, v in self.loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
         loop = For(var, const(0, dtype), const(full, dtype), "serial", self._step(var, None), None, notes)
-        return seq(*head, loop if full else None, *tail)
+        ends = [fresh_copy(last_waits(s), {var: const(0, dtype)}) for stage, s in self.parts if stage in self.flying]
+        out = seq(*head, loop if full else None, *tail, *ends)
+        for arrivals in self.arrivals:
+            out = Allocate(arrivals.buffer, out, {})
+        return out
 
     def _step(self, at: Expr, known: int | None) -> Stmt:
         """Return what runs when the last stage is at iteration ``at``; ``known``: that number, which may be negative."""
-        out: list[Stmt] = [] if self.lag == 0 else self._waiting(known)
+        out: list[Stmt] = self._waiting(at, known) if self.asynchronous else []
         for stage, s in self.parts:
             ahead = self.last - stage
             if known is not None and not 0 <= known + ahead < self.count:
                 continue
             iteration = at + ahead if known is None else const(known + ahead, at.dtype)
+            s = in_flight(s) if stage in self.flying else s
             copy = fresh_copy(_in_version(s, self.wider, self.loop.loop_var), {self.loop.loop_var: iteration})
             out.append(copy)
-        if self.asynchronous and any(self._starts(stage, known) for stage in self.asynchronous):
-            last = max(n for n, s in enumerate(out) if isinstance(s, AttrStmt))
+        starts = [n for n, s in enumerate(out) if isinstance(s, AttrStmt) and s.attr_key == SCOPE]
+        if starts:
+            last = max(starts)
             out.insert(last + 1, commit())
         return seq(*out)
 
@@ -163,13 +204,29 @@ class _Pipeline:
         """Return whether a stage runs in a step. All stages run, except in the first and the last steps."""
         return known is None or 0 <= known + self.last - stage < self.count
 
-    def _waiting(self, known: int | None) -> list[Stmt]:
+    def _waiting(self, at: Expr, known: int | None) -> list[Stmt]:
         """Return what waits for the copies that a step uses, where it uses any."""
         if not any(self._starts(stage, known) for stage, _ in self.parts if stage not in self.asynchronous):
             return []
         between = [None if known is None else known - n for n in range(1, self.lag)]
-        later = sum(any(self._starts(stage, at) for stage in self.asynchronous) for at in between)
-        return [wait(later), barrier()]
+        later = sum(any(self._starts(stage, n) for stage in self.asynchronous) for n in between)
+        out = [wait(later)] if self.groups else []
+        for stage, lag in self.bulk.items():
+            ahead = self.last - stage - lag
+            if known is None or 0 <= known + ahead < self.count:
+                iteration = at + ahead if known is None else const(known + ahead, at.dtype)
+                out.append(fresh_copy(self.awaited[stage], {self.loop.loop_var: iteration}))
+        return [*out, barrier()]
+
+
+def _around(s: Stmt, target: Stmt) -> list[Stmt]:
+    """Returns the statements around another one inside a kernel in launch form, outermost first, besides the axes."""
+    out: list[Stmt] = []
+    while s is not target:
+        if not tag_of(s):
+            out.append(s)
+        s = next(c for c in s.children() if isinstance(c, Stmt) and target in statements(c))
+    return out
 
 
 def _first(part: tuple[Any, ...]) -> Any:

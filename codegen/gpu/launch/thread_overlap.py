@@ -94,7 +94,7 @@ class Overlaps:
                 continue
             grids = np.indices([n or 0 for n in extents], dtype=np.int64) if used else np.zeros((0, 1), np.int64)
             values = {v: grids[n].ravel() for n, v in enumerate(used)}
-            first, second = _evaluate(i, values), _evaluate(j, values)
+            first, second = values_of(i, values), values_of(j, values)
             if first is not None and second is not None and not np.any(first == second):
                 return True
         return False
@@ -123,7 +123,7 @@ class Overlaps:
         count = prod(domain.values())
         place = np.zeros(count, np.int64)
         for index, extent in zip(access.indices, shape, strict=True):
-            found = _evaluate(index, values)
+            found = values_of(index, values)
             if found is None:
                 return None
             place = place * (extent + 1) + found
@@ -134,7 +134,7 @@ class Overlaps:
             thread = thread * extent + values[var]
         happens = np.ones(count, bool)
         for condition in access.conditions:
-            holds = _evaluate(condition, values)  # one that is not known may hold
+            holds = values_of(condition, values)  # one that is not known may hold
             happens &= True if holds is None else holds
         return np.unique(np.stack([place[happens], thread[happens]]), axis=1)
 
@@ -154,16 +154,16 @@ def _meet(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.intersect1d(several, shared).size)
 
 
-def _evaluate(e: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None:
+def values_of(e: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None:
     """Return the values of index arithmetic for all values of its variables, or None for other expressions."""
     if isinstance(e, IntImm):
         return np.asarray(e.value)
     if isinstance(e, Var):
         return values.get(e)
     if isinstance(e, Cast) and e.dtype.is_int and e.value.dtype.is_int:
-        return _evaluate(e.value, values)
+        return values_of(e.value, values)
     apply = _NUMPY.get(type(e))
     if apply is None or isinstance(e, BufferLoad):
         return None
-    a, b = _evaluate(e.a, values), _evaluate(e.b, values)  # type: ignore[attr-defined]
+    a, b = values_of(e.a, values), values_of(e.b, values)  # type: ignore[attr-defined]
     return None if a is None or b is None else apply(a, b)

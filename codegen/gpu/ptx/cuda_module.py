@@ -21,7 +21,7 @@ from ..launch.gpu_passes import THREAD_PASSES
 from .cuda_driver import CudaError, cuda_driver
 from .device_array import CUDA_DEVICES, DeviceArray, on_device
 from .kernel_launches import Launches
-from .kernel_text import PARAMETER_ALIGNMENT, Kernel, kernel_ir, kernels_in
+from .kernel_text import PARAMETER_ALIGNMENT, Kernel, kernel_ir, kernels_in, uses_units_beside_threads
 
 _OPTIONS = Options(loop_unroll=True)
 
@@ -34,6 +34,17 @@ def _runs(code: str, device: str) -> bool:
     """Return whether a device runs code for an architecture. It must be as new, or the very same where the name ends in
     ``a``."""
     return _version(device) == _version(code) if code.endswith("a") else _version(device) >= _version(code)
+
+
+def _new_enough(target: Target, kernel: Kernel) -> Target:
+    """Return the target with the version of PTX that a kernel needs. LLVM takes the first one that has the architecture, which for
+    sm_90 is 7.8; copies in bulk came with 8.0."""
+    late = (
+        target.mcpu == "sm_90"
+        and uses_units_beside_threads(kernel.loop)
+        and not any("ptx" in f for f in target.features)
+    )
+    return Target(f"{target} -mattr=+ptx80") if late else target
 
 
 class CudaModule(GpuModule):
@@ -56,7 +67,7 @@ class CudaModule(GpuModule):
     def code(self) -> dict[str, CompiledCode]:
         """The code of each kernel by its name."""
         return {
-            kernel.name: CompiledCode(b"", kernel_ir(kernel, self.target), self.target, _OPTIONS)
+            kernel.name: CompiledCode(b"", kernel_ir(kernel, self.target), _new_enough(self.target, kernel), _OPTIONS)
             for kernels in self.kernels.values()
             for kernel in kernels
         }

@@ -23,10 +23,12 @@ from ...machine.gpu_figures import STATIC_SHARED
 from ...machine.target import Target
 from ..launch.asynchronous_copies import SCOPE
 from ..launch.barriers import BARRIER
+from ..launch.bulk_copies import BARRIERS
 from ..launch.held_tiles import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_scope, threads_of_tile
 from ..launch.launch_form import inside_threads
 from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_shared, tag_of
 from .atomic_text import ATOMIC_CALLS
+from .bulk_text import BULK_CALLS
 from .copy_text import COPY_CALLS, start_copy
 from .group_tile_text import GROUP_TILE_CALLS, swizzled_pointer
 from .warp_tile_text import WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment
@@ -124,8 +126,9 @@ def _alignment(buffer: Buffer) -> int:
     return SWIZZLED_ALIGNMENT if buffer.scope == SWIZZLED else CACHE_LINE
 
 
-def _are_swizzled(loop: Stmt) -> bool:
-    return any(isinstance(s, Allocate) and s.buffer.scope == SWIZZLED for s in statements(loop))
+def uses_units_beside_threads(loop: Stmt) -> bool:
+    """Returns whether units beside the threads use shared memory: products of warp groups, and copies in bulk."""
+    return any(isinstance(s, Allocate) and s.buffer.scope in (SWIZZLED, BARRIERS) for s in statements(loop))
 
 
 class PtxUnit(LlvmUnit):
@@ -134,8 +137,8 @@ class PtxUnit(LlvmUnit):
     def __init__(self, lowered: LoweredFunc, tables: Tables, dynamic: bool) -> None:
         super().__init__(lowered, tables)
         self.dynamic = dynamic
-        self.proxies = _are_swizzled(lowered.func.body)
-        """Whether units beside the threads read shared memory, which barriers have to tell them of."""
+        self.proxies = uses_units_beside_threads(lowered.func.body)
+        """Whether units beside the threads use shared memory, which barriers have to tell them of."""
         room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {SWIZZLED_ALIGNMENT if self.proxies else 64}"
         self.globals: list[str] = [room] * dynamic
         self.room = 0
@@ -253,6 +256,7 @@ _TABLES = Tables(
         **TABLES.calls,
         **WARP_TILE_CALLS,
         **GROUP_TILE_CALLS,
+        **BULK_CALLS,
         **COPY_CALLS,
         **ATOMIC_CALLS,
         BARRIER.removeprefix("tir."): _barrier,

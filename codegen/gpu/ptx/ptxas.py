@@ -14,7 +14,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class PtxasReport:
-    """What the assembler says of one kernel: registers of a thread, bytes of shared memory and of spilled registers."""
+    """What the assembler says of one kernel: registers of a thread, bytes of shared memory and of spilled registers. ``warnings``
+    are those of all kernels of a text."""
 
     kernel: str
     arch: str
@@ -22,6 +23,7 @@ class PtxasReport:
     shared_bytes: int
     stack_bytes: int
     spill_bytes: int
+    warnings: tuple[str, ...] = ()
 
 
 def find_ptxas() -> str | None:
@@ -58,6 +60,9 @@ def run_ptxas(ptx: str, arch: str, ptxas: str | None = None) -> tuple[list[Ptxas
 
 def _reports(words: str, arch: str) -> list[PtxasReport]:
     out = []
+    warnings = tuple(
+        [line.strip() for line in words.split("\n") if "warning" in line or "Potential Performance Loss" in line]
+    )
     for part in words.split("Compiling entry function '")[1:]:
         spills = [int(n) for n in re.findall(r"(\d+) bytes spill", part)]
         out.append(
@@ -68,6 +73,7 @@ def _reports(words: str, arch: str) -> list[PtxasReport]:
                 _number(r"(\d+) bytes smem", part),
                 _number(r"(\d+) bytes stack frame", part),
                 sum(spills),
+                warnings,
             )  # fmt: skip
         )
     return out

@@ -101,6 +101,17 @@ class KernelCounts:
             known = self.seen[buffer] = np.concatenate([known, np.zeros(last + 1 + len(known), bool)])[: 2 * last + 2]
         known[sectors] = True
 
+    def rows(self, buffer: Buffer, starts: np.ndarray, count: int) -> None:
+        """Count copies of rows of ``count`` elements of global memory, each one instruction."""
+        places = (starts[:, None] + np.arange(count)) * buffer.dtype.bytes // SECTOR
+        if places.size:
+            self._mark(buffer, np.unique(places))
+        if self.sampling:
+            self.issue_slots += len(starts)
+            self.sectors += sum(len(np.unique(row)) for row in places)
+            self.wavefronts += len(starts) * count * buffer.dtype.bytes / (BANKS * BANK_BYTES)
+            self.chain += FETCH_CYCLES / 4
+
     def tiles(self, elements: int, size: int, warps: float, multiplied: bool) -> None:
         """Count an operation of matrix units on tiles with so many elements from shared memory."""
         if self.sampling:

@@ -32,11 +32,12 @@ from ....tir.stmt import (
 )
 from ...lowered import written_data
 from ...machine.gpu_figures import WARP
-from ..launch.asynchronous_copies import COMMIT, SCOPE, WAIT
+from ..launch.asynchronous_copies import BULK_SCOPE, COMMIT, SCOPE, WAIT
 from ..launch.barriers import is_barrier
 from ..launch.held_tiles import threads_of_scope, threads_of_tile
 from ..launch.launch_form import inside_threads
 from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_private, is_shared, tag_of
+from .arriving_rows import OPERATIONS, Arriving
 from .group_products import GroupProducts, count_product
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
@@ -79,6 +80,8 @@ class _Simulator:
         self.copying = False
         self.groups = one
         self.products = GroupProducts()
+        self.arriving = Arriving()
+        self.rows: np.ndarray | None = None
         for buffer, array in arrays.items():
             view = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
             self.memory[buffer.data] = WatchedArray(buffer, array.shape, view, "global", 1)
@@ -166,7 +169,7 @@ class _Simulator:
                 self.counting.tiles(SIDE * SIDE, load.dtype.with_lanes(1).bytes, self._warps(mask), n > 0)
             return
         value = self.value(s.value, mask)
-        group = self.groups + 1 if self.copying else None
+        group = self.groups + 1 if self.copying else self.rows
         places = [self.value(i, mask) for i in s.indices]
         self._memory(s.buffer).store(value, places, mask, self.lanes, self.epoch, group)
         if self.counting is not None:
@@ -184,6 +187,9 @@ class _Simulator:
             self._count(memory, places, mask)
 
     def _attribute(self, s: AttrStmt, mask: Mask) -> None:
+        if s.attr_key == BULK_SCOPE:
+            self.arriving.copy(s, self, mask)
+            return
         outer, self.copying = self.copying, self.copying or s.attr_key == SCOPE
         self.stmt(s.body, mask)
         self.copying = outer
@@ -242,6 +248,9 @@ class _Simulator:
             return
         if isinstance(s.value, Call) and s.value.op == "tir.atomic_add":
             self._add(s.value, mask)
+            return
+        if isinstance(s.value, Call) and s.value.op in OPERATIONS:
+            self.arriving.run(s.value, self, mask)
             return
         if isinstance(s.value, Call) and s.value.op == COMMIT:
             self.groups = self.groups + np.asarray(mask, np.int64)
@@ -302,10 +311,11 @@ class _Simulator:
             self.values[loop.loop_var] = self.value(loop.min) + names[tag]
         self.epoch += 1
         self.groups = np.zeros(self.lanes.count, np.int64)
-        self.products = GroupProducts()
+        self.products, self.arriving = GroupProducts(), Arriving()
         for memory in self.memory.values():
             memory.arriving = None
         self.stmt(body, True)
+        self.arriving.end()
 
 
 def _digits(number: np.ndarray, extents: Mapping[str, int]) -> dict[str, np.ndarray]:

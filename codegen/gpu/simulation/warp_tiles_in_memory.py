@@ -78,7 +78,7 @@ def _load(e: Call, sim: Any, mask: Mask) -> Any:
 
 
 def _group_fence(e: Call, sim: Any, mask: Mask) -> Any:
-    return tile_value(e.args[0], sim, mask)
+    return _own_sums(e, sim, mask)
 
 
 def _group_dot(e: Call, sim: Any, mask: Mask) -> Any:
@@ -89,9 +89,15 @@ def _group_dot(e: Call, sim: Any, mask: Mask) -> Any:
 
 
 def _group_wait(e: Call, sim: Any, mask: Mask) -> Any:
-    sums_of(e)
     sim.products.waits(int(evaluate(e.args[1], sim, mask)))
-    return tile_value(e.args[0], sim, mask)
+    return _own_sums(e, sim, mask)
+
+
+def _own_sums(e: Call, sim: Any, mask: Mask) -> Any:
+    """Return sums as they are, for operations that may come between products on them."""
+    sums_of(e)
+    whole_teams(sim, mask, WARP_GROUP)
+    return _registers(e.args[0], sim, mask)  # type: ignore[arg-type]
 
 
 _OPERATIONS = {

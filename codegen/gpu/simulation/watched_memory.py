@@ -188,7 +188,12 @@ class WatchedArray:
                                 f"{lanes.name(int(chosen[bad]))}")  # fmt: skip
             self.added[place] = True
         values = np.broadcast_to(np.asarray(value), (lanes.count,))[chosen]
-        np.add.at(self.array, place, values.astype(self.array.dtype))
+        if self.buffer.dtype.kind != "bfloat":
+            np.add.at(self.array, place, values.astype(self.array.dtype))
+            return
+        for lane, value in enumerate(values):  # each sum is rounded
+            at = tuple([p[lane] for p in place])
+            self.array[at] = bfloat16_to_bits(bfloat16_from_bits(self.array[at]) + np.float32(value))
 
     def arrive(self, done: np.ndarray, epoch: int) -> None:
         """End the copies of each lane up to a group. The elements count as written now."""
@@ -197,6 +202,17 @@ class WatchedArray:
             self.arriving[ended] = 0
             if self.watch:
                 self.epoch[ended] = epoch
+
+    def arrive_rows(self, groups: np.ndarray, blocks: np.ndarray) -> None:
+        """End the copies in bulk of a group of each block. All of its threads waited for them."""
+        if self.arriving is not None and self.lead == "block":
+            lead = [-1] + [1] * (self.arriving.ndim - 1)
+            awaited = np.zeros(self.arriving.shape[0], np.int64)
+            awaited[blocks] = groups
+            ended = self.arriving == awaited.reshape(lead)
+            ended &= self.arriving > 0
+            self.arriving[ended] = 0
+            self.writer[ended] = NOBODY
 
     # -- checks --------------------------------------------------------------------------------------------------------
 

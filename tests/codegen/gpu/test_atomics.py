@@ -5,6 +5,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen.backend.emitter import EmitError
 from tilewright.codegen.gpu import GpuError, RaceError
 from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.schedule import ScheduleError
@@ -49,6 +50,60 @@ def test_assembler_takes_it(dtype, word, arch):
     if find_ptxas():
         (report,), _ = run_ptxas(text, arch)
         assert report.spill_bytes == 0
+
+
+def columns(rows, width, dtype, lanes=2):
+    """The sums of columns: blocks have some rows each, threads some neighbouring columns."""
+    x, k = te.placeholder((rows, width), dtype, "X"), te.reduce_axis((0, rows), name="k")
+    s = tw.Schedule(te.create_prim_func([x, te.compute((width,), lambda j: te.sum(x[k, j], axis=k), name="Y")]))
+    j, k = s.get_loops("Y")
+    part, _ = s.split(k, [4, None])
+    partial = s.rfactor(part, 0)
+    block = s.get_block("Y")
+    j, part = s.get_loops(block)
+    zeros = s.decompose_reduction(block, j)
+    s.annotate(block, "atomic_update", 1)
+    thread, lane = s.split(j, [None, lanes])
+    s.reorder(part, thread, lane)
+    s.bind(part, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+    s.compute_at(partial, thread)
+    s.set_scope(partial, 0, "local")
+    s.vectorize(lane)
+    s.bind(s.get_loops(zeros)[0], "threadIdx.x")
+    return s
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "lanes"), [("float16", 64, 2), ("float16", 24, 4), ("bfloat16", 16, 2), ("float16", 33, 3)]
+)
+def test_neighbouring_columns(dtype, width, lanes):
+    x = np.random.default_rng(0).integers(0, 3, (12, width)).astype("float32")
+    given = (x.view("uint32") >> 16).astype("uint16") if dtype == "bfloat16" else x.astype(dtype)
+    out = np.zeros(width, given.dtype)
+    tw.build(columns(12, width, dtype, lanes), "gpu-sim")(given, out)
+    got = (out.astype("uint32") << 16).view("float32") if dtype == "bfloat16" else out
+    np.testing.assert_array_equal(got, x.sum(0))
+
+
+@pytest.mark.parametrize(("dtype", "arch", "lanes", "words", "count"), [
+    ("float16", "sm_80", 2, "red.relaxed.gpu.global.add.noftz.f16x2 ", 1),
+    ("float16", "sm_90", 4, "red.relaxed.gpu.global.add.noftz.f16x2 ", 2),
+    ("bfloat16", "sm_90", 2, "red.relaxed.gpu.global.add.noftz.bf16x2 ", 1),
+    ("bfloat16", "sm_90", 1, "red.relaxed.gpu.global.add.noftz.bf16 ", 1),
+    ("float16", "sm_80", 3, "red.relaxed.gpu.global.add.noftz.f16 ", 3),
+    ("float32", "sm_80", 2, "red.relaxed.gpu.global.add.f32 ", 2),
+])  # fmt: skip
+def test_pairs_are_one_instruction(dtype, arch, lanes, words, count):
+    _, text = tw.build(columns(12, 24, dtype, lanes), f"cuda -arch={arch}").ptx.values()
+    assert text.count(words) == text.count("red.relaxed") == count
+    if find_ptxas():
+        run_ptxas(text, arch)
+
+
+def test_older_architectures_refuse_bfloat16():
+    with pytest.raises(EmitError, match="atomic_add_pair of bfloat16 needs -arch=sm_90 or newer; the target has sm_80"):
+        tw.build(columns(12, 24, "bfloat16"), "cuda").get_source("ptx")
 
 
 def annotated(func, decomposed=True):
@@ -138,3 +193,12 @@ def main(X: T.Buffer((16,), "float32"), Y: T.Buffer((1,), "float32")):
     assert y == 121
     with pytest.raises(Exception, match="atomic_add"):
         tw.codegen.compile(func, "native")
+
+
+def test_pairs_of_other_types_are_not_added():
+    with pytest.raises(tw.tir.ParseError, match="adds pairs of float16, bfloat16, not float32"):
+        tw.tir.parse("""
+@T.prim_func
+def main(Y: T.Buffer((2,), "float32")):
+    T.evaluate(T.atomic_add_pair(T.address_of(Y[0]), T.float32(1), T.float32(2)))
+""")

@@ -191,6 +191,20 @@ def test_no_barrier_where_each_thread_reads_its_own():
     assert "tvm_storage_sync" not in func.script()
 
 
+def test_one_block_without_a_loop_has_shared_memory():
+    func = tir.parse("""
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for t in T.thread_binding(64, thread="threadIdx.x"):
+        S = T.alloc_buffer((64,), scope="shared")
+        S[t] = A[t]
+        B[t] = S[63 - t]
+""")
+    x = integers(64)
+    assert (run(func, x, shape=(64,)) == x[::-1]).all()
+    assert "bar.sync" in tw.build(func, "cuda").get_source()
+
+
 WITHOUT_BARRIERS = tuple(p for p in LAUNCH_PASSES if p.name != "place_barriers")
 
 

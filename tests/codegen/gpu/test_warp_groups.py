@@ -141,6 +141,62 @@ def test_operands_stay_until_the_wait():
         run(text)
 
 
+IN_FLIGHT = [
+    ("float16", (64, 64, 256), {"groups": (1, 1), "columns": 64, "versions": 3, "in_flight": True}),
+    ("bfloat16", (128, 64, 256), {"groups": (1, 1), "rows": 2, "columns": 64, "versions": 4, "in_flight": True}),
+    ("float16", (128, 128, 192), {"groups": (2, 1), "columns": 128, "versions": 3, "in_flight": True}),
+]
+"""Products of a step that go on during the next one."""
+
+
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), IN_FLIGHT)
+def test_products_in_flight(dtype, shape, sizes):
+    test_equal_on_the_simulated_gpu(dtype, shape, sizes)
+    text = tw.build(scheduled(*shape, dtype, **sizes), "gpu-sim").get_source("lowered")
+    loop, ends = (
+        text.split("for k_0 in range(")[1].split("T.evaluate(T.wgmma_store")[0],
+        "wgmma_wait(C_wgmma_accumulator",
+    )
+    waits = [line for line in loop.split("\n") if ends in line]
+    steps = sizes["versions"] - 1  # one in the loop, the others behind it
+    assert [line.rstrip()[-2] for line in waits] == ["1"] * steps + ["0"]
+    assert f"A_shared_swizzled = T.decl_buffer(({sizes['versions']}, " in text
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), IN_FLIGHT)
+def test_products_in_flight_are_not_taken_one_by_one(dtype, shape, sizes):
+    """The assembler warns of products that it awaits one by one, because other instructions touch their registers."""
+    (text,) = tw.build(scheduled(*shape, dtype, **sizes), "cuda -arch=sm_90a").ptx.values()
+    assert "wgmma.wait_group.sync.aligned 1" in text
+    (report,), _ = run_ptxas(text, "sm_90a")
+    assert report.spill_bytes == report.stack_bytes == 0 and report.warnings == ()
+    touched = text.replace("wgmma.wait_group.sync.aligned 1", "wgmma.wait_group.sync.aligned 7")
+    touched = re.sub(r"wgmma.wait_group.sync.aligned 0", "wgmma.wait_group.sync.aligned 7", touched)
+    assert any("serialized" in warning for warning in run_ptxas(touched, "sm_90a")[0][0].warnings)
+
+
+def lowered_in_flight(versions=3):
+    return tw.build(
+        scheduled(64, 64, 256, groups=(1, 1), columns=64, versions=versions, in_flight=True), "gpu-sim"
+    ).get_source("lowered")
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ("(k_0 + 1) % 3", "(k_0 + 2) % 3", "which a product still reads"),
+    (", 0)\n", ", 1)\n", "uses C_wgmma_accumulator, which a product still changes"),
+], ids=["the version of the step before", "sums before the last wait"])  # fmt: skip
+def test_what_comes_too_early(old, new, words):
+    text = lowered_in_flight()
+    assert old in text
+    if "wgmma" in words:
+        text = "\n".join(line.replace(", 0)", ", 1)") if "wgmma_wait" in line else line for line in text.split("\n"))
+    func = tw.tir.parse(text if "wgmma" in words else text.replace(old, new))
+    arrays = [np.ones((64, 256), "float16"), np.ones((256, 64), "float16"), np.ones((64, 64), "float32")]
+    with pytest.raises(RaceError, match=words):
+        simulate(func, dict(zip(func.buffers, arrays, strict=True)), {})
+
+
 def test_sectors_that_blocks_share_count_once():
     """Forty blocks read the same two lines: memory moves them once, caches forty times; the first blocks alone are counted."""
     x, y = te.placeholder((256,), name="X"), te.placeholder((256,), name="Y")

@@ -48,8 +48,9 @@ UNSUPPORTED = [
         "tvm_stack_make_array", "tvm_stack_make_shape", "tvm_store_matrix_sync", "tvm_tuple",
     )],
     *[_unsupported(name, "int32") for name in (
-        "call_cpacked", "call_packed", "dp4a", "ptx_commit_group", "ptx_wait_group", "tvm_call_cpacked", "tvm_call_packed", "tvm_storage_sync",
-        "tvm_thread_allreduce", "vscale",
+        "call_cpacked", "call_packed", "dp4a", "ptx_arrive_barrier_expect_tx", "ptx_commit_group", "ptx_cp_async_bulk",
+        "ptx_init_barrier_thread_count", "ptx_wait_barrier", "ptx_wait_group", "tvm_call_cpacked", "tvm_call_packed", "tvm_storage_sync", "tvm_thread_allreduce",
+        "vscale",
     )],
 ]  # fmt: skip
 """Operations that no code generator supports."""
