@@ -5,8 +5,7 @@
 
 from . import byte_divisions as _byte_divisions  # noqa: F401  (registers itself)
 from . import single_lane_stores as _single_lane_stores  # noqa: F401  (registers itself)
-from . import wasm_fills as _wasm_fills  # noqa: F401  (registers itself)
-from . import wasm_offsets as _wasm_offsets  # noqa: F401  (registers itself)
+from . import wasm_repairs as _wasm_repairs  # noqa: F401  (registers itself)
 from .emit import emit
 
 __all__ = ["emit"]

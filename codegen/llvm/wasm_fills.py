@@ -7,10 +7,6 @@ each, which costs as much as a hundred stores of vectors.
 from __future__ import annotations
 
 import re
-from typing import Any
-
-from ..machine.target import Target
-from .jit import REPAIRS
 
 LONGEST = 256
 """The bytes up to which a fill or a copy is written out."""
@@ -73,15 +69,3 @@ def write_out_fills(text: str) -> str:
         return "\n".join(out)
 
     return _COPY.sub(copy, _FILL.sub(fill, text))
-
-
-def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
-    """Returns the text of a module for WebAssembly without short fills and copies; None for no change."""
-    if not target.is_wasm:
-        return None
-    before = str(module)
-    after = write_out_fills(before)
-    return None if after == before else after
-
-
-REPAIRS.append(_repair)

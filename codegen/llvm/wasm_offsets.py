@@ -9,10 +9,6 @@ accesses the address itself: all of them lie in one buffer.
 from __future__ import annotations
 
 import re
-from typing import Any
-
-from ..machine.target import Target
-from .jit import REPAIRS
 
 _NAME = r"%[\w.$-]+"
 _STEP = re.compile(rf"^  ({_NAME}) = getelementptr i8, ptr ({_NAME}), i32 (-?\d+)$")
@@ -82,15 +78,3 @@ def _rewritten(lines: list[str], number: int) -> list[str]:
             line = line.replace(f", ptr {access[1]}, align", f", ptr {place}, align")
         out.append(line)
     return out
-
-
-def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
-    """Returns the text of a module for WebAssembly whose accesses keep their offsets; None for no change."""
-    if not target.is_wasm:
-        return None
-    before = str(module)
-    after = keep_offsets(before)
-    return None if after == before else after
-
-
-REPAIRS.append(_repair)

@@ -166,7 +166,7 @@ def wasm_module(code: CompiledCode, exported: Sequence[str]) -> bytes:
         )
         (folder / "module.o").write_bytes(whole.object)
         shown = [f"--export={symbol}" for symbol in (*exported, "tw_alloc", "tw_free")]
-        flags = ["--no-entry", "--export-memory", "-z", f"stack-size={STACK_BYTES}", "--strip-debug", *shown]
+        flags = ["--no-entry", "-z", f"stack-size={STACK_BYTES}", "--strip-debug", *shown]
         inout = [str(folder / "module.o"), "-o", str(folder / "module.wasm")]
         done = subprocess.run([*command, *flags, *inout], capture_output=True, text=True)
         if done.returncode:

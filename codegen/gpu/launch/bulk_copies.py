@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from ....tir.arith.normal_form.linear import Linear, collect
-from ....tir.expr import BufferLoad, Call, Expr, IntImm, Var, const, vars_in
+from ....tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, const, vars_in
 from ....tir.stmt import (
     Allocate,
     AttrStmt,
@@ -159,7 +159,7 @@ def _refused(to: Buffer, why: str) -> GpuError:
 
 
 def _misplaced(row: Var, buffer: Buffer, indices: Sequence[Expr]) -> str:
-    """Returns why the elements of a row do not lie side by side at a multiple of 16 bytes; an empty text where they do."""
+    """Returns why a row does not lie side by side at a multiple of 16 bytes, or an empty text."""
     total = Linear()
     for index, stride in zip(indices, buffer.element_strides(), strict=True):
         form = collect(index, lambda e: Linear(0, {e: 1}))
@@ -187,7 +187,7 @@ class Arrivals:
     @staticmethod
     def made(name: str, slots: int) -> Arrivals:
         """Return new mbarriers."""
-        return Arrivals(Buffer(name, (const(slots, "int32"),), "uint64", scope=BARRIERS), slots)
+        return Arrivals(Buffer(name, (const(slots, "int32"),), DType("uint64"), scope=BARRIERS), slots)
 
     def address(self, n: Expr) -> Expr:
         """Return the address of the mbarrier of a copy."""

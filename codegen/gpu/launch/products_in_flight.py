@@ -1,4 +1,4 @@
-"""Products of warp groups that go on beside the threads until the next step of a pipeline: what waits for them, and where."""
+"""Products of warp groups that go on beside the threads until the next step of a pipeline waits for them."""
 
 from __future__ import annotations
 

@@ -108,8 +108,7 @@ class _Pipeline:
         return {b: _versioned(b, lag + 1) for b, lag in wanted.items() if lag > 0}
 
     def _lags(self) -> list[tuple[int, int, bool]]:
-        """Return for each use of an asynchronous copy how many iterations lie between them, the stage of the copy, and whether
-        it is in bulk."""
+        """Return the lag of each use of an asynchronous copy, its stage, and whether it is in bulk."""
         started = {
             access.buffer: (stage, only_rows(s))
             for stage, s in self.parts
