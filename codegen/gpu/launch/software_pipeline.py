@@ -117,17 +117,16 @@ class _Pipeline:
         }
         if self.asynchronous - {stage for stage, _ in self.parts}:
             self._refuse(f"{ASYNC} names a stage that no statement has")
-        out = []
-        for stage, s in self.parts:
-            for access in loads_and_stores(s):
-                if access.buffer in started and isinstance(access, BufferLoad):
-                    at, in_rows = started[access.buffer]
-                    if stage - at < 1:
-                        self._refuse(
-                            f"{access.buffer.name}, which is copied asynchronously, is used in the stage that copies it"
-                        )
-                    out.append((stage - at, at, in_rows))
-        return out
+        uses = [
+            (stage, access.buffer)
+            for stage, s in self.parts
+            for access in loads_and_stores(s)
+            if access.buffer in started and isinstance(access, BufferLoad)
+        ]
+        early = sorted(buffer.name for stage, buffer in uses if stage <= started[buffer][0])
+        if early:
+            self._refuse(f"{early[0]}, which is copied asynchronously, is used in the stage that copies it")
+        return [(stage - started[buffer][0], *started[buffer]) for stage, buffer in uses]
 
     def applied(self, func: PrimFunc) -> PrimFunc:
         """Return ``func`` with the pipeline in place of the loop."""
