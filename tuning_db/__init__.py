@@ -6,7 +6,7 @@ schedule. :class:`Database` opens a file; docs/reference/database.md describes i
 
 from . import record_table as _record_table  # noqa: F401  (registers a method)
 from .database import Database
-from .errors import DatabaseError
+from .database_errors import DatabaseError
 from .opening import open_database
 from .records import STATUSES, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, utc_now
 from .schema import SCHEMA_VERSION

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import DatabaseError
+from .database_errors import DatabaseError
 from .lock import FileLock
 from .schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, VIEWS, migrate
 

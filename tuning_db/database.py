@@ -16,7 +16,7 @@ from ..tir.program_key import program_key
 from ..tir.stmt import PrimFunc
 from . import exchange, upkeep
 from .connection import connect, say_what
-from .errors import DatabaseError
+from .database_errors import DatabaseError
 from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
 from .lock import FileLock
 from .lost_sessions import host_name, is_lost

@@ -13,7 +13,7 @@ import threading
 import time
 from types import TracebackType
 
-from .errors import DatabaseError
+from .database_errors import DatabaseError
 
 log = logging.getLogger("tilewright")
 

@@ -6,7 +6,7 @@ import datetime
 import json
 from typing import TYPE_CHECKING, Any
 
-from .errors import DatabaseError
+from .database_errors import DatabaseError
 from .records import TuningRecord
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from ...tir.annotations import ATOMIC
 from ...tir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from ...tir.stmt import Block, BlockRealize, PrimFunc
-from ..edit.annotations import annotation_target, with_annotation, with_annotations
+from ..edit.annotated_nodes import annotation_target, with_annotation, with_annotations
 from ..errors import ScheduleError, bad_argument, nearest
 from ..primitive import primitive
 from ..require.independence import check_kinds_for

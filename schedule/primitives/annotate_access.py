@@ -12,7 +12,7 @@ from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer
 from ...tir.expr import Range, match_types
 from ...tir.stmt import BlockRealize, Buffer, BufferRegion, PrimFunc
-from ..edit.annotations import with_annotation
+from ..edit.annotated_nodes import with_annotation
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.index_map_arguments import map_of_axes
 from ..errors import ScheduleError, bad_argument

@@ -65,7 +65,7 @@ MANY_PARAMETERS = {
 }
 """The functions with more than seven parameters, and why. Another one takes a dataclass, or is cut otherwise."""
 
-SHARED_NAMES = ["annotations.py", "errors.py", "operation.py", "worker.py"]
+SHARED_NAMES: list[str] = []
 """File names that several folders have."""
 
 RING_CODE_LINES = 14035

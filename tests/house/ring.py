@@ -50,7 +50,7 @@ RING: dict[str, str] = {
     "tir/arith/normal_form": "canonical facts floor_division interval linear polynomial",
     "tir/expr": "equal expression_types reducers traversal",
     "tir/expr/base": "deep_recursion dtype node node_methods operators reason rounding slot",
-    "tir/expr/intrinsics": "control_and_memory numpy_values operation type_rules",
+    "tir/expr/intrinsics": "control_and_memory numpy_values operation_row type_rules",
     "tir/expr/nodes": "arithmetic conditions constants expr index_types op ranges sizes",
     "tir/interpret": "interpret_expr interpret_memory interpret_stmt",
     "tir/stmt": "buffer function statement_walks stmt",
@@ -70,14 +70,14 @@ OUTER_RING: dict[str, str] = {
     "tir/expr/base": "garbage_collection",
     "tir/expr/intrinsics": "float_operations foreign_calls numpy_meaning",
     "tir/parser": (
-        "access_parser assignment_parser block_parser errors expression_parser function_parser loop_parser "
-        "memory_statements older_spellings parser_base parser_values statement_parser text_limits"
+        "access_parser assignment_parser block_parser expression_parser function_parser loop_parser "
+        "memory_statements older_spellings parse_errors parser_base parser_values statement_parser text_limits"
     ),
     "tir/printer": "printer printer_expr printer_func printer_names printer_stmt",
     "tir/vocabulary": "expression_words statement_words type_words",
     "tuner": "program",
     "tuner/cost": "cost_features cost_model feature_names machine_model step_sizes vector_choice",
-    "tuner/measure": "fork_server inputs process protocol runner serving statistics worker",
+    "tuner/measure": "fork_server inputs measuring_worker process protocol runner serving statistics",
     "tuner/recipes": "element_sweep loop_steps",
     "tuner/rules": "elementwise_rule schedule_rule sketch_part stages_to_inline",
     "tuner/search": (
@@ -85,7 +85,7 @@ OUTER_RING: dict[str, str] = {
         "tune_result warm_start"
     ),
     "tuner/space": "default_choice restriction row_table rule_guard search_space sketch",
-    "tuning_db": "connection database errors exchange keys lock lost_sessions opening records schema upkeep",
+    "tuning_db": "connection database database_errors exchange keys lock lost_sessions opening records schema upkeep",
 }
 """The modules that print and parse programs, tune, record and build again; they stand on the core ring, and on nothing else."""
 

@@ -12,7 +12,7 @@ from tilewright.tir.expr.reducers import register_reducer
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tuner import Costs, Group, Part, ScheduleRule, tune
-from tilewright.tuner.measure import worker
+from tilewright.tuner.measure import measuring_worker as worker
 from tilewright.tuner.measure.inputs import compare, tolerance
 
 TARGET = Target("native -num-cores=1")

@@ -4,8 +4,8 @@ from tilewright import te
 from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.bound_calls import BoundCall
 from tilewright.schedule import Schedule
+from tilewright.tuner.measure.measuring_worker import Worker, _repeated
 from tilewright.tuner.measure.protocol import Message
-from tilewright.tuner.measure.worker import Worker, _repeated
 
 
 def test_no_python_is_timed(monkeypatch):

@@ -21,10 +21,10 @@ from ..expr.base.deep_recursion import in_room, with_room
 from ..expr.base.garbage_collection import collection_paused
 from ..stmt import IRModule, PrimFunc
 from .assignment_parser import ASSIGNMENTS
-from .errors import ParseError, Source
 from .expression_parser import EXPRESSIONS, WORDS
 from .function_parser import parse_module
 from .loop_parser import LOOPS
+from .parse_errors import ParseError, Source
 from .parser_base import Parser, Tables
 from .parser_values import Namespace
 from .statement_parser import STATEMENTS

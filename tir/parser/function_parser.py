@@ -10,8 +10,8 @@ from ..stmt import BlockRealize, Buffer, IRModule, PrimFunc, root_block
 from ..stmt.statement_walks import needs_root
 from ..vocabulary import BufferWord, TypeWord
 from .access_parser import BUFFER_ARGS, parse_buffer
-from .errors import ParseError
 from .older_spellings import Macro, is_macro
+from .parse_errors import ParseError
 from .parser_base import Parser
 from .parser_values import Frame, Namespace
 

@@ -14,7 +14,7 @@ from ..arith import Analyzer
 from ..expr import BufferLoad, Expr, IntImm, IterVar, Range, StringImm, Var, convert, plain
 from ..stmt import Block, Buffer, Evaluate, SeqStmt, Stmt
 from ..vocabulary import TypeWord, Word, type_word
-from .errors import ParseError, Source
+from .parse_errors import ParseError, Source
 from .parser_values import BUILTINS, BufferMethod, Frame, MetaVar, Namespace
 
 Wrapper = Callable[[Stmt], Stmt]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .errors import ParseError, Source
+from .parse_errors import ParseError, Source
 
 MAX_CHARACTERS = 8_000_000
 MAX_NESTING = 80

@@ -37,7 +37,7 @@ class WorkerProcess:
         *,
         memory_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
-        module: str = "tilewright.tuner.measure.worker",
+        module: str = "tilewright.tuner.measure.measuring_worker",
         server: ForkServer | None = None,
     ) -> None:
         self.memory_bytes, self.module, self.server = memory_bytes, module, server

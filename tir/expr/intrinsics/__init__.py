@@ -30,7 +30,7 @@ from . import (
     vector_operations,
     warp_matrix_operations,
 )
-from .operation import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
+from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
 
 __all__ = [
     "Effect", "Evaluator", "Lanes", "OPERATIONS", "Operation", "Spelling", "TypeRule", "effect_of",

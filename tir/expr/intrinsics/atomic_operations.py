@@ -14,7 +14,7 @@ import numpy as np
 
 from ..base.dtype import DType
 from ..nodes.expr import Call, Expr
-from .operation import Effect, Lanes, Operation
+from .operation_row import Effect, Lanes, Operation
 
 ATOMIC_TYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint32")
 """What can be added."""

@@ -11,7 +11,7 @@ from typing import Any
 from ..nodes.arithmetic import match_types
 from ..nodes.constants import convert
 from ..nodes.expr import Expr
-from .operation import Effect, Lanes, Operation, Spelling
+from .operation_row import Effect, Lanes, Operation, Spelling
 from .type_rules import address, anything, choice, condition, stated
 
 

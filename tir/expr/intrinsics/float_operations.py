@@ -16,7 +16,7 @@ from .numpy_meaning import erf as erf_of
 from .numpy_meaning import fused, in_float64, on_integers, table_lookup, truth
 from .numpy_meaning import sigmoid as sigmoid_of
 from .numpy_meaning import times_exp2 as times_exp2_of
-from .operation import Lanes, Operation, Spelling
+from .operation_row import Lanes, Operation, Spelling
 from .type_rules import floats, numbers
 
 

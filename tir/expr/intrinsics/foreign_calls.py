@@ -5,7 +5,7 @@ Operations of other machines can be printed, parsed and scheduled, but no code g
 
 from __future__ import annotations
 
-from .operation import Effect, Lanes, Operation, Spelling
+from .operation_row import Effect, Lanes, Operation, Spelling
 from .type_rules import stated
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from ..base.dtype import DType
 from ..base.rounding import bfloat16_from_bits
 from ..nodes.expr import Expr
-from .operation import Effect, Lanes, Operation, Spelling
+from .operation_row import Effect, Lanes, Operation, Spelling
 from .tiles_in_memory import check_place
 
 GROUP_ROWS, GROUP_STEPS, PANEL = 64, 16, 64

@@ -10,7 +10,7 @@ from ..nodes.arithmetic import match_types
 from ..nodes.constants import as_exprs, convert
 from ..nodes.expr import And, BinaryOp, Expr, Not, Or
 from .numpy_meaning import leading_zeros, on_integers, ones, same_bits, shifted_right
-from .operation import Operation, Spelling
+from .operation_row import Operation, Spelling
 from .type_rules import bits, integers
 
 

@@ -1,4 +1,4 @@
-"""This module has the meaning of operations on NumPy values, which :mod:`.operation` calls evaluators.
+"""This module has the meaning of operations on NumPy values, which :mod:`.operation_row` calls evaluators.
 
 Values are as in :mod:`.numpy_values`: Python ints, NumPy scalars of their float type, and arrays for vectors.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from ..base.dtype import DType, to_numpy
 from ..base.rounding import bfloat16_from_bits, bfloat16_to_bits, round_bfloat16
 from .numpy_values import value_dtype, wrapper
-from .operation import Evaluator
+from .operation_row import Evaluator
 
 
 def always(f: Callable[..., Any]) -> Evaluator:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..base.dtype import DType
 from ..nodes.expr import Expr, IntImm
-from .operation import Effect, Lanes, Operation, Spelling
+from .operation_row import Effect, Lanes, Operation, Spelling
 from .type_rules import stated, types_text
 
 

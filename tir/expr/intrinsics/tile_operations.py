@@ -21,7 +21,7 @@ import numpy as np
 
 from ..base.dtype import DType
 from ..nodes.expr import Expr
-from .operation import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
+from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
 from .tiles_in_memory import TILE_ROWS, check_place, load_tile, store_tile
 from .type_rules import types_text
 

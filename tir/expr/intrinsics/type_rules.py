@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ..base.dtype import DType
 from ..nodes.expr import BufferLoad, Expr, StringImm
-from .operation import TypeRule
+from .operation_row import TypeRule
 
 
 def same(fits: Callable[[DType], bool], what: str) -> TypeRule:

@@ -12,7 +12,7 @@ from ..nodes.expr import Expr
 from .numpy_meaning import always, on_lanes
 from .numpy_meaning import dot2_bf16 as sum_of_two
 from .numpy_meaning import dot4_u8i8 as sum_of_four
-from .operation import Lanes, Operation, TypeRule
+from .operation_row import Lanes, Operation, TypeRule
 from .type_rules import types_text
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from ..base.dtype import DType
 from ..nodes.constants import const
 from ..nodes.expr import Call, Expr, Let, Select, Var
-from .operation import Effect, Lanes, Operation, Spelling
+from .operation_row import Effect, Lanes, Operation, Spelling
 from .tiles_in_memory import check_place, load_tile, store_tile
 
 _LOST = 13

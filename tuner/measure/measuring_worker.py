@@ -1,6 +1,6 @@
 """The worker process compiles and runs candidates, and answers with their times.
 
-``python -m tilewright.tuner.measure.worker PARENT_PID MEMORY_BYTES``, messages on stdin and stdout
+``python -m tilewright.tuner.measure.measuring_worker PARENT_PID MEMORY_BYTES``, messages on stdin and stdout
 (:mod:`.protocol`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
 parent is gone. Requests, each answered once:
 
