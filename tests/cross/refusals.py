@@ -81,12 +81,25 @@ def group_tile() -> Any:
     return s.func
 
 
+def bulk_copy() -> Any:
+    return tw.tir.parse("""
+@T.prim_func
+def kernel(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for t in T.thread_binding(64, thread="threadIdx.x"):
+        S = T.alloc_buffer((64,), scope="shared")
+        for i in T.serial(64, annotations={"bulk_copy": 1}):
+            S[i] = A[i]
+        B[t] = S[63 - t]
+""")
+
+
 ADD = "T.evaluate(T.atomic_add(T.address_of(B[0]), A[0]))"
 ROWS: list[tuple[str, str, Callable[[], Any]]] = [
     ("native", "atomic additions", compiled(lambda: text(ADD), "native", "asm")),
     ("c", "atomic additions", compiled(lambda: text(ADD), "c", "c")),
     ("cuda", "loops without threads", compiled(lambda: each("A[i]"), "cuda")),
     ("cuda -arch=sm_80", "products of warp groups", compiled(group_tile, "cuda -arch=sm_80", "ptx")),
+    ("cuda -arch=sm_80", "bulk copies", compiled(bulk_copy, "cuda -arch=sm_80", "ptx")),
     ("c -num-cores=4", "threads", compiled(lambda: each("A[i]", loop="T.parallel"), "c -num-cores=4")),
     ("wasm32 -num-cores=2", "threads", compiled(lambda: each("A[i]", loop="T.parallel"), f"{WASM} -num-cores=2")),
     ("wasm32", "Linux libraries", lambda: tw.codegen.compile(each("A[i]"), WASM).export("/tmp/k.so")),
