@@ -93,6 +93,16 @@ class CudaDriver:
         else:
             self._call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
+    def new_stream(self) -> int:
+        """Return a stream, whose work runs in order and beside that of other streams."""
+        out = ctypes.c_void_p()
+        self._call("cuStreamCreate", ctypes.byref(out), ctypes.c_uint(0))
+        return out.value or 0
+
+    def destroy_stream(self, stream: int) -> None:
+        """Give a stream back; what it has is finished before."""
+        self._call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+
     def new_event(self) -> int:
         """Return an event, which has a time when it is recorded."""
         out = ctypes.c_void_p()

@@ -57,6 +57,8 @@ class CudaModule(GpuModule):
         self.kernels: dict[str, list[Kernel]] = {}
         self._bodies: dict[str, Stmt] = {}
         self._last: dict[str, tuple[list[Any], Launches]] = {}
+        self.stream = 0
+        """The stream in which calls run, 0 for the usual one: of ``cuda_driver().new_stream()``, or PyTorch's ``stream.cuda_stream``."""
         self._lock = Lock()
         for name, one in functions.items():
             threads = run_passes(one.func, target, THREAD_PASSES)
@@ -127,9 +129,9 @@ class CudaModule(GpuModule):
     def _launches(self, lowered: LoweredFunc, placed: list[Any]) -> Launches:
         """Return the launches for values with addresses on the device; those of the last call, where it had the same."""
         known = self._last.get(lowered.name)
-        if known is not None and known[0] == placed:
+        if known is not None and known[0] == placed and known[1].stream == self.stream:
             return known[1]
-        launches = Launches(cuda_driver(), self.kernels[lowered.name], self._functions)
+        launches = Launches(cuda_driver(), self.kernels[lowered.name], self._functions, self.stream)
         launches.prepare(lowered, self._bodies[lowered.name], placed)
         self._last[lowered.name] = (placed, launches)
         return launches
@@ -141,6 +143,8 @@ class CudaModule(GpuModule):
         placed, copies = self._placed(lowered, args, values)
         with self._lock:
             self._launches(lowered, placed)()
+        if copies and self.stream:
+            cuda_driver().wait(self.stream)
         for array, copy, written in copies:
             if written:
                 copy.numpy(array)
@@ -166,7 +170,7 @@ class PlacedCall(BoundGpuCall):
         self._driver = cuda_driver()
         self._driver.enter()
         placed, self._copies = module._placed(lowered, args, values)
-        self._launches = Launches(self._driver, module.kernels[lowered.name], module._functions)
+        self._launches = Launches(self._driver, module.kernels[lowered.name], module._functions, module.stream)
         self._launches.prepare(lowered, module._bodies[lowered.name], placed)
 
     def __call__(self) -> None:
@@ -180,10 +184,10 @@ class PlacedCall(BoundGpuCall):
         """Return the seconds of ``number`` calls together, by the driver's events; nothing is copied back."""
         driver = self._driver
         first, last = driver.new_event(), driver.new_event()
-        driver.record(first)
+        driver.record(first, self._launches.stream)
         for _ in range(number):
             self._launches()
-        driver.record(last)
+        driver.record(last, self._launches.stream)
         taken = driver.seconds_between(first, last)
         driver.destroy_event(first)
         driver.destroy_event(last)

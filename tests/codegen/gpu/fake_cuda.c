@@ -9,6 +9,7 @@ int live = 0, launches = 0;
 unsigned last[7];
 uint64_t pointers[4];
 char function[64];
+uint64_t streams[3]; /* of the last launch, the last record and the last wait */
 
 R cuInit(unsigned f) { return 0; }
 R cuDeviceGet(int *d, int n) { *d = n; return 0; }
@@ -27,9 +28,11 @@ R cuMemAlloc_v2(uint64_t *p, size_t n) {
 R cuMemFree_v2(uint64_t p) { free((void *)p); live--; return 0; }
 R cuMemcpyHtoD_v2(uint64_t d, const void *s, size_t n) { memcpy((void *)d, s, n); return 0; }
 R cuMemcpyDtoH_v2(void *d, uint64_t s, size_t n) { memcpy(d, (void *)s, n); return 0; }
-R cuStreamSynchronize(void *s) { return 0; }
+R cuStreamCreate(void **s, unsigned f) { *s = (void *)40; return 0; }
+R cuStreamDestroy_v2(void *s) { return 0; }
+R cuStreamSynchronize(void *s) { streams[2] = (uint64_t)s; return 0; }
 R cuEventCreate(void **e, unsigned f) { *e = (void *)24; return 0; }
-R cuEventRecord(void *e, void *s) { return 0; }
+R cuEventRecord(void *e, void *s) { streams[1] = (uint64_t)s; return 0; }
 R cuEventSynchronize(void *e) { return 0; }
 R cuEventElapsedTime(float *t, void *a, void *b) { *t = 2.0f; return 0; }
 R cuEventDestroy_v2(void *e) { return 0; }
@@ -41,6 +44,7 @@ R cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, un
                  void *stream, void **params, void **extra) {
     unsigned now[7] = {gx, gy, gz, bx, by, bz, shared};
     memcpy(last, now, sizeof now);
+    streams[0] = (uint64_t)stream;
     for (int n = 0; n < 2; n++) pointers[n] = *(uint64_t *)params[n];
     for (int n = 0; n < 64; n++) ((float *)pointers[1])[n] = 2 * ((float *)pointers[0])[n];
     launches++;

@@ -63,6 +63,20 @@ def test_arrays_in_main_memory_are_copied_there_and_back(fake):
     assert ctypes.c_int.in_dll(fake, "live").value == 0
 
 
+def test_a_stream_of_its_own(fake):
+    module, driver = doubled(), cuda_driver()
+    driver.enter()
+    x, y = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+    module(x, y)
+    assert words(fake, "streams", ctypes.c_uint64 * 3) == [0, 0, 0]
+    module.stream = driver.new_stream()
+    module(x, y)
+    assert (y == 2 * x).all() and words(fake, "streams", ctypes.c_uint64 * 3) == [40, 0, 40]
+    module.bind(x, y).seconds(2)
+    assert words(fake, "streams", ctypes.c_uint64 * 3)[:2] == [40, 40]
+    driver.destroy_stream(module.stream)
+
+
 def test_an_output_is_made(fake):
     assert (doubled()(np.ones(64, "float32")) == 2).all()
 
