@@ -19,7 +19,17 @@ from .settings import all_settings, set_options
 if TYPE_CHECKING:
     from ..driver.machine_report import MachineReport
 
-_PACKAGES = ("tilewright", "numpy", "llvmlite", "xgboost", "sqlite-utils", "click", "rich")
+_PACKAGES = (
+    "tilewright",
+    "numpy",
+    "llvmlite",
+    "xgboost",
+    "sqlite-utils",
+    "click",
+    "rich",
+    "platformdirs",
+    "threadpoolctl",
+)
 
 
 @click.command("doctor")

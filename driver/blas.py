@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-_NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
-_FOLDERS = ("../numpy.libs", ".dylibs", "../../..")
+import numpy as np  # noqa: F401  (loads the libraries that are looked for)
 
 
 @contextlib.contextmanager
 def numpy_threads(count: int) -> Iterator[bool]:
-    """Let NumPy's OpenBLAS use ``count`` threads inside the ``with`` block. Yields whether that was possible."""
-    found = _openblas()
-    if found is None:
-        yield False
-        return
-    get, set_ = found
-    before = get()
-    set_(count)
-    try:
-        yield True
-    finally:
-        set_(before)
+    """Let the BLAS of NumPy use ``count`` threads inside the ``with`` block. Yields whether that was possible."""
+    libraries = _blas()
+    with libraries.limit(limits=count):
+        yield bool(libraries)
 
 
 @lru_cache(maxsize=1)
-def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Returns the getter and setter of the OpenBLAS that NumPy's wheel brings, or of the one NumPy was linked to."""
-    here = Path(np.__file__).parent
-    paths = [p for folder in _FOLDERS for p in sorted((here / folder).glob("*openblas*")) if p.is_file()]
-    for path in [*paths, None]:
-        with contextlib.suppress(OSError):
-            library = ctypes.CDLL(None if path is None else str(path))
-            for name in _NAMES:
-                get = getattr(library, name.format("get"), None)
-                set_ = getattr(library, name.format("set"), None)
-                if get is not None and set_ is not None:
-                    get.restype, set_.argtypes = ctypes.c_int, [ctypes.c_int]
-                    return get, set_
-    return None
+def _blas() -> Any:
+    """Returns the libraries for linear algebra in this process; looking for them takes a millisecond."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")

@@ -44,10 +44,12 @@ HOMES = {
     "plotly": {"tuner/search"},
     "IPython": {"driver/notebook_progress.py"},
     "xdsl": {"codegen/mlir"},
+    "platformdirs": {"codegen/jit/cache_directory.py"},
+    "threadpoolctl": {"driver/blas.py"},
 }
 """Heavy packages, and the folders or files that may import them."""
 
-HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich", "z3", "pandas", "plotly", "IPython"}
+HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich", "z3", "pandas", "plotly", "IPython", "threadpoolctl"}
 """Load when first used: never at the top of a module."""
 
 

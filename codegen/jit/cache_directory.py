@@ -4,11 +4,12 @@ directory."""
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import warnings
 from functools import lru_cache
 from pathlib import Path
+
+import platformdirs
 
 from ..version import CODEGEN_VERSION
 
@@ -23,7 +24,8 @@ def cache_directory() -> Path:
 
 @lru_cache(maxsize=8)
 def _make(chosen: str) -> Path:
-    folder = (Path(chosen) if chosen else _system_place() / "tilewright") / f"codegen-{CODEGEN_VERSION}"
+    place = Path(chosen) if chosen else platformdirs.user_cache_path("tilewright", appauthor=False)
+    folder = place / f"codegen-{CODEGEN_VERSION}"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
@@ -32,11 +34,3 @@ def _make(chosen: str) -> Path:
     except OSError as error:
         warnings.warn(f"no cache in {folder} ({error}); using a temporary directory", stacklevel=3)
         return Path(tempfile.mkdtemp(prefix="tilewright-"))
-
-
-def _system_place() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

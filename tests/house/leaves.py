@@ -49,6 +49,7 @@ LEAVES: dict[str, dict[str, str]] = {
         "legalize_vectors": "scaling and lookups cut vectors to those that a target has",
         "microbenchmarks": "the driver measures the machine with them",
         "reduction_network": "reductions of lanes are written as a network of shuffles",
+        "wasm_fills wasm_offsets": "one module applies both changes of WebAssembly to a text that is printed once",
     },
     "codegen/lower": {
         "bound_checks": "two passes ask which bound a guard checks",
