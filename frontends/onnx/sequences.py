@@ -75,6 +75,11 @@ def insert(c: Call) -> ValueList:
     return ValueList((*given.items[:place], new, *given.items[place:]), given.dtype)
 
 
+@converter("OptionalHasElement")
+def has_element(c: Call) -> Value:
+    return c.constant(np.bool_(c.has(0)), "bool")
+
+
 @converter("ConcatFromSequence")
 def concat_from(c: Call) -> Value:
     items, axis = c.sequence(0).items, c.attr("axis")

@@ -35,7 +35,6 @@ HEAD = """# Operators of ONNX
 `python -m tests.frontends.onnx_backend --markdown docs/reference/onnx-operators.md` runs ONNX's own tests against compiled code,
 and writes this page. A test with an expanded body computes the operator by others, as ONNX defines it. What fails, and why, is in
 [Models](../guides/models.md).
-
 """
 
 
@@ -179,7 +178,7 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
     pages = [HEAD]
-    for first, kinds in (("operator", ("node",)), ("whole models", KINDS)):
+    for first, kinds in (("operator", ("node",)), ("kind of model", KINDS)):
         start = time.monotonic()
         asked = [k for k in kinds if given.kind in (None, k)]
         if not asked:
@@ -189,8 +188,8 @@ def main() -> int:
         for o in outcomes:
             if o.status != "ok" and (o.status == "failed" or first != "operator"):
                 print(f"{o.name}: {o.reason or 'types that are not supported'}")
-        pages.append(table(outcomes, first))
-        print(f"{pages[-1].splitlines()[0]} {time.monotonic() - start:.0f} s", flush=True)
+        pages.append(f"## By {first}\n\n{table(outcomes, first)}")
+        print(f"{pages[-1].splitlines()[2]} {time.monotonic() - start:.0f} s", flush=True)
     if given.markdown is not None:
         given.markdown.write_text("\n".join(pages))
     return 0
