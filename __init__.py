@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def _tvm_finders() -> Any:
     return importlib.import_module("tilewright.tvm_names.module_finders")
 
 
-class _TvmModules(MetaPathFinder):
+class _TvmModules:
     """Finds ``tilewright.testing`` and others of TVM's modules, for programs that import them by their full names."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
@@ -122,7 +121,7 @@ class _TvmModules(MetaPathFinder):
         return _tvm_finders().spec_of(name) if known else None
 
 
-class _AbsentModules(MetaPathFinder):
+class _AbsentModules:
     """Says what takes the place of a module of TVM that there is not."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:

@@ -53,7 +53,7 @@ def command(
     Shares are of the peak and the roofline that this machine was measured to reach (`tilewright doctor`). Exit code 1
     when a result is wrong.
     """
-    first_sign(spec)
+    first_sign(spec, lasting=True)
     from ..codegen import Target
     from ..driver import NoRecordError, bench, parse_spec
     from ..driver.models.model_files import is_model

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sqlite3
 import sys
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +40,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     """Measure and print this machine: CPU, vector width, cores, caches, and what it reaches. That is the peak of
     multiply-adds and the bandwidth of memory (both by code that Tilewright generates); versions, and where each setting
     came from, follow."""
-    first_sign("doctor")
+    first_sign("doctor", lasting=True)
     from ..codegen import Target
     from ..codegen.jit.cache_directory import cache_directory
     from ..driver.machine_report import measure_machine
@@ -165,6 +164,8 @@ def _warnings() -> list[str]:
 
 def _version(name: str) -> str | None:
     """Returns the version of an installed distribution, None where it is not installed."""
+    from importlib import metadata  # it takes as long to load as everything before the first sign
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

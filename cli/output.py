@@ -113,12 +113,15 @@ _signs: list[str] = []
 """What :func:`first_sign` shows at the moment."""
 
 
-def first_sign(text: str) -> None:
-    """Show on a terminal at once that a command has begun; :func:`clear_sign` takes it away before the first output."""
+def first_sign(text: str, lasting: bool = False) -> None:
+    """Show on a terminal at once that a command has begun; :func:`clear_sign` takes it away before the first output.
+    Elsewhere a sign that is ``lasting`` is a line, for commands that show progress."""
     if moves(sys.stderr):
         _signs.append(text)
-        sys.stderr.write(f"{text}: starting\r")
+        sys.stderr.write(f"{text}: loading the compiler\r")
         sys.stderr.flush()
+    elif lasting:
+        click.echo(f"{text}: loading the compiler", err=True)
 
 
 def clear_sign() -> None:

@@ -85,7 +85,7 @@ def command(
     as model.onnx, whose kernels share the time: it goes where the model gains most. Earlier records of the same
     workload and target are used: run it again to continue.
     """
-    first_sign(spec)
+    first_sign(spec, lasting=True)
     from ..codegen import Target
     from ..driver.models.model_files import is_model
 

@@ -279,4 +279,18 @@ def test_a_terminal_shows_a_sign_before_the_compiler_is_loaded(command, words, t
     with contextlib.suppress(OSError):  # a closed terminal is an error on Linux
         shown = os.read(main_side, 1000)
     os.close(main_side)
-    assert b": starting\r" in shown and process.returncode == 7
+    assert b": loading the compiler\r" in shown and process.returncode == 7
+
+
+@pytest.mark.parametrize("command, words", [one for one in SIGNS if one[0] in ("tune", "bench", "doctor")])
+def test_commands_with_progress_say_a_line_before_the_compiler_is_loaded(command, words, tmp_path):
+    """Without a terminal the line goes to stderr; commands without progress say nothing there."""
+    (tmp_path / "numpy.py").write_text("import os\nos._exit(7)\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(tilewright.__file__).parents[1]}", "TERM": "dumb"}
+    process = subprocess.run(
+        [sys.executable, "-m", "tilewright", command, *words.split()], capture_output=True, cwd=tmp_path, env=environment,
+        timeout=60,
+    )  # fmt: skip
+    subject = "doctor" if command == "doctor" else words.split()[0]
+    assert process.stderr == f"{subject}: loading the compiler\n".encode() and process.stdout == b""
+    assert process.returncode == 7

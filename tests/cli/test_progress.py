@@ -79,4 +79,6 @@ def test_the_end_has_the_build_line_and_the_schedule(run, monkeypatch):
     )
     done = run("tune", "relu:M=7,N=64", "--num-cores", "1", "--trials", "2", "--db", "t.db")
     assert "build it: tilewright build relu:M=7,N=64 --num-cores 1 --db t.db --output relu.so" in done.out
-    assert "sch.get_block(" in done.out and done.err.startswith("relu:M=7,N=64: starting\n")
+    assert "sch.get_block(" in done.out and done.err.startswith(
+        "relu:M=7,N=64: loading the compiler\nrelu:M=7,N=64: starting\n"
+    )
