@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,14 @@ from .database_errors import DatabaseError
 from .lock import FileLock
 from .schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, VIEWS, migrate
 
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
 BUSY_SECONDS = 30.0
+_NEAR_BYTES = 256 << 10
+"""Less room than this counts as none: a transaction and the index of the log need about as much."""
 _QUICK_CHECK_BYTES = 4 << 20
 """Larger files are not read as a whole when they are opened; what is damaged there shows when it is read, and
 ``Database.check`` reads everything."""
@@ -35,9 +43,24 @@ def say_what(path: str) -> Iterator[None]:
             raise DatabaseError(f"{path} is locked by another program ({text}); try again when it is done") from error
         if "readonly" in text:
             raise DatabaseError(f"{path} cannot be written: {text}") from error
-        if "full" in text:
-            raise DatabaseError(f"{path}: {text}; the disk has no room left") from error
+        if "full" in text or "disk I/O" in text:
+            raise DatabaseError(f"{path}: {text}: {_why_not_written(path)}. {_KEPT}") from error
         raise DatabaseError(f"{path}: {text}") from error
+
+
+_KEPT = "Records that were stored before are kept"
+
+
+def _why_not_written(path: str) -> str:
+    """Returns what keeps SQLite from writing: the limit on the size of files, a disk without room, or an unknown error."""
+    sizes = [os.path.getsize(name) for name in (path, f"{path}-wal", f"{path}-journal") if os.path.exists(name)]
+    limit = resource.RLIM_INFINITY if resource is None else resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if resource is not None and limit != resource.RLIM_INFINITY and max(sizes, default=0) + _NEAR_BYTES >= limit:
+        return f"files of this process may have at most {limit} bytes (ulimit -f)"
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(Path(path).absolute().parent).free < _NEAR_BYTES:
+            return "the disk has no room left"
+    return "the disk or its file system failed"
 
 
 def _damaged(path: str, what: str) -> str:

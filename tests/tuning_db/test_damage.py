@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -119,3 +122,41 @@ def test_a_check_of_a_file_whose_table_goes(path, table):
         conn.close()
         problems = db.check()
     assert any(table in p and p.startswith("file: ") for p in problems)
+
+
+WRITER = """
+import resource, sys
+from tilewright.tuning_db import Database, DatabaseError, TuningRecord
+path, limit = sys.argv[1], int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+stored = 0
+try:
+    with Database(path) as db:
+        for trial in range(100_000):
+            db.add_record(TuningRecord("w", "t", trace='{"pad":"%s"}' % ("x" * 20_000), times=(1e-3,), trial=trial))
+            stored += 1
+except DatabaseError as error:
+    print(stored, error)
+"""
+
+
+def test_a_limit_on_the_size_of_files_is_named_and_no_record_is_lost(path):
+    pytest.importorskip("resource")
+    limit = os.path.getsize(path) + (1 << 20)
+    done = subprocess.run([sys.executable, "-c", WRITER, path, str(limit)], capture_output=True, text=True, timeout=120)
+    stored, _, message = done.stdout.partition(" ")
+    assert f"{path}: disk I/O error: files of this process may have at most {limit} bytes (ulimit -f)" in message
+    assert "stored before are kept" in message and int(stored) > 10
+    with Database(path) as db:
+        assert db.count() == 200 + int(stored) and db.check() == []
+
+
+def test_a_disk_without_room_is_named(path, monkeypatch):
+    """SQLite says "disk I/O error" as well when there is no room for the index of its log."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(1 << 30, 1 << 30, 0))
+    with (
+        Database(path) as db,
+        pytest.raises(DatabaseError, match=r"tuning.db: disk I/O error: the disk has no room left"),
+    ):
+        with db.writing():
+            raise sqlite3.OperationalError("disk I/O error")
