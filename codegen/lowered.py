@@ -74,6 +74,9 @@ class LoweredFunc:
     params: tuple[Param, ...]
     scheduled: PrimFunc | None = None
 
+    def __repr__(self) -> str:
+        return f"LoweredFunc({self.name}: {', '.join([p.name for p in self.params]):.120} for {self.target})"
+
     @staticmethod
     def of(func: PrimFunc, target: Target, name: str | None = None, scheduled: PrimFunc | None = None) -> LoweredFunc:
         """Return ``func`` with the parameters that :func:`abi_of` finds, and its own name unless one is given."""

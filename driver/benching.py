@@ -12,6 +12,7 @@ import numpy as np
 from ..codegen import Target
 from ..codegen.machine.target_kinds import is_simulated
 from ..graph.graph import Graph
+from ..pages.short_repr import short_repr
 from ..tir.cost import count_bytes, count_flops
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
@@ -40,6 +41,8 @@ class BenchResult:
     bandwidth: float | None = None
     bandwidth_of: str = ""
     numpy_threads: int | None = None
+
+    __repr__ = short_repr("spec", "target", "rows")
 
     def row(self, name: str) -> BenchRow | None:
         """Returns the contender of that name: default, tuned, given or numpy."""

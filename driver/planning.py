@@ -12,6 +12,7 @@ from typing import Any
 from .. import tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..codegen.symbol_names import usable_symbol
+from ..pages.short_repr import short_repr
 from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.program_key import workload_key
 from ..tir.stmt import PrimFunc
@@ -53,6 +54,8 @@ class Plan:
     scheduled: PrimFunc
     record: TuningRecord | None = None
     trace: Trace | None = None
+
+    __repr__ = short_repr("kind", "origin", "target")
 
     def compile(self) -> Module:
         """Returns the machine code; its ``origin`` is the plan's."""

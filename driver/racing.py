@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..pages.short_repr import short_repr
 from ..tuner.measure import estimate
 
 _BLAS_SPINS_SECONDS = 0.03
@@ -22,6 +23,8 @@ class BenchRow:
     origin: str
     times: list[float] = field(default_factory=list)
     error: str = ""
+
+    __repr__ = short_repr("name", "seconds", "error")
 
     @property
     def seconds(self) -> float | None:

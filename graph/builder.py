@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..pages.short_repr import short_repr
 from ..tir.expr import to_numpy
 from ..tir.expr.base.rounding import bfloat16_to_bits
 from .graph import Graph, GraphError, Node, Value, bodies, dims
@@ -30,6 +31,8 @@ class Builder:
         relu: float32[4, 8] = relu(multiply)
         return relu
     """
+
+    __repr__ = short_repr("name", "inputs", "nodes")
 
     def __init__(self, name: str = "main") -> None:
         self.name = name

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..pages.short_repr import short_repr
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import Expr, IntImm, Var, array_bytes, same
 from ..tir.expr.base.slot import Slot
@@ -129,6 +130,8 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: Mapping[Value, np.ndarray[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
     bounds: Mapping[str, int] = field(default_factory=dict)
+
+    __repr__ = short_repr("name", "inputs", "outputs", "nodes")
 
     def producers(self) -> dict[Value, Node]:
         """Returns the operator that computes each value; inputs and constants have none."""

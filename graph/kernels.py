@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from .. import te
+from ..pages.short_repr import short_repr
 from ..te.tensor import Tensor
 from ..tir.expr import Expr, Var
 from ..tir.stmt import PrimFunc
@@ -30,6 +31,8 @@ class Kernel:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     constants: frozenset[Value] = frozenset()
+
+    __repr__ = short_repr("name", "inputs", "outputs")
 
     @cached_property
     def func(self) -> PrimFunc:
@@ -127,6 +130,8 @@ class Division:
     graph: Graph
     kernels: tuple[Kernel | Loop, ...]
     views: dict[Value, Value]
+
+    __repr__ = short_repr("graph", "kernels")
 
     def leaves(self, calls: int = 1) -> Iterator[Leaf]:
         """Yields the kernels in order, those of loops at the places of the loops."""

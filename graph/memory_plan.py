@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from ..pages.short_repr import short_repr
 from ..tir.arith import Analyzer
 from ..tir.expr import DType, Expr, Range, Var, const, vars_in
 from .graph import GraphError, Value
@@ -39,6 +40,8 @@ class MemoryPlan:
     bounds: Mapping[Var, int]
     loops: Mapping[Loop, MemoryPlan] = field(default_factory=dict)
     second: Mapping[Value, int] = field(default_factory=dict)
+
+    __repr__ = short_repr("size", "apart", "bounds")
 
     @property
     def apart(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..pages.short_repr import short_repr
 from .kernels import Kernel
 
 
@@ -22,3 +23,5 @@ class Services:
     run: Callable[..., Any] | None = None
     seconds: Callable[[Kernel], float] | None = None
     winograd: int = 0
+
+    __repr__ = short_repr()

@@ -27,6 +27,9 @@ class Instruction:
     outputs: str | list[str] | None = None
     decision: Any = None
 
+    def __repr__(self) -> str:
+        return f"Instruction({self.name}: {dict(self.arguments)!r:.120})"
+
     @property
     def inputs(self) -> dict[str, Any]:
         """Return the arguments that refer to earlier outputs."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..pages.short_repr import short_repr
 from ..tir.expr import IntImm, structural_equal, to_numpy
 from ..tir.interpret import interpret
 from ..tir.stmt import Block, BlockRealize, Buffer, PrimFunc
@@ -40,6 +41,8 @@ class TensorIntrin:
     name: str
     desc: PrimFunc
     impl: PrimFunc
+
+    __repr__ = short_repr("name", "desc", "impl")
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:

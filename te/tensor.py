@@ -123,6 +123,9 @@ class TensorSlice:
     def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
         self.tensor, self.indices = tensor, indices
 
+    def __repr__(self) -> str:
+        return f"TensorSlice({self.tensor.name}[{', '.join([str(i) for i in self.indices])}])"
+
     @property
     def dtype(self) -> DType:
         """Returns the elements' data type."""

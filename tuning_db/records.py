@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from ..pages import seconds_text
+from ..pages.short_repr import short_repr
 
 STATUSES: Mapping[str, str] = {
     "ok": "compiled, ran, and its result agreed with the reference",
@@ -58,6 +59,8 @@ class WorkloadRecord:
     bytes: float | None = None
     created: str = field(default_factory=utc_now)
 
+    __repr__ = short_repr()
+
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
@@ -99,6 +102,8 @@ class SessionRecord:
     bandwidth: float | None = None
     roofline_seconds: float | None = None
     limited_by: str = ""
+
+    __repr__ = short_repr()
 
 
 @dataclass(frozen=True, slots=True, repr=False)

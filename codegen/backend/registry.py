@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...pages.short_repr import short_repr
 from ..lowered import LoweredFunc
 
 
@@ -24,6 +25,8 @@ class Backend:
     suffix: str
     emit: Callable[[Sequence[LoweredFunc]], str]
     header: Callable[[Sequence[LoweredFunc], str], str] | None = None
+
+    __repr__ = short_repr()
 
 
 BACKENDS: dict[str, Backend] = {}

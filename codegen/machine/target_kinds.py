@@ -33,6 +33,9 @@ class TargetKind:
     summary: str = ""
     """What the targets of the kind are, in some words, for lists."""
 
+    def __repr__(self) -> str:
+        return f"TargetKind({self.name})"
+
 
 TARGET_KINDS: dict[str, TargetKind] = {}
 """The kinds by name."""

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...pages.short_repr import short_repr
 from .arguments import c_types
 from .call_services import register_service
 from .timing import TimingResult, native_seconds, time_packed
@@ -18,6 +19,8 @@ class BoundCall:
     """A ``BoundCall`` is a function with its arguments: calling it costs one foreign call. It keeps function and arrays alive."""
 
     __slots__ = ("_alive", "_call", "_function", "_where", "slots")
+
+    __repr__ = short_repr("_function")
 
     def __init__(self, function: Function, slots: Any, alive: Any) -> None:
         self._function, self.slots, self._alive = function, slots, alive

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...codegen import Target
 from ...graph.graph import Graph, Value
+from ...pages.short_repr import short_repr
 from ...tir.expr import to_numpy
 from ...tuning_db import Database
 from ..planning import BuildError
@@ -47,6 +48,8 @@ class ModelBenchResult:
     target: str
     rows: list[BenchRow]
     profiles: dict[str, Profile]
+
+    __repr__ = short_repr("model", "target", "rows")
 
     def row(self, name: str) -> BenchRow | None:
         """Returns the contender of that name."""

@@ -21,6 +21,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division, Kernel
 from ...graph.memory_plan import plan_memory
+from ...pages.short_repr import short_repr
 from ...tir.expr import Var
 from ...tir.walk import pre_order
 from ...tuning_db import Database, open_database
@@ -42,6 +43,8 @@ class GraphOptions:
     require_tuned: bool = False
     processes: int | None = None
     note: Callable[[int, int], object] | None = None
+
+    __repr__ = short_repr()
 
 
 def build_graph(

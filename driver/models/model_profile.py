@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...codegen import Target
+from ...pages.short_repr import short_repr
 from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import Var
 from ...tir.stmt import PrimFunc
@@ -51,6 +52,8 @@ class Profile:
 
     model: str
     rows: Sequence[KernelRow]
+
+    __repr__ = short_repr("model", "seconds", "rows")
 
     @property
     def seconds(self) -> float:

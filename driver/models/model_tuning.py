@@ -23,6 +23,7 @@ from ...graph.fuse import fuse
 from ...graph.graph import Graph
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Kernel
+from ...pages.short_repr import short_repr
 from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
@@ -88,6 +89,8 @@ class ModelProgress:
     elapsed_seconds: float
     stop: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
 
+    __repr__ = short_repr()
+
 
 @dataclass(frozen=True)
 class ModelTuneResult:
@@ -98,6 +101,8 @@ class ModelTuneResult:
     kernels: Sequence[TunedKernel]
     stopped: Stopped
     elapsed_seconds: float
+
+    __repr__ = short_repr("model", "target", "kernels", "why")
 
     @property
     def why(self) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from ...pages.short_repr import short_repr
 from ..graph import Graph, Node
 from ..rewrite import with_output_names
 from ..services import Services
@@ -31,6 +32,8 @@ class GraphPass:
 
     name: str
     run: Callable[[Graph, Services], Graph]
+
+    __repr__ = short_repr()
 
 
 def _prepare_bodies(graph: Graph, services: Services) -> Graph:
@@ -64,6 +67,8 @@ class PassTimes:
 
     seconds: dict[str, float] = field(default_factory=dict)
     operators: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    __repr__ = short_repr("seconds")
 
     def __str__(self) -> str:
         counts = {name: f"{before} → {after}" for name, (before, after) in self.operators.items()}

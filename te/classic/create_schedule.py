@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule as BlockSchedule
 from ...schedule import ScheduleError
 from ...tir.expr import IterVar, Range, Reduce, Var
@@ -43,6 +44,8 @@ class Schedule:
     ``s.schedule`` is the block schedule that results, ``s.func`` and ``s.mod`` the scheduled function;
     ``prim_func(args, name)`` and ``to_schedule(args, name)`` do the same for a list of arguments.
     """
+
+    __repr__ = short_repr("outputs", "stages")
 
     def __init__(self, ops: Sequence[Operation | Tensor]) -> None:
         self.outputs: list[Operation] = [o.op if isinstance(o, Tensor) else o for o in ops]

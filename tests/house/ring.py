@@ -63,7 +63,7 @@ OUTER_RING: dict[str, str] = {
     "codegen/runtime/parts": "memory_ir timing_ir",
     "driver": "example_sizes planning request",
     "driver/workloads": "spec workload_definition",
-    "pages": "figures written_files",
+    "pages": "figures short_repr written_files",
     "schedule": "formula_text trace trace_json trace_python trace_renaming",
     "te": "tensor_text",
     "tir": "cost difference expr_length program_key",

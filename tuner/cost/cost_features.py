@@ -14,6 +14,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from ...pages.short_repr import short_repr
 from .feature_names import PROCESSOR, Features
 from .machine_model import MachineModel
 
@@ -33,6 +34,8 @@ class Costs:
     rows: int
     values: dict[str, np.ndarray] = field(default_factory=dict)
     features: Features = PROCESSOR
+
+    __repr__ = short_repr("rows", "values")
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.values.get(name, np.zeros(self.rows))

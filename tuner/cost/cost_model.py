@@ -15,11 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from ...pages.short_repr import short_repr
+
 log = logging.getLogger("tilewright")
 
 
 class CostModel(ABC):
     """A cost model fits measurements and predicts log2 seconds. Derive from it to use a model of your own."""
+
+    __repr__ = short_repr()
 
     @abstractmethod
     def fit(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray, weights: np.ndarray) -> None:

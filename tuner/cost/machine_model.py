@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from ...codegen.machine.target import Target
+from ...pages.short_repr import short_repr
 from ..program import BlockInfo
 from .feature_names import PROCESSOR, Features
 
@@ -57,6 +58,8 @@ class MachineModel:
     waits in registers."""
 
     features: ClassVar[Features] = PROCESSOR
+
+    __repr__ = short_repr()
 
     @staticmethod
     def of(target: Target | str) -> MachineModel:

@@ -18,6 +18,7 @@ from typing import Any
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
 from ...codegen.machine.target_kinds import is_simulated
+from ...pages.short_repr import short_repr
 from ...tir.stmt import PrimFunc
 from .fork_server import ForkServer
 from .inputs import require_constant_shapes
@@ -49,6 +50,8 @@ class MeasureResult:
     compile_seconds: float = 0.0
     machine: Mapping[str, Any] = field(default_factory=dict)
 
+    __repr__ = short_repr()
+
     @property
     def ok(self) -> bool:
         """Returns whether the candidate ran and computed the right thing."""
@@ -62,6 +65,8 @@ class MeasureResult:
 
 class Runner(ABC):
     """A runner measures schedules of one workload at a time. Derive from it to measure on another machine."""
+
+    __repr__ = short_repr()
 
     @abstractmethod
     def open(

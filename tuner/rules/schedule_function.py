@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule, ScheduleError
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel
@@ -33,6 +34,8 @@ class ScheduleFunction(ScheduleRule):
     in_order = True
     whole = True
     gpu = None
+
+    __repr__ = short_repr("function")
 
     def __init__(self, function: Callable[[Any], object]) -> None:
         self.function = function

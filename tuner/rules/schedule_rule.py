@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 
+from ...pages.short_repr import short_repr
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from .sketch_part import Part
@@ -20,6 +21,8 @@ class Group:
 
     anchor: BlockInfo
     blocks: tuple[BlockInfo, ...]
+
+    __repr__ = short_repr()
 
 
 class ScheduleRule(ABC):
@@ -40,6 +43,8 @@ class ScheduleRule(ABC):
     """Whether the rule schedules the whole program, into which nothing is inlined before."""
     gpu: bool | None = False
     """Whether the rule is for GPUs; None: for all machines. A space asks the rules for its target."""
+
+    __repr__ = short_repr("name")
 
     @abstractmethod
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:

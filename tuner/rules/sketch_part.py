@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule
 from ..cost.cost_features import Costs
 
@@ -19,6 +20,8 @@ class Decision:
 
     name: str
     candidates: tuple[int, ...]
+
+    __repr__ = short_repr()
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -36,6 +39,8 @@ class Part(ABC):
     name: str
     decisions: tuple[Decision, ...]
     structure: tuple[str, ...] = ()
+
+    __repr__ = short_repr("name", "decisions")
 
     @abstractmethod
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule, ScheduleError
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database, TuningRecord
@@ -52,6 +53,8 @@ class Transferred:
     record: TuningRecord
     program: PrimFunc
     share: float
+
+    __repr__ = short_repr("program", "share", "record")
 
 
 def _seconds(record: TuningRecord) -> float:

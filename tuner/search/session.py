@@ -16,6 +16,7 @@ import numpy as np
 
 from ...codegen import CODEGEN_VERSION
 from ...codegen.machine.target import Target
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule, ScheduleError, Trace, TraceError
 from ...tir.cost import count_flops
 from ...tir.program_key import program_key
@@ -76,6 +77,8 @@ class TuningSession:
     ``db``: where records go, and where those of earlier sessions come from. ``options`` are those of
     :class:`TuneOptions`, as one object or by name.
     """
+
+    __repr__ = short_repr("func", "target", "records")
 
     def __init__(
         self, func: PrimFunc, target: Target | str, *, db: Database | None = None, options: TuneOptions | None = None,

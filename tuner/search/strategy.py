@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...pages.short_repr import short_repr
 from ..space.search_space import Space
 from ..space.sketch import Sketch
 
@@ -21,6 +22,8 @@ class Candidate:
     row: tuple[int, ...]
     predicted_seconds: float = float("nan")
 
+    __repr__ = short_repr()
+
     @property
     def key(self) -> tuple[str, tuple[int, ...]]:
         """Returns the key of the candidate: equal keys mean equal candidates."""
@@ -30,6 +33,8 @@ class Candidate:
 class SearchStrategy(ABC):
     """A search strategy proposes candidates of ``space``; its only source of randomness is ``rng``. Derive from it to
     search in another way."""
+
+    __repr__ = short_repr("space")
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         self.space = space

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule, Trace
 from ..cost.cost_model import CostModel
 from ..cost.machine_model import MachineModel
@@ -49,3 +50,5 @@ class TuneOptions:
     where: Where | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    __repr__ = short_repr()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...codegen.machine.target import Target
 from ...pages import seconds_text
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule, Trace
 from ...tir.stmt import PrimFunc
 from ...tuning_db import TuningRecord
@@ -52,6 +53,8 @@ class Progress:
     records: tuple[TuningRecord, ...] = ()
     batch: int = 0
     stop: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+
+    __repr__ = short_repr()
 
 
 class SearchStarted(Progress):

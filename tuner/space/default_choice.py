@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...codegen.machine.target import Target
+from ...pages.short_repr import short_repr
 from ...schedule import Schedule, ScheduleError
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
@@ -31,6 +32,8 @@ class DefaultSchedule:
     scheduled: int = 0
     left: list[str] = field(default_factory=list)
     failed: set[tuple[str, str]] = field(default_factory=set)
+
+    __repr__ = short_repr("origin")
 
     @property
     def origin(self) -> str:

@@ -82,7 +82,9 @@ class Space:
             check_names(self.where, self._names)
 
     def __repr__(self) -> str:
-        return f"Space({', '.join(map(repr, self.sketches))})"
+        count = len(self.sketches)
+        rows = sum(sketch.size for sketch in self.sketches)
+        return f"Space({self.func.name} for {self.target}: {count} sketch{'' if count == 1 else 'es'}, {rows} rows)"
 
     @cached_property
     def sketches(self) -> list[Sketch]:

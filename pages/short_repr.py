@@ -1,0 +1,58 @@
+"""This module writes the ``repr`` of classes whose objects hold programs, arrays or many values."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+_LONGEST = 160
+"""A repr is cut after this many characters."""
+
+
+def short_repr(*names: str) -> Callable[[Any], str]:
+    """Returns a ``__repr__`` that shows the attributes ``names``; without names those fields of a dataclass that differ
+    from their defaults. A value with a name shows its name, and others are cut.
+
+    >>> class Pair:
+    ...     def __init__(self, left, right):
+    ...         self.left, self.right = left, right
+    ...     __repr__ = short_repr("left", "right")
+    >>> Pair(list(range(1000)), len)
+    Pair(left=[0, 1, ...], right=len)
+    """
+
+    def text(self: Any) -> str:
+        declared = fields(self) if is_dataclass(self) else ()
+        shown = names or [f.name for f in declared if f.repr and not _is_default(f, getattr(self, f.name))]
+        values = ", ".join([f"{name}={_value_text(getattr(self, name))}" for name in shown])
+        return f"{type(self).__name__}({values if len(values) <= _LONGEST else values[:_LONGEST] + '…'})"
+
+    return text
+
+
+def _is_default(field: Any, value: Any) -> bool:
+    made = field.default if field.default_factory is MISSING else field.default_factory()
+    return value is made or (type(value) is type(made) and bool(value == made))
+
+
+def _value_text(value: Any) -> str:
+    name = getattr(value, "name", None) or getattr(value, "__name__", None)
+    return name if isinstance(name, str) else _SHORT.repr(value)
+
+
+class _Short(reprlib.Repr):
+    """Values inside of a repr: two of many, forty characters of a text, and arrays by type and shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 2
+        self.maxstring = self.maxother = 40
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+        return super().repr_instance(x, level) if dtype is None else f"{dtype}{list(shape or ())}"
+
+
+_SHORT = _Short()
