@@ -98,6 +98,7 @@ def specs(count: int, rng: np.random.Generator) -> list[str]:
 
 def main(folder: str) -> None:
     """Write the databases and their reports."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(15)
     for name, sessions, trials, chosen, failing in (
         ("fifty", 2, 32, specs(50, rng), 0.06),

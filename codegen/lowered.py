@@ -7,7 +7,7 @@ exported header cannot disagree: ``int32_t NAME(<one argument per Param>)``, 0 f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..tir.analysis.access import accesses_below
@@ -68,14 +68,11 @@ class Param:
 class LoweredFunc:
     """A ``LoweredFunc`` is ready for the emitter. ``scheduled`` is the function before lowering, for display."""
 
-    func: PrimFunc
+    func: PrimFunc = field(repr=False)
     name: str
     target: Target
-    params: tuple[Param, ...]
-    scheduled: PrimFunc | None = None
-
-    def __repr__(self) -> str:
-        return f"LoweredFunc({self.name}: {', '.join([p.name for p in self.params]):.120} for {self.target})"
+    params: tuple[Param, ...] = field(repr=False)
+    scheduled: PrimFunc | None = field(default=None, repr=False)
 
     @staticmethod
     def of(func: PrimFunc, target: Target, name: str | None = None, scheduled: PrimFunc | None = None) -> LoweredFunc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..tir.expr.base.slot import Slot
@@ -23,12 +23,9 @@ class Instruction:
     """
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] = field(repr=False)
     outputs: str | list[str] | None = None
     decision: Any = None
-
-    def __repr__(self) -> str:
-        return f"Instruction({self.name}: {dict(self.arguments)!r:.120})"
 
     @property
     def inputs(self) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from ..tir.expr.base.slot import Slot
 if TYPE_CHECKING:
     from .operation import Operation
 
-if TYPE_CHECKING:
-
     class Element(Expr):
         """An element of a tensor, or, when indices are missing, a part to be indexed further."""
 
@@ -135,10 +133,8 @@ class TensorSlice:
         return _index(self.tensor, (*self.indices, *(key if isinstance(key, tuple) else (key,))))
 
     def __tir_expr__(self, *_: Any) -> Any:
-        raise TypeError(
-            f"{_describe(self.tensor)} is indexed with {len(self.indices)} indices where an element is expected; "
-            f"it needs {self.tensor.ndim}"
-        )
+        given = f"{len(self.indices)} indices where an element is expected; it needs {self.tensor.ndim}"
+        raise TypeError(f"{_describe(self.tensor)} is indexed with {given}")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __tir_expr__
     __lt__ = __le__ = __gt__ = __ge__ = __neg__ = astype = __tir_expr__

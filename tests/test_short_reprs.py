@@ -108,7 +108,9 @@ def test_reprs_are_short_and_have_no_address(objects):
     assert not wrong
 
 
-@pytest.mark.parametrize("package", [tw, te, schedule, codegen, tuner, tuning_db, graph, driver], ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "package", [tw, te, schedule, codegen, tuner, tuning_db, graph, driver], ids=lambda p: p.__name__
+)
 def test_every_public_class_is_built(objects, package):
     public = [getattr(package, name) for name in package.__all__]
     classes = {c for c in public if inspect.isclass(c) and not issubclass(c, BaseException)}

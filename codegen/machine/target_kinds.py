@@ -20,7 +20,7 @@ class TargetKind:
     """
 
     name: str
-    compile: Callable[[Mapping[str, Any], Any], Any]
+    compile: Callable[[Mapping[str, Any], Any], Any] = field(repr=False)
     triple: str = ""
     cpu: str = "generic"
     words: Mapping[str, str] = field(default_factory=dict)
@@ -32,9 +32,6 @@ class TargetKind:
     """Returns what this machine lacks to run code for a target; None: what is known of its processor."""
     summary: str = ""
     """What the targets of the kind are, in some words, for lists."""
-
-    def __repr__(self) -> str:
-        return f"TargetKind({self.name})"
 
 
 TARGET_KINDS: dict[str, TargetKind] = {}
