@@ -8,17 +8,20 @@ from dataclasses import dataclass, field
 from html import escape
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 12, 12, 34
+_LETTER = 6.0
+"""How wide a letter of the texts at ticks is, about."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from ``low`` to ``high``; ``text`` writes the numbers at its ticks."""
+    """An axis from ``low`` to ``high``; ``text`` writes the numbers at its ticks, which are integers where it is ``whole``."""
 
     low: float
     high: float
     title: str = ""
     log: bool = False
     text: Callable[[float], str] = field(default="{:.4g}".format)
+    whole: bool = False
 
     @classmethod
     def around(
@@ -52,6 +55,8 @@ class Axis:
         """Returns round numbers inside the axis, some three to seven."""
         if not self.log:
             step = _round_step((self.high - self.low) / 4)
+            if self.whole and step % 1:
+                step = math.ceil(step)
             first = math.ceil(self.low / step)
             return [n * step for n in range(first, math.floor(self.high / step) + 1)]
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
@@ -77,10 +82,21 @@ class Plot:
         levels = [(round(self.y(value)), escape(y.text(value))) for value in y.ticks()]
         grid = "".join([f"M{_LEFT} {at}H{right}" for at in (*[at for at, _ in levels], bottom)])
         beside = "".join([f'<text x="{_LEFT - 6}" y="{at + 4}">{text}</text>' for at, text in levels])
-        below = "".join([f'<text x="{self.x(v):.0f}" y="{bottom + 15}">{escape(x.text(v))}</text>' for v in x.ticks()])
+        below = "".join([f'<text x="{at:.0f}" y="{bottom + 15}">{escape(text)}</text>' for at, text in self._apart()])
         self.parts.append(f'<path class="grid" d="{grid}"/><g class="end">{beside}')
         self.parts.append(f'<text x="{right}" y="{height - 4}">{escape(x.title)}</text></g><g class="mid">{below}</g>')
         self.parts.append(f'<text x="{_LEFT}" y="{height - 4}">↑ {escape(y.title)}</text>')
+
+    def _apart(self) -> list[tuple[float, str]]:
+        """Returns the places and texts of the ticks below, without those that would lie upon the one before."""
+        kept: list[tuple[float, str]] = []
+        end = -math.inf
+        for at, text in [(self.x(value), self.x_axis.text(value)) for value in self.x_axis.ticks()]:
+            half = _LETTER * len(text) / 2
+            if at - half > end:
+                kept.append((at, text))
+                end = at + half + _LETTER
+        return kept
 
     def x(self, value: float) -> float:
         """Returns where ``value`` lies across the picture."""

@@ -85,12 +85,12 @@ def _across(at: Sequence[float], spent: Sequence[float], over_time: bool) -> Axi
     if over_time:
         return Axis(min(at[0], 0.0), high, "time spent", text=duration_text)
     if not spent:
-        return Axis(min(at[0], 1.0), high, "trial", text="{:,.0f}".format)
+        return Axis(min(at[0], 1.0), high, "trial", text="{:,.0f}".format, whole=True)
 
     def text(trial: float) -> str:
         return f"{trial:,.0f} ({duration_text(spent[min(max(round(trial), 1), len(spent)) - 1])})"
 
-    return Axis(min(at[0], 1.0), high, "trial (time spent)", text=text)
+    return Axis(min(at[0], 1.0), high, "trial (time spent)", text=text, whole=True)
 
 
 def sparkline(seconds: Sequence[float | None], width: int = 120, height: int = 24) -> str:

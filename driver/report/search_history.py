@@ -55,8 +55,9 @@ class SearchHistory:
 
     @cached_property
     def default(self) -> Mapping[str, Any] | None:
-        """Returns the default schedule's trial, the first of a search; None when it failed or is not there."""
-        first = next((t for t in self.trials if t["trial"] == 0), None)
+        """Returns the default schedule's trial, the first of a search; None when it failed or is not there. Some files give
+        it the number 1."""
+        first = next((t for t in self.trials if t["trial"] in (0, 1)), None)
         return first if first is not None and first["status"] == "ok" else None
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ import pytest
 from tilewright import te
 from tilewright.driver.report import report_html
 from tilewright.driver.report.search_history import search_histories
-from tilewright.pages import search_chart
+from tilewright.pages import Axis, Plot, search_chart, seconds_text
 from tilewright.tuning_db import Database, TargetRecord, TuningRecord
 
 SPENT = [0.25 * n for n in range(1, 51)]
@@ -144,3 +145,14 @@ def test_the_text_of_others_is_text(db):
 def test_convergence_by_trial_and_by_time(options, said):
     chart = search_chart([1e-6 + 1e-8 * n for n in range(50)], **options)
     assert [word for word in said if f">{word}</text>" not in chart] == []
+
+
+def test_numbers_of_trials_are_integers_and_texts_below_a_chart_lie_apart():
+    assert Axis(1.0, 3.0, "trial", whole=True).ticks() == [1, 2, 3]
+    assert Axis(1.0, 11.0, "trial", whole=True).ticks() == [3, 6, 9]
+    narrow = Axis(3.2e-7, 1.2e-6, "predicted", log=True, text=seconds_text)
+    drawn = Plot(narrow, narrow, "a chart", 240).svg().partition('<g class="mid">')[2].partition("</g>")[0]
+    places = [(float(x), text) for x, text in re.findall(r'<text x="([\d.]+)" y="\d+">([^<]*)</text>', drawn)]
+    assert len(places) >= 2
+    for (left, one), (right, other) in itertools.pairwise(places):
+        assert right - left > 3 * (len(one) + len(other))

@@ -7,6 +7,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
+from tilewright.driver.report.search_history import search_histories
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import (
@@ -164,6 +165,9 @@ def test_candidates_are_recorded_as_they_finish(tmp_path):
         assert counts[:11] == [0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8]
         assert {r.id: r for r in db.records()} == {r.id: r for r in result.records}
         assert all(r.times[-1] == 2e-3 for r in result.records)
+        assert [r.trial for r in result.records] == list(range(9))  # timing again does not change the number
+        (history,) = search_histories(db)
+        assert history.default is not None and history.default["id"] == result.records[0].id
 
 
 def test_a_callback_stops_the_search(tmp_path):

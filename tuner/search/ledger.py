@@ -23,11 +23,11 @@ class Ledger:
         return len(self.records) - 1
 
     def remeasured(self, place: int, record: TuningRecord) -> None:
-        """Put a new measurement of the same candidate in the place of its record."""
+        """Put a new measurement of the same candidate in the place of its record, whose number it keeps."""
         old = self.records[place]
         if record.times == old.times and record.status == old.status:
             return
-        self.records[place] = replace(record, id=old.id, created=old.created)
+        self.records[place] = replace(record, id=old.id, created=old.created, trial=old.trial)
         if self.db is not None:
             self.db.amend([self.records[place]])
 
