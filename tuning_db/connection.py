@@ -52,7 +52,7 @@ _KEPT = "Records that were stored before are kept"
 
 
 def _why_not_written(path: str) -> str:
-    """Returns what keeps SQLite from writing: the limit on the size of files, a disk without room, or an unknown error."""
+    """Returns what keeps SQLite from writing: the limit on sizes of files, a full disk, or a failure."""
     sizes = [os.path.getsize(name) for name in (path, f"{path}-wal", f"{path}-journal") if os.path.exists(name)]
     limit = resource.RLIM_INFINITY if resource is None else resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if resource is not None and limit != resource.RLIM_INFINITY and max(sizes, default=0) + _NEAR_BYTES >= limit:
