@@ -100,6 +100,8 @@ def build(
         graph = graph if name is None else replace(graph, name=name)
         return build_model(graph, machine, db=db, require_tuned=require_tuned, **options)
     if options:
+        unread = {key: value for key, value in options.items() if key not in READING}
+        require_known(unread, GraphOptions, ("args", "db", "name", "target", *READING), "build")
         raise TypeError(f"build() takes {', '.join(options)} for models only, not for {type(inputs).__name__}")
     several = requests(inputs)
     if several is not None:
