@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..pages.short_repr import short_repr
 from ..tir.expr import to_numpy
 from .graph import Graph, GraphError, Value
 
@@ -59,6 +60,8 @@ class HostGraph:
     graph_inputs: tuple[str, ...]
     graph_outputs: tuple[str, ...]
     after: tuple[HostStep, ...]
+
+    __repr__ = short_repr("name", "inputs", "outputs", "before", "graph")
 
     @property
     def steps(self) -> tuple[HostStep, ...]:

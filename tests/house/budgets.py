@@ -5,11 +5,11 @@ from __future__ import annotations
 LINES = {
     "pages": 800,
     "tir": 19510,
-    "schedule": 13515,
+    "schedule": 13518,
     "codegen": 31500,
     "te": 6610,
-    "tuning_db": 1785,
-    "tuner": 12120,
+    "tuning_db": 1790,
+    "tuner": 12125,
     "graph": 5290,
     "frontends": 9040,
     "driver": 5750,
@@ -71,5 +71,5 @@ SHARED_NAMES: list[str] = []
 RING_CODE_LINES = 14035
 """How many code lines the core ring has, those of its front pages and tables included."""
 
-BOTH_RINGS_CODE_LINES = 24510
+BOTH_RINGS_CODE_LINES = 24592
 """How many code lines the core ring and the outer ring have together."""
