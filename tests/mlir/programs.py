@@ -49,12 +49,12 @@ def _given(make: Callable[..., Any], *shapes: Any) -> Callable[[], list[Any]]:
 
 _ELEMENTS = (
     "abs acos acosh asin asinh atan atanh ceil cos cosh elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish identity is_inf "
-    "is_nan leaky_relu log log10 log1p log2 mish negative relu relu6 round rsqrt sigmoid sign silu sin sinh softplus "
+    "is_finite is_nan leaky_relu log log10 log1p log2 mish negative relu relu6 round rsqrt sigmoid sign silu sin sinh softplus "
     "sqrt square tan tanh trunc"
 )
 _PAIRS = (
     "add divide equal floor_divide floor_mod greater greater_equal less less_equal maximum minimum multiply not_equal power "
-    "subtract remainder"
+    "subtract remainder atan2 copysign hypot logaddexp nextafter"
 )
 _I8, _I32, _BOOL = "int8", "int32", "bool"
 
@@ -139,7 +139,21 @@ ROWS: dict[str, Callable[[], list[Any]]] = {
     "cumprod": _given(lambda x: ops.cumprod(x, 1), (7, 5)),
     "triangle": _given(lambda x: ops.triangle(x, upper=True), (7, 13)),
     "topk": _given(lambda x: ops.topk(x, 3), (5, 7)),
+    "resize1d": _given(lambda x: ops.resize1d(x, 9), (1, 2, 5)),
     "resize2d": _given(lambda x: ops.resize2d(x, (7, 9)), (1, 2, 5, 4)),
+    "resize3d": _given(lambda x: ops.resize3d(x, (3, 7, 5)), (1, 2, 2, 5, 4)),
+    "resample": _given(ops.resample, (3, 7), ((5, 2), _I32), (5, 2)),
+    "grid_sample": _given(ops.grid_sample, (1, 2, 5, 4), (1, 3, 4, 2)),
+    "roi_align": _given(lambda x, r, b: ops.roi_align(x, r, b, (2, 2)), (5, 2, 6, 5), (3, 4), ((3,), _I32)),
+    "deformable_windows": _given(lambda x, o: ops.deformable_windows(x, o, kernel=(2, 2)), (1, 2, 5, 4), (1, 8, 4, 3)),
+    "col2im": _given(lambda x: ops.col2im(x, (5, 4), (2, 2)), (1, 8, 12)),
+    "batch_norm": _given(ops.batch_norm, (2, 3, 5), (3,), (3,), (3,), (3,)),
+    "group_norm": _given(lambda x, g, b: ops.group_norm(x, g, b, 2), (2, 4, 5), (4,), (4,)),
+    "rotary": _given(ops.rotary, (2, 5, 8), (5, 8), (5, 8)),
+    "adaptive_avg_pool1d": _given(lambda x: ops.adaptive_avg_pool1d(x, 3), (1, 3, 7)),
+    "adaptive_max_pool1d": _given(lambda x: ops.adaptive_max_pool1d(x, 3), (1, 3, 7)),
+    "adaptive_avg_pool3d": _given(lambda x: ops.adaptive_avg_pool3d(x, (2, 3, 2)), (1, 2, 5, 7, 4)),
+    "adaptive_max_pool3d": _given(lambda x: ops.adaptive_max_pool3d(x, (2, 3, 2)), (1, 2, 5, 7, 4)),
 }  # fmt: skip
 """Makers of programs; names with ``of``, ``to`` or ``without`` are further rows of one operator."""
 
