@@ -23,8 +23,8 @@ class HostModel:
     """A ``HostModel`` is called as a :class:`~.model.Model` is: with inputs in order or by name. Texts are arrays of
     Python's ``str``. ``model`` is the compiled part, None where Python computes all of it."""
 
-    def __init__(self, graph: HostGraph, model: Model | None, target: Target) -> None:
-        self.graph, self.model, self.target = graph, model, target
+    def __init__(self, graph: HostGraph, model: Model | None, target: Target | str) -> None:
+        self.graph, self.model, self.target = graph, model, Target.of(target)
         self.name, self.inputs, self.outputs = graph.name, graph.inputs, graph.outputs
         self.steps = () if model is None else model.steps
 
