@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -118,7 +119,9 @@ def first_sign(text: str, lasting: bool = False) -> None:
     Elsewhere a sign that is ``lasting`` is a line, for commands that show progress."""
     if moves(sys.stderr):
         _signs.append(text)
-        sys.stderr.write(f"{text}: loading the compiler\r")
+        room = _terminal_width() - 1  # a line that wraps could not be taken away
+        sign = f"{text}: loading the compiler"
+        sys.stderr.write((sign if len(sign) <= room else f"{sign[: room - 1]}…") + "\r")
         sys.stderr.flush()
     elif lasting:
         click.echo(f"{text}: loading the compiler", err=True)
@@ -130,6 +133,13 @@ def clear_sign() -> None:
         _signs.clear()
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
+
+
+def _terminal_width() -> int:
+    """Returns the letters in a line of the terminal of stderr; 80 where it does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    return 80
 
 
 def _width() -> int | None:

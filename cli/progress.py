@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..driver import ModelProgress
     from ..driver.roofline import Bound
     from ..tuner import Progress as Event
+    from ..tuner import TuneResult
 
 _EVERY_SECONDS = 10.0
 _WIDEST = 100
@@ -46,6 +47,7 @@ class Progress:
         self.done = 0
         self.best: float | None = None
         self.default: float | None = None
+        self._default_trace = ""
         self.failures: Counter[str] = Counter()
         self.doing = "starting"
         self._start = time.monotonic()
@@ -101,7 +103,7 @@ class Progress:
             if not record.ok:
                 self.failures[record.status] += 1
             elif self.default is None and self.done == 0:
-                self.default = record.run_seconds
+                self.default, self._default_trace = record.run_seconds, record.trace
         self.update(event.trials_done, event.best_seconds if event.best_seconds < float("inf") else None)
 
     def update(self, done: int, best: float | None) -> None:
@@ -109,6 +111,12 @@ class Progress:
         self.done, self.best = done, best
         if self._live is not None:
             self._live.refresh()
+
+    def settle(self, result: TuneResult) -> None:
+        """Take over the figures at the end. The final comparison times the best and the default schedule once more."""
+        self.best = result.best.run_seconds if result.best else None
+        trace, records = self._default_trace, result.records
+        self.default = next((r.run_seconds for r in records if r.ok and r.trace == trace), self.default)
 
     def figure(self) -> str:
         """Returns a text such as ``best 1.2 ms, 223 GFLOP/s, 85 % of peak``. The share is of the roofline where moving

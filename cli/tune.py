@@ -132,6 +132,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
             )  # fmt: skip
         except TuningInterrupted as interrupted:
             result = interrupted.result
+        progress.settle(result)
     if as_json:
         _print_json(case, result, progress.bound, str(machine), path)
     else:
@@ -189,7 +190,6 @@ def _print_text(case: WorkloadCase, result: TuneResult, progress: Progress, path
     if result.late:
         click.echo(f"the time limit was exceeded: {result.late}", err=True)
     if result.best is not None:
-        progress.best = result.best_seconds
         click.echo(progress.figure())
         if result.best.machine.get("clock"):
             click.echo(f"the times are {result.best.machine['clock']}")

@@ -88,11 +88,15 @@ class Plot:
         self.parts.append(f'<text x="{_LEFT}" y="{height - 4}">↑ {escape(y.title)}</text>')
 
     def _apart(self) -> list[tuple[float, str]]:
-        """Returns the places and texts of the ticks below, without those that would lie upon the one before."""
+        """Returns the places and texts of the ticks below, without those that would lie upon the one before.
+
+        All of them lie inside the picture.
+        """
         kept: list[tuple[float, str]] = []
         end = -math.inf
         for at, text in [(self.x(value), self.x_axis.text(value)) for value in self.x_axis.ticks()]:
             half = _LETTER * len(text) / 2
+            at = min(at, self.width - half)
             if at - half > end:
                 kept.append((at, text))
                 end = at + half + _LETTER

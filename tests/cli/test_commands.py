@@ -19,7 +19,7 @@ import pytest
 
 import tilewright
 from tilewright.cli import bench as bench_command
-from tilewright.cli import doctor
+from tilewright.cli import doctor, output
 from tilewright.codegen.machine.target_text import TARGET_OPTIONS
 from tilewright.driver.benching import BenchResult, BenchRow
 
@@ -280,6 +280,29 @@ def test_a_terminal_shows_a_sign_before_the_compiler_is_loaded(command, words, t
         shown = os.read(main_side, 1000)
     os.close(main_side)
     assert b": loading the compiler\r" in shown and process.returncode == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs terminals of POSIX")
+@pytest.mark.parametrize("columns", [24, 40, 80])
+def test_the_sign_stays_in_one_line_of_the_terminal(columns, monkeypatch):
+    """A sign that wrapped would leave its first line behind when it is taken away."""
+    import fcntl
+    import struct
+    import termios
+
+    main_side, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with os.fdopen(terminal, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("TERM", "xterm")
+        output.first_sign("matmul:M=64,N=64,K=64")
+        shown = os.read(main_side, 1000).decode()
+        output.clear_sign()
+        monkeypatch.undo()
+    os.close(main_side)
+    sign = shown.rstrip("\r")
+    assert len(sign) < columns and sign.startswith("matmul:M=64,N=64,K=64"[: columns - 2])
+    assert sign.endswith("…") if columns < 44 else sign.endswith(": loading the compiler")
 
 
 @pytest.mark.parametrize("command, words", [one for one in SIGNS if one[0] in ("tune", "bench", "doctor")])

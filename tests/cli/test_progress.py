@@ -45,6 +45,15 @@ def test_what_happens_is_said(search):
         assert words in " ".join(search.lines(80))
 
 
+def test_the_end_shows_the_times_of_the_final_comparison():
+    """There the best schedule and the default are timed once more, on the same footing."""
+    shown = Progress("relu", 64)
+    shown.on_event(event(CandidateMeasured, 0, [TuningRecord("w", "t", "[1]", (2.53e-6,), "ok")]))
+    again = [TuningRecord("w", "t", trace, (seconds,), "ok") for trace, seconds in (("[2]", 2.57e-6), ("[1]", 2.6e-6))]
+    shown.settle(SimpleNamespace(best=again[0], records=again))
+    assert shown.figure() == "best 2.57 µs, default 2.6 µs"
+
+
 def test_without_a_terminal_lines_come_at_once_and_while_nothing_happens(capsys, monkeypatch):
     monkeypatch.setattr(module, "_EVERY_SECONDS", 0.05)
     with Progress("matmul", 8) as shown:

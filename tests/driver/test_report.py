@@ -156,3 +156,10 @@ def test_numbers_of_trials_are_integers_and_texts_below_a_chart_lie_apart():
     assert len(places) >= 2
     for (left, one), (right, other) in itertools.pairwise(places):
         assert right - left > 3 * (len(one) + len(other))
+
+
+def test_the_last_text_below_a_chart_is_not_cut_off():
+    axis = Axis(6e-8, 3.01e-7, "predicted", log=True, text=seconds_text)
+    drawn = Plot(axis, axis, "a chart", 300).svg().partition('<g class="mid">')[2].partition("</g>")[0]
+    place, text = re.findall(r'<text x="([\d.]+)" y="\d+">([^<]*)</text>', drawn)[-1]
+    assert text == "300 ns" and float(place) + 3 * len(text) <= 300

@@ -13,7 +13,7 @@ LINES = {
     "graph": 5290,
     "frontends": 9040,
     "driver": 5750,
-    "cli": 2280,
+    "cli": 2282,
     "doors": 1840,
 }
 """Lines per layer, everything counted: docstrings, too, whose first sentences are short and followed by others."""
