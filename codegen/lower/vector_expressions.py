@@ -33,6 +33,9 @@ from .masks import any_lane, both_masks
 Named = tuple[Var, Expr]
 """A variable and its value."""
 
+_FEW_LOADS = 4
+"""A condition inside an expression with at most so many loads is repeated in the masks of what it decides."""
+
 
 def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int, mask: Expr | None = None) -> Expr:
     """Returns ``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector. Only the lanes of ``mask`` are
@@ -186,7 +189,7 @@ class VectorExpressions:
         if self.readable_in_all_lanes(e.b):
             return self.binary(e)
         named: list[Named] = []
-        a = name_reads(self.expr(e.a), named)
+        a = name_reads(self.expr(e.a), named, _FEW_LOADS)
         b = self.masked(e.b, both_masks(self.predicate, a if isinstance(e, And) else Not(a)))
         return with_names(named, self.joined(type(e), a, b))
 
@@ -224,7 +227,7 @@ class VectorExpressions:
             inner = Call(e.op, (condition.b, chosen, rest), e.dtype)  # what is the same in all lanes stays scalar
             return self.call(Call(e.op, (condition.a, inner, rest), e.dtype))
         named: list[Named] = []
-        cond = name_reads(self.expr(condition), named)
+        cond = name_reads(self.expr(condition), named, _FEW_LOADS)
         if cond.dtype.lanes == 1:
             return None
         then = self.masked(chosen, both_masks(self.predicate, cond))
@@ -284,24 +287,25 @@ _RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {
 }
 
 
-def reads_memory(e: Expr) -> bool:
-    """Returns whether ``e`` reads memory or names a part of itself."""
-    return any(isinstance(n, (BufferLoad, Let)) for n in pre_order(e))
+def reads_memory(e: Expr, unless: int = 0) -> bool:
+    """Returns whether ``e`` has more than ``unless`` loads, those in masks included, or names a part of itself."""
+    found = [n for n in pre_order(e) if isinstance(n, (BufferLoad, Let))]
+    return len(found) > unless or any(isinstance(n, Let) for n in found)
 
 
-def name_reads(condition: Expr, named: list[Named]) -> Expr:
+def name_reads(condition: Expr, named: list[Named], unnamed_loads: int = 0) -> Expr:
     """Returns a condition whose parts that read memory are variables, and adds these with their values to ``named``.
 
     Several masks may then use it: what it reads is read once, before anything under these masks is written. Comparisons
-    of indices stay, for masks are decided from their ends.
+    of indices stay, for masks are decided from their ends; so do parts of at most ``unnamed_loads`` loads.
     """
     if isinstance(condition, Let):
         named.append((condition.var, condition.value))
-        return name_reads(condition.body, named)
-    if not reads_memory(condition):
+        return name_reads(condition.body, named, unnamed_loads)
+    if not reads_memory(condition, unnamed_loads):
         return condition
     if isinstance(condition, And):
-        return And(name_reads(condition.a, named), name_reads(condition.b, named))
+        return And(*[name_reads(part, named, unnamed_loads) for part in (condition.a, condition.b)])
     named.append((Var("holds", condition.dtype), condition))
     return named[-1][0]
 
