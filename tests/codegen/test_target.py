@@ -132,8 +132,11 @@ def test_other_processors_get_objects_and_nothing_runs(triple, tmp_path, capfd):
     """Without threads and large scratch an object needs no runtime; with them, 64 bits and POSIX are needed."""
     target = Target(f"llvm -mtriple={triple}")
     module = compile(stages(7), target)
-    module.export(tmp_path / "k.o")
-    assert (tmp_path / "k.o").stat().st_size > 100 and not capfd.readouterr().err
+    for ending in ("o", "s", "ll", "c"):
+        module.export(tmp_path / f"k.{ending}")
+        assert (tmp_path / f"k.{ending}").stat().st_size > 100 and not capfd.readouterr().err
+    first = {"arm64-apple-macosx": b"\xcf\xfa\xed\xfe", "x86_64-pc-windows-msvc": b"\x64\x86"}.get(triple, b"")
+    assert (tmp_path / "k.o").read_bytes().startswith(first)  # Mach-O, COFF
     with pytest.raises(JITError, match="which this machine cannot run"):
         module(np.zeros(7, "float32"), np.zeros(7, "float32"))
     runs = triple in ("riscv64-linux-gnu", "powerpc64le-linux-gnu", "arm64-apple-macosx")
