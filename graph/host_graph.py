@@ -90,7 +90,7 @@ class HostGraph:
 
 
 def _packed(data: Any) -> Any:
-    return np.ascontiguousarray(data).reshape(data.shape) if isinstance(data, np.ndarray) else data
+    return np.asarray(data, order="C") if isinstance(data, np.ndarray) else data
 
 
 def _checked(v: Value, data: Any) -> Any:
