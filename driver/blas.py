@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-import numpy as np  # noqa: F401  (loads the libraries that are looked for)
-
 
 @contextlib.contextmanager
 def numpy_threads(count: int) -> Iterator[bool]:

@@ -53,7 +53,7 @@ def widen_byte_divisions(text: str) -> str:
 
 def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
     """Returns the text of a module without divisions of a few bytes by constants; None stands for no change."""
-    if not target.has("avx2") or not any(map(_ANY_DIVISION.search, texts)):
+    if not target.has("avx2") or not any(" x i8>" in text and _ANY_DIVISION.search(text) for text in texts):
         return None
     before = str(module)
     after = widen_byte_divisions(before)

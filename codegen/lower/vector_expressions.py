@@ -23,6 +23,7 @@ from ...tir.expr import (
     StringImm,
     Var,
     const,
+    reads_memory,
 )
 from ...tir.expr.intrinsics import Lanes, lanes_of_call
 from ...tir.stmt import Buffer
@@ -287,12 +288,6 @@ _RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {
 }
 
 
-def reads_memory(e: Expr, unless: int = 0) -> bool:
-    """Returns whether ``e`` has more than ``unless`` loads, those in masks included, or names a part of itself."""
-    found = [n for n in pre_order(e) if isinstance(n, (BufferLoad, Let))]
-    return len(found) > unless or any(isinstance(n, Let) for n in found)
-
-
 def name_reads(condition: Expr, named: list[Named], unnamed_loads: int = 0) -> Expr:
     """Returns a condition whose parts that read memory are variables, and adds these with their values to ``named``.
 
@@ -302,7 +297,8 @@ def name_reads(condition: Expr, named: list[Named], unnamed_loads: int = 0) -> E
     if isinstance(condition, Let):
         named.append((condition.var, condition.value))
         return name_reads(condition.body, named, unnamed_loads)
-    if not reads_memory(condition, unnamed_loads):
+    parts = [n for n in pre_order(condition) if isinstance(n, (BufferLoad, Let))]
+    if len(parts) <= unnamed_loads and not any(isinstance(n, Let) for n in parts):
         return condition
     if isinstance(condition, And):
         return And(*[name_reads(part, named, unnamed_loads) for part in (condition.a, condition.b)])
