@@ -1,4 +1,1 @@
-"""The rules of the house that a program can check: floors, circles, leaves, sizes, names and form.
-
-``python -m tests.house`` prints what the tests measure.
-"""
+"""The habits of the house that a program can check: no circle of imports, first sentences, generated signatures."""

@@ -1,11 +1,8 @@
-"""This module reads the library's files: their imports within the library, their code lines, their functions."""
+"""This module reads the imports of the library's files within the library."""
 
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,10 +22,6 @@ LAYERS = (
     "cli",
 )
 """The folders of the library, from the bottom up."""
-
-_SILENT = {
-    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,24 +57,6 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
-    @property
-    def lines(self) -> int:
-        """Returns how many lines the file has."""
-        return self.text.count("\n")
-
-    @cached_property
-    def code_lines(self) -> int:
-        """Returns how many lines hold code: neither empty, nor comments, nor docstrings."""
-        documented: set[int] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
-                documented.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-        code: set[int] = set()
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type not in _SILENT:
-                code.update(range(token.start[0], token.end[0] + 1))
-        return len(code - documented)
-
     def imported(self, names: frozenset[str]) -> set[str]:
         """Returns the modules among ``names`` that the file imports when it runs; types alone do not count."""
         package = self.name.split(".") if self.is_front_page else self.name.split(".")[:-1]
@@ -97,10 +72,6 @@ class Source:
                     whole = ".".join([*base, alias.name])
                     found.add(whole if whole in names else ".".join(base))
         return (found & names) - {self.name}
-
-    def functions(self) -> Iterator[ast.FunctionDef]:
-        """Yields the functions and methods, inner ones included."""
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
 
 
 def library(root: Path) -> dict[str, Source]:
@@ -145,48 +116,3 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
         return []
 
     return next((found for part in sorted(graph) if (found := visit(part, []))), [])
-
-
-def floors(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Returns the parts of a folder without circles by floor: each stands above all that it imports."""
-    height: dict[str, int] = {}
-
-    def of(part: str) -> int:
-        if part not in height:
-            height[part] = 1 + max((of(other) for other in graph[part]), default=-1)
-        return height[part]
-
-    out: list[list[str]] = [[] for _ in range(max((of(p) for p in graph), default=-1) + 1)]
-    for part in sorted(graph):
-        out[of(part)].append(part)
-    return out
-
-
-def parameters(function: ast.FunctionDef) -> int:
-    """Returns how many parameters a function has; ``self``, ``*args`` and ``**named`` do not count."""
-    every = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
-    return len(every) - (every[:1] in (["self"], ["cls"]))
-
-
-def depth(function: ast.FunctionDef) -> int:
-    """Returns how deeply loops, conditions, ``with`` and ``try`` are nested; inner functions count for themselves."""
-
-    def of(node: ast.AST, level: int) -> int:
-        worst = level
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (ast.FunctionDef, ast.ClassDef, ast.Lambda)):
-                continue
-            chained = isinstance(node, ast.If) and [child] == node.orelse and isinstance(child, ast.If)
-            nested = isinstance(child, (ast.For, ast.While, ast.If, ast.With, ast.Try)) and not chained
-            worst = max(worst, of(child, level + nested))
-        return worst
-
-    return of(function, 0)
-
-
-def length(function: ast.FunctionDef) -> int:
-    """Returns how many lines a function has without its docstring."""
-    whole = (function.end_lineno or 0) - function.lineno + 1
-    if ast.get_docstring(function) is None:
-        return whole
-    return whole - ((function.body[0].end_lineno or 0) - function.body[0].lineno + 1)
