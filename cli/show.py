@@ -134,12 +134,13 @@ def command(
 def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str | None) -> tuple[str, str]:
     """Returns where the schedule of a stage comes from, empty for stages before scheduling, and the stage's text."""
     from ..driver import plan, to_mlir
+    from ..driver.stages import declared_lines
     from ..driver.throughput import throughput_report
     from ..schedule import Trace
     from ..tuner import Space
 
     if stage == "te":
-        return "", "\n".join([f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]{_body(t)}" for t in case.tensors])
+        return "", "\n".join([line for _, line in declared_lines(case.tensors)])
     if stage == "tir":
         return "", case.func.script()
     if stage == "linalg":
@@ -180,8 +181,3 @@ def _say(spec: str, stage: str, origin: str, text: str, as_json: bool) -> None:
     else:
         clear_sign()
         click.echo(text)
-
-
-def _body(tensor: object) -> str:
-    body = getattr(getattr(tensor, "op", None), "body", None)
-    return f" = {', '.join(map(str, body))}" if body else ""

@@ -95,12 +95,20 @@ def functions_of(module: Any) -> Mapping[str, Any] | None:
 def abi_of(func: PrimFunc) -> tuple[Param, ...]:
     """Returns the C parameters of ``func``: its own parameters, then the symbolic sizes that are not parameters.
 
-    The sizes are in order of first appearance in the buffers' shapes, strides and offsets.
+    The sizes are in order of first appearance in the buffers' shapes, strides and offsets. ValueError for a parameter of a type
+    narrower than a byte, such as int4: no array holds it.
     """
     written = written_data(func)
     out: list[Param] = []
     for var in func.params:
         buffer = func.buffer_map.get(var)
+        element = (var if buffer is None else buffer).dtype
+        if element.is_int and element.bits < 8:
+            name, wide = (var if buffer is None else buffer).name, element.kind + "8"
+            raise ValueError(
+                f"{func.name}: {name} is an argument of {element}, and an argument is at least a byte wide; declare it as "
+                f'{wide}, and write .astype("{element}") where the narrow type is meant'
+            )
         if buffer is not None:
             out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written))
         else:

@@ -8,10 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def utf8_text(text: str) -> str:
+    """Returns ``text`` as UTF-8 can hold it. Names of files may have bytes that are no text; each is shown as U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a file at once; OSError names it, also when the disk is full. Text is UTF-8 with plain newlines."""
     with draft_of(path) as draft:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.write_bytes(utf8_text(content).encode() if isinstance(content, str) else content)
 
 
 @contextmanager

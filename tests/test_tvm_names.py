@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,16 @@ def test_a_product_is_timed():
     tvm.testing.assert_allclose(c.numpy(), a.numpy() @ b.numpy(), rtol=1e-5)
     evaluator = func.time_evaluator(func.entry_name, dev, number=2, repeat=3)
     assert evaluator(a, b, c).mean > 0 and len(evaluator(a, b, c).results) == 3
+
+
+def test_modules_that_are_attributes_can_be_imported():
+    from tilewright import meta_schedule as ms
+    from tilewright.meta_schedule.space_generator import ScheduleFn
+    from tilewright.meta_schedule.tir_integration import tune_tir
+
+    assert ScheduleFn is ms.space_generator.ScheduleFn and tune_tir is ms.tune_tir
+    with pytest.raises(ModuleNotFoundError, match="nothing_like_it"):
+        importlib.import_module("tilewright.meta_schedule.nothing_like_it")
 
 
 def test_meta_schedule(tmp_path):

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..pages.written_files import utf8_text
 from ..tir.program_key import program_key
 from ..tir.stmt import PrimFunc
 from . import exchange, upkeep
@@ -158,7 +159,7 @@ class Database:
         One that is known already keeps what is stored; a missing ``spec`` or ``name`` is filled in.
         """
         record = workload_record(workload)
-        record = replace(record, name=name or record.name, spec=spec or record.spec)
+        record = replace(record, name=utf8_text(name or record.name), spec=utf8_text(spec or record.spec))
         known = self.query("SELECT name, spec FROM workloads WHERE key = ?", [record.key])
         if known and (known[0]["spec"] or not record.spec):
             return record.key

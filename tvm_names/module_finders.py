@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 from .absent_modules import ABSENT
@@ -14,7 +15,9 @@ class _SameModule(Loader):
     """Gives ``tilewright.testing`` the module ``tilewright.tvm_names.testing``, which is loaded once."""
 
     def create_module(self, spec: ModuleSpec) -> Any:
-        module = importlib.import_module(f"tilewright.tvm_names.{spec.name.partition('.')[2]}")
+        path, _, word = f"tilewright.tvm_names.{spec.name.partition('.')[2]}".rpartition(".")
+        inside = getattr(importlib.import_module(path), word, None)  # a module of TVM's may be an attribute here
+        module = inside if isinstance(inside, ModuleType) else importlib.import_module(f"{path}.{word}")
         spec.loader_state = module.__spec__
         return module
 

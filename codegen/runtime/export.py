@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ... import __version__
 from ...pages.written_files import write_file
 from ..backend.registry import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
@@ -24,7 +25,6 @@ from ..lowered import LoweredFunc
 from ..machine.installed_targets import load_installed
 from ..machine.target import Target
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
-from ..version import CODEGEN_VERSION
 from .call_services import register_service
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
@@ -105,7 +105,8 @@ def _header(functions: Sequence[LoweredFunc], path: Path) -> list[Path]:
 
 def pkg_config(library: Path, functions: Sequence[str]) -> str:
     """Returns the pkg-config description of a shared library. The directory is that of the ``.pc`` file, so the files
-    may be moved together; ``pkg-config --cflags --libs NAME`` finds them with ``PKG_CONFIG_PATH`` set to it."""
+    may be moved together; ``pkg-config --cflags --libs NAME`` finds them with ``PKG_CONFIG_PATH`` set to it. The version is
+    Tilewright's, because the library itself has none."""
     name = library.stem
     plain = re.fullmatch(r"lib([\w.+-]+)", name)
     linked = f"-l{plain[1]}" if plain else "-l:" + re.sub(r"([^\w.+-])", r"\\\1", library.name)
@@ -116,7 +117,7 @@ def pkg_config(library: Path, functions: Sequence[str]) -> str:
         "",
         f"Name: {name}",
         f"Description: Kernels made by Tilewright: {', '.join(functions)}",
-        f"Version: {CODEGEN_VERSION}",
+        f"Version: {__version__}",
         "Cflags: -I${includedir}",
         f"Libs: -L${{libdir}} {linked}",
         "Libs.private: -lm -lpthread",

@@ -145,7 +145,7 @@ def _quoted(text: str) -> str:
     >>> _quoted('k "1".tir')
     '"k \\\\221\\\\22.tir"'
     """
-    plain = [chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in text.encode()]
+    plain = [chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in os.fsencode(text)]
     return f'"{"".join(plain)}"'
 
 

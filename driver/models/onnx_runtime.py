@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...pages.written_files import utf8_text
+
 Results = list[Any]
 
 
@@ -37,6 +39,9 @@ def rival(what: Any, threads: int) -> tuple[str, Callable[[Sequence[Any]], Resul
 
 def _source(what: Any) -> str | bytes | None:
     if isinstance(what, (str, os.PathLike)):
-        return os.fspath(what) if Path(what).suffix.lower() == ".onnx" else None
+        if Path(what).suffix.lower() != ".onnx":
+            return None
+        path = os.fspath(what)
+        return path if utf8_text(path) == path else Path(path).read_bytes()  # ONNX Runtime takes names in UTF-8 only
     made = getattr(what, "SerializeToString", None)
     return bytes(made()) if made is not None else None

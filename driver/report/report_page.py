@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...pages import CHART_STYLE, COLOURS, counted, folded, rate_text, table
 from ...pages.page_style import CODE_STYLE, TABLE_STYLE
-from ...pages.written_files import write_file
+from ...pages.written_files import utf8_text, write_file
 from ...tuning_db import Database, open_database, utc_now
 from .history_details import ALL_CHARTS, ONE_CHART, THREE_CHARTS, details_html
 from .history_row import row_html
@@ -94,7 +94,7 @@ def _page(db: Database, histories: Sequence[SearchHistory], dots: int, opening: 
         else ""
     )
     body = "".join(rows) or '<p class="note">No records yet. `tilewright tune SPEC --db …` makes some.</p>'
-    return (
+    return utf8_text(
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Tilewright: {name}</title><style>{_STYLE}</style></head><body><h1>{name}</h1>"

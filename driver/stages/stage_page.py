@@ -8,7 +8,9 @@ from html import escape
 from ...codegen import Module, compile, lower
 from ...codegen.symbol_names import usable_symbol
 from ...pages import COLOURS, LISTING_STYLE, Listing, seconds_text, share_text, side_by_side
+from ...pages.written_files import utf8_text
 from ...te import Tensor
+from ...tir.expr import Var
 from ...tir.stmt import PrimFunc
 from ..machine_report import known_report
 from ..planning import BuildError, Plan
@@ -26,8 +28,8 @@ _STYLE = (
 )
 
 
-def stage_page(plan: Plan, tensors: Sequence[Tensor] = ()) -> str:
-    """Returns the page of a plan; ``tensors``: the computation as te declares it, for the first stage."""
+def stage_page(plan: Plan, tensors: Sequence[Tensor | Var] = ()) -> str:
+    """Returns the page of a plan; ``tensors``: the arguments of the computation as te declares it, for the first stage."""
     passes: list[tuple[str, PrimFunc]] = []
     name = usable_symbol(plan.request.func.name)
     lowered = lower(plan.scheduled, plan.target, name, seen=lambda step, func: passes.append((step, func)))
@@ -53,7 +55,7 @@ def stage_page(plan: Plan, tensors: Sequence[Tensor] = ()) -> str:
     )  # fmt: skip
     body = side_by_side(programs, [machine, optimized], chosen) + _throughput(module, plan)
     title = plan.request.spec or name
-    return (
+    return utf8_text(
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{_head(title, plan)}{body}</body></html>\n"
@@ -73,21 +75,35 @@ def _head(title: str, plan: Plan) -> str:
     return f'<div class="head"><h1>{escape(title)}</h1>{lines}<p class="note">{help_}</p></div>'
 
 
-def _tensor_stage(outputs: Sequence[Tensor], target: LoweredLines) -> Listing:
-    lines, links = [], []
-    tensors: dict[Tensor, None] = {}
-    waiting = list(outputs)
+def declared_lines(args: Sequence[Tensor | Var]) -> list[tuple[str, str]]:
+    """Returns how te declares a computation: the name and the line of each scalar and tensor, inputs first.
+
+    ``args``: the arguments of the function; the tensors between inputs and outputs are found from the outputs.
+    """
+    found: dict[Tensor | Var, None] = {}
+    waiting = list(reversed(args))
     while waiting:
-        tensor = waiting.pop()
-        if tensor not in tensors:
-            tensors[tensor] = None
-            waiting += tensor.op.input_tensors
-    for tensor in reversed(tensors):
-        body = getattr(tensor.op, "body", None)
-        said = f" = {', '.join(map(str, body))}" if body else ""
-        lines.append(f"{tensor.name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]{said}")
-        links.append(tensor_links(tensor.name, target))
-    return Listing("te", "The tensors that declare the computation.", lines, links)
+        one = waiting[-1]
+        before = [] if isinstance(one, Var) else [t for t in one.op.input_tensors if t not in found]
+        if before:
+            waiting += reversed(before)
+        else:
+            found[waiting.pop()] = None
+    return [(one.name, _declared(one)) for one in found]
+
+
+def _declared(one: Tensor | Var) -> str:
+    if isinstance(one, Var):
+        return f"{one.name}: {one.dtype}"
+    body = getattr(one.op, "body", None)
+    said = f" = {', '.join(map(str, body))}" if body else ""
+    return f"{one.name}: {one.dtype}[{', '.join(map(str, one.shape))}]{said}"
+
+
+def _tensor_stage(args: Sequence[Tensor | Var], target: LoweredLines) -> Listing:
+    declared = declared_lines(args)
+    links = [tensor_links(name, target) for name, _ in declared]
+    return Listing("te", "The tensors that declare the computation.", [line for _, line in declared], links)
 
 
 def _stage(title: str, note: str, func: PrimFunc, target: LoweredLines) -> Listing:

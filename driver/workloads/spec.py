@@ -52,7 +52,8 @@ def all_workloads() -> dict[str, Workload]:
         for entry in entry_points(group="tilewright.workloads"):
             try:
                 found = entry.load()
-                _plugins[entry.name] = found if isinstance(found, Workload) else workload(found)
+                whole = found if isinstance(found, Workload) else workload(found)
+                _plugins[entry.name] = replace(whole, name=entry.name)  # the name by which users find it
             except Exception as error:  # a plugin that raises any exception is left out
                 package = entry.dist.name if entry.dist is not None else "?"
                 warnings.warn(f"workload {entry.name!r} of the package {package!r} is broken: {error}", stacklevel=2)

@@ -317,3 +317,25 @@ def test_commands_with_progress_say_a_line_before_the_compiler_is_loaded(command
     subject = "doctor" if command == "doctor" else words.split()[0]
     assert process.stderr == f"{subject}: loading the compiler\n".encode() and process.stdout == b""
     assert process.returncode == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux alone")
+def test_names_of_files_that_are_no_text(run, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    place = os.fsdecode(folder)
+    Path(place, "mine.py").write_text(
+        "from tilewright import te\ndef twice(n: int = 8):\n    a = te.placeholder((n,), name='a')\n"
+        "    return [a, te.compute((n,), lambda i: a[i] + a[i], name='b')]\n"
+    )
+    spec, db = f"{place}/mine.py:twice", f"{place}/x.db"
+    for words in (
+        ("tune", spec, "--trials", "1", "--num-cores", "1", "--db", db),
+        ("show", spec, "--html", f"{place}/page.html"),
+        ("db", "ls", "--db", db),
+        ("report", "--db", db, "-o", f"{place}/report.html"),
+    ):
+        done = run(*words)
+        assert done.code == 0, done.err
+    for page in ("page.html", "report.html"):
+        assert "caf\ufffd" in Path(place, page).read_text(encoding="utf-8")

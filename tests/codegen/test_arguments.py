@@ -5,6 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from tilewright import te
+from tilewright.codegen import compile
 from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.lowered import LoweredFunc, Param, abi_of
 from tilewright.codegen.machine.target import Target
@@ -294,3 +296,16 @@ def test_a_number_is_an_array_of_no_dimensions(dtype, value):
 def test_a_number_of_another_type_is_refused(dtype, value, message):
     with pytest.raises(ArgumentError, match=re.escape(message)):
         single(dtype, value)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int1", "uint1"])
+@pytest.mark.parametrize("place", ["input", "output", "scalar"])
+def test_arguments_narrower_than_a_byte_are_refused(dtype, place):
+    x, narrow, s = te.placeholder((8,), name="X"), te.placeholder((8,), dtype, name="N"), te.var("N", dtype)
+    args = {
+        "input": [narrow, te.compute((8,), lambda i: narrow[i].astype("float32"), name="Y")],
+        "output": [x, te.compute((8,), lambda i: x[i].astype(dtype), name="N")],
+        "scalar": [s, x, te.compute((8,), lambda i: x[i] * s.astype("float32"), name="Y")],
+    }[place]
+    with pytest.raises(ValueError, match=f"N is an argument of {dtype}.* declare it as {dtype[:-1]}8"):
+        compile(te.create_prim_func(args))

@@ -8,7 +8,7 @@ import pytest
 from tilewright import Schedule, te
 from tilewright.codegen import Target, lower
 from tilewright.driver import parse_spec, plan
-from tilewright.driver.stages import stage_page
+from tilewright.driver.stages import declared_lines, stage_page
 from tilewright.driver.stages.code_lines import assembly_lines, ir_lines
 from tilewright.driver.stages.program_links import LoweredLines, linked_lines
 from tilewright.pages.linked_listings import ranges_text
@@ -131,3 +131,13 @@ def test_code_without_line_tables():
 
 def test_ranges():
     assert [ranges_text(n) for n in ([], [3], [1, 2, 4, 5, 6], [2, 1, 1])] == ["", "3", "1-2,4-6", "1-2"]
+
+
+def test_scalars_are_declared_and_names_of_files_may_hold_any_byte():
+    a, s = te.placeholder((8,), name="a"), te.var("s", "float32")
+    args = [a, s, te.compute((8,), lambda i: a[i] * s, name="b")]
+    assert declared_lines(args) == [
+        ("a", "a: float32[8]"), ("s", "s: float32"), ("b", "b: float32[8] = a[i] * s"),
+    ]  # fmt: skip
+    page = stage_page(plan(args, target="native -num-cores=1"), args)
+    assert "s: float32" in re.sub("<[^>]*>", "", page)

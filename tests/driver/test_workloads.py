@@ -214,3 +214,26 @@ def test_a_broken_plugin_warns_with_its_package(monkeypatch):
     monkeypatch.setattr(spec, "_plugins_read", [])
     with pytest.warns(UserWarning, match="'fancy' of the package 'fancy-kernels' is broken: no module named fancy"):
         assert "matmul" in all_workloads()
+
+
+def test_a_plugin_is_found_by_the_name_that_is_listed(monkeypatch):
+    from tilewright.driver.workloads import spec
+
+    class Entry:
+        name = "wfx"
+        dist = None
+
+        def load(self):
+            @workload
+            def gelu2(n: int = 64):
+                x = te.placeholder((n,), name="x")
+                return [x, te.compute((n,), lambda i: x[i] * te.sigmoid(x[i] * 1.702), name="g")]
+
+            return gelu2
+
+    monkeypatch.setattr(spec, "entry_points", lambda group: [Entry()])
+    monkeypatch.setattr(spec, "_plugins_read", [])
+    monkeypatch.setattr(spec, "_plugins", {})
+    listed = [w.name for w in all_workloads().values()]
+    assert "wfx" in listed and "gelu2" not in listed
+    assert parse_spec("wfx:n=7").spec == "wfx:n=7" and parse_spec("wfx:n=7").func.name == "wfx"

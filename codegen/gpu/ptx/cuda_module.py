@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -80,13 +82,18 @@ class CudaModule(GpuModule):
         return {name: code.asm() for name, code in self.code.items()}
 
     def own_source(self, fmt: str) -> str | None:
-        """Return ``ptx`` (also ``asm`` and ``s``), ``ir`` (LLVM IR as emitted) or ``ll`` (after LLVM's passes)."""
+        """Return ``ptx`` (also ``asm`` and ``s``), ``ir`` (LLVM IR as emitted) or ``ll`` (after LLVM's passes).
+
+        The kernels of a program are one module: ``ptx`` is a file that ``ptxas`` takes, ``ll`` one that ``llc`` takes. ``ir`` shows
+        what was emitted for each kernel by itself.
+        """
         if fmt in ("ptx", "asm", "s"):
-            return "\n".join(self.ptx.values())
+            return joined_ptx(list(self.ptx.values()))
         if fmt == "ir":
             return "\n".join(code.ir for code in self.code.values())
         if fmt == "ll":
-            return "\n".join(code.optimized_ll() for code in self.code.values())
+            first, *rest = self.code.values()
+            return replace(first, link=tuple([code.ir for code in rest])).optimized_ll()
         return None
 
     def get_source(self, fmt: str = "ptx") -> str:
@@ -198,6 +205,21 @@ class PlacedCall(BoundGpuCall):
         for array, copy, written in self._copies:
             if written:
                 copy.numpy(array)
+
+
+def joined_ptx(texts: Sequence[str]) -> str:
+    """Returns the PTX of several modules as one module, which has one header. Its version is the highest of theirs."""
+    headers = [_HEADER.search(text) for text in texts]
+    if len(texts) < 2 or None in headers:
+        return "\n".join(texts)
+    found = [header for header in headers if header is not None]
+    newest = max(found, key=lambda header: tuple(map(int, header["version"].split("."))))
+    bodies = [text[header.end() :] for text, header in zip(texts, found, strict=True)]
+    return texts[0][: found[0].start()] + newest[0] + "".join(bodies)
+
+
+_HEADER = re.compile(r"\.version (?P<version>[\d.]+)\n\.target [^\n]*\n\.address_size \d+\n")
+"""The directives at the head of a PTX module."""
 
 
 def missing_device(target: Target) -> list[str]:

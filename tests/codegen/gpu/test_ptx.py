@@ -5,6 +5,7 @@ import pytest
 import tilewright as tw
 from tilewright import te, tir
 from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.codegen.gpu.ptx.cuda_module import joined_ptx
 
 needs_ptxas = pytest.mark.skipif(
     find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12"
@@ -79,3 +80,30 @@ def test_shared_memory(room, words):
     assert module.kernels["main"][0].dynamic_shared == (4 * room if room > 12288 else 0)
     if find_ptxas():
         run_ptxas(ptx, "sm_80")
+
+
+def two_products():
+    a, b, c = (te.placeholder((64, 64), name=name) for name in "abc")
+    return tw.build([a, b, c, te.ops.matmul(te.ops.matmul(a, b), c)], "cuda -arch=sm_80")
+
+
+def test_kernels_of_a_program_are_one_module():
+    module = two_products()
+    text = module.get_source("ptx")
+    assert [text.count(word) for word in (".version", ".target", ".address_size", ".entry")] == [1, 1, 1, 2]
+    assert (
+        module.get_source("ll").count("target triple") == 1 and module.get_source("ll").count("define ptx_kernel") == 2
+    )
+
+
+@needs_ptxas
+def test_assembler_takes_a_program_of_two_kernels():
+    reports, _ = run_ptxas(two_products().get_source("ptx"), "sm_80")
+    assert sorted(report.kernel for report in reports) == ["main_kernel0", "main_kernel1"]
+
+
+def test_joined_texts_have_the_newest_header():
+    texts = [f"// LLVM\n\n.version {v}\n.target sm_90\n.address_size 64\n\n.entry k{v}" for v in ("7.8", "8.0")]
+    joined = joined_ptx(texts)
+    assert joined.startswith("// LLVM\n\n.version 8.0\n.target sm_90\n") and joined.count(".version") == 1
+    assert joined.index(".entry k7.8") < joined.index(".entry k8.0")
