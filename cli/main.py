@@ -162,7 +162,9 @@ def _say(error: Exception, debug: bool, words: Sequence[str]) -> int:
     if isinstance(error, click.ClickException):
         command = " ".join(["tilewright", *words[:1]]) if words and words[0] in COMMANDS else "tilewright"
         command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else command
-        click.echo(f"{command}: {error.format_message()}\n  `{command} --help` lists what it takes", err=True)
+        said = error.format_message()
+        said += _comma_hint(said, words)
+        click.echo(f"{command}: {said}\n  `{command} --help` lists what it takes", err=True)
         return error.exit_code
     if isinstance(error, OSError) and error.filename is not None:
         click.echo(f"tilewright: {error.filename}: {error.strerror}", err=True)
@@ -208,6 +210,14 @@ def _say(error: Exception, debug: bool, words: Sequence[str]) -> int:
     if hint:
         click.echo(f"  {hint}", err=True)
     return code
+
+
+def _comma_hint(message: str, words: Sequence[str]) -> str:
+    """Returns how the parameters of a workload are separated, for a command line that has spaces between them."""
+    rest = [word for word in words if "=" in word and not word.startswith("-")]
+    if "unexpected extra argument" not in message or len(rest) < 2:
+        return ""
+    return f"; the parameters of a workload are separated by commas: {','.join([word.rstrip(',') for word in rest])}"
 
 
 def _missing_package(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import shlex
@@ -12,12 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..pages import did_you_mean
 from .exit_codes import CommandError
 from .output import column, echo_table
 from .settings import setting
 
 if TYPE_CHECKING:
     from ..codegen import Target
+
+
+class Choice(click.Choice):
+    """One of some words; the error for another word names the nearest one."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            near = did_you_mean(value, self.choices, listed=99).removeprefix("; ")
+            self.fail(f"{value!r} is none of its words; {near}", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 spec_argument = click.argument("spec")
 arg_option = click.option(
@@ -65,9 +76,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(known)}."
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
+            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], known, listed=99)}")
         return super().resolve_command(ctx, args)
 
 

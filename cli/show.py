@@ -11,6 +11,7 @@ import click
 from ..pages import size_text
 from .exit_codes import CommandError
 from .options import (
+    Choice,
     apply,
     arg_option,
     bounds_option,
@@ -55,7 +56,7 @@ MODEL_STAGES = (
     "--stage",
     default="scheduled",
     show_default=True,
-    type=click.Choice(list(dict.fromkeys((*STAGES, *MODEL_STAGES)))),
+    type=Choice(list(dict.fromkeys((*STAGES, *MODEL_STAGES)))),
     help="What to show.",
 )
 @click.option("--mca", is_flag=True, help="Print what llvm-mca says of the innermost loop, where it is installed.")

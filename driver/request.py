@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from .. import te
 from ..codegen import Target
 from ..codegen.symbol_names import symbol_problem
+from ..pages import did_you_mean
 from ..schedule import Schedule
 from ..tir.annotations import is_for_code
 from ..tir.expr import StringImm
@@ -84,8 +84,39 @@ def _request(what: Any, args: Any) -> Request:
         return Request(te.create_prim_func(list(what)))
     raise TypeError(
         "expected a PrimFunc, a Schedule, te tensors, a workload or a spec such as 'matmul:M=512,N=512,K=512', "
-        f"not {type(what).__name__}"
+        f"not {type(what).__name__}{_way_in(what)}"
     )
+
+
+def _way_in(what: Any) -> str:
+    """Returns what to do with an object that is no program but belongs to one; empty when that is not known."""
+    if isinstance(what, te.Tensor):
+        return (
+            f"; give a list, inputs first and outputs last: [{', '.join([t.name for t in (*_inputs_of(what), what)])}]"
+        )
+    kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(what).__mro__}
+    if "torch.Module" in kinds:
+        return (
+            "; export it, tilewright.from_torch(torch.export.export(module, example_inputs)), or let PyTorch compile it with "
+            'torch.compile(module, backend="tilewright")'
+        )
+    if "onnx.ModelProto" in kinds:
+        return "; read it with tilewright.from_onnx(model)"
+    if callable(what):
+        return "; a function that returns te tensors becomes a workload by the decorator tilewright.workload"
+    return ""
+
+
+def _inputs_of(tensor: te.Tensor) -> list[te.Tensor]:
+    """Returns the placeholders that a tensor depends on."""
+    seen: dict[te.Tensor, None] = {}
+    waiting = list(tensor.op.input_tensors)
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen[one] = None
+            waiting += one.op.input_tensors
+    return [one for one in reversed(seen) if not one.op.input_tensors]
 
 
 def in_order(
@@ -114,9 +145,7 @@ def require_known(given: Mapping[str, Any], options: type, others: Sequence[str]
     names = [field.name for field in fields(options)]
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(name, [*names, *others], n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join([*others, *names])}"
-            raise TypeError(f"{call}() takes no {name!r}{hint}")
+            raise TypeError(f"{call}() takes no {name!r}{did_you_mean(name, [*others, *names], listed=99)}")
 
 
 def _one_of(module: IRModule) -> PrimFunc:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import te
+from ..pages import did_you_mean
 from ..te.tensor import Tensor
 from ..tir.expr import Expr
 from .attribute_keys import attributes_key
@@ -79,7 +80,9 @@ def operator(name: str) -> Operator:
     try:
         return OPERATORS[name]
     except KeyError:
-        raise GraphError(f"there is no operator {name!r}; register_operator adds one") from None
+        raise GraphError(
+            f"there is no operator {name!r}{did_you_mean(name, OPERATORS)}; register_operator adds one"
+        ) from None
 
 
 def placeholder_for(value: Value) -> Tensor:

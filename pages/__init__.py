@@ -9,6 +9,7 @@ from .coloured_code import code_html
 from .figures import counted, duration_text, rate_text, seconds_text, share_text, size_text
 from .html_text import card, folded, table
 from .linked_listings import LISTING_STYLE, Listing, side_by_side
+from .near_words import did_you_mean
 from .notebook import shown_in_notebooks
 from .page_style import CHART_STYLE, COLOURS
 from .plot import Axis, Plot, thinned
@@ -24,6 +25,7 @@ __all__ = [
     "card",
     "code_html",
     "counted",
+    "did_you_mean",
     "duration_text",
     "folded",
     "improvements",

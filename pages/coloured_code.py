@@ -17,7 +17,7 @@ def code_html(text: str, fold: bool = True) -> str:
     """Returns ``text`` as HTML in colours; with ``fold`` a loop or block closes at a click on its first line.
 
     >>> code_html("for i in T.serial(7):\\n    A[i] = 1")
-    '<div class="code"><details open><summary><i>for</i> i <i>in</i> T.serial(<b>7</b>):</summary>    A[i] = <b>1</b>\\n</details></div>'
+    '<pre class="code"><details open><summary><i>for</i> i <i>in</i> T.serial(<b>7</b>):</summary>    A[i] = <b>1</b>\\n</details></pre>'
     """
     lines = text.rstrip("\n").split("\n")
     cut = lines[_MOST_LINES:]
@@ -38,7 +38,7 @@ def code_html(text: str, fold: bool = True) -> str:
             out.append(coloured_line(line) + "\n")
     out += ["</details>"] * len(open_at)
     rest = f"<s># {len(cut)} more lines</s>" if cut else ""
-    return f'<div class="code">{"".join(out)}{rest}</div>'
+    return f'<pre class="code">{"".join(out)}{rest}</pre>'
 
 
 def coloured_line(line: str) -> str:

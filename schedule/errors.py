@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..pages.notebook import user_traceback
 from ..tir.expr import Reason, Var
 from ..tir.expr.base.node import Node, marked_text
 from ..tir.stmt import PrimFunc
@@ -63,6 +64,10 @@ class ScheduleError(Exception):
 
     __str__ = render
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the user's lines and the message, without the frames of the library."""
+        return user_traceback(self, "ScheduleError")
+
     def __reduce__(self) -> Any:  # nodes compare by identity, so a copy elsewhere carries the text alone
         return type(self), (self.render(),)
 
@@ -74,12 +79,12 @@ def require(result: T | Reason) -> T:
     return result
 
 
-class _UnknownHandle(ScheduleError, IndexError, KeyError):
+class UnknownHandleError(ScheduleError, IndexError, KeyError):
     """This error reports a block, loop, buffer or function that does not exist. It is an IndexError and a KeyError,
     too."""
 
 
-class _BadArgument(ScheduleError, ValueError, TypeError):
+class BadArgumentError(ScheduleError, ValueError, TypeError):
     """This error reports an argument of a wrong type, or with a value that is wrong for every program."""
 
 
@@ -88,13 +93,13 @@ def unknown_handle(problem: str, *, where: Node | Iterable[Node] = (), hint: str
 
     It is an IndexError and a KeyError too.
     """
-    return _UnknownHandle(problem, where=where, hint=hint)
+    return UnknownHandleError(problem, where=where, hint=hint)
 
 
 def bad_argument(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
     """Return the ScheduleError for an argument that is wrong for every program; it is a ValueError and a TypeError
     too."""
-    return _BadArgument(problem, where=where, hint=hint)
+    return BadArgumentError(problem, where=where, hint=hint)
 
 
 def _shown(value: Any) -> str:

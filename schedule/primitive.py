@@ -52,9 +52,13 @@ class Primitive:
         """Return the arguments by name, defaults filled in, ``*args`` as a tuple; TypeError when they do not fit."""
         try:
             return self.binder(*args, **kwargs)
-        except TypeError:  # the signature says it better
-            self.signature.bind(*args, **kwargs)
-            raise
+        except TypeError:
+            try:
+                self.signature.bind(*args, **kwargs)  # it says better than a call what does not fit
+            except TypeError as error:
+                binding = error
+            plain = [p.replace(annotation=p.empty) for p in self.signature.parameters.values()]
+            raise TypeError(f"{self.name}: {binding}; it is {self.name}{inspect.Signature(plain)}") from None
 
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments that were given by name (``*args`` as a sequence) in the form of :meth:`bind`; TypeError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -32,8 +33,16 @@ def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) 
         if name in expected and not _fits(value, expected[name]):
             raise bad_argument(
                 f"the argument {name} must be {_words(expected[name])}, not {_shown(value)}",
-                hint="see the primitive's documentation for what its arguments are",
+                hint=_hint(function, name, value),
             )
+
+
+def _hint(function: Callable[..., Any], name: str, value: Any) -> str:
+    """Returns how the call is written instead, where that is known."""
+    if name == "factors" and isinstance(value, (int, IntImm)):
+        return f"write factor={value} or factors=[None, {value}] for inner loops of {value}, nparts={value} for {value} outer iterations"
+    called = ", ".join(list(inspect.signature(function).parameters)[1:])
+    return f"it is {function.__name__}({called}); its documentation says what the arguments are"
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ from ..tir.expr import Expr, Var
 from ..tir.index_form import widened
 from ..tir.stmt import Buffer, IRModule, PrimFunc
 from ..tir.walk import vars_in
-from .errors import ScheduleError, nearest, unknown_handle
+from .errors import ScheduleError, UnknownHandleError, nearest, unknown_handle
 from .handle_table import HandleTable
 from .handles import PLACES, BlockRV, Handle
 from .instruction import TRACE_OF, Instruction
@@ -27,6 +27,7 @@ from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
 from .require.lookup import find_block, find_loop
+from .trace_data import refs_in
 
 if TYPE_CHECKING:
     from .method_signatures import MethodSignatures
@@ -250,6 +251,10 @@ class Schedule(_Methods):
             if isinstance(error, ScheduleError):
                 if not error.primitive:
                     error.primitive, error.arguments = step.name, step.said(arguments)
+                    if isinstance(error, UnknownHandleError):
+                        error.hint = "; ".join(
+                            [*self._what_became_of(arguments), *([error.hint] if error.hint else [])]
+                        )
                 error.func = error.func or func if self._shows_ir else None
             raise
         if new is not func:
@@ -262,6 +267,20 @@ class Schedule(_Methods):
         outputs, names = self._name_outputs(step, outputs, name)
         self._insts.append(Instruction(step.name, recorded, names, self._handles.record(decision)))
         return outputs
+
+    def _what_became_of(self, arguments: Any) -> list[str]:
+        """Return which step replaced each loop among the arguments that is no longer there, and by what."""
+        found = []
+        handles = {name: handle for handle, name in self._handles.names.items()}
+        for value in _leaves(arguments):
+            ref = self._handles.names.get(value) if isinstance(value, Var) else None
+            steps = [
+                i for i in self._insts if i.primitive.kind == "rewrite" and ref in refs_in(list(i.arguments.values()))
+            ]
+            made = [getattr(handles.get(name), "name", name) for name in (steps[-1].output_names if steps else ())]
+            if ref is not None and made:
+                found.append(f"{steps[-1].name} replaced {value.name} by {', '.join(made)}")
+        return found
 
     def _name_outputs(self, step: Primitive, outputs: Any, func_name: str) -> tuple[Any, Any]:
         if outputs is None:

@@ -64,6 +64,11 @@ def as_dtype(dtype: Any) -> DType:
     return DType(dtype)
 
 
+def said_name(kind: str, name: str) -> str:
+    """Returns how messages call a tensor: its kind and its name, which are one word where the user gave no name."""
+    return kind if name == kind else f"{kind} {name}"
+
+
 def placeholder(shape: Shape, dtype: str | DTypeLike | None = None, name: str = "placeholder") -> Tensor:
     """Returns an input tensor, ``float32`` unless said otherwise.
 
@@ -72,7 +77,7 @@ def placeholder(shape: Shape, dtype: str | DTypeLike | None = None, name: str = 
     2
     """
     text = as_dtype("float32" if dtype is None else dtype)
-    return PlaceholderOp(name, as_shape(shape, f"placeholder {name}"), text).output(0)
+    return PlaceholderOp(name, as_shape(shape, f"{said_name('placeholder', name)}"), text).output(0)
 
 
 @overload
@@ -119,15 +124,15 @@ def compute(
     >>> [axis.var.name for axis in B.op.axis]
     ['i', 'j']
     """
-    dims = as_shape(shape, f"compute {name}")
+    dims = as_shape(shape, f"{said_name('compute', name)}")
     names = _axis_names(fcompute, len(dims), name, varargs_names)
     axis = tuple([IterVar(Range.from_extent(e), Var(n, e.dtype)) for n, e in zip(names, dims, strict=True)])
     result = fcompute(*[iv.var for iv in axis])
     if result is None:
-        raise TypeError(f"compute {name}: the function returns nothing")
+        raise TypeError(f"{said_name('compute', name)}: the function returns nothing")
     many = isinstance(result, (tuple, list))
     if many and not result:
-        raise ValueError(f"compute {name}: the function returns an empty tuple")
+        raise ValueError(f"{said_name('compute', name)}: the function returns an empty tuple")
     body = tuple([convert(e) for e in (result if many else (result,))])
     op = ComputeOp(name, axis, _checked_body(name, body), tag, attrs)
     READ_CHECK.value(op, True)
@@ -141,18 +146,22 @@ def _axis_names(fcompute: Callable[..., Any], ndim: int, name: str, varargs_name
         if p.kind == p.VAR_POSITIONAL:
             rest = True
         elif p.kind in (p.VAR_KEYWORD, p.KEYWORD_ONLY):
-            raise TypeError(f"compute {name}: the function has keyword-only parameters; it is called with the axes")
+            raise TypeError(
+                f"{said_name('compute', name)}: the function has keyword-only parameters; it is called with the axes"
+            )
         elif p.default is p.empty:
             names.append(p.name)
     if rest:
         more = ndim - len(names)
         if varargs_names is not None and len(varargs_names) != more:
-            raise ValueError(f"compute {name}: {len(varargs_names)} varargs_names for {more} dimensions")
+            raise ValueError(f"{said_name('compute', name)}: {len(varargs_names)} varargs_names for {more} dimensions")
         names += list(varargs_names) if varargs_names is not None else [f"i{i}" for i in range(len(names), ndim)]
     elif not names and varargs_names is None and not inspect.signature(fcompute).parameters and ndim == 0:
         return []
     if len(names) != ndim:
-        raise ValueError(f"compute {name}: the function takes {len(names)} axes, the shape has {ndim} dimensions")
+        raise ValueError(
+            f"{said_name('compute', name)}: the function takes {len(names)} axes, the shape has {ndim} dimensions"
+        )
     return names
 
 
@@ -161,7 +170,7 @@ def _checked_body(name: str, body: tuple[Expr, ...]) -> tuple[Expr, ...]:
         for n in pre_order(e):
             if isinstance(n, Reduce) and n is not e:
                 raise ValueError(
-                    f"compute {name}: a reduction inside a larger expression; make it a te.compute of its own "
+                    f"{said_name('compute', name)}: a reduction inside a larger expression; make it a te.compute of its own "
                     "and use its elements here"
                 )
     reductions = [e for e in body if isinstance(e, Reduce)]
@@ -173,10 +182,10 @@ def _checked_body(name: str, body: tuple[Expr, ...]) -> tuple[Expr, ...]:
     )
     if not same:
         raise ValueError(
-            f"compute {name}: several outputs that are reductions have to come from one comm_reducer call over a tuple"
+            f"{said_name('compute', name)}: several outputs that are reductions have to come from one comm_reducer call over a tuple"
         )
     if [r.value_index for r in reductions] != list(range(len(first.source))):
         raise ValueError(
-            f"compute {name}: the reduction gives {len(first.source)} values; the function has to return all, in order"
+            f"{said_name('compute', name)}: the reduction gives {len(first.source)} values; the function has to return all, in order"
         )
     return body

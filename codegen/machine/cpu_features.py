@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ...pages import did_you_mean
 from .cpu import host
 from .cpu_names import AARCH64_CPUS, X86_CPUS
-from .target_text import TargetError, nearest
+from .target_text import TargetError
 from .triples import arch_of
 
 IMPLIES = {
@@ -41,12 +42,14 @@ def enabled_features(arch: str, cpu: str, attrs: tuple[str, ...]) -> frozenset[s
     """Returns the features of a CPU of that name, with ``attrs`` added and removed. TargetError for an unknown name."""
     known = {"x86_64": X86_CPUS, "aarch64": AARCH64_CPUS}.get(arch)
     if known is not None and cpu not in known:
-        raise TargetError(f"-mcpu={cpu}: not a CPU of {arch} that is known here{nearest(cpu, known)}")
+        raise TargetError(
+            f"-mcpu={cpu}: not a CPU of {arch} that is known here{did_you_mean(cpu.replace('zen', 'znver'), known, 3)}"
+        )
     on = set(known[cpu]) if known is not None else set()
     for item in attrs:
         name = item[1:]
         if known is not None and name not in IMPLIES and name not in _host_feature_names(arch):
-            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{nearest(name, IMPLIES)}")
+            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{did_you_mean(name, IMPLIES)}")
         if item[0] == "+":
             pending = [name]
             while pending:
@@ -78,7 +81,7 @@ def features_left(arch: str, features: tuple[str, ...], attrs: tuple[str, ...]) 
                 f"target native takes no -mattr={item}: it has what this machine has; -mattr=-{name} would take it away"
             )
         if name not in IMPLIES and name not in _host_feature_names(arch):
-            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{nearest(name, IMPLIES)}")
+            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{did_you_mean(name, IMPLIES)}")
         on -= _dependents_of(name, on)
     return frozenset(on)
 

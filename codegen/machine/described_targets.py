@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ...pages import did_you_mean
 from .cpu import Caches, available_cores, host
 from .cpu_features import enabled_features, features_left, parse_attrs
 from .cpu_names import generic_caches
@@ -14,7 +15,7 @@ from .installed_targets import load_installed
 from .missing_abilities import missing_of_processor
 from .target import FACTS, MISSING, SCALABLE, Target
 from .target_kinds import TARGET_KINDS
-from .target_text import FLAGS, TARGET_OPTIONS, TargetError, nearest, positive
+from .target_text import FLAGS, NAMED_TARGETS, TARGET_OPTIONS, TargetError, positive
 from .triples import (
     address_bits,
     arch_of,
@@ -51,14 +52,16 @@ def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, An
     if kind not in kinds:
         kinds = tuple(kinds_of_targets())
     if kind not in kinds:
-        raise TargetError(f"target {kind!r}: no such kind{nearest(kind, kinds)}")
+        raise TargetError(
+            f"target {kind!r}: no such kind{did_you_mean(kind, [*kinds, *NAMED_TARGETS], 3) or did_you_mean(kind, sorted(kinds))}"
+        )
     if kind in TARGET_KINDS:
         options = {TARGET_KINDS[kind].words.get(name, name): value for name, value in options.items()}
     takers = {option.name: option.kinds or (kind,) for option in TARGET_OPTIONS}
     for name in options:
         if name not in takers:
-            known = [other for other, kinds in takers.items() if kind in kinds]
-            raise TargetError(f"target {target!r}: no option -{name}{nearest(name, known, '-')}")
+            known = sorted([other for other, kinds in takers.items() if kind in kinds])
+            raise TargetError(f"target {target!r}: no option -{name}{did_you_mean(name, known, prefix='-')}")
         if kind not in takers[name]:
             raise TargetError(f"target {target!r}: -{name} is for targets of kind {' and '.join(takers[name])}")
     flags = tuple([name for name in FLAGS if options.get(name)])

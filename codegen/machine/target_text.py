@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from ...pages import did_you_mean
 
 
 class TargetOption(NamedTuple):
@@ -45,13 +46,25 @@ class TargetError(ValueError):
     """Raised when the text does not describe a target, or the target cannot do what was requested."""
 
 
-def nearest(word: str, known: Any, prefix: str = "") -> str:
-    """Returns the end of an error message: the most similar known word, or all of them when they are few."""
-    close = difflib.get_close_matches(word, list(known), 1, 0.5)
-    if close:
-        return f"; did you mean {prefix}{close[0]}?"
-    names = sorted(known)
-    return f"; there are {', '.join(prefix + n for n in names)}" if len(names) <= 12 else ""
+NAMED_TARGETS = {
+    "x86-64": "llvm -mtriple=x86_64-linux-gnu",
+    "aarch64": "llvm -mtriple=aarch64-linux-gnu",
+    "arm64": "llvm -mtriple=aarch64-linux-gnu",
+    "riscv64": "llvm -mtriple=riscv64-linux-gnu",
+    "wasm": "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory",
+    "wasm32": "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory",
+    "raspberry-pi/4b-aarch64": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=4",
+    "nvidia/nvidia-v100": "cuda -arch=sm_70",
+    "nvidia/nvidia-t4": "cuda -arch=sm_75",
+    "nvidia/nvidia-a100": "cuda -arch=sm_80",
+    "nvidia/nvidia-a10": "cuda -arch=sm_86",
+    "nvidia/geforce-rtx-3090": "cuda -arch=sm_86",
+    "nvidia/geforce-rtx-4090": "cuda -arch=sm_89",
+    "nvidia/nvidia-l4": "cuda -arch=sm_89",
+    "nvidia/nvidia-h100": "cuda -arch=sm_90a",
+    "nvidia/nvidia-h200": "cuda -arch=sm_90a",
+}
+"""Names that stand for a whole target; the tags with a maker's name are TVM's. Options behind one are added to it."""
 
 
 def spelled(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +80,7 @@ def split(text: str) -> dict[str, Any]:
         raise TargetError(f"target {text!r}: {e}") from None
     if not words:
         raise TargetError("an empty target; write 'native' or 'llvm -mcpu=…'")
+    words = [*shlex.split(NAMED_TARGETS[words[0]]), *words[1:]] if words[0] in NAMED_TARGETS else words
     out: dict[str, Any] = {"kind": words.pop(0)}
     while words:
         word = words.pop(0)
@@ -81,7 +95,7 @@ def split(text: str) -> dict[str, Any]:
             value = words.pop(0)
         if not value:
             known = {option.name: option for option in TARGET_OPTIONS}
-            hint = f"; write {known[name].written}" if name in known else nearest(name, known, "-")
+            hint = f"; write {known[name].written}" if name in known else did_you_mean(name, known, prefix="-")
             raise TargetError(f"target {text!r}: option -{name} has no value{hint}")
         out[name] = value
     return out

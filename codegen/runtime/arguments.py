@@ -113,7 +113,9 @@ class Arguments:
             raise self._fail(index, f"expected an array, {want}, got {type(arg).__name__}{hint}")
         if not _same_dtype(param.dtype, view.dtype):
             hint = "pass the bits as uint16, or ml_dtypes.bfloat16" if param.dtype == "bfloat16" else ""
-            hint = hint or f'convert it with .astype("{param.dtype}")'
+            torch = type(arg).__module__.partition(".")[0] == "torch"
+            way = f".to(torch.{param.dtype})" if torch else f'.astype("{param.dtype}")'
+            hint = hint or f"convert it with {way}"
             raise self._fail(index, f"expected dtype {param.dtype}, got {view.dtype}; {hint}")
         assert param.buffer is not None
         if len(view.shape) != param.buffer.ndim:

@@ -16,7 +16,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from .workload_definition import BUILTIN, Workload, WorkloadCase, WorkloadError, nearest, workload
+from ...pages import did_you_mean
+from .workload_definition import BUILTIN, Workload, WorkloadCase, WorkloadError, workload
 
 
 def parse_spec(text: str, args: Mapping[str, Any] | Sequence[str] = ()) -> WorkloadCase:
@@ -39,7 +40,7 @@ def find_workload(name: str) -> Workload:
     found = all_workloads().get(name)
     if found is None:
         raise WorkloadError(
-            f"no workload is called {name!r}{nearest(name, all_workloads())} (`tilewright workloads` lists all; "
+            f"no workload is called {name!r}{did_you_mean(name, all_workloads(), 3, listed=0)} (`tilewright workloads` lists all; "
             "a function of your own is file.py:function)"
         )
     return found
@@ -102,7 +103,7 @@ def _from_file(path: Path, function: str) -> Workload:
         )
     found = vars(module).get(function) if function else next(iter(marked.values()))
     if found is None:
-        raise WorkloadError(f"{path} has no function {function!r}{nearest(function, {*marked, *own})}")
+        raise WorkloadError(f"{path} has no function {function!r}{did_you_mean(function, [*marked, *own])}")
     if not callable(found):
         raise WorkloadError(f"{function} in {path} is not a function that returns te tensors")
     return replace(found if isinstance(found, Workload) else workload(found), origin=str(path))

@@ -13,11 +13,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
@@ -25,6 +24,7 @@ from typing import Any, overload
 import numpy as np
 
 from ... import te
+from ...pages import did_you_mean
 from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import DType, IntImm
 from ...tir.stmt import PrimFunc
@@ -117,7 +117,9 @@ class Workload:
         for name in values:
             if name not in known:
                 takes = ", ".join(known) or "none"
-                raise WorkloadError(f"{self.name} has no parameter {name!r}{nearest(name, known)} (it takes: {takes})")
+                raise WorkloadError(
+                    f"{self.name} has no parameter {name!r}{did_you_mean(name, known, 3, listed=0)} (it takes: {takes})"
+                )
         fixed = {}
         for parameter in self.parameters:
             value = values.get(parameter.name, parameter.default)
@@ -168,7 +170,9 @@ class WorkloadCase:
             where = _line_of(error, self.workload.origin)
             raise WorkloadError(f"{self.spec}: {type(error).__name__}: {error}{where}") from error
         if not isinstance(tensors, (list, tuple)) or not tensors or not all(_is_argument(t) for t in tensors):
-            raise WorkloadError(f"{self.name} must return a list of te tensors, inputs first and outputs last")
+            raise WorkloadError(
+                f"{self.name} must return a list of te tensors, inputs first and outputs last; it returned {_shown(tensors)}"
+            )
         for tensor in tensors:
             _check_size(self.spec, tensor)
         return tuple(tensors)
@@ -204,6 +208,13 @@ def _line_of(error: BaseException, path: str) -> str:
         if path and os.path.basename(f.filename) == os.path.basename(path)
     ]
     return f" ({path}, line {frames[-1].lineno})" if frames else ""
+
+
+def _shown(value: Any) -> str:
+    """Returns what a function returned in place of tensors, in a few words."""
+    if isinstance(value, (list, tuple)) and value:
+        return f"a {type(value).__name__} of {', '.join(dict.fromkeys([type(one).__name__ for one in value]))}"
+    return "nothing" if value is None else f"an object of {type(value).__name__}" if value != [] else "an empty list"
 
 
 def _is_argument(tensor: Any) -> bool:
@@ -260,14 +271,6 @@ def _parameter(p: inspect.Parameter, f: Callable[..., Any]) -> Parameter:
     if kind == "size" and isinstance(default, int) and default < 1:
         kind = "int" if default < 0 else "count"
     return Parameter(p.name, kind, default)
-
-
-def nearest(word: str, known: Iterable[str], count: int = 3) -> str:
-    """``; did you mean a, b?``, or nothing when no name is near."""
-    names = list(known)
-    folded = {name.lower(): name for name in names}
-    close = [folded[n] for n in difflib.get_close_matches(word.lower(), list(folded), count, 0.5)]
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...tir.expr import DType
 from ..graph import Node, Value
-from ..graph_operators import OPERATORS
+from ..graph_operators import OPERATORS, operator
 
 COMMUTATIVE = frozenset(
     {"add", "multiply", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"}
@@ -187,12 +187,19 @@ def op(ops: str, *args: Pattern | None, bind: str = "", **attrs: Any) -> Pattern
     Operands of commutative operators may stand in any order; of ``add``, ``multiply``, ``maximum`` … a pattern may have
     three operands and more, and fits any tree of them. None fits an operand that is left out. ``bind`` names the node.
     """
-    return _Apply(tuple(ops.split()), args, attrs, bind)
+    return _Apply(_known(ops), args, attrs, bind)
 
 
 def produced(ops: str, bind: str) -> Pattern:
     """Fits an operator of one of the names in ``ops``, whatever its operands; ``bind`` names the node."""
-    return _Apply(tuple(ops.split()), None, {}, bind)
+    return _Apply(_known(ops), None, {}, bind)
+
+
+def _known(ops: str) -> tuple[str, ...]:
+    """Returns the names of operators; GraphError for one that there is not."""
+    for name in ops.split():
+        operator(name)
+    return tuple(ops.split())
 
 
 def either(*options: Pattern) -> Pattern:
@@ -202,7 +209,7 @@ def either(*options: Pattern) -> Pattern:
 
 def optional(ops: str, inner: Pattern, bind: str = "") -> Pattern:
     """Fits ``inner``, or one of the operators applied to it."""
-    return _Either((_Apply(tuple(ops.split()), (inner,), {}, bind), inner))
+    return _Either((_Apply(_known(ops), (inner,), {}, bind), inner))
 
 
 def roots(pattern: Pattern) -> frozenset[str] | None:

@@ -41,17 +41,24 @@ class Match:
     bound: Bindings
     root: Node
     _sweep: _Sweep
+    rule: str = "a rule"
 
     def __getitem__(self, name: str) -> Value:
-        found: Value = self.bound[name]
+        found: Value = self._named(name)
         return found
+
+    def _named(self, name: str) -> Any:
+        if name not in self.bound:
+            known = ", ".join(map(repr, self.bound)) or "nothing"
+            raise GraphError(f"the rule {self.rule} asks for {name!r}; what fits its pattern here names {known}")
+        return self.bound[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self.bound
 
     def node(self, name: str) -> Node:
         """Returns the operator that ``bind`` has named."""
-        found: Node = self.bound[name]
+        found: Node = self._named(name)
         return found
 
     @property
@@ -100,6 +107,8 @@ class _Sweep:
         self.constants = dict(graph.constants)
         self.nodes: list[Node] = []
         self.mapping: dict[Value, Value] = {}
+        self.applied: dict[str, str] = {}
+        """What each rule did last, by its name."""
         self.readers: Counter[Value] = Counter(graph.outputs)
         for node in graph.nodes:
             self.readers.update(node.given)
@@ -136,9 +145,10 @@ class _Sweep:
         self.producers[node.output] = node
         for r in rules:
             for bound in r.pattern.match(node.output, Known(self.producers, self.constants), {}):
-                new = r.replace(Match(bound, node, self))
+                new = r.replace(Match(bound, node, self, r.name))
                 if new is None:
                     continue
+                self.applied[r.name] = f"{_said(node)} becomes {_said(self.producers.get(new)) or new.name}"
                 if new.dtype != node.output.dtype or not same_shape(new.shape, node.output.shape):
                     raise GraphError(f"the rule {r.name} puts {new} in place of {node.output}")
                 return new
@@ -159,8 +169,18 @@ def rewritten(graph: Graph, rules: Iterable[Rule]) -> Graph:
             by_op.setdefault(op, []).append(r)
     names = {v.name for v in graph.values()}
     for _ in range(_ROUNDS):
-        after = _Sweep(graph, names).run(by_op)
+        sweep = _Sweep(graph, names)
+        after = sweep.run(by_op)
         if after is graph:
             return graph
         graph = after
-    raise GraphError(f"the rules {sorted({r.name for rs in by_op.values() for r in rs})} do not come to an end")
+    steps = "; ".join([f"{name}: {said}" for name, said in sorted(sweep.applied.items())])
+    raise GraphError(
+        f"after {_ROUNDS} sweeps there is still something to replace; the last one: {steps}. A rule must not fit what it "
+        "makes, nor make what another rule turns back"
+    )
+
+
+def _said(node: Node | None) -> str:
+    """Returns an operator and its operands, ``add(x, y)``; empty for none."""
+    return "" if node is None else f"{node.op}({', '.join(['None' if v is None else v.name for v in node.inputs])})"

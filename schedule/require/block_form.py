@@ -44,9 +44,11 @@ def the_store(
 ) -> BufferStore:
     """Return the statement, the body or init of a block, if it is one store; ScheduleError otherwise."""
     if not isinstance(stmt, BufferStore) or stmt.predicate is not None:
-        raise ScheduleError(
-            f"block {realize.block.name_hint!r} does more than store one value", where=realize, hint=hint
-        )
+        said = f"block {realize.block.name_hint!r} does more than store one value"
+        if stmt is None and realize.block.init is not None:
+            said += ": it is a reduction"
+            hint = "compute_at moves it into the loops of its reader, reverse_compute_at moves a reader into its loops"
+        raise ScheduleError(said, where=realize, hint=hint)
     return stmt
 
 

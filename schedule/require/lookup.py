@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.analysis.tree import Tree
+from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.expr import Var
 from ...tir.stmt import BlockRealize, For, Stmt
 from ..errors import ScheduleError, near_names, nearest, unknown_handle
@@ -35,13 +35,26 @@ def find_loop(tree: Tree, var: Var) -> For:
     """Return the loop over ``var``; ScheduleError when it no longer exists."""
     found = tree.loops.get(var)
     if found is None:
-        names = [v.name for v in tree.loops]
-        there = f"The loops are {', '.join(names[:12])}" + (", ..." if len(names) > 12 else "") if names else ""
         raise unknown_handle(
             f"loop {getattr(var, 'name', repr(var))} is not in function {tree.func.name} (any more)",
-            hint=f"split, fuse and compute_at make new loops; ask get_loops again. {there}".strip(),
+            hint=f"split, fuse and compute_at make new loops; ask get_loops again{_loops_there(tree)}",
         )
     return found
+
+
+def _loops_there(tree: Tree) -> str:
+    """Returns the loops around each block, the outermost first: ``. The loops are i_0, i_1, r of block 'C'``."""
+    said = []
+    for name, found in tree.blocks.items():
+        loops = [v.name for v, loop in tree.loops.items() if any(b is found[0] for b in blocks_below(loop.body))]
+        if loops:
+            said.append(f"{', '.join(loops)} of block {name!r}")
+    more = ", …" if len(said) > _MOST_BLOCKS else ""
+    return f". The loops are {'; '.join(said[:_MOST_BLOCKS])}{more}" if said else ""
+
+
+_MOST_BLOCKS = 6
+"""The number of blocks that a message lists."""
 
 
 def scope_around(tree: Tree, stmt: Stmt) -> BlockRealize:

@@ -39,7 +39,7 @@ def test_version(run):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["tunne"], 2, "No such command 'tunne'. Did you mean 'tune'?"),
+        (["tunne"], 2, "No such command 'tunne'; did you mean tune?"),
         (["tune", "matmul", "--trial", "5"], 2, "'--trials'"),
         (["tune", "matmul", "--time-limit", "nan"], 2, "'nan' is not a number of seconds above zero"),
         (["tune", "matmul", "--time-limit", "inf"], 2, "'inf' is not a number of seconds above zero"),
@@ -57,7 +57,7 @@ def test_version(run):
         (["bench", "matmul", "--target", "nativ"], 2, "target 'nativ': no such kind; did you mean native?"),
         (["bench", "matmul", "--db", "nowhere.db"], 2, "there is no database nowhere.db"),
         (["bench", "matmul:M=7,N=7,K=7", "--require-tuned"], 2, "no database"),
-        (["show", "matmul", "--stage", "object"], 2, "'object' is not one of"),
+        (["show", "matmul", "--stage", "object"], 2, "'object' is none of its words"),
         (["build", "matmul", "-o", "x.exe"], 2, "the suffix says what to write"),
         (["build", "matmul", "-o", "nowhere/x.so"], 2, "there is no folder"),
         (["db", "ls"], 2, "no database: there is no tuning.db here"),

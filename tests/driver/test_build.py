@@ -470,3 +470,12 @@ def test_a_record_that_names_its_buffers_is_replayed_on_other_names(tmp_path):
         db.add_record(TuningRecord(key, machine, trace, times=(1e-3,)))
         made = plan(te.create_prim_func(named(*"BACD")), target=target, db=db, require_tuned=True)
     assert structural_equal(made.scheduled, sch.func)
+
+
+def test_objects_that_are_no_programs_say_the_way_in():
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    with pytest.raises(TypeError, match=r"not Tensor; give a list, inputs first and outputs last: \[A, B\]"):
+        tw.build(B)
+    with pytest.raises(TypeError, match=r"not function; .* by the decorator tilewright\.workload"):
+        tw.build(lambda n: [A, B])

@@ -266,8 +266,14 @@ def test_rules_that_are_wrong_are_named():
     with pytest.raises(GraphError, match="the rule first puts x"):
         rewritten(graph, [Rule("first", op("add", any_value("x"), any_value("y")), lambda m: m["x"])])
     swap = Rule("swap", op("add", any_value("x"), any_value("y")), lambda m: m.op("add", *m.root.inputs[::-1]))
-    with pytest.raises(GraphError, match=r"\['swap'\] do not come to an end"):
-        rewritten(graph, [swap])
+    with pytest.raises(
+        GraphError, match=r"swap: add\(\w+, \w+\) becomes add\(\w+, \w+\)\. A rule must not fit what it makes"
+    ):
+        rewritten(graph, [swap, Rule("never", op("exp", any_value("x")), lambda m: m["x"])])
+    with pytest.raises(GraphError, match="the rule asks asks for 'z'; what fits its pattern here names 'x', 'y'"):
+        rewritten(graph, [Rule("asks", op("add", any_value("x"), any_value("y")), lambda m: m["z"])])
+    with pytest.raises(GraphError, match="no operator 'ad'; did you mean add"):
+        op("ad", any_value("x"))
     with pytest.raises(GraphError, match="does not begin with an operator"):
         rewritten(graph, [Rule("all", any_value("x"), lambda m: None)])
 

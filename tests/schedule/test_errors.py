@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 
@@ -159,3 +160,33 @@ def test_every_refusal_says_what_to_try():
                 if not any(k.arg == "hint" for k in n.keywords):
                     bare.append(f"{path.name}:{n.lineno}")
     assert not bare
+
+
+def test_calls_that_do_not_fit_show_the_signature():
+    A = te.placeholder((8, 8), name="A")
+    r = te.reduce_axis((0, 8), name="r")
+    C = te.compute((8,), lambda i: te.sum(A[i, r], axis=r), name="C")
+    D = te.compute((8,), lambda i: C[i] * 2.0, name="D")
+    sch = Schedule(te.create_prim_func([A, D]))
+    i, k = sch.get_loops("C")
+    with pytest.raises(TypeError, match=r"unroll: too many positional arguments; it is unroll\(loop\)"):
+        sch.unroll(i, 4)
+    with pytest.raises(ScheduleError, match=r"write factor=8 or factors=\[None, 8\]"):
+        sch.split(i, 8)
+    sch.split(i, [None, 2])
+    with pytest.raises(ScheduleError, match=r"split replaced i by i_0, i_1; .* The loops are i_0, i_1, r of block 'C'"):
+        sch.fuse(i, k)
+    with pytest.raises(
+        ScheduleError, match=r"'C' does more than store one value: it is a reduction[\s\S]*compute_at moves it"
+    ):
+        sch.compute_inline("C")
+
+
+def test_notebooks_show_the_lines_of_the_user():
+    A = te.placeholder((8,), name="A")
+    sch = Schedule(te.create_prim_func([A, te.compute((8,), lambda i: A[i] + 1.0, name="B")]))
+    try:
+        sch.get_block("C")
+    except ScheduleError as error:
+        shown = "\n".join(error._render_traceback_())
+    assert 'sch.get_block("C")' in shown and shown.count("  File ") == 1 and "\nScheduleError: get_block" in shown

@@ -5,8 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from ..nodes.expr import Expr
+
+_NUMPY_OPERATORS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%", "bitwise_and": "&",
+    "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<", "right_shift": ">>", "less": "<", "less_equal": "<=",
+    "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=", "negative": "negative", "invert": "~",
+}  # fmt: skip
+"""Python's operators by NumPy's names for them."""
+
+_SPELLED = {
+    "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "absolute": "abs", "fabs": "abs", "fmod": "truncmod",
+    "rint": "round", "logical_and": "all", "logical_or": "any", "square": "power", "float_power": "power", "arctan2": "atan2",
+}  # fmt: skip
+"""What te calls NumPy's functions, where the names differ."""
+
+
+def _as_object(e: Any) -> np.ndarray:
+    """Returns an array of no dimensions that holds an expression, to which NumPy applies Python's operators."""
+    out = np.empty((), object)
+    out[()] = e
+    return out
+
 
 BUILDERS: dict[str, Callable[[Any, Any], Any]] = {}
 """What builds the node of an operator from two operands."""
@@ -21,6 +44,19 @@ class Operators:
 
     __slots__ = ()
     __hash__ = object.__hash__
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Apply an operator between NumPy's numbers or arrays and expressions; TypeError for NumPy's functions."""
+        name = ufunc.__name__
+        if name not in _NUMPY_OPERATORS or method != "__call__":
+            there = _SPELLED.get(name, name.replace("arc", "a"))
+            raise TypeError(f"np.{name} computes on arrays, and {self} is an expression; te.{there} is for expressions")
+        inputs = tuple(
+            [x[()] if isinstance(x, np.ndarray) else x for x in inputs]
+        )  # numbers, of arrays without dimensions
+        if any(isinstance(x, np.ndarray) for x in inputs):
+            return ufunc(*[_as_object(x) if isinstance(x, Operators) else x for x in inputs], **options)
+        return BUILDERS[_NUMPY_OPERATORS[name]](inputs[0], inputs[-1])
 
     def __add__(self, other: Any) -> Expr:
         return BUILDERS["+"](self, other)

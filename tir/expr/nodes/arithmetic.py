@@ -62,6 +62,9 @@ def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
         b = _like(b, a.dtype)
     elif isinstance(b, Expr) and isinstance(a, (int, float)) and not isinstance(b, StringImm):
         a = _like(a, b.dtype)
+    if isinstance(a, str) or isinstance(b, str):
+        text, other = (a, b) if isinstance(a, str) else (b, a)
+        raise TypeError(f"cannot combine {other} with the text {text!r}, which is no number")
     a, b = convert(a), convert(b)
     if a.dtype == b.dtype:
         return a, b
