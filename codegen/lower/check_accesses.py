@@ -12,7 +12,7 @@ Intervals of integers decide most accesses, and the analyzer most others. What i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,6 @@ from ...tir.arith.inequality import as_bound
 from ...tir.arith.normal_form.interval import EVERYTHING, Interval, interval_of
 from ...tir.expr import (
     GE,
-    GT,
     INDEX_TYPES,
     LE,
     LT,
@@ -332,7 +331,7 @@ class _Checks:
                 self.asserted.append((inside, f"{self.words(n, d)}: the indices {ends} have to lie within 0 … {last}"))
                 self.analyzers.clear()
             return
-        self.walk(n, d, what, inside)
+        self.walk(n, d, what, inside, ends)
 
     def outside(self, n: Any, d: int, what: str) -> IndexError:
         text = marked_text(self.func, {n: "here"})
@@ -442,11 +441,10 @@ class _Checks:
         own = [g for g in what.guards if not vars_in(g) & what.loops.keys()]
         exact = exact and len(own) == len(what.guards)
         zero = const(0, what.index.dtype)
-        low: Expr | None = what.index
-        high: Expr | None = what.index
+        low: Expr | None = analyzer.simplify(what.index)
+        high: Expr | None = low
         for v, r in reversed(what.loops.items()):
             low, high = (None if e is None else _end(e, k, v, r, analyzer) for k, e in enumerate((low, high)))
-        text = f"{low} … {high}"
         below = [LT(*_alike(high, what.extent))] if high is not None else []
         above = [GE(low, zero)] if low is not None else []
         for g in what.guards:
@@ -460,8 +458,11 @@ class _Checks:
             most = analyzer.simplify(end + apart)
             if is_upper:
                 below.append(LT(*_alike(most, what.extent)))
+                high = most
             else:
                 above.append(GE(most, const(0, most.dtype)))
+                low = most
+        text = f"{low} … {high}"
         if not below or not above:
             return None, False, text
         inside: Expr = And(_any(above), _any(below))
@@ -472,12 +473,12 @@ class _Checks:
             inside = Or(inside, logical_not(g))
         return analyzer.simplify(inside), exact, text
 
-    def walk(self, n: Any, d: int, what: _Open, enough: Expr | None) -> None:
+    def walk(self, n: Any, d: int, what: _Open, enough: Expr | None, ends: str) -> None:
         """Add loops over the indices to the start of the function, which run unless ``enough`` holds."""
         if isinstance(enough, IntImm) and enough.value:
             return
         inside = And(GE(what.index, const(0, what.index.dtype)), LT(what.index, what.extent))
-        message = f"{self.words(n, d)}: an index is outside 0 … {simplify(n.buffer.shape[d] - 1)}"
+        message = f"{self.words(n, d)}: an index of {ends} is outside 0 … {simplify(n.buffer.shape[d] - 1)}"
         fresh = {v: Var(v.name, v.dtype) for v in what.loops}
         body: Stmt = AssertStmt(substitute(inside, fresh), message, _NOTHING)
         for g in reversed(what.guards):
