@@ -169,6 +169,7 @@ class _Checks:
         self.memory: dict[Var, Buffer] = {b.data: b for b in func.buffers}
         self.sized: set[Buffer] = set(func.buffers)
         self.kept = ExitStack()
+        self.spot: Stmt = func.body
         sizes = [e for b in func.buffers for e in b.shape if isinstance(e, Var)]
         self.ranges.update(dict.fromkeys(sizes, Interval(0, None)))
 
@@ -179,10 +180,12 @@ class _Checks:
     # -- the walk -----------------------------------------------------------------------------------------------------
 
     def stmt(self, s: Stmt, scope: _Scope) -> None:
-        rule = _STATEMENTS.get(type(s))
-        if rule is not None:
-            rule(self, s, scope)
-            return
+        outer, self.spot = self.spot, s
+        rule = _STATEMENTS.get(type(s), _Checks.other)
+        rule(self, s, scope)
+        self.spot = outer
+
+    def other(self, s: Stmt, scope: _Scope) -> None:
         for child in s.children():
             if isinstance(child, Stmt):
                 self.stmt(child, scope)
@@ -320,7 +323,7 @@ class _Checks:
                 return
             if found is not None:
                 at = ", ".join(f"{v.name} = {value}" for v, value in found.items() if v in vars_in(what.index))
-                value = int(_value(what.index, {v: np.array([x]) for v, x in found.items()})[0])
+                value = int(_value(what.index, found))
                 raise self.outside(n, d, f"the index is {value} at {at or 'the only element'}, which is outside")
         inside, exact, ends = self.sufficient(what)
         if exact and inside is not None:
@@ -334,7 +337,7 @@ class _Checks:
         self.walk(n, d, what, inside, ends)
 
     def outside(self, n: Any, d: int, what: str) -> IndexError:
-        text = marked_text(self.func, {n: "here"})
+        text = marked_text(self.func, {self.spot: "here"})
         return IndexError(f"{self.words(n, d)}: {what} 0 … {simplify(n.buffer.shape[d] - 1)}\n{text}")
 
     def words(self, n: Any, d: int) -> str:
@@ -352,10 +355,10 @@ class _Checks:
         need = (view.elem_offset + elements_of(view)) * view.dtype.bytes
         fits = Analyzer().simplify(LE(*_alike(need, have)))
         if isinstance(fits, IntImm) and not fits.value:
-            text = marked_text(self.func, {n: "here"})
+            text = marked_text(self.func, {self.spot: "here"})
             raise IndexError(
-                f"{self.func.name}: {view.name} of shape ({shape_text(view.shape)}) shows {need} bytes of {memory.name}, "
-                f"which has {have}\n{text}"
+                f"{self.func.name}: {view.name} of shape ({shape_text(view.shape)}) shows {shape_text([need])} bytes of "
+                f"{memory.name}, which has {shape_text([have])}\n{text}"
             )
         if not isinstance(fits, IntImm) and vars_in(fits) <= self.fixed:
             self.asserted.append((fits, f"{self.func.name}: {view.name} shows more bytes than {memory.name} has"))

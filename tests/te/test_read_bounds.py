@@ -75,9 +75,7 @@ def test_sizes_are_checked_at_the_call():
         out = np.zeros(50, np.float32)
         module(long, long, out)
         assert out.tolist() == [2.0] * 50
-        with pytest.raises(
-            RuntimeError, match=r"reads X\[.*\] of shape \(n\), dimension 0: .*0 … m - 1"
-        ):
+        with pytest.raises(RuntimeError, match=r"reads X\[.*\] of shape \(n\), dimension 0: .*0 … m - 1"):
             module(short, long, out)
         module(short[:0], long[:0], out[:0])
 
