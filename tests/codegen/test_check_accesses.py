@@ -292,3 +292,60 @@ def test_a_null_array_is_an_error_code(tmp_path):
     assert called(a, x, out, 4) == 0 and out.tolist() == [2] * 4
     assert [called(None, x, out, 4), called(a, None, out, 4), called(a, x, None, 4)] == [-3, -3, -3]
     assert called(a, None, None, 0) == 0
+
+
+# -- random programs ------------------------------------------------------------------------------------------------------
+
+SIZES = [(0, 0), (0, 3), (1, 1), (2, 5), (4, 4), (7, 2), (8, 9), (-2, 1)]
+
+
+def _random_program(rng: np.random.Generator) -> str:
+    """Returns the text of loops over two scalars, with conditions, around a store that may be outside."""
+
+    def pick(*texts: str) -> str:
+        return texts[rng.integers(len(texts))]
+
+    def term(names: tuple[str, ...]) -> str:
+        c = int(rng.integers(1, 4))
+        return pick("{v}", f"{{v}} * {c}", f"({{v}} + {c})", f"{{v}} // {c}", f"{{v}} % {c}").format(v=pick(*names))
+
+    bounds = ("n", "m", "4", "3", "n + 1", "n - 1", "T.min(n, m)")
+    index = pick("{0}", "{0} + {1}", "{0} - {1}", "{0} - 1", "T.max({0} - 1, 0)", "7 - {0}")
+    guard = pick("True", "{0} < {b}", "{0} + {1} < {b}", "{0} >= 1 and {1} < {b}", "n < 5", "{0} * 2 < {b}")
+    names, body = ("i", "j"), []
+    index, guard = (t.format(term(names), term(names), b=pick(*bounds)) for t in (index, guard))
+    body = [
+        "@T.prim_func",
+        'def main(B: T.Buffer((SIZE,)), n: T.int32, m: T.int32):'.replace("SIZE", pick("8", "8", "5", "1")),
+        f"    for i in range({pick(*bounds)}):",
+        f"        for j in range({pick(*bounds, 'i')}):",
+        f"            if {guard}:",
+        f"                B[{index}] = T.float32(1)",
+    ]  # fmt: skip
+    return "\n".join(body)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_what_is_checked_is_what_happens(seed):
+    """The interpreter, which looks at every access, says which calls are wrong."""
+    func = parse(_random_program(np.random.default_rng(seed)))
+    size = func.buffers[0].shape[0].value
+    wrong = []
+    for n, m in SIZES:
+        try:
+            tw.tir.interpret(func, np.zeros(size, np.float32), n, m)
+        except Exception:
+            wrong.append((n, m))
+    try:
+        checked = check_accesses(func)
+    except IndexError:
+        assert len(wrong) == len(SIZES), f"refused, and only {wrong} are wrong"
+        return
+    for n, m in SIZES:
+        caught = False
+        try:
+            tw.tir.interpret(checked, np.zeros(size, np.float32), n, m)
+        except Exception as error:
+            caught = True
+            assert "dimension 0:" in str(error), f"not checked for n = {n}, m = {m}: {error}"
+        assert caught == ((n, m) in wrong), f"n = {n}, m = {m}\n{checked.script()}"
