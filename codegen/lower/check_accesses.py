@@ -59,6 +59,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.expr.base.node import marked_text
+from ...tir.expr.intrinsics import Effect, effect_of
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -536,13 +537,11 @@ def _lane(e: Expr, k: int) -> Expr:
 
 
 def _computable(e: Expr) -> bool:
-    """Return whether an expression consists of arithmetic on indices, which sizes and loops decide."""
-    return all(
-        (n.dtype in INDEX_TYPES or n.dtype == "bool")
-        and (
-            not isinstance(n, (BufferLoad, Call, Let))
-            or (isinstance(n, Call) and n.op in ("tir.if_then_else", "tir.likely"))
-        )
+    """Return whether sizes, scalars and loops alone decide an integer expression or a condition."""
+    return not any(
+        isinstance(n, (BufferLoad, Let))
+        or n.dtype.is_float
+        or (isinstance(n, Call) and n.op != "tir.if_then_else" and effect_of(n) is not Effect.NONE)
         for n in pre_order(e)
         if isinstance(n, Expr)
     )

@@ -237,6 +237,29 @@ def test_writes_of_parsed_programs_are_checked():
         f(out, 9)
 
 
+@pytest.mark.parametrize(
+    ("index", "dtype", "right", "wrong"),
+    [
+        ("T.Cast('int32', k)", "uint8", (0, 7), (8, 255)),
+        ("T.Cast('int32', k)", "int8", (0, 7), (8, -1)),
+        ("k", "int64", (0, 7), (8, -1, 1 << 40)),
+        ("T.shift_right(k, 1)", "int32", (0, 15), (16, -1)),
+        ("T.bitwise_and(k, 15)", "int32", (0, 7, 16), (8, 31, -1)),
+        ("T.truncdiv(k, 2)", "int32", (0, 15, -1), (16, -2)),
+    ],
+)
+@pytest.mark.parametrize("target", [TARGET, "c"])
+def test_scalars_of_all_types_are_checked(index, dtype, right, wrong, target):
+    f = tw.build(program(f"B[{index}] = T.float32(1)", f"B: T.Buffer((8,)), k: T.{dtype}"), target=target)
+    for k in right:
+        out = np.zeros(8, np.float32)
+        f(out, k)
+        assert out.sum() == 1
+    for k in wrong:
+        with pytest.raises(RuntimeError, match="dimension 0"):
+            f(np.zeros(8, np.float32), k)
+
+
 def test_one_assertion_for_equal_conditions():
     A, B, n = te.placeholder((16,), name="A"), te.placeholder((16,), name="B"), te.var("n")
     C = te.compute((n,), lambda i: A[i] * B[i] + A[i], name="C")
