@@ -525,7 +525,7 @@ def _lane(e: Expr, k: int) -> Expr:
     if isinstance(e, Broadcast):
         return e.value
     if isinstance(e, (*_INTERVALS, CmpOp, And, Or)):
-        return type(e)(_lane(e.a, k), _lane(e.b, k))
+        return type(e)(_lane(e.a, k), _lane(e.b, k))  # type: ignore[call-arg, attr-defined]
     if isinstance(e, Not):
         return Not(_lane(e.a, k))
     if isinstance(e, Cast):
