@@ -28,7 +28,9 @@ whose full vectors are known to be aligned."""
 ALIGNED = 2
 OUT_OF_MEMORY = -1
 """The return value when there was no scratch memory."""
-FAILURES = {OUT_OF_MEMORY: "no memory for its scratch buffers"}
+NULL_ARRAY = -3
+"""The return value when an array that has elements is at the address 0."""
+FAILURES = {OUT_OF_MEMORY: "no memory for its scratch buffers", NULL_ARRAY: "an array with elements is NULL"}
 """What the negative return values of emitted functions mean; positive ones are numbers of assertions."""
 
 

@@ -38,7 +38,6 @@ from ..tir.expr.base.deep_recursion import with_room
 from ..tir.expr.base.slot import Slot
 from ..tir.index_form import retyped, widened
 from ..tir.stmt import (
-    AssertStmt,
     Block,
     BlockRealize,
     Buffer,
@@ -95,8 +94,6 @@ def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[
         {"global_symbol": name, "tir.noalias": True, **builder.func_attrs()},
     )
     _check_free_vars(func)
-    if builder.guards:
-        func = func.with_(body=root_block("root", builder.guarded(seq(*builder.nests)), tuple(builder.allocated)))
     return widened(func), builder.blocks
 
 
@@ -135,7 +132,6 @@ class NestBuilder:
         self.blocks: dict[Operation, list[str]] = {}
         self.block_names: dict[str, int] = {"root": 0}
         self.buffer_names: dict[str, int] = {}
-        self.guards: list[tuple[Expr, str]] = []
         self.args = args
         for arg in args:
             if isinstance(arg, Var):
@@ -172,16 +168,10 @@ class NestBuilder:
         if type(op) in NESTS:
             self.nests += NESTS[type(op)](self, op)
         elif isinstance(op, ComputeOp):
-            self.guards += READ_CHECK.value(op, False)
+            READ_CHECK.value(op, False)
             self.nests.append(self.compute(op))
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
-
-    def guarded(self, body: Stmt) -> Stmt:
-        """Returns ``body`` after the assertions that its reads are inside the shapes."""
-        for condition, message in reversed(self.guards):
-            body = AssertStmt(condition, message, body)
-        return body
 
     # one nest
 

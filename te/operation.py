@@ -126,9 +126,9 @@ def _loads(e: Expr) -> Iterator[ProducerLoad]:
             yield n
 
 
-READ_CHECK: Slot[Callable[[ComputeOp, bool], list[tuple[Expr, str]]]] = Slot(lambda op, steps_allowed: [])
-"""Returns the conditions under which an operation reads its inputs inside their shapes, each with a message; IndexError
-for a read that is outside. ``steps_allowed``: the operation may become a step of a recurrence. :mod:`.reads` sets it."""
+READ_CHECK: Slot[Callable[[ComputeOp, bool], None]] = Slot(lambda op, steps_allowed: None)
+"""Raises IndexError for an operation that reads an input outside of its shape. ``steps_allowed``: the operation may
+become a step of a recurrence. :mod:`.reads` sets it."""
 
 
 def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:

@@ -182,6 +182,8 @@ def c_source(functions: Sequence[LoweredFunc], hidden: bool = False, further_byt
         names = c_names(func.params)
         em.unit.taken.update(names)
         em.bind_parameters(func.params, names)
+        if not func.target.is_hls:
+            c_stmt.check_arrays(em, func.params, names)
         em.stmt(func.func.body)
         text = "".join(f"{line}\n" for line in em.lines)
         unused = [name for name in names if portable and not re.search(rf"\b{name}\b", text)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm
+from collections.abc import Sequence
+
+from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, product
 from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import pre_order
 from ..backend.captures import asserts
 from ..backend.storage import elements_of
+from ..lowered import NULL_ARRAY, Param
 from .c_scope import CScope, element
 from .inline_functions import scalar_type
 
@@ -82,6 +85,19 @@ def pragma(em: CScope, text: str) -> None:
     lines = [f"#pragma omp {text}"]
     for line in ["#ifdef _OPENMP", *lines, "#endif"] if em.target.is_portable_c else lines:
         em.put(line)
+
+
+def check_arrays(em: CScope, params: Sequence[Param], names: Sequence[str]) -> None:
+    """Write a test that ends the function when an array that has elements is NULL."""
+    missing = []
+    for p, name in zip(params, names, strict=True):
+        elements = None if p.buffer is None else product(p.buffer.shape)
+        if isinstance(elements, IntImm):
+            missing += [f"!{name}"] * (elements.value != 0)
+        elif elements is not None:
+            missing.append(f"(!{name} && {em.index(elements)} != 0)")
+    if missing:
+        em.put(f"if ({' || '.join(missing)}) return {NULL_ARRAY};")
 
 
 def assertion(em: CScope, holds: str, s: AssertStmt, number: int) -> None:

@@ -19,7 +19,7 @@ from .casts import converted, emit_cast
 from .cold_paths import likely_choices
 from .exp2_scaling import EXP2_CALLS
 from .external_calls import EXTERNAL_CALLS
-from .failures import assertion, check, free, scratch_memory
+from .failures import assertion, check, check_arrays, free, scratch_memory
 from .half_conversions import half_conversion
 from .integer_division import divide
 from .jit import NO_LOOP_INVARIANTS
@@ -138,7 +138,7 @@ def emit(lowered: LoweredFunc) -> str:
     """Return the LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` and the bodies of its
     parallel loops.
 
-    The function returns 0 for success and n when the n-th assertion failed. It refers to ``tw_parallel_for``,
+    The function returns 0 for success, n when the n-th assertion failed, and a key of ``FAILURES``. It refers to ``tw_parallel_for``,
     ``tw_alloc``, ``tw_free`` and ``tw_tiles``.
     """
     return module_text(lowered, LlvmUnit(lowered, TABLES), LlvmEmitter)
@@ -151,6 +151,7 @@ def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]
     fn = unit.builder(header, lowered.name)
     em = emitter(unit, fn)
     em.bind_parameters(lowered.params, [f"%a{n}" for n in range(len(params))])
+    check_arrays(em, lowered.params)
     em.stmt(lowered.func.body)
     em.order_nontemporal_stores()
     fn.do("ret i32 0")

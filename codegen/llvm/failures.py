@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ...tir.expr import IntImm, product
 from ...tir.stmt import AssertStmt, Buffer
 from ..backend.storage import elements_of
-from ..lowered import OUT_OF_MEMORY
+from ..lowered import NULL_ARRAY, OUT_OF_MEMORY, Param
 from .llvm_scope import LlvmScope
 
 
@@ -73,3 +76,21 @@ def scratch_memory(em: LlvmScope, buffer: Buffer, elements: int | None) -> str:
 def free(em: LlvmScope, pointer: str) -> None:
     """Give the runtime's memory back."""
     em.fn.do(f"call void @tw_free(ptr {pointer})")
+
+
+def check_arrays(em: LlvmScope, params: Sequence[Param]) -> None:
+    """Emit code that ends the function when an array that has elements is NULL."""
+    fn = em.fn
+    fine: str | None = None
+    for n, p in enumerate(params):
+        if p.buffer is None:
+            continue
+        elements = product(p.buffer.shape)
+        if isinstance(elements, IntImm) and elements.value == 0:
+            continue
+        given = fn.emit(f"icmp ne ptr %a{n}, null")
+        if not isinstance(elements, IntImm):
+            given = fn.emit(f"or i1 {given}, {fn.emit(f'icmp eq i64 {em.index(elements)}, 0')}")
+        fine = given if fine is None else fn.emit(f"and i1 {fine}, {given}")
+    if fine is not None:
+        check(em, fine, str(NULL_ARRAY))

@@ -23,6 +23,7 @@ from ...tir.verify import verify
 from ..lowered import NONTEMPORAL_ATTR
 from ..machine.target import Target
 from .assumptions import drop_assumptions
+from .check_accesses import check_accesses
 from .choose_unrolled import choose_unrolled
 from .compact_buffers import compact_buffers
 from .cut_idle_iterations import cut_idle_iterations
@@ -92,6 +93,7 @@ PASSES: tuple[Pass, ...] = (
     _step(serialize_vector_loops, [VECTORIZED, HORIZONTAL, NONTEMPORAL, PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
     _step(place_init, [INIT], [IfThenElse]),
     _step(flatten_blocks),
+    _step(check_accesses),
     _step(mark_nontemporal_stores, [NONTEMPORAL], [NONTEMPORAL_ATTR]),
     _step(compact_buffers, [Allocate]),
     _step(remove_unit_loops),
@@ -117,7 +119,7 @@ PASSES: tuple[Pass, ...] = (
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([
     p for p in PASSES
-    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "widen_half_floats", "lower_math", "lower_horizontal")
+    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "check_accesses", "widen_half_floats", "lower_math", "lower_horizontal")
 ])  # fmt: skip
 """The passes that a function without special loop kinds needs: nothing is simplified, hoisted, unrolled or kept in
 registers. The results are a reference that shares little with the other passes."""

@@ -12,6 +12,7 @@ from ...tir.index_width import unified
 from ...tir.stmt import For, PrimFunc
 from ...tir.walk import distinct, transform_statements
 from ..lower.assumptions import drop_assumptions
+from ..lower.check_accesses import check_accesses
 from ..lower.choose_unrolled import choose_unrolled
 from ..lower.compact_buffers import compact_buffers
 from ..lower.cut_idle_iterations import cut_idle_iterations
@@ -60,7 +61,8 @@ def lanes_as_units(func: PrimFunc) -> PrimFunc:
 HARDWARE_PASSES: tuple[Pass, ...] = tuple([
     _pass(rewrite)
     for rewrite in (
-        refuse_floats, unified, drop_assumptions, without_partition, place_init, flatten_blocks, compact_buffers,
+        refuse_floats, unified, drop_assumptions, without_partition, place_init, flatten_blocks, check_accesses,
+        compact_buffers,
         lanes_as_units, split_unroll_factors, remove_unit_loops, cut_idle_iterations, simplify, choose_unrolled,
         unroll_loops, promote_registers, simplify,
     )

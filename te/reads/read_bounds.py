@@ -1,7 +1,7 @@
 """This module checks that computations read their tensors inside the shapes.
 
-A read is inside when the analyzer proves it, outside when a point of the domain is found where it is not. Where both
-fail for sizes that are known at the call only, the answer is a condition for the call.
+A read is inside when the analyzer proves it, outside when a point of the domain is found where it is not. What stays
+open is decided in lowering, or at the call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from ...tir.analysis.simplify import simplify
 from ...tir.arith import Analyzer, eval_interval, linear_coefficients
 from ...tir.expr import (
-    EQ,
     GE,
     LT,
     And,
@@ -29,7 +28,6 @@ from ...tir.expr import (
     IterVar,
     Or,
     Reduce,
-    Select,
     Var,
     const,
     logical_not,
@@ -67,17 +65,16 @@ class _Read:
         return GE(self.index, const(0, self.index.dtype)), LT(*_alike(self.index, self.extent))
 
 
-def _require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr, str]]:
-    """Returns the conditions under which ``op`` reads its inputs inside their shapes, each with a message.
+def _require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
+    """Raise IndexError when ``op`` reads an input outside of its shape.
 
-    IndexError for a read that is outside. ``steps_allowed``: the operation may become a step of a recurrence, which
-    starts later than its domain; so it may look back in the first dimension.
+    ``steps_allowed``: the operation may become a step of a recurrence, which starts later than its domain; so it may
+    look back in the first dimension.
     """
     domains = [*op.axis, *op.reduce_axis]
     if any(isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value <= 0 for iv in domains):
-        return []
+        return
     analyzer = within({iv.var: iv.dom for iv in domains}, 1)
-    found: dict[tuple[int, int], tuple[Expr, str]] = {}
     for read in _reads_of(op):
         with _all_of(analyzer, read.conditions):
             low, high = (analyzer.can_prove(c) for c in read.inside())
@@ -85,10 +82,7 @@ def _require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr
             continue
         if steps_allowed and high and read.dim == 0 and op.axis:
             continue
-        guard = _undecided(op, read, domains, analyzer)
-        if guard is not None:
-            found[id(read.load), read.dim] = guard
-    return list(found.values())
+        _refuse_outside(op, read, domains, analyzer)
 
 
 def _reads_of(op: ComputeOp) -> Iterator[_Read]:
@@ -101,15 +95,16 @@ def _reads(e: Expr, given: tuple[Expr, ...]) -> Iterator[_Read]:
         yield from (_Read(e, dim, given) for dim in range(len(e.indices)))
     if isinstance(e, Reduce):
         yield from _reads(e.condition, given)
+        always = isinstance(e.condition, IntImm)
         for part in e.source:
-            yield from _reads(part, (*given, e.condition))
+            yield from _reads(part, given if always else (*given, e.condition))
         for part in e.init:
             yield from _reads(part, given)
     elif isinstance(e, (And, Or)):
         yield from _reads(e.a, given)
         yield from _reads(e.b, (*given, e.a if isinstance(e, And) else logical_not(e.a)))
-    elif isinstance(e, Select) or (isinstance(e, Call) and e.op == "tir.if_then_else"):
-        condition, chosen, other = e.children()
+    elif isinstance(e, Call) and e.op == "tir.if_then_else":  # a Select evaluates both of its values
+        condition, chosen, other = e.args
         yield from _reads(condition, given)
         yield from _reads(chosen, (*given, condition))
         yield from _reads(other, (*given, logical_not(condition)))
@@ -119,16 +114,16 @@ def _reads(e: Expr, given: tuple[Expr, ...]) -> Iterator[_Read]:
                 yield from _reads(child, given)
 
 
-def _undecided(
-    op: ComputeOp, read: _Read, domains: Sequence[IterVar], analyzer: Analyzer
-) -> tuple[Expr, str] | None:  # fmt: skip
-    """Returns what has to hold at the call; None when nothing can be asked there, which the log says."""
+def _refuse_outside(op: ComputeOp, read: _Read, domains: Sequence[IterVar], analyzer: Analyzer) -> None:
+    """Raise IndexError when a point outside is found, or when the ends are outside whatever the sizes are."""
     involved = [read.index, read.extent, *read.conditions, *[e for iv in domains for e in (iv.dom.min, iv.dom.extent)]]
     from_memory = any(isinstance(n, (ProducerLoad, BufferLoad, Call)) for e in involved for n in pre_order(e))
     axes = {iv.var for iv in domains}
     sizes = {v for e in involved for v in vars_in(e)} - axes
     where = _describe(op, read)
-    if not from_memory and not sizes:
+    if from_memory:
+        log.info("%s: whether the index is inside is not checked", where)
+    elif not sizes:
         outside = _point_outside(read, domains)
         if outside is not None:
             value, point = outside
@@ -136,25 +131,13 @@ def _undecided(
             raise IndexError(
                 f"{where}: the index is {value} at {at or 'the only element'}, which is outside 0 … {_last(read)}"
             )
-    elif not from_memory and not read.conditions and linear_coefficients(read.index, list(axes)) is not None:
+    elif not read.conditions and linear_coefficients(read.index, list(axes)) is not None:
         ends = eval_interval(read.index, {iv.var: iv.dom for iv in domains}, analyzer)
         if ends is not None:
             low, high = ends
             within_shape = And(GE(low, const(0, low.dtype)), LT(*_alike(high, read.extent)))
-            guard = simplify(_unless_empty(within_shape, domains))
-            if isinstance(guard, IntImm) or analyzer.can_prove(logical_not(within_shape)):
+            if analyzer.can_prove(logical_not(within_shape)):
                 raise IndexError(f"{where}: the indices {low} … {high} are outside 0 … {_last(read)}")
-            return guard, f"{where}: the indices {low} … {high} have to lie within 0 … {_last(read)}"
-    log.info("%s: whether the index is inside is not checked", where)
-    return None
-
-
-def _unless_empty(condition: Expr, domains: Sequence[IterVar]) -> Expr:
-    """Returns ``condition``, or that one of the domains has no elements."""
-    for iv in domains:
-        if not isinstance(iv.dom.extent, IntImm):
-            condition = Or(condition, EQ(iv.dom.extent, const(0, iv.dom.extent.dtype)))
-    return condition
 
 
 def _point_outside(read: _Read, domains: Sequence[IterVar]) -> tuple[int, dict[Var, int]] | None:

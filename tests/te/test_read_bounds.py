@@ -9,7 +9,6 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.tir.program_key import workload_key
 
 A = te.placeholder((8, 4), name="A")
 I = te.placeholder((9,), "int32", name="I")  # noqa: E741
@@ -76,9 +75,7 @@ def test_sizes_are_checked_at_the_call():
         out = np.zeros(50, np.float32)
         module(long, long, out)
         assert out.tolist() == [2.0] * 50
-        with pytest.raises(
-            RuntimeError, match=r"reads X\[i\] of shape \(n\), dimension 0: the indices 0 … m - 1 have to"
-        ):
+        with pytest.raises(RuntimeError, match=r"reads X\[.*\] of shape \(n\), dimension 0: .*0 … m - 1"):
             module(short, long, out)
         module(short[:0], long[:0], out[:0])
 
@@ -89,15 +86,3 @@ def test_what_is_not_checked_is_said(caplog):
     assert (
         "compute B reads X[I[i]] of shape (n), dimension 0: whether the index is inside is not checked" in caplog.text
     )
-
-
-def test_names_in_the_messages_of_assertions_are_not_part_of_a_workload():
-    def program(data, first):
-        n = te.var("n")
-        x = te.placeholder((n,), name=data)
-        shifted = te.compute((n - 1,), lambda i: x[i + 1], name=first)
-        return te.create_prim_func([x, te.compute((), lambda: shifted[0] * 2.0, name="out")])
-
-    one, other = program("x", "shifted"), program("data", "moved")
-    assert "shifted" in one.script() and "moved" in other.script()
-    assert workload_key(one) == workload_key(other)

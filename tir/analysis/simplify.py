@@ -114,7 +114,7 @@ class _Walk:
         return s if value is s.value and body is s.body else LetStmt(s.var, value, body)
 
     def _assertstmt(self, s: AssertStmt) -> Any:
-        condition = self(s.condition)
+        condition = Analyzer().simplify(s.condition)  # it may say of a size that it is not 0
         if truth(condition) is True:
             return self(s.body)
         with self.an.constraint(condition):

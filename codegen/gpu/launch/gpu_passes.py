@@ -9,6 +9,7 @@ from ....tir.analysis.simplify import simplify
 from ....tir.index_width import unified
 from ....tir.stmt import PrimFunc
 from ...lower.assumptions import drop_assumptions
+from ...lower.check_accesses import check_accesses
 from ...lower.choose_unrolled import choose_unrolled
 from ...lower.compact_buffers import compact_buffers
 from ...lower.flatten_blocks import flatten_blocks
@@ -44,6 +45,7 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(update_atomically),
     _pass(place_init),
     _pass(flatten_blocks),
+    _pass(check_accesses),
     _pass(to_launch_form),
     _pass(compact_buffers),
     _pass(narrow_shared),
