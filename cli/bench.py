@@ -89,6 +89,9 @@ def command(
 
 
 def _say(result: BenchResult, again: str) -> None:
+    from ..codegen import Target
+    from ..driver.machine_probes import busy_text
+
     rows: list[dict[str, Any]] = [
         {"name": row.name, "seconds": row.seconds, "origin": row.origin, **result.figures(row)} for row in result.rows
     ]
@@ -118,10 +121,13 @@ def _say(result: BenchResult, again: str) -> None:
         )
     if parts:
         click.echo(", ".join(parts))
-    if any((row[key] or 0.0) > _TOO_FAST for row in rows for key in ("share_of_peak", "share_of_roofline")):
+    busy = busy_text(result.processor_share, Target(result.target).num_cores)
+    if busy:
+        click.echo(busy, err=True)
+    elif any((row[key] or 0.0) > _TOO_FAST for row in rows for key in ("share_of_peak", "share_of_roofline")):
         click.echo(
-            "the machine was measured while it was busy, for something here is faster than its limits say; repeat this "
-            "when the machine is quiet, after tilewright doctor --refresh",
+            "something here is faster than the machine's limits, which were measured while it was busy; "
+            "tilewright doctor --refresh measures them again",
             err=True,
         )
     if result.row("tuned") is None and result.row("given") is None:

@@ -108,6 +108,22 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class Share(click.ParamType[float]):
+    """A number above 0 and at most 1; nan is refused."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 < share <= 1:
+            hint = f"; {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
+            self.fail(f"{value!r} is not a share, a number above 0 and at most 1{hint}", param, ctx)
+        return share
+
+
 def require_here(machine: Target) -> None:
     """Raise CommandError (exit code 2) when code for ``machine`` cannot be timed on this one."""
     from ..driver.machine_report import require_few_threads

@@ -13,6 +13,7 @@ from ..pages import counted
 from .exit_codes import CommandError
 from .options import (
     Seconds,
+    Share,
     WholeNumber,
     apply,
     arg_option,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 )
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="Stop after this long.")
 @click.option(
-    "--until", type=click.FloatRange(0, 1), metavar="SHARE",
+    "--until", type=Share(), metavar="SHARE",
     help="Stop at this share of the roofline, as 0.9; each kernel of a model.",
 )  # fmt: skip
 @click.option(
@@ -128,7 +129,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
             result = tune(
                 case, machine, trials=trials, seed=words["seed"] or 0, db=path, time_limit=words["time_limit"],
                 stop_early=not words["all_trials"], runner=runner, callbacks=[progress.on_event],
-                until=words["until"] or None, patience=words["patience"],
+                until=words["until"], patience=words["patience"],
             )  # fmt: skip
         except TuningInterrupted as interrupted:
             result = interrupted.result

@@ -13,9 +13,10 @@ from ...codegen import Target
 from ...graph.graph import Graph, Value
 from ...pages.short_repr import short_repr
 from ...tir.expr import to_numpy
+from ...tuner.measure.option_ranges import require_seconds, require_whole
 from ...tuning_db import Database
 from ..planning import BuildError
-from ..racing import BenchRow, Run, race, timed
+from ..racing import BenchRow, Run, shared_race, timed
 from .model import Model
 from .model_building import build_graph
 from .model_profile import Profile
@@ -36,18 +37,25 @@ class ModelBenchOptions:
     arrays: Mapping[str, Any] | None = None
     profile: bool = False
 
+    def __post_init__(self) -> None:
+        require_whole("rounds", self.rounds, 1)
+        require_seconds("round_seconds", self.round_seconds)
+        require_whole("seed", self.seed, 0)
+
 
 @dataclass
 class ModelBenchResult:
     """The result of timing a model: a row per contender (default, tuned, onnxruntime), and profiles by the rows' names.
 
-    A row whose outputs differ from ONNX Runtime's has an ``error``.
+    A row whose outputs differ from ONNX Runtime's has an ``error``. ``processor_share``: for which part of the time the
+    threads had a processor, clearly below 1 on a busy machine.
     """
 
     model: str
     target: str
     rows: list[BenchRow]
     profiles: dict[str, Profile]
+    processor_share: float | None = None
 
     __repr__ = short_repr("model", "target", "rows")
 
@@ -68,7 +76,10 @@ class ModelBenchResult:
             for row in self.rows
         ]  # fmt: skip
         profiles = {name: [row.as_dict() for row in profile.rows] for name, profile in self.profiles.items()}
-        return {"model": self.model, "target": self.target, "rows": rows, "profiles": profiles}
+        return {
+            "model": self.model, "target": self.target, "processor_share": self.processor_share, "rows": rows,
+            "profiles": profiles,
+        }  # fmt: skip
 
 
 def bench_graph(
@@ -106,7 +117,7 @@ def bench_graph(
         row = BenchRow("onnxruntime", version)
         result.rows.append(row)
         runs.append((row, timed(lambda: run(arrays))))
-    race(runs, chosen.rounds, chosen.round_seconds)
+    result.processor_share = shared_race(runs, chosen.rounds, chosen.round_seconds, target)
     if chosen.profile:
         result.profiles = {name: model.profile(*inputs.values()) for name, model in models.items()}
     return result

@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,8 @@ from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, TuneOptions
+from ...tuner.measure.option_ranges import require_share
+from ...tuner.remote import runner_for
 from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped
 from ...tuning_db import Database, open_database
@@ -157,6 +159,10 @@ class ModelTuneOptions:
     callbacks: Sequence[Callable[[ModelProgress], Any]] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.until is not None:
+            require_share("until", self.until, "the roofline")
+
 
 def tune_model(
     what: Any, target: Target, db: Database | str | os.PathLike[str] | None, asked: ModelTuneOptions
@@ -182,8 +188,12 @@ def tune_graph(
     Ctrl-C raises :class:`ModelTuningInterrupted`, which has the result so far.
     """
     chosen = options or ModelTuneOptions()
-    with open_database(db) if db is not None else nullcontext() as opened, LocalRunner() as runner:
-        search = {"runner": runner, **chosen.search}
+    with open_database(db) if db is not None else nullcontext() as opened, ExitStack() as made:
+        given = chosen.search.get("runner")
+        runner = LocalRunner() if given is None else runner_for(given)
+        if runner is not given:
+            made.enter_context(runner)
+        search = {**chosen.search, "runner": runner}
         search.setdefault("machine", model_of(known_report(target), target))
         search.setdefault("versions", library_versions())
         tuning = _Tuning(graph, target, opened, replace(chosen, search=search))

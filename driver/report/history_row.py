@@ -34,7 +34,7 @@ def row_html(history: SearchHistory) -> str:
     words += [
         f"{seconds / best['run_seconds']:.2f}× as fast as {escape(named)}"
         for named, seconds in history.levels().items()
-        if seconds and named != "roofline"
+        if seconds and named != "roofline" and history.is_certain(named)
     ]
     figures = "".join([f"<span>{word}</span>" for word in words])
     return _grid(name, bar_svg(history), figures, sparkline(history.seconds), f"{trials} {trouble}")

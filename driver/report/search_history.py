@@ -13,7 +13,8 @@ from typing import Any
 from ...tuning_db import Database
 
 _TRIALS = (
-    "SELECT id, workload, target, session, trial, status, run_seconds, predicted_seconds, sketch, created FROM records "
+    "SELECT id, workload, target, session, trial, status, run_seconds, predicted_seconds, sketch, created, "
+    "length(times) - length(replace(times, ',', '')) + 1 AS samples FROM records "
     "ORDER BY id"
 )
 _PAIRS = (
@@ -75,6 +76,12 @@ class SearchHistory:
         """Returns the times to compare with, by name."""
         default = self.default["run_seconds"] if self.default else None
         return {"default": default, **self.baselines, "roofline": self.roofline}
+
+    def is_certain(self, name: str) -> bool:
+        """Returns whether the best time, and the other one of that name, were taken more than once; a factor between
+        two times is not given otherwise."""
+        compared = [self.best, *([self.default] if name == "default" else [])]
+        return all(trial is not None and trial["samples"] > 1 for trial in compared)
 
     @cached_property
     def session_starts(self) -> list[int]:

@@ -470,3 +470,21 @@ def test_a_record_that_names_its_buffers_is_replayed_on_other_names(tmp_path):
         db.add_record(TuningRecord(key, machine, trace, times=(1e-3,)))
         made = plan(te.create_prim_func(named(*"BACD")), target=target, db=db, require_tuned=True)
     assert structural_equal(made.scheduled, sch.func)
+
+
+@pytest.mark.parametrize("until", [90, 1.5, 0, -0.5, float("nan"), "0.9", True])
+def test_until_is_a_share(until):
+    b = tw.graph.Builder("g")
+    graph = b.graph([b.op("relu", b.input("x", (7, 13)))])
+    for what in ("relu:M=7,N=13", graph):
+        with pytest.raises((ValueError, TypeError), match="until is a share of the roofline, a number above 0 and at most"):
+            tw.tune(what, "native -num-cores=1", trials=1, until=until)
+
+
+@pytest.mark.parametrize("option", [{"rounds": 0}, {"rounds": 1.5}, {"round_seconds": float("nan")}, {"seed": -1}])
+def test_options_of_bench_out_of_range_are_refused(option):
+    b = tw.graph.Builder("g")
+    graph = b.graph([b.op("relu", b.input("x", (7, 13)))])
+    for what in ("relu:M=7,N=13", graph):
+        with pytest.raises((ValueError, TypeError), match=f"^{next(iter(option))} is "):
+            tw.bench(what, "native -num-cores=1", **option)

@@ -2,6 +2,9 @@
 
 import json
 import stat
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from tilewright.codegen import Target
 from tilewright.codegen.jit import cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
+from tilewright.codegen.machine.cpu import available_cores
 from tilewright.driver import machine_probes, machine_report
 from tilewright.driver.benching import BenchResult, BenchRow, likely_peak
 from tilewright.driver.machine_probes import PeakProbe
@@ -90,6 +94,46 @@ def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
     monkeypatch.setattr(machine_report, "_measure", lambda t, effort: made_up(clock_hz=7.0))
     assert measure_machine(target).clock_hz == 7.0
     assert json.loads(next(folder.glob("*.json")).read_text())["clock_hz"] == 7.0
+
+
+def test_a_report_that_was_made_while_the_machine_was_busy_is_made_anew_when_it_no_longer_is(folder, monkeypatch):
+    target = Target("native -num-cores=1")
+    machine_report._write(target, made_up(peak_flops={"float32": {"one": 1e18, "all": 1e18}}, processor_share=0.5))
+    monkeypatch.setattr(machine_report, "_measure", lambda t, effort: made_up(clock_hz=7.0))
+    monkeypatch.setattr(machine_report, "processor_share", lambda t: 0.6)
+    assert measure_machine(target).clock_hz == 1.0
+    machine_report._in_process.clear()
+    monkeypatch.setattr(machine_report, "processor_share", lambda t: 0.99)
+    assert measure_machine(target).clock_hz == 7.0
+
+
+def test_a_busy_machine_is_noticed():
+    """More threads than processors: each thread has one for a part of the time only."""
+    target = Target("native -num-cores=1")
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * available_cores())]
+    try:
+        time.sleep(0.5)
+        share = machine_probes.processor_share(target, 0.5)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert share < machine_probes.BUSY_BELOW
+    assert f"{share:.0%} of the time" in machine_probes.busy_text(share, 1)
+    assert machine_probes.busy_text(1.0, 1) == machine_probes.busy_text(None, 2) == ""
+
+
+def test_reads_of_the_first_level_cache_do_not_count_the_call():
+    """Half as much memory is read at the same rate, though a call takes as long as for all of it."""
+    target = Target("native -num-cores=1")
+    block, size = sweep_block_bytes(target), target.caches.l1 * 3 // 4
+    room, probe = machine_probes.room_of(size), machine_probes.sweeps(target, "read")[0]
+    rates = []
+    for n in (size // block, size // block // 4):
+        times = (8 << 20) // (n * block)
+        seconds, _ = probe.best([machine_probes.address_of(room)] * 3 + [n, 1, 0, times], 1e-3, 0.1)
+        rates.append(times * n * block / seconds)
+    assert 0.5 < rates[1] / rates[0] < 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "key": "x"}'])

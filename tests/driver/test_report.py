@@ -28,13 +28,15 @@ def relu(n):
 TRACE = '{"format": 1, "insts": []}'
 
 
-def add(db, n, times, limits=LIMITS):
-    """A session of ``relu(n)`` whose trials took ``times``; None is a failed one."""
+def add(db, n, times, limits=LIMITS, samples=2):
+    """A session of ``relu(n)`` whose trials took ``times``, each measured ``samples`` times; None is a failed one."""
     func = relu(n)
     key = db.add_workload(func, spec=f"relu:M=1,N={n}", name="relu")
     session = db.start_session(func, TARGET, trials=len(times), limits=limits, versions={"tilewright": "1"})
     db.add_records(
-        TuningRecord(key, TARGET.key, TRACE, (s,), sketch="map", session=session, trial=t, predicted_seconds=s * 1.1)
+        TuningRecord(
+            key, TARGET.key, TRACE, (s,) * samples, sketch="map", session=session, trial=t, predicted_seconds=s * 1.1
+        )
         if s
         else TuningRecord(
             key, TARGET.key, TRACE, status="crash", error="signal <11>", sketch="map", session=session, trial=t
@@ -71,6 +73,12 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] != "style":
             self.text += data + " "
+
+
+def test_no_factor_comes_from_a_single_timing(db):
+    add(db, 17, [4e-6, 2e-6], samples=1)
+    db.add_baseline(relu(17), TARGET, "numpy", 5e-6)
+    assert "as fast as" not in Page(report_html(db)).text
 
 
 def test_a_page_shows_everything_about_a_workload(db):

@@ -2,7 +2,7 @@
 
 :class:`LocalRunner` compiles a batch in its worker processes side by side, then times with one worker at a time, so
 that compiling never disturbs a timing. A candidate's output is compared with the reference first. A candidate that
-takes more than 1.5 times the best is not run again; the others are timed alternately until their intervals no longer
+takes more than 1.5 times the best twice is not run again; the others are timed alternately until their intervals no longer
 overlap (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 """
 
@@ -22,6 +22,7 @@ from ...pages.short_repr import short_repr
 from ...tir.stmt import PrimFunc
 from .fork_server import ForkServer
 from .inputs import require_constant_shapes
+from .option_ranges import require_seconds, require_whole
 from .process import WorkerDied, WorkerProcess, wait_any
 from .protocol import Message
 from .statistics import estimate, interval
@@ -78,11 +79,12 @@ class Runner(ABC):
     @abstractmethod
     def measure(
         self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
-        finished: Finished | None = None,
+        finished: Finished | None = None, equally: bool = False,
     ) -> list[MeasureResult]:  # fmt: skip
         """Measure each scheduled program (its text), in order. ``best_seconds`` is the best so far; what is not done at
         ``deadline`` is skipped. ``finished`` is called with number and result of each program as soon as it has run or
-        failed; it may be timed again later. A runner may leave out ``deadline`` of ``open`` and ``finished``."""
+        failed; it may be timed again later. ``equally``: time slow ones as carefully as the best. A runner may leave
+        out ``deadline`` of ``open``, ``finished`` and ``equally``."""
 
     @abstractmethod
     def close(self) -> None:
@@ -135,6 +137,13 @@ class RunnerLimits:
     race_seconds: float = 0.1
     max_samples: int = 12
     recycle_after: int = 200
+
+    def __post_init__(self) -> None:
+        for name in ("compile_timeout", "run_timeout", "reference_timeout", "min_seconds", "race_seconds"):
+            require_seconds(name, getattr(self, name), zero=name in ("min_seconds", "race_seconds"))
+        require_whole("memory_bytes", self.memory_bytes, 0)
+        require_whole("max_samples", self.max_samples, 1)
+        require_whole("recycle_after", self.recycle_after, 1)
 
 
 class LocalRunner(Runner):
@@ -194,7 +203,7 @@ class LocalRunner(Runner):
 
     def measure(
         self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
-        finished: Finished | None = None,
+        finished: Finished | None = None, equally: bool = False,
     ) -> list[MeasureResult]:  # fmt: skip
         self._deadline = deadline
         jobs = [_Job(self._next_job + i, program) for i, program in enumerate(programs)]
@@ -217,14 +226,14 @@ class LocalRunner(Runner):
             with self._timing(self._processes()):
                 for job in todo:
                     if job.status == "compiled" and time.monotonic() < deadline:
-                        self._first_run(job, jobs, best)
+                        self._first_run(job, jobs, best, float("inf") if equally else 1.5 * best)
                         best = min([best, *job.times]) if job.status == "ok" else best
                         tell()
             if not any(job.status == "waiting" for job in jobs):
                 break
         if any(job.status == "ok" for job in jobs):
             with self._timing(self._processes()):
-                self._race(jobs, best, deadline)
+                self._race(jobs, best, deadline, equally)
         self._tidy(jobs)
         return [job.result() for job in jobs]
 
@@ -381,17 +390,18 @@ class LocalRunner(Runner):
         job.machine = answer.header.get("machine", {})
         return True
 
-    def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float) -> None:
-        """Check the result, then time it once or twice."""
+    def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float, stop_above: float) -> None:
+        """Check the result, then time it twice."""
         finite = best < float("inf") and not self._simulated
         limit = (
             min(self.limits.run_timeout, max(2.0, 100 * best)) if finite else self.limits.run_timeout
         ) + self._check_seconds
-        if self._run(job, jobs, check=True, samples=2, stop_above=1.5 * best if finite else 1.0, limit=limit):
+        if self._run(job, jobs, check=True, samples=2, stop_above=stop_above if finite else 1.0, limit=limit):
             job.status = "ok"
 
-    def _race(self, jobs: Sequence[_Job], best: float, deadline: float) -> None:
-        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain."""
+    def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
+        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain, or,
+        ``equally``, until each was timed as often as the leader would be."""
         while time.monotonic() < deadline:
             running = [j for j in jobs if j.status == "ok" and j.worker is not None]
             if not running:
@@ -400,7 +410,7 @@ class LocalRunner(Runner):
             contenders = [
                 j for j in running
                 if len(j.times) < (1 if self._simulated else self.limits.max_samples)
-                and interval(j.times).low <= leader
+                and (equally or interval(j.times).low <= leader)
                 and (len(j.times) < 3 or sum(j.times) < self.limits.race_seconds)
             ]  # fmt: skip
             if not contenders:

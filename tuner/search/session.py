@@ -26,6 +26,7 @@ from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
 from ..measure.runner import TimeUp
+from ..remote import runner_for
 from ..space.default_choice import choose_default
 from ..space.search_space import Space
 from .early_end import GAIN, early_end
@@ -104,7 +105,7 @@ class TuningSession:
         self._known: dict[str, float] = {}  # trace → seconds
         self._again: list[TuningRecord] = []
         self._nearest: list[Candidate] = []  # of workloads like this one
-        self.runner: Runner = chosen.runner if chosen.runner is not None else LocalRunner()
+        self.runner: Runner = LocalRunner() if chosen.runner is None else runner_for(chosen.runner)
         self._run = Run(0, math.inf, (), 0.0)
         self._recall()
         self._default_trace = self.default.schedule.trace.dumps()
@@ -170,7 +171,7 @@ class TuningSession:
             broken = f"{type(error).__name__}: {error}".split("\n")[0]
             raise
         finally:
-            if self.options.runner is None:
+            if self.runner is not self.options.runner:  # it was made here
                 self.runner.close()
             if self.db is not None and run.session is not None:
                 self.db.finish_session(run.session, status, broken or ENDS[stopped])
@@ -368,7 +369,8 @@ class TuningSession:
                 programs[number] = replay(self.func, Trace.from_json(trace)).func.script()
             except (ScheduleError, TraceError) as error:
                 failed[number] = MeasureResult("schedule_error", str(error)[:4000])
-        measured = self.runner.measure(list(programs.values()), deadline=deadline)
+        also = {"equally": True} if takes(self.runner.measure, "equally") else {}
+        measured = self.runner.measure(list(programs.values()), deadline=deadline, **also)
         results = {**failed, **dict(zip(programs, measured, strict=True))}
         return [results[number] for number in range(len(traces))]
 
