@@ -477,7 +477,9 @@ def test_until_is_a_share(until):
     b = tw.graph.Builder("g")
     graph = b.graph([b.op("relu", b.input("x", (7, 13)))])
     for what in ("relu:M=7,N=13", graph):
-        with pytest.raises((ValueError, TypeError), match="until is a share of the roofline, a number above 0 and at most"):
+        with pytest.raises(
+            (ValueError, TypeError), match="until is a share of the roofline, a number above 0 and at most"
+        ):
             tw.tune(what, "native -num-cores=1", trials=1, until=until)
 
 

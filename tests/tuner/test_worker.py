@@ -22,7 +22,7 @@ def test_no_python_is_timed(monkeypatch):
         assert reply["status"] == "ok", reply
         return reply
 
-    ask("open", func=func.script(), target=str(Target("native -num-cores=1")), seed=0, positive=False)
+    ask("open", func=func.script(), target=str(Target("native -num-cores=1")), seed=0)
     ask("compile", job=0, program=Schedule(func).func.script())
     times = ask("run", job=0, check=False, samples=3, min_seconds=2e-4, stop_above=1.0)["times"]
     assert len(times) == 3 and all(t > 0 for t in times)

@@ -21,7 +21,7 @@ from ...codegen.machine.target_kinds import is_simulated
 from ...pages.short_repr import short_repr
 from ...tir.stmt import PrimFunc
 from .fork_server import ForkServer
-from .inputs import require_constant_shapes
+from .inputs import FILLS, require_constant_shapes
 from .option_ranges import require_seconds, require_whole
 from .process import WorkerDied, WorkerProcess, wait_any
 from .protocol import Message
@@ -169,7 +169,7 @@ class LocalRunner(Runner):
         ]
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
-        self._scales: list[float] = []
+        self._about: dict[str, object] = {}
         self._ready: dict[WorkerProcess, int | None] = {}
         self._next_job = 0
         self._check_seconds = 0.0
@@ -194,7 +194,7 @@ class LocalRunner(Runner):
             sum(b.num_bytes() or 0 for b in func.buffers) / 2e7
         )  # a generous time for filling and comparing
         self._open_message = {
-            "command": "open", "func": func.script(), "target": str(target), "seed": seed, "positive": False,
+            "command": "open", "func": func.script(), "target": str(target), "seed": seed, "fill": FILLS[0],
         }  # fmt: skip
         for worker in self.workers:  # they start side by side
             worker.start()
@@ -248,7 +248,7 @@ class LocalRunner(Runner):
         environment = self.workers[0].environment
         other = LocalRunner(workers=1, environment=environment, timing=self._timing, **vars(self.limits))
         other._check_seconds, other._open_message = self._check_seconds, self._open_message
-        other._reference, other._scales = self._reference, self._scales
+        other._reference, other._about = self._reference, self._about
         other._simulated = self._simulated
         other.workers[0].memory_bytes = self.workers[0].memory_bytes
         return other
@@ -258,8 +258,9 @@ class LocalRunner(Runner):
 
     def _compute_reference(self) -> None:
         worker = self.workers[0]
-        for positive in (False, True):
-            self._open_message["positive"] = positive
+        answers: dict[str, Message] = {}
+        for fill in FILLS:
+            self._open_message["fill"] = fill
             self._ready.pop(worker, None)
             try:
                 self._make_ready(worker)
@@ -278,9 +279,16 @@ class LocalRunner(Runner):
                 raise ReferenceFailed(f"the unscheduled function does not run: {died}") from None
             if answer.header["status"] != "ok":
                 raise ReferenceFailed(f"the unscheduled function does not run: {answer.header['error']}")
-            if answer.header["finite"] >= 0.5:
-                break
-        self._reference, self._scales = answer.blobs, answer.header["scales"]
+            answers[fill] = answer
+            finite, telling = answer.header["finite"] >= 0.5, answer.header["telling"]
+            if finite and telling or fill == FILLS[1] and all(a.header["telling"] for a in answers.values()):
+                break  # the others are for recurrences
+        else:  # nothing keeps this recurrence in range
+            fill = next((f for f, a in answers.items() if a.header["finite"] >= 0.5), FILLS[1])
+            answer = answers[fill]
+        self._open_message["fill"] = fill
+        self._reference = answer.blobs
+        self._about = {name: answer.header[name] for name in ("scales", "exact")}
         self._ready.clear()
 
     def _make_ready(self, worker: WorkerProcess) -> None:
@@ -290,7 +298,7 @@ class LocalRunner(Runner):
         worker.start()
         messages: list[tuple[dict[str, object], Sequence[bytes]]] = [(self._open_message, ())]
         if self._reference is not None:
-            messages.append(({"command": "expect", "scales": self._scales}, self._reference))
+            messages.append(({"command": "expect", **self._about}, self._reference))
         for header, blobs in messages:
             answer = worker.request(header, blobs, timeout=60.0)
             if answer.header["status"] != "ok":
