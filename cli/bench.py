@@ -12,6 +12,7 @@ from .bench_model import bench_model
 from .exit_codes import CommandError, check_results
 from .options import (
     WholeNumber,
+    accuracy_option,
     apply,
     arg_option,
     command_line,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--rounds", default=15, show_default=True, type=WholeNumber(1), help="Timed runs of each contender.")
 @cores_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
+@accuracy_option
 @click.option("--profile", is_flag=True, help="Of a model: a table of its kernels, too.")
 def command(
     spec: str,
@@ -46,6 +48,7 @@ def command(
     num_cores: int | None,
     require_tuned: bool,
     profile: bool,
+    accuracy: float | None,
 ) -> int:
     """Time SPEC with the default schedule, with the best one of the database, and with NumPy, in turns. A model, such
     as model.onnx, is timed with ONNX Runtime where that is installed.
@@ -65,10 +68,18 @@ def command(
     path = database_path(db_path, needed=require_tuned or db_path is not None)
     try:
         if is_model(spec):
-            options = {"db": path, "rounds": rounds, "require_tuned": require_tuned, "profile": profile}
+            options = {
+                "db": path,
+                "rounds": rounds,
+                "require_tuned": require_tuned,
+                "profile": profile,
+                "accuracy": accuracy,
+            }
             return bench_model(spec, args, machine, again, as_json, **options)
         if profile:
             raise CommandError("--profile is for models", code=2)
+        if accuracy is not None:
+            raise CommandError("--accuracy is for models", code=2)
         case = parse_spec(spec, args)
         flops = case.flops  # a workload that cannot be built shows first
         with Progress(case.spec, flops=flops) as progress:

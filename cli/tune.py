@@ -15,6 +15,7 @@ from .options import (
     Seconds,
     Share,
     WholeNumber,
+    accuracy_option,
     apply,
     arg_option,
     command_line,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     metavar="ADDRESS",
     help="Measure on other machines: dask://host:8786, or what an installed package offers.",
 )
+@accuracy_option
 @cores_option
 def command(
     spec: str,
@@ -78,6 +80,7 @@ def command(
     patience: int | None,
     all_trials: bool,
     runner: str | None,
+    accuracy: float | None,
     num_cores: int | None,
 ) -> int:
     """Search for the fastest schedule of SPEC, and record every candidate in the database.
@@ -94,7 +97,7 @@ def command(
     machine = Target(target_text(target, num_cores))
     words = {
         "target": target, "num_cores": num_cores, "db": path, "trials": trials, "seed": seed or None,
-        "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner,
+        "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner, "accuracy": accuracy,
     }  # fmt: skip
     assert path is not None
     if runner is None:
@@ -105,6 +108,8 @@ def command(
         if patience is not None:
             raise CommandError("--patience is for workloads; a kernel of a model ends when others promise more", code=2)
         return tune_model(spec, args, machine, as_json, words)
+    if accuracy is not None:
+        raise CommandError("--accuracy is for models", code=2)
     return _tune_workload(spec, args, machine, as_json, words)
 
 

@@ -38,7 +38,7 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool,
         try:
             result = tune(
                 graph, machine, trials=words["trials"], seed=words["seed"] or 0, db=path, time_limit=limit,
-                until=words["until"], stop_early=not words["all_trials"], callbacks=[search.show],
+                until=words["until"], stop_early=not words["all_trials"], accuracy=words["accuracy"], callbacks=[search.show],
             )  # fmt: skip
         except ModelTuningInterrupted as interrupted:
             result = interrupted.result

@@ -77,14 +77,16 @@ def tune(
     Of a graph or a model that a front end reads (``model.onnx``) the kernels are tuned, and the result is a
     :class:`~.models.model_tuning.ModelTuneResult`: ``trials`` are then those of one kernel at most, ``time_limit`` is for
     all of them and goes where the model gains most, a kernel is done at the share ``until`` of the roofline, and the
-    options ``shapes`` and ``constants`` of :func:`build` are taken as well.
+    options ``shapes``, ``constants`` and ``accuracy`` of :func:`build` are taken as well.
     """
     machine, args = in_order([target], None, args)
     if is_model(inputs):
         if args is not None:
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
-        until = options.pop("until", None)
-        return tune_model(inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options))
+        until, accuracy = options.pop("until", None), options.pop("accuracy", None)
+        return tune_model(
+            inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options, accuracy)
+        )
     until = options.pop("until", None)
     require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args"), "tune")
     if until is not None:

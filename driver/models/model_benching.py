@@ -29,13 +29,15 @@ _AGREES = 1e-3
 @dataclass(frozen=True)
 class ModelBenchOptions:
     """How a model is timed: contenders alternately, ``rounds`` times, each for about ``round_seconds``. ``arrays``: inputs by
-    name (``seed`` makes those that are not given); ``profile``: how long each kernel takes, as well."""
+    name (``seed`` makes those that are not given); ``profile``: how long each kernel takes, as well;
+    ``accuracy``: that of :class:`.model_building.GraphOptions`."""
 
     rounds: int = 15
     round_seconds: float = 0.02
     seed: int = 0
     arrays: Mapping[str, Any] | None = None
     profile: bool = False
+    accuracy: float | None = None
 
     def __post_init__(self) -> None:
         require_whole("rounds", self.rounds, 1)
@@ -94,9 +96,9 @@ def bench_graph(
     """Time a graph. ``source``: the ONNX model that it was read from, which ONNX Runtime runs where it is installed."""
     chosen = options or ModelBenchOptions()
     inputs = model_inputs(graph, chosen.arrays or {}, chosen.seed)
-    models = {"default": build_graph(graph, target)}
+    models = {"default": build_graph(graph, target, accuracy=chosen.accuracy)}
     if db is not None or require_tuned:
-        tuned = build_graph(graph, target, db=db, require_tuned=require_tuned)
+        tuned = build_graph(graph, target, db=db, require_tuned=require_tuned, accuracy=chosen.accuracy)
         if any(step.built.kind == "tuned" for step in tuned.steps):
             models["tuned"] = tuned
     result = ModelBenchResult(graph.name, str(target), [], {})

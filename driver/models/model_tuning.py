@@ -150,7 +150,7 @@ class ModelTuningInterrupted(KeyboardInterrupt):
 @dataclass(frozen=True)
 class ModelTuneOptions:
     """The options for tuning a model. ``trials`` is for one kernel at most, the seconds are for all, ``until`` is the
-    share of the roofline at which a kernel is done, callbacks receive each :class:`ModelProgress`, and options of
+    share of the roofline at which a kernel is done, ``accuracy`` that of :class:`.model_building.GraphOptions`, callbacks receive each :class:`ModelProgress`, and options of
     :class:`~tilewright.tuner.TuneOptions` go by name."""
 
     trials: int = 64
@@ -158,6 +158,7 @@ class ModelTuneOptions:
     until: float | None = None
     callbacks: Sequence[Callable[[ModelProgress], Any]] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
+    accuracy: float | None = None
 
     def __post_init__(self) -> None:
         if self.until is not None:
@@ -170,7 +171,9 @@ def tune_model(
     """Tune a graph, or a model that a front end reads. ``asked.search`` holds the options of the front end as well."""
     reading = {key: value for key, value in asked.search.items() if key in READING}
     search = {key: value for key, value in asked.search.items() if key not in READING}
-    require_known(search, TuneOptions, ("trials", "db", "time_limit", "until", "callbacks", *READING), "tune")
+    require_known(
+        search, TuneOptions, ("trials", "db", "time_limit", "until", "callbacks", "accuracy", *READING), "tune"
+    )
     missing = target.missing_here()
     if missing:
         raise TuneError(f"tuning: this machine cannot run code for {target}: no {', '.join(missing[:3])}")
@@ -200,9 +203,9 @@ def tune_graph(
         return tuning.run()
 
 
-def kernel_tasks(graph: Graph, target: Target, trials: int) -> list[KernelTask]:
+def kernel_tasks(graph: Graph, target: Target, trials: int, accuracy: float | None = None) -> list[KernelTask]:
     """Returns the distinct kernels of a graph, those first that are expected to take the longest."""
-    division = order_kernels(fuse(prepared(graph, target)))
+    division = order_kernels(fuse(prepared(graph, target, accuracy)))
     report = known_report(target)
     calls: Counter[Any] = Counter()
     firsts: dict[Any, Kernel] = {}
@@ -233,7 +236,7 @@ class _Tuning:
         limit = checked_limit(options.trials, options.time_limit)
         self.deadline = self.start + limit
         self.kept = min(_COMPARED * limit, _COMPARED_SECONDS)
-        self.tasks = kernel_tasks(graph, target, options.trials)
+        self.tasks = kernel_tasks(graph, target, options.trials, options.accuracy)
         self.stopping = False
 
     def run(self) -> ModelTuneResult:
