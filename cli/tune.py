@@ -142,9 +142,11 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
     if as_json:
         _print_json(case, result, progress.bound, str(machine), path)
     else:
+        if result.best is not None:
+            _print_schedule(result)
         _print_text(case, result, progress, path)
         if result.best is not None:
-            _print_schedule(result, command_line("build", spec, args, **build_words(words, case.name)))
+            click.echo(f"build it: {command_line('build', spec, args, **build_words(words, case.name))}")
     if result.stopped == "interrupted":
         again = command_line("tune", spec, args, **words)
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
@@ -206,9 +208,8 @@ def build_words(words: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**{key: words[key] for key in ("target", "num_cores", "db")}, "output": f"{name}.so"}
 
 
-def _print_schedule(result: TuneResult, build: str) -> None:
-    """Print the line that builds the best schedule, and the schedule itself, to paste."""
+def _print_schedule(result: TuneResult) -> None:
+    """Print the best schedule, to paste. It may be long, and comes first: what matters is at the end of the screen."""
     schedule = result.best_schedule
-    click.echo(f"\nbuild it: {build}")
     if schedule is not None:
-        click.echo(f"the schedule, sch = Schedule(func):\n{schedule.trace.as_python()}")
+        click.echo(f"the schedule, sch = Schedule(func):\n{schedule.trace.as_python()}\n")

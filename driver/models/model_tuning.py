@@ -56,7 +56,7 @@ class TunedKernel:
     """A distinct kernel of a tuned model, with its times and its search. It has its ``calls`` in one run, seconds of
     one call by the default schedule (by the best one where the default did not run) and by the best one on record
     (infinity: not measured), the share of the roofline, the trials of this search and how many failed, the best record,
-    and why the search ended."""
+    why the search ended, and the shapes of its arguments, the results last."""
 
     name: str
     calls: int
@@ -67,6 +67,7 @@ class TunedKernel:
     failures: int
     record: int | None
     why: str
+    shapes: str = ""
 
     @property
     def whole_seconds(self) -> float:
@@ -301,7 +302,9 @@ class _Tuning:
 
     def _result(self, stopped: Stopped) -> ModelTuneResult:
         kernels = [
-            TunedKernel(t.name, t.calls, t.default_seconds, t.seconds, t.share, t.trials, t.failures, t.record, t.done)
+            TunedKernel(
+                t.name, t.calls, t.default_seconds, t.seconds, t.share, t.trials, t.failures, t.record, t.done, t.shapes
+            )
             for t in self.tasks
         ]
         kernels.sort(key=lambda k: -k.whole_seconds if math.isfinite(k.seconds) else 0.0)

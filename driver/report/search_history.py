@@ -19,7 +19,7 @@ _TRIALS = (
 )
 _PAIRS = (
     "SELECT DISTINCT r.workload AS workload, r.target AS target, w.spec AS spec, w.name AS name, w.flops AS flops, "
-    "w.bytes AS bytes, t.text AS target_text, t.cpu AS cpu FROM records AS r JOIN workloads AS w ON w.key = r.workload "
+    "w.bytes AS bytes, w.shapes AS shapes, t.text AS target_text, t.cpu AS cpu FROM records AS r JOIN workloads AS w ON w.key = r.workload "
     "JOIN targets AS t ON t.key = r.target"
 )
 
@@ -42,6 +42,17 @@ class SearchHistory:
     def title(self) -> str:
         """Returns what the workload is called."""
         return str(self.facts["spec"] or self.facts["name"] or self.facts["workload"][:12])
+
+    @property
+    def is_kernel(self) -> bool:
+        """Returns whether it is no workload that has a spec, but a kernel of a model or a function of a program."""
+        return not self.facts["spec"]
+
+    @property
+    def shapes(self) -> str:
+        """Returns the shapes of a kernel's arguments, the results last, as ``1x56x56x64, 3x3x64x64``."""
+        found = json.loads(self.facts["shapes"] or "[]") if self.is_kernel else []
+        return ", ".join(["x".join(map(str, argument["shape"])) or "scalar" for argument in found])
 
     @cached_property
     def seconds(self) -> list[float | None]:
@@ -106,7 +117,8 @@ class SearchHistory:
 
 
 def search_histories(db: Database) -> list[SearchHistory]:
-    """Returns what ``db`` holds by workload and target: those where nothing worked first, then by name."""
+    """Returns what ``db`` holds by workload and target: those where nothing worked first, then
+    workloads by name, then the kernels of models, the slowest first."""
     found = {(row["workload"], row["target"]): SearchHistory(row) for row in db.query(_PAIRS)}
     for row in db.query(_TRIALS):
         found[row["workload"], row["target"]].trials.append(row)
@@ -116,7 +128,12 @@ def search_histories(db: Database) -> list[SearchHistory]:
     for row in db.query("SELECT * FROM baselines"):
         if (row["workload"], row["target"]) in found:
             found[row["workload"], row["target"]].baselines[row["name"]] = row["seconds"]
-    return sorted(found.values(), key=lambda h: (h.best is not None, h.title, h.facts["target_text"]))
+
+    def place(h: SearchHistory) -> tuple[Any, ...]:
+        seconds = h.best["run_seconds"] if h.best is not None and h.is_kernel else 0.0
+        return h.best is not None, h.is_kernel, -seconds, h.title, h.facts["target_text"]
+
+    return sorted(found.values(), key=place)
 
 
 def best_five(db: Database, history: SearchHistory) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from tilewright import te
 from tilewright.codegen import Target
 from tilewright.codegen.jit import cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
@@ -18,6 +19,7 @@ from tilewright.driver import machine_probes, machine_report
 from tilewright.driver.benching import BenchResult, BenchRow, likely_peak
 from tilewright.driver.machine_probes import PeakProbe
 from tilewright.driver.machine_report import MachineReport, bandwidth_of, measure_machine, model_of, peak_of
+from tilewright.driver.roofline import bound_for, peak_for
 from tilewright.tir.expr import DType
 
 
@@ -247,3 +249,28 @@ def test_the_peak_is_not_less_than_what_was_reached(known, probed, expected):
     rows = [BenchRow("tuned", "", [1e-2]), BenchRow("numpy", "", [1e-1])]
     result = BenchResult("matmul", "native", 2e9, 1e6, rows, peak_flops=known)  # 200 GFLOP/s
     assert likely_peak(result, probed) == expected
+
+
+def test_a_bound_is_what_no_run_can_beat():
+    """Of arrays that are larger than the last level, a part may still be there from the run before."""
+    target = Target("native -num-cores=1")
+    cache = max(target.l3_bytes, target.l2_bytes)
+    rates = {"triad": {"one": 1e9, "all": 1e9}, "copy": {"one": 2e9, "all": 2e9}}
+    report = made_up(bandwidth=rates, cache_read={"l1": 1e11, "l2": 1e10}, num_cores=1)
+
+    def bound(size):
+        a = te.placeholder((size // 8,), name="A")
+        return bound_for(report, te.create_prim_func([a, te.compute((size // 8,), lambda i: a[i], name="B")]), target)
+
+    assert bound(cache // 2).seconds == pytest.approx(cache // 2 / 1e10, rel=1e-6)
+    just_larger, far_larger = bound(cache + 800), bound(10 * cache)
+    assert just_larger.limit == "level-2 cache" and just_larger.seconds == pytest.approx(cache / 1e10, rel=1e-2)
+    assert far_larger.limit == "memory" and far_larger.seconds == pytest.approx(9 * cache / 2e9, rel=1e-6)
+
+
+def test_small_integers_have_no_peak_where_theirs_was_not_measured():
+    target, report = Target("native -num-cores=1"), made_up(num_cores=1)
+    for dtype, known in (("int8", False), ("uint16", False), ("int32", True), ("float16", True), ("bool", True)):
+        a = te.placeholder((17,), dtype, name="A")
+        func = te.create_prim_func([a, te.compute((17,), lambda i, a=a: a[i], name="B")])
+        assert (peak_for(report, func, target) is not None) == known
