@@ -116,8 +116,8 @@ def require_few_threads(target: Target) -> None:
 
 
 def _is_beaten(report: MachineReport, target: Target) -> bool:
-    """Returns whether a run of about 30 ms is clearly faster than the report's peak, or the machine was busy when the
-    report was made and no longer is."""
+    """Returns whether the report is too low: a run of about 30 ms is clearly faster than its peak. It is made anew as well
+    where the machine was busy then and no longer is."""
     if report.processor_share < BUSY_BELOW <= processor_share(target):
         return True
     probe = PeakProbe(target)

@@ -65,8 +65,8 @@ def race(runs: Sequence[Run], rounds: int, round_seconds: float) -> None:
 
 
 def shared_race(runs: Sequence[Run], rounds: int, round_seconds: float, target: Target) -> float | None:
-    """Run the contenders as :func:`race` does; returns for which share of the time the threads of ``target`` had a
-    processor, before or after, whichever was less. None for a GPU."""
+    """Run the contenders as :func:`race` does, and return the :func:`processor_share` of ``target``'s threads. It is
+    taken before and after, and the smaller one counts. None for a GPU."""
     before = None if target.is_gpu else processor_share(target)
     race(runs, rounds, round_seconds)
     return None if before is None else min(before, processor_share(target))

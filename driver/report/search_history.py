@@ -45,7 +45,7 @@ class SearchHistory:
 
     @property
     def is_kernel(self) -> bool:
-        """Returns whether it is no workload that has a spec, but a kernel of a model or a function of a program."""
+        """Returns whether it has no spec, as a kernel of a model or a function of a program."""
         return not self.facts["spec"]
 
     @property
@@ -89,8 +89,8 @@ class SearchHistory:
         return {"default": default, **self.baselines, "roofline": self.roofline}
 
     def is_certain(self, name: str) -> bool:
-        """Returns whether the best time, and the other one of that name, were taken more than once; a factor between
-        two times is not given otherwise."""
+        """Returns whether a factor between the best time and the one of that name may be given. Both were taken more than
+        once."""
         compared = [self.best, *([self.default] if name == "default" else [])]
         return all(trial is not None and trial["samples"] > 1 for trial in compared)
 
@@ -117,8 +117,8 @@ class SearchHistory:
 
 
 def search_histories(db: Database) -> list[SearchHistory]:
-    """Returns what ``db`` holds by workload and target: those where nothing worked first, then
-    workloads by name, then the kernels of models, the slowest first."""
+    """Returns what ``db`` holds by workload and target. Those where nothing worked come first, then workloads by name,
+    then the kernels of models, the slowest first."""
     found = {(row["workload"], row["target"]): SearchHistory(row) for row in db.query(_PAIRS)}
     for row in db.query(_TRIALS):
         found[row["workload"], row["target"]].trials.append(row)

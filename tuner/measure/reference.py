@@ -42,8 +42,8 @@ _CONTINUOUS = frozenset(
 
 
 def is_recurrence(func: PrimFunc) -> bool:
-    """Returns whether a result depends on other elements of itself, as in a scan or in the solution of a triangular
-    system: rounding errors then grow along it."""
+    """Returns whether a result depends on other elements of itself, as in a scan or a triangular system. Rounding errors
+    grow along it."""
     reads: dict[Buffer, set[Buffer]] = {}
     for node in pre_order(func.body):
         if isinstance(node, Block) and any(isinstance(n, BufferStore) for n in pre_order(node.body)):
@@ -178,8 +178,8 @@ _SPREAD = 16.0
 
 
 def spread_of(single: np.ndarray, double: np.ndarray) -> np.ndarray:
-    """Returns for each element how far another order of the same arithmetic may be from ``double``, by what ``single``,
-    the same in float32, is off among its neighbours."""
+    """Returns for each element how far another order of the same arithmetic may be from ``double``. That follows from what
+    ``single``, the same in float32, is off among its neighbours."""
     with np.errstate(all="ignore"):
         off = np.abs(single.astype(np.float64) - double).reshape(-1)
     off[~np.isfinite(off)] = 0.0

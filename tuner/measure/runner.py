@@ -408,8 +408,8 @@ class LocalRunner(Runner):
             job.status = "ok"
 
     def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
-        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain, or,
-        ``equally``, until each was timed as often as the leader would be."""
+        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain.
+        ``equally``: until each was timed as often as the leader would be."""
         while time.monotonic() < deadline:
             running = [j for j in jobs if j.status == "ok" and j.worker is not None]
             if not running:
