@@ -12,6 +12,7 @@ from .bench_model import bench_model
 from .exit_codes import CommandError, check_results
 from .options import (
     WholeNumber,
+    accuracy_option,
     apply,
     arg_option,
     command_line,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--rounds", default=15, show_default=True, type=WholeNumber(1), help="Timed runs of each contender.")
 @cores_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
+@accuracy_option
 @click.option("--profile", is_flag=True, help="Of a model: a table of its kernels, too.")
 def command(
     spec: str,
@@ -46,6 +48,7 @@ def command(
     num_cores: int | None,
     require_tuned: bool,
     profile: bool,
+    accuracy: float | None,
 ) -> int:
     """Time SPEC with the default schedule, with the best one of the database, and with NumPy, in turns. A model, such
     as model.onnx, is timed with ONNX Runtime where that is installed.
@@ -65,10 +68,18 @@ def command(
     path = database_path(db_path, needed=require_tuned or db_path is not None)
     try:
         if is_model(spec):
-            options = {"db": path, "rounds": rounds, "require_tuned": require_tuned, "profile": profile}
+            options = {
+                "db": path,
+                "rounds": rounds,
+                "require_tuned": require_tuned,
+                "profile": profile,
+                "accuracy": accuracy,
+            }
             return bench_model(spec, args, machine, again, as_json, **options)
         if profile:
             raise CommandError("--profile is for models", code=2)
+        if accuracy is not None:
+            raise CommandError("--accuracy is for models", code=2)
         case = parse_spec(spec, args)
         flops = case.flops  # a workload that cannot be built shows first
         with Progress(case.spec, flops=flops) as progress:
@@ -89,6 +100,9 @@ def command(
 
 
 def _say(result: BenchResult, again: str) -> None:
+    from ..codegen import Target
+    from ..driver.machine_probes import busy_text
+
     rows: list[dict[str, Any]] = [
         {"name": row.name, "seconds": row.seconds, "origin": row.origin, **result.figures(row)} for row in result.rows
     ]
@@ -118,10 +132,13 @@ def _say(result: BenchResult, again: str) -> None:
         )
     if parts:
         click.echo(", ".join(parts))
-    if any((row[key] or 0.0) > _TOO_FAST for row in rows for key in ("share_of_peak", "share_of_roofline")):
+    busy = busy_text(result.processor_share, Target(result.target).num_cores)
+    if busy:
+        click.echo(busy, err=True)
+    elif any((row[key] or 0.0) > _TOO_FAST for row in rows for key in ("share_of_peak", "share_of_roofline")):
         click.echo(
-            "the machine was measured while it was busy, for something here is faster than its limits say; repeat this "
-            "when the machine is quiet, after tilewright doctor --refresh",
+            "something here is faster than the machine's limits, which were measured while it was busy; "
+            "tilewright doctor --refresh measures them again",
             err=True,
         )
     if result.row("tuned") is None and result.row("given") is None:

@@ -37,6 +37,9 @@ def bench_model(
 
 
 def _say(result: ModelBenchResult, again: str) -> None:
+    from ..codegen import Target
+    from ..driver.machine_probes import busy_text
+
     rows = [vars(row) | {"seconds": row.seconds, "speedup": result.speedup(row)} for row in result.rows]
     columns = [column("", lambda r: r["name"]), column("time", lambda r: seconds_text(r["seconds"]), True)]
     if result.row("onnxruntime"):
@@ -46,5 +49,8 @@ def _say(result: ModelBenchResult, again: str) -> None:
     echo_table(rows, columns)
     for name, profile in result.profiles.items():
         click.echo(f"\n{name}:\n{profile}")
+    busy = busy_text(result.processor_share, Target(result.target).num_cores)
+    if busy:
+        click.echo(busy, err=True)
     if result.row("tuned") is None:
         click.echo("not tuned yet: " + again, err=True)

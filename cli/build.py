@@ -8,6 +8,7 @@ import click
 
 from .exit_codes import CommandError
 from .options import (
+    accuracy_option,
     apply,
     arg_option,
     bounds_option,
@@ -45,6 +46,7 @@ from .output import clear_sign, echo_json, first_sign, json_option
 )
 @cores_option
 @bounds_option
+@accuracy_option
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
 def command(
     spec: str,
@@ -57,6 +59,7 @@ def command(
     debug_info: bool,
     num_cores: int | None,
     bounds: str | None,
+    accuracy: float | None,
     require_tuned: bool,
 ) -> int:
     """Compile SPEC to a file that needs no Python: a library, an object file, C, LLVM IR or assembly.
@@ -79,6 +82,8 @@ def command(
     in_folder = _checked_output(output, model)
     if bounds is not None and not model:
         raise CommandError("--bounds is for models", code=2)
+    if accuracy is not None and not model:
+        raise CommandError("--accuracy is for models", code=2)
     if debug_info and path.suffix == ".c":
         raise CommandError("-g: C has no line tables", code=2)
     try:
@@ -89,7 +94,7 @@ def command(
             require_tuned=require_tuned,
             name=name,
             **({"shapes": input_shapes(args)} if model and args else {}),
-            **({"bounds": size_bounds(bounds)} if model else {}),
+            **({"bounds": size_bounds(bounds), "accuracy": accuracy} if model else {}),
         )
     except NoRecordError as error:
         again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)

@@ -51,7 +51,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
         progress.says("measuring the machine")
         report = measure_machine(machine, refresh=refresh)
     versions = _versions()
-    warnings = _warnings()
+    warnings = [*_warnings(), *busy_warnings(report)]
     settings = [{"name": s.name, "value": s.value, "from": s.origin} for s in [*all_settings(), *set_options()]]
     if as_json:
         echo_json(
@@ -90,6 +90,23 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     )
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
+
+
+def busy_warnings(report: MachineReport) -> list[str]:
+    """Returns what to say where the machine is busy, or was when it was measured."""
+    from ..codegen import Target
+    from ..driver.machine_probes import busy_text, processor_share
+
+    now = busy_text(processor_share(Target(report.target)), report.num_cores)
+    then = busy_text(report.processor_share, report.num_cores)
+    if now:
+        return [now]
+    again = "; tilewright doctor --refresh measures it again"
+    return (
+        [then.replace("the machine is busy", "the machine was busy while it was measured").split(";")[0] + again]
+        if then
+        else []
+    )
 
 
 def _object_cache() -> dict[str, Any]:

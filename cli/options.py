@@ -68,6 +68,27 @@ class WholeNumber(click.IntRange):
 cores_option = click.option("--num-cores", type=WholeNumber(1, 4096), help="Threads that the kernel may use.")
 
 
+class Accuracy(click.ParamType[float]):
+    """A relative error of 0 or more; nan is refused."""
+
+    name = "error"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            error = float(value)
+        except ValueError:
+            error = math.nan
+        if not error >= 0:
+            self.fail(f"{value!r} is not a relative error of 0 or more, as 1e-6", param, ctx)
+        return error
+
+
+accuracy_option = click.option(
+    "--accuracy", type=Accuracy(), metavar="ERROR",
+    help="Of a model: the largest relative error of a convolution by Winograd's method, as 1e-6; 0 for none.",
+)  # fmt: skip
+
+
 class Group(click.Group):
     """A group of commands; a command that it does not have is an error with the nearest name."""
 
@@ -115,6 +136,22 @@ class Seconds(click.ParamType[float]):
         if not (math.isfinite(seconds) and seconds > 0):
             self.fail(f"{value!r} is not a number of seconds above zero", param, ctx)
         return seconds
+
+
+class Share(click.ParamType[float]):
+    """A number above 0 and at most 1; nan is refused."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 < share <= 1:
+            hint = f"; {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
+            self.fail(f"{value!r} is not a share, a number above 0 and at most 1{hint}", param, ctx)
+        return share
 
 
 def require_here(machine: Target) -> None:

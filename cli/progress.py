@@ -44,7 +44,7 @@ class Progress:
 
     def __init__(self, title: str, total: int = 0, flops: float | None = None, bound: Bound | None = None) -> None:
         self.title, self.total, self.flops, self.bound = title, total, flops, bound
-        self.done = 0
+        self.done = self.on_record = 0
         self.best: float | None = None
         self.default: float | None = None
         self._default_trace = ""
@@ -91,6 +91,7 @@ class Progress:
         """Take over an event of the search."""
         kind = type(event).__name__
         self._ends = time.monotonic() + event.remaining_seconds
+        self.on_record = event.on_record
         if kind == "BatchStarted":
             self._batch, self._finished = event.batch, 0
         if kind == "CandidateMeasured":
@@ -139,11 +140,12 @@ class Progress:
 
     def told(self, spent: float) -> str:
         """Returns how far the search is after ``spent`` seconds, and how long it may last."""
+        known = f"{self.on_record} on record, " if self.on_record else ""
         if not self.done:
-            return f"{self.doing}, {spent:.0f} s"
+            return f"{self.doing}, {f'{known}{self.figure()}, ' if known else ''}{spent:.0f} s"
         left = max(0.0, self._ends - time.monotonic())
         rest = f", {left:.0f} s left" if left < math.inf and self.done < self.total else ""
-        return f"{self.done}/{self.total} trials, {self.figure()}{self.failed()}, {spent:.0f} s{rest}"
+        return f"{self.done}/{self.total} trials, {known}{self.figure()}{self.failed()}, {spent:.0f} s{rest}"
 
     def lines(self, width: int) -> list[str]:
         """Returns what a terminal of ``width`` letters shows: title, bar, what happens, figures."""

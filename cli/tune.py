@@ -13,7 +13,9 @@ from ..pages import counted
 from .exit_codes import CommandError
 from .options import (
     Seconds,
+    Share,
     WholeNumber,
+    accuracy_option,
     apply,
     arg_option,
     command_line,
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 )
 @click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="Stop after this long.")
 @click.option(
-    "--until", type=click.FloatRange(0, 1), metavar="SHARE",
+    "--until", type=Share(), metavar="SHARE",
     help="Stop at this share of the roofline, as 0.9; each kernel of a model.",
 )  # fmt: skip
 @click.option(
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     metavar="ADDRESS",
     help="Measure on other machines: dask://host:8786, or what an installed package offers.",
 )
+@accuracy_option
 @cores_option
 def command(
     spec: str,
@@ -77,6 +80,7 @@ def command(
     patience: int | None,
     all_trials: bool,
     runner: str | None,
+    accuracy: float | None,
     num_cores: int | None,
 ) -> int:
     """Search for the fastest schedule of SPEC, and record every candidate in the database.
@@ -93,7 +97,7 @@ def command(
     machine = Target(target_text(target, num_cores))
     words = {
         "target": target, "num_cores": num_cores, "db": path, "trials": trials, "seed": seed or None,
-        "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner,
+        "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner, "accuracy": accuracy,
     }  # fmt: skip
     assert path is not None
     if runner is None:
@@ -104,6 +108,8 @@ def command(
         if patience is not None:
             raise CommandError("--patience is for workloads; a kernel of a model ends when others promise more", code=2)
         return tune_model(spec, args, machine, as_json, words)
+    if accuracy is not None:
+        raise CommandError("--accuracy is for models", code=2)
     return _tune_workload(spec, args, machine, as_json, words)
 
 
@@ -128,7 +134,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
             result = tune(
                 case, machine, trials=trials, seed=words["seed"] or 0, db=path, time_limit=words["time_limit"],
                 stop_early=not words["all_trials"], runner=runner, callbacks=[progress.on_event],
-                until=words["until"] or None, patience=words["patience"],
+                until=words["until"], patience=words["patience"],
             )  # fmt: skip
         except TuningInterrupted as interrupted:
             result = interrupted.result
@@ -136,9 +142,11 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
     if as_json:
         _print_json(case, result, progress.bound, str(machine), path)
     else:
+        if result.best is not None:
+            _print_schedule(result)
         _print_text(case, result, progress, path)
         if result.best is not None:
-            _print_schedule(result, command_line("build", spec, args, **build_words(words, case.name)))
+            click.echo(f"build it: {command_line('build', spec, args, **build_words(words, case.name))}")
     if result.stopped == "interrupted":
         again = command_line("tune", spec, args, **words)
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
@@ -200,9 +208,8 @@ def build_words(words: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**{key: words[key] for key in ("target", "num_cores", "db")}, "output": f"{name}.so"}
 
 
-def _print_schedule(result: TuneResult, build: str) -> None:
-    """Print the line that builds the best schedule, and the schedule itself, to paste."""
+def _print_schedule(result: TuneResult) -> None:
+    """Print the best schedule, to paste. It may be long, and comes first: what matters is at the end of the screen."""
     schedule = result.best_schedule
-    click.echo(f"\nbuild it: {build}")
     if schedule is not None:
-        click.echo(f"the schedule, sch = Schedule(func):\n{schedule.trace.as_python()}")
+        click.echo(f"the schedule, sch = Schedule(func):\n{schedule.trace.as_python()}\n")

@@ -38,7 +38,7 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool,
         try:
             result = tune(
                 graph, machine, trials=words["trials"], seed=words["seed"] or 0, db=path, time_limit=limit,
-                until=words["until"], stop_early=not words["all_trials"], callbacks=[search.show],
+                until=words["until"], stop_early=not words["all_trials"], accuracy=words["accuracy"], callbacks=[search.show],
             )  # fmt: skip
         except ModelTuningInterrupted as interrupted:
             result = interrupted.result
@@ -63,6 +63,7 @@ def _say(name: str, result: ModelTuneResult, path: str) -> None:
     rows = [vars(k) | {"whole": k.whole_seconds} for k in result.kernels[:_SHOWN]]
     columns = [
         column("kernel", lambda r: r["name"]),
+        column("shapes", lambda r: _short(r["shapes"])),
         column("calls", lambda r: str(r["calls"]), True),
         column("default", lambda r: _time(r["default_seconds"]), True),
         column("tuned", lambda r: _time(r["seconds"]), True),
@@ -73,9 +74,27 @@ def _say(name: str, result: ModelTuneResult, path: str) -> None:
     ]
     echo_table(rows, columns, "the model has no kernels")
     if len(result.kernels) > _SHOWN:
-        click.echo(f"and {len(result.kernels) - _SHOWN} more kernels")
+        rest = result.kernels[_SHOWN:]
+        part = sum(k.whole_seconds for k in rest if math.isfinite(k.seconds)) / (result.seconds or 1.0)
+        click.echo(f"and {len(rest)} more kernels, {_part(part)} of the model together")
+    untuned = [k.name for k in result.kernels if not math.isfinite(k.seconds)]
+    if untuned:
+        names = ", ".join(untuned[:5]) + (f" and {len(untuned) - 5} more" if len(untuned) > 5 else "")
+        click.echo(f"not measured: {names}; they run by default schedules, and their time is not in the sum")
     click.echo(f"all kernels: {seconds_text(result.seconds)}, {seconds_text(result.default_seconds)} by default")
     click.echo(f"ended: {result.why}", err=True)
+
+
+_WIDE = 44
+"""The letters that the shapes of a kernel may take in the table."""
+
+
+def _short(shapes: str) -> str:
+    """Returns the shapes as they fit: the first and the last ones."""
+    if len(shapes) <= _WIDE:
+        return shapes
+    first, *_, last = shapes.split(", ")
+    return f"{first}, …, {last}" if len(first) + len(last) + 5 <= _WIDE else f"{shapes[: _WIDE - 1]}…"
 
 
 def _time(seconds: float) -> str:

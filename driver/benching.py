@@ -15,6 +15,7 @@ from ..graph.graph import Graph
 from ..pages.short_repr import short_repr
 from ..tir.cost import count_bytes, count_flops
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
+from ..tuner.measure.option_ranges import require_seconds, require_whole
 from ..tuning_db import Database
 from .blas import numpy_threads
 from .machine_probes import PeakProbe
@@ -22,7 +23,7 @@ from .machine_report import MachineReport, measure_machine, require_few_threads
 from .models.model_benching import ModelBenchOptions, ModelBenchResult, bench_graph
 from .models.model_files import READING, is_model, load_model
 from .planning import BuildError, Plan, plan_request
-from .racing import BenchRow, Run, race, timed
+from .racing import BenchRow, Run, shared_race, timed
 from .request import Request, in_order, not_measurable, request, require_known
 from .roofline import bandwidth_for, peak_dtype, peak_for
 
@@ -30,7 +31,8 @@ from .roofline import bandwidth_for, peak_dtype, peak_for
 @dataclass
 class BenchResult:
     """The result of :func:`bench`. ``peak_flops`` and ``bandwidth`` (bytes per second, from the cache or memory that
-    ``bandwidth_of`` names) are the measured limits of the machine with the target's threads; None when not measured."""
+    ``bandwidth_of`` names) are the measured limits of the machine with the target's threads; None when not measured.
+    ``processor_share``: for which part of the time the threads had a processor, clearly below 1 on a busy machine."""
 
     spec: str
     target: str
@@ -41,6 +43,7 @@ class BenchResult:
     bandwidth: float | None = None
     bandwidth_of: str = ""
     numpy_threads: int | None = None
+    processor_share: float | None = None
 
     __repr__ = short_repr("spec", "target", "rows")
 
@@ -84,6 +87,7 @@ class BenchResult:
             "bandwidth_gbytes_per_second": self.bandwidth and self.bandwidth / 1e9,
             "bandwidth_of": self.bandwidth_of,
             "numpy_threads": self.numpy_threads,
+            "processor_share": self.processor_share,
             "rows": [
                 {
                     "name": row.name,
@@ -112,6 +116,11 @@ class BenchOptions:
     round_seconds: float = 0.02
     seed: int = 0
     machine: MachineReport | bool = True
+
+    def __post_init__(self) -> None:
+        require_whole("rounds", self.rounds, 1)
+        require_seconds("round_seconds", self.round_seconds)
+        require_whole("seed", self.seed, 0)
 
 
 @overload
@@ -198,7 +207,7 @@ def bench(
             runs.append((peak, probe.seconds))
     with numpy_threads(compiled_for.num_cores) as arranged:
         result.numpy_threads = compiled_for.num_cores if arranged else None
-        race(runs, chosen.rounds, chosen.round_seconds)
+        result.processor_share = shared_race(runs, chosen.rounds, chosen.round_seconds, compiled_for)
     if peak.seconds is not None:  # in the same run as the others: the clock may have changed since the report
         result.peak_flops = likely_peak(result, probe.flops_per_call / peak.seconds)
     return result

@@ -26,11 +26,14 @@ _MOST = 10_000
 """The number of predictions that are kept for a target."""
 
 
-def prepared(graph: Graph, machine: Target) -> Graph:
-    """Returns the graph after all passes, which compile functions for this machine and predict times on ``machine``."""
+def prepared(graph: Graph, machine: Target, accuracy: float | None = None) -> Graph:
+    """Returns the graph after all passes, which compile functions for this machine and predict times on ``machine``.
+    ``accuracy``: see :class:`.models.model_building.GraphOptions`; ValueError for what is no number of 0 or more."""
+    if accuracy is not None and not (isinstance(accuracy, (int, float)) and accuracy >= 0):
+        raise ValueError(f"accuracy is a relative error of 0 or more, as 1e-6, or None for any, not {accuracy!r}")
     times = _Predictions(machine)
     winograd = machine.winograd if machine.kind in ("native", "llvm") and not machine.is_freestanding else 0
-    after = prepare(graph, services=Services(_run, times.seconds, winograd))
+    after = prepare(graph, services=Services(_run, times.seconds, winograd, accuracy))
     times.keep()
     return after
 

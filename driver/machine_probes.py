@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from ..codegen.llvm.jit import load, optimize_and_compile
 from ..codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
+from ..codegen.machine.cpu import available_cores
 from ..codegen.machine.target import Target
 from ..codegen.runtime.loader import runtime_symbols
 from ..tir.expr import DType
@@ -45,8 +46,8 @@ class Probe:
     ) -> tuple[float, int]:
         """Returns the least seconds per call, and the calls of a run. Runs of about ``goal_seconds`` are made until the
         budget is spent."""
-        for i, value in enumerate(slots):
-            self.context[i] = value
+        for i in range(len(self.context)):
+            self.context[i] = slots[i] if i < len(slots) else 0
         address, where = self.loaded.address("run"), ctypes.addressof(self.context)
         number = 1
         while (taken := self.time(address, where, number) * 1e-9) < goal_seconds / 2 and number < 1 << 24:
@@ -111,6 +112,38 @@ class BandwidthProbe:
     def seconds(self, number: int) -> float:
         """Returns the seconds per call, over ``number`` calls that move ``bytes_per_call`` bytes each."""
         return self._probe.seconds(number)
+
+
+BUSY_BELOW = 0.9
+"""A process that has its processors for a smaller share of the time shares them with others."""
+
+
+def processor_share(target: Target, seconds: float = 0.05) -> float:
+    """Returns for which share of the time the threads of ``target`` have a processor now, at most 1. All of them
+    multiply for about ``seconds``; the share is the process's CPU time over the time of as many processors."""
+    if target not in _shares:
+        _shares[target] = PeakProbe(target)
+    probe = _shares[target]
+    probe.seconds(1)
+    threads = min(target.num_cores, available_cores())
+    start, used = time.perf_counter(), time.process_time()
+    while time.perf_counter() < start + seconds:
+        probe.seconds(8)
+    return min(1.0, (time.process_time() - used) / ((time.perf_counter() - start) * threads))
+
+
+_shares: dict[Target, PeakProbe] = {}
+
+
+def busy_text(share: float | None, threads: int) -> str:
+    """Returns a sentence about a machine that is busy by its :func:`processor_share`; nothing where it is not."""
+    if share is None or share >= BUSY_BELOW:
+        return ""
+    who = "its thread" if threads == 1 else f"its {threads} threads"
+    return (
+        f"the machine is busy: {who} had a processor for {share:.0%} of the time, so that times vary and shares are not "
+        "what they say; repeat this when other programs have ended"
+    )
 
 
 def peak_dtypes(target: Target) -> list[str]:

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..codegen import Target
 from ..pages.short_repr import short_repr
 from ..tuner.measure import estimate
+from .machine_probes import processor_share
 
 _BLAS_SPINS_SECONDS = 0.03
 """OpenBLAS's threads keep their cores busy for 2**26 cycles after a product, which would slow down the next
@@ -60,3 +62,11 @@ def race(runs: Sequence[Run], rounds: int, round_seconds: float) -> None:
             row.times.append(run(number))
             if row.name == "numpy":
                 time.sleep(_BLAS_SPINS_SECONDS)
+
+
+def shared_race(runs: Sequence[Run], rounds: int, round_seconds: float, target: Target) -> float | None:
+    """Run the contenders as :func:`race` does, and return the :func:`processor_share` of ``target``'s threads. It is
+    taken before and after, and the smaller one counts. None for a GPU."""
+    before = None if target.is_gpu else processor_share(target)
+    race(runs, rounds, round_seconds)
+    return None if before is None else min(before, processor_share(target))

@@ -43,6 +43,9 @@ def limits_of(report: MachineReport, func: PrimFunc, target: Target) -> dict[str
 
 def peak_for(report: MachineReport, func: PrimFunc, target: Target) -> float | None:
     """Returns the operations per second that the target's threads can do on the data type of :func:`peak_dtype`."""
+    narrow = any(b.dtype.is_int and b.dtype != "bool" and b.dtype.element.bytes < 4 for b in func.buffers)
+    if narrow and peak_dtype(func, report) == "float32":
+        return None  # more small integers than floats fit into a vector, and their peak was not measured
     return peak_of(report, peak_dtype(func, report), target.num_cores)
 
 
@@ -58,7 +61,8 @@ def bandwidth_for(report: MachineReport, func: PrimFunc, target: Target) -> tupl
     last run left them.
 
     Arguments that fit into the threads' level-1 or level-2 caches come from there. From the last level, which is not
-    measured, they come no faster than from level 2; beyond it, from memory.
+    measured, they come no faster than from level 2. Of larger ones that level may hold as much as it is large, so that
+    only the rest is sure to come from memory, at the rate of the fastest sweep.
     """
     size = count_bytes(func)
     if size is None:
@@ -69,4 +73,12 @@ def bandwidth_for(report: MachineReport, func: PrimFunc, target: Target) -> tupl
         return report.cache_read["l1"] * threads, "level-1 cache"
     if size <= 0.75 * max(target.l3_bytes, target.l2_bytes * threads) and "l2" in report.cache_read:
         return report.cache_read["l2"] * threads, "level-2 cache"
-    return bandwidth_of(report, threads), "memory"
+    rates = [rate for kind in report.bandwidth if (rate := bandwidth_of(report, threads, kind))]
+    if not rates:
+        return None, "memory"
+    seconds = (size - max(target.l3_bytes, target.l2_bytes * threads)) / max(rates)
+    if "l2" in report.cache_read:
+        near = size / (report.cache_read["l2"] * threads)
+        if near >= seconds:
+            return size / near, "level-2 cache"
+    return (size / seconds if seconds > 0 else None), "memory"

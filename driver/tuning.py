@@ -13,6 +13,7 @@ from .. import tuner
 from ..codegen import Target
 from ..graph.graph import Graph
 from ..tuner import TuneResult
+from ..tuner.measure.option_ranges import require_share
 from ..tuning_db import Database, open_database
 from .library_versions import library_versions
 from .machine_report import known_report, measure_machine, model_of
@@ -68,7 +69,7 @@ def tune(
 
     ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.request.request`.
     Records go to ``db`` (nowhere when None), and the search uses the records that are there already. ``time_limit``:
-    seconds; ``until``: end at this share of the roofline. ``callbacks`` are called with the progress; a notebook shows it in the cell. ``options`` (``seed`` and others) are those of
+    seconds; ``until``: end at this share of the roofline, above 0 and at most 1. ``callbacks`` are called with the progress; a notebook shows it in the cell. ``options`` (``seed`` and others) are those of
     :class:`~tilewright.tuner.TuneOptions`. What was measured of the machine earlier reaches the analytic model. Ctrl-C ends
     the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
     all candidates fail, ``best`` is None and ``problem`` says why.
@@ -76,16 +77,20 @@ def tune(
     Of a graph or a model that a front end reads (``model.onnx``) the kernels are tuned, and the result is a
     :class:`~.models.model_tuning.ModelTuneResult`: ``trials`` are then those of one kernel at most, ``time_limit`` is for
     all of them and goes where the model gains most, a kernel is done at the share ``until`` of the roofline, and the
-    options ``shapes`` and ``constants`` of :func:`build` are taken as well.
+    options ``shapes``, ``constants`` and ``accuracy`` of :func:`build` are taken as well.
     """
     machine, args = in_order([target], None, args)
     if is_model(inputs):
         if args is not None:
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
-        until = options.pop("until", None)
-        return tune_model(inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options))
+        until, accuracy = options.pop("until", None), options.pop("accuracy", None)
+        return tune_model(
+            inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options, accuracy)
+        )
     until = options.pop("until", None)
     require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args"), "tune")
+    if until is not None:
+        require_share("until", until, "the roofline")
     asked = request(inputs, args)
     obstacle = not_measurable(asked, machine)
     if obstacle is not None:

@@ -17,11 +17,13 @@ class Services:
     ``run(func, *arrays)`` computes a function, outputs in place; without it only small constants are folded.
     ``seconds(kernel)`` predicts the time of a kernel when it is scheduled as well as possible; without it choices follow
     from counts of operations and bytes. ``winograd``: the largest tile of results that convolutions by Winograd's method may
-    compute at a time, 0 where they are not allowed.
+    compute at a time, 0 where they are not allowed; ``accuracy``: the largest error that they may have by
+    :func:`~.passes.choose_winograd.winograd_error`, None for any.
     """
 
     run: Callable[..., Any] | None = None
     seconds: Callable[[Kernel], float] | None = None
     winograd: int = 0
+    accuracy: float | None = None
 
     __repr__ = short_repr()

@@ -127,13 +127,16 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
 
     ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b; ``quad``: d = a b + c with d = ctx[5]. One unit of the
     range is one block. ``past_caches``: the stores are non-temporal. ``apart``: each of the eight vectors comes from
-    another eighth of the range, so that memory sees eight streams of each array.
+    another eighth of the range, so that memory sees eight streams of each array. The whole range is swept ``ctx[6]``
+    times, at least once: arrays in the first-level cache are swept in less time than the call of a function takes.
     """
     fn, wide = _probe(target, kind), DType("float32").with_lanes(target.vector_lanes("float32"))
     vector, lanes, fma = llvm_type(wide), wide.lanes, f"llvm.fmuladd.{suffix(wide)}"
     hint = ", !nontemporal !0" if past_caches else ""
     three = splat_constant(float_constant(3.0, DType("float32")), wide)
     arrays = [_slot(fn, i, "ptr") for i in (0, 1, 2, 5)]
+    asked = _slot(fn, 6, "i64")
+    times = fn.emit(f"select i1 {fn.emit(f'icmp sgt i64 {asked}, 1')}, i64 {asked}, i64 1")
     work, done = fn.new_label("work"), fn.new_label("nothing")
     fn.branch_if(fn.emit("icmp slt i64 %begin, %end"), work, done)
     fn.label(done)
@@ -162,9 +165,12 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
             fn.do(f"store {vector} {value}, ptr {to}, align 64{hint}")
         return after
 
+    def sweep(_: str, sums: list[str]) -> list[str]:
+        return fn.repeat("%begin", "%end", [(vector, total) for total in sums], step)
+
     keep = fn.alloca(1, vector)
     sums = [(vector, "zeroinitializer")] * (_UNROLL if kind == "read" else 0)
-    for total in fn.repeat("%begin", "%end", sums, step):
+    for total in fn.repeat("0", times, sums, sweep):
         fn.do(f"store volatile {vector} {total}, ptr {keep}, align 64")
     return _finished(fn, "!0 = !{i32 1}" if past_caches else "")
 

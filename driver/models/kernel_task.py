@@ -10,6 +10,7 @@ from typing import Any
 from ...codegen import CODEGEN_VERSION, Target
 from ...graph.kernels import Kernel
 from ...schedule import ScheduleError
+from ...tir.stmt import PrimFunc
 from ...tuner import ReferenceFailed, TuningSession
 from ...tuner.measure.inputs import unknown_sizes
 from ...tuning_db import Database
@@ -26,6 +27,11 @@ _GAIN = 0.01
 
 _COST_SECONDS = 3.0
 """What a slice is taken to cost before there was one."""
+
+
+def shapes_text(func: PrimFunc) -> str:
+    """Returns the shapes of a function's arrays, as ``1x56x56x64, 3x3x64x64, 1x56x56x64``."""
+    return ", ".join(["x".join([str(extent) for extent in buffer.shape]) or "scalar" for buffer in func.buffers])
 
 
 class KernelTask:
@@ -48,6 +54,11 @@ class KernelTask:
         self._default = ""
         self._idle = 0
         self._cost = _COST_SECONDS
+
+    @property
+    def shapes(self) -> str:
+        """Returns the shapes of its arguments, the results last, as ``1x56x56x64, 3x3x64x64``."""
+        return shapes_text(self.func)
 
     @property
     def started(self) -> bool:

@@ -13,9 +13,10 @@ from ...codegen import Target
 from ...graph.graph import Graph, Value
 from ...pages.short_repr import short_repr
 from ...tir.expr import to_numpy
+from ...tuner.measure.option_ranges import require_seconds, require_whole
 from ...tuning_db import Database
 from ..planning import BuildError
-from ..racing import BenchRow, Run, race, timed
+from ..racing import BenchRow, Run, shared_race, timed
 from .model import Model
 from .model_building import build_graph
 from .model_profile import Profile
@@ -28,26 +29,35 @@ _AGREES = 1e-3
 @dataclass(frozen=True)
 class ModelBenchOptions:
     """How a model is timed: contenders alternately, ``rounds`` times, each for about ``round_seconds``. ``arrays``: inputs by
-    name (``seed`` makes those that are not given); ``profile``: how long each kernel takes, as well."""
+    name (``seed`` makes those that are not given); ``profile``: how long each kernel takes, as well;
+    ``accuracy``: that of :class:`.model_building.GraphOptions`."""
 
     rounds: int = 15
     round_seconds: float = 0.02
     seed: int = 0
     arrays: Mapping[str, Any] | None = None
     profile: bool = False
+    accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        require_whole("rounds", self.rounds, 1)
+        require_seconds("round_seconds", self.round_seconds)
+        require_whole("seed", self.seed, 0)
 
 
 @dataclass
 class ModelBenchResult:
     """The result of timing a model: a row per contender (default, tuned, onnxruntime), and profiles by the rows' names.
 
-    A row whose outputs differ from ONNX Runtime's has an ``error``.
+    A row whose outputs differ from ONNX Runtime's has an ``error``. ``processor_share``: for which part of the time the
+    threads had a processor, clearly below 1 on a busy machine.
     """
 
     model: str
     target: str
     rows: list[BenchRow]
     profiles: dict[str, Profile]
+    processor_share: float | None = None
 
     __repr__ = short_repr("model", "target", "rows")
 
@@ -68,7 +78,10 @@ class ModelBenchResult:
             for row in self.rows
         ]  # fmt: skip
         profiles = {name: [row.as_dict() for row in profile.rows] for name, profile in self.profiles.items()}
-        return {"model": self.model, "target": self.target, "rows": rows, "profiles": profiles}
+        return {
+            "model": self.model, "target": self.target, "processor_share": self.processor_share, "rows": rows,
+            "profiles": profiles,
+        }  # fmt: skip
 
 
 def bench_graph(
@@ -83,9 +96,9 @@ def bench_graph(
     """Time a graph. ``source``: the ONNX model that it was read from, which ONNX Runtime runs where it is installed."""
     chosen = options or ModelBenchOptions()
     inputs = model_inputs(graph, chosen.arrays or {}, chosen.seed)
-    models = {"default": build_graph(graph, target)}
+    models = {"default": build_graph(graph, target, accuracy=chosen.accuracy)}
     if db is not None or require_tuned:
-        tuned = build_graph(graph, target, db=db, require_tuned=require_tuned)
+        tuned = build_graph(graph, target, db=db, require_tuned=require_tuned, accuracy=chosen.accuracy)
         if any(step.built.kind == "tuned" for step in tuned.steps):
             models["tuned"] = tuned
     result = ModelBenchResult(graph.name, str(target), [], {})
@@ -106,7 +119,7 @@ def bench_graph(
         row = BenchRow("onnxruntime", version)
         result.rows.append(row)
         runs.append((row, timed(lambda: run(arrays))))
-    race(runs, chosen.rounds, chosen.round_seconds)
+    result.processor_share = shared_race(runs, chosen.rounds, chosen.round_seconds, target)
     if chosen.profile:
         result.profiles = {name: model.profile(*inputs.values()) for name, model in models.items()}
     return result

@@ -37,12 +37,16 @@ from .model import CLOCK, Model, Parts, Step, Version, aligned_bytes
 class GraphOptions:
     """These options say how a graph is built. ``bounds``: the largest values of symbolic sizes, by name (several
     ends: sizes up to each have schedules of their own). ``require_tuned``: no kernel may be without a record. ``processes``: how many build besides this one (by default, one for each further core).
-    ``note(done, total)`` is called after each kernel."""
+    ``note(done, total)`` is called after each kernel.
+    ``accuracy``: the largest error of a float32 convolution by Winograd's method, as a root mean square relative to that
+    of the results. With 0 all are computed as written; None, the default, allows any.
+    """
 
     bounds: Bounds = field(default_factory=dict)
     require_tuned: bool = False
     processes: int | None = None
     note: Callable[[int, int], object] | None = None
+    accuracy: float | None = None
 
     __repr__ = short_repr()
 
@@ -61,7 +65,7 @@ def build_graph(
     """
     chosen = GraphOptions(**{**options, "bounds": {**graph.bounds, **(options.get("bounds") or {})}})
     machine = Target.of(target)
-    division = order_kernels(fuse(prepared(graph, machine)))
+    division = order_kernels(fuse(prepared(graph, machine, chosen.accuracy)))
     bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
         jobs = kernel_jobs(division, machine, opened, chosen)

@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,8 @@ from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, TuneOptions
+from ...tuner.measure.option_ranges import require_share
+from ...tuner.remote import runner_for
 from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped
 from ...tuning_db import Database, open_database
@@ -54,7 +56,7 @@ class TunedKernel:
     """A distinct kernel of a tuned model, with its times and its search. It has its ``calls`` in one run, seconds of
     one call by the default schedule (by the best one where the default did not run) and by the best one on record
     (infinity: not measured), the share of the roofline, the trials of this search and how many failed, the best record,
-    and why the search ended."""
+    why the search ended, and the shapes of its arguments, the results last."""
 
     name: str
     calls: int
@@ -65,6 +67,7 @@ class TunedKernel:
     failures: int
     record: int | None
     why: str
+    shapes: str = ""
 
     @property
     def whole_seconds(self) -> float:
@@ -148,7 +151,7 @@ class ModelTuningInterrupted(KeyboardInterrupt):
 @dataclass(frozen=True)
 class ModelTuneOptions:
     """The options for tuning a model. ``trials`` is for one kernel at most, the seconds are for all, ``until`` is the
-    share of the roofline at which a kernel is done, callbacks receive each :class:`ModelProgress`, and options of
+    share of the roofline at which a kernel is done, ``accuracy`` that of :class:`.model_building.GraphOptions`, callbacks receive each :class:`ModelProgress`, and options of
     :class:`~tilewright.tuner.TuneOptions` go by name."""
 
     trials: int = 64
@@ -156,6 +159,11 @@ class ModelTuneOptions:
     until: float | None = None
     callbacks: Sequence[Callable[[ModelProgress], Any]] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
+    accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.until is not None:
+            require_share("until", self.until, "the roofline")
 
 
 def tune_model(
@@ -164,7 +172,9 @@ def tune_model(
     """Tune a graph, or a model that a front end reads. ``asked.search`` holds the options of the front end as well."""
     reading = {key: value for key, value in asked.search.items() if key in READING}
     search = {key: value for key, value in asked.search.items() if key not in READING}
-    require_known(search, TuneOptions, ("trials", "db", "time_limit", "until", "callbacks", *READING), "tune")
+    require_known(
+        search, TuneOptions, ("trials", "db", "time_limit", "until", "callbacks", "accuracy", *READING), "tune"
+    )
     missing = target.missing_here()
     if missing:
         raise TuneError(f"tuning: this machine cannot run code for {target}: no {', '.join(missing[:3])}")
@@ -182,17 +192,21 @@ def tune_graph(
     Ctrl-C raises :class:`ModelTuningInterrupted`, which has the result so far.
     """
     chosen = options or ModelTuneOptions()
-    with open_database(db) if db is not None else nullcontext() as opened, LocalRunner() as runner:
-        search = {"runner": runner, **chosen.search}
+    with open_database(db) if db is not None else nullcontext() as opened, ExitStack() as made:
+        given = chosen.search.get("runner")
+        runner = LocalRunner() if given is None else runner_for(given)
+        if runner is not given:
+            made.enter_context(runner)
+        search = {**chosen.search, "runner": runner}
         search.setdefault("machine", model_of(known_report(target), target))
         search.setdefault("versions", library_versions())
         tuning = _Tuning(graph, target, opened, replace(chosen, search=search))
         return tuning.run()
 
 
-def kernel_tasks(graph: Graph, target: Target, trials: int) -> list[KernelTask]:
+def kernel_tasks(graph: Graph, target: Target, trials: int, accuracy: float | None = None) -> list[KernelTask]:
     """Returns the distinct kernels of a graph, those first that are expected to take the longest."""
-    division = order_kernels(fuse(prepared(graph, target)))
+    division = order_kernels(fuse(prepared(graph, target, accuracy)))
     report = known_report(target)
     calls: Counter[Any] = Counter()
     firsts: dict[Any, Kernel] = {}
@@ -223,7 +237,7 @@ class _Tuning:
         limit = checked_limit(options.trials, options.time_limit)
         self.deadline = self.start + limit
         self.kept = min(_COMPARED * limit, _COMPARED_SECONDS)
-        self.tasks = kernel_tasks(graph, target, options.trials)
+        self.tasks = kernel_tasks(graph, target, options.trials, options.accuracy)
         self.stopping = False
 
     def run(self) -> ModelTuneResult:
@@ -288,7 +302,9 @@ class _Tuning:
 
     def _result(self, stopped: Stopped) -> ModelTuneResult:
         kernels = [
-            TunedKernel(t.name, t.calls, t.default_seconds, t.seconds, t.share, t.trials, t.failures, t.record, t.done)
+            TunedKernel(
+                t.name, t.calls, t.default_seconds, t.seconds, t.share, t.trials, t.failures, t.record, t.done, t.shapes
+            )
             for t in self.tasks
         ]
         kernels.sort(key=lambda k: -k.whole_seconds if math.isfinite(k.seconds) else 0.0)

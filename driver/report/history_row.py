@@ -18,7 +18,8 @@ def row_html(history: SearchHistory) -> str:
     trials = counted(len(history.trials), "trial")
     trouble = f'<span class="bad">{failed} failed</span>' if failed else ""
     title = escape(history.title).replace(",", ",<wbr>")  # long names break at commas
-    name = f'<span class="name">{title}</span><span class="note">{escape(history.facts["target_text"])}</span>'
+    note = " on ".join([part for part in (history.shapes, history.facts["target_text"]) if part])
+    name = f'<span class="name">{title}</span><span class="note">{escape(note)}</span>'
     if best is None:
         reasons = ", ".join(
             [f"{count} {status.replace('_', ' ')}" for status, count in history.failures.most_common(3)]
@@ -34,7 +35,7 @@ def row_html(history: SearchHistory) -> str:
     words += [
         f"{seconds / best['run_seconds']:.2f}× as fast as {escape(named)}"
         for named, seconds in history.levels().items()
-        if seconds and named != "roofline"
+        if seconds and named != "roofline" and history.is_certain(named)
     ]
     figures = "".join([f"<span>{word}</span>" for word in words])
     return _grid(name, bar_svg(history), figures, sparkline(history.seconds), f"{trials} {trouble}")

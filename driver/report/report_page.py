@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from ...pages import CHART_STYLE, COLOURS, counted, folded, rate_text, table
+from ...pages import CHART_STYLE, COLOURS, counted, folded, rate_text, seconds_text, table
 from ...pages.page_style import CODE_STYLE, TABLE_STYLE
 from ...pages.written_files import utf8_text, write_file
 from ...tuning_db import Database, open_database, utc_now
@@ -109,6 +109,10 @@ def _summary(histories: Sequence[SearchHistory]) -> str:
     words = [counted(len(histories), "workload"), counted(trials, "trial")]
     words += [f'<span class="bad">{failed} failed</span>'] if failed else []
     words += [f'<span class="bad">{counted(lost, "workload")} without a result</span>'] if lost else []
+    kernels = [h for h in histories if h.is_kernel and h.best is not None]
+    if len(kernels) > 1:
+        best = sum(h.best["run_seconds"] for h in kernels if h.best is not None)
+        words.append(f"{len(kernels)} kernels take {seconds_text(best)} together, each called once")
     return f'<p class="note">{", ".join(words)}. Written {utc_now()[:16].replace("T", " ")} UTC. <span class="screen">A click on a row opens it.</span></p>'
 
 

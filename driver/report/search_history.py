@@ -13,12 +13,13 @@ from typing import Any
 from ...tuning_db import Database
 
 _TRIALS = (
-    "SELECT id, workload, target, session, trial, status, run_seconds, predicted_seconds, sketch, created FROM records "
+    "SELECT id, workload, target, session, trial, status, run_seconds, predicted_seconds, sketch, created, "
+    "length(times) - length(replace(times, ',', '')) + 1 AS samples FROM records "
     "ORDER BY id"
 )
 _PAIRS = (
     "SELECT DISTINCT r.workload AS workload, r.target AS target, w.spec AS spec, w.name AS name, w.flops AS flops, "
-    "w.bytes AS bytes, t.text AS target_text, t.cpu AS cpu FROM records AS r JOIN workloads AS w ON w.key = r.workload "
+    "w.bytes AS bytes, w.shapes AS shapes, t.text AS target_text, t.cpu AS cpu FROM records AS r JOIN workloads AS w ON w.key = r.workload "
     "JOIN targets AS t ON t.key = r.target"
 )
 
@@ -41,6 +42,17 @@ class SearchHistory:
     def title(self) -> str:
         """Returns what the workload is called."""
         return str(self.facts["spec"] or self.facts["name"] or self.facts["workload"][:12])
+
+    @property
+    def is_kernel(self) -> bool:
+        """Returns whether it has no spec, as a kernel of a model or a function of a program."""
+        return not self.facts["spec"]
+
+    @property
+    def shapes(self) -> str:
+        """Returns the shapes of a kernel's arguments, the results last, as ``1x56x56x64, 3x3x64x64``."""
+        found = json.loads(self.facts["shapes"] or "[]") if self.is_kernel else []
+        return ", ".join(["x".join(map(str, argument["shape"])) or "scalar" for argument in found])
 
     @cached_property
     def seconds(self) -> list[float | None]:
@@ -76,6 +88,12 @@ class SearchHistory:
         default = self.default["run_seconds"] if self.default else None
         return {"default": default, **self.baselines, "roofline": self.roofline}
 
+    def is_certain(self, name: str) -> bool:
+        """Returns whether a factor between the best time and the one of that name may be given. Both were taken more than
+        once."""
+        compared = [self.best, *([self.default] if name == "default" else [])]
+        return all(trial is not None and trial["samples"] > 1 for trial in compared)
+
     @cached_property
     def session_starts(self) -> list[int]:
         """Returns the numbers of the trials, from 0, with which sessions began."""
@@ -99,7 +117,8 @@ class SearchHistory:
 
 
 def search_histories(db: Database) -> list[SearchHistory]:
-    """Returns what ``db`` holds by workload and target: those where nothing worked first, then by name."""
+    """Returns what ``db`` holds by workload and target. Those where nothing worked come first, then workloads by name,
+    then the kernels of models, the slowest first."""
     found = {(row["workload"], row["target"]): SearchHistory(row) for row in db.query(_PAIRS)}
     for row in db.query(_TRIALS):
         found[row["workload"], row["target"]].trials.append(row)
@@ -109,7 +128,12 @@ def search_histories(db: Database) -> list[SearchHistory]:
     for row in db.query("SELECT * FROM baselines"):
         if (row["workload"], row["target"]) in found:
             found[row["workload"], row["target"]].baselines[row["name"]] = row["seconds"]
-    return sorted(found.values(), key=lambda h: (h.best is not None, h.title, h.facts["target_text"]))
+
+    def place(h: SearchHistory) -> tuple[Any, ...]:
+        seconds = h.best["run_seconds"] if h.best is not None and h.is_kernel else 0.0
+        return h.best is not None, h.is_kernel, -seconds, h.title, h.facts["target_text"]
+
+    return sorted(found.values(), key=place)
 
 
 def best_five(db: Database, history: SearchHistory) -> list[dict[str, Any]]:

@@ -22,6 +22,22 @@ _BANDWIDTH = 2e10
 
 _TILES = (4, 2)
 
+_ERRORS = {4: 2.5e-7, 2: 4e-8}
+"""The root mean square of the errors of float32 results, relative to that of the results, over the root of the number of
+channels. Measured against float64 from 16 to 1024 channels, with uniform and with rectified normal data; the plain
+convolution has 5.5e-8."""
+
+
+def winograd_error(tile: int, channels: int) -> float:
+    """Returns the root mean square error of a convolution by tiles of that size, relative to its results.
+
+    The errors of single results are about normal: in a large layer the largest is five times as much and more.
+
+    >>> f"{winograd_error(4, 256):.1e}, {winograd_error(2, 256):.1e}"
+    '4.0e-06, 6.4e-07'
+    """
+    return _ERRORS[tile] * math.sqrt(channels)
+
 
 def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
     """Compute convolutions by Winograd's method where that is predicted to be clearly faster.
@@ -34,7 +50,8 @@ def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
 
         y = winograd_conv2d(x, w_1, bias, padding=1)
 
-    Only float32 with constant, finite weights and constant sizes, and tiles up to those that ``services`` allow.
+    Only float32 with constant, finite weights and constant sizes, and tiles up to those that ``services`` allow, by
+    their size and by the accuracy that was asked for.
     """
     if not services.winograd or services.seconds is None:
         return graph
@@ -54,7 +71,8 @@ def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
         if key not in known:
             times = {0: predicted(node, node.op, weight) / _FASTER}
             for tile in _TILES:
-                if tile <= services.winograd:
+                error = winograd_error(tile, int(weight.shape[2]))
+                if tile <= services.winograd and (services.accuracy is None or error <= services.accuracy):
                     shape = (tile + 2, tile + 2, *weight.shape[2:])
                     times[tile] = predicted(node, "winograd_conv2d", Value("u", weight.dtype, shape))
             known[key] = min(times, key=times.__getitem__)

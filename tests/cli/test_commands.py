@@ -254,7 +254,7 @@ def test_bench_says_when_the_limits_cannot_be_right(capsys):
     bench_command._say(BenchResult("matmul", "native", 2e6, 1e3, rows, peak_flops=4e9), "again")
     shown = capsys.readouterr()
     assert "25.0%" in shown.out and "over 100 %" in shown.out and "500" not in shown.out
-    assert "measured while it was busy" in shown.err and "doctor --refresh" in shown.err
+    assert "which were measured while it was busy" in shown.err and "doctor --refresh" in shown.err
 
 
 SIGNS = [

@@ -479,3 +479,23 @@ def test_objects_that_are_no_programs_say_the_way_in():
         tw.build(B)
     with pytest.raises(TypeError, match=r"not function; .* by the decorator tilewright\.workload"):
         tw.build(lambda n: [A, B])
+
+
+@pytest.mark.parametrize("until", [90, 1.5, 0, -0.5, float("nan"), "0.9", True])
+def test_until_is_a_share(until):
+    b = tw.graph.Builder("g")
+    graph = b.graph([b.op("relu", b.input("x", (7, 13)))])
+    for what in ("relu:M=7,N=13", graph):
+        with pytest.raises(
+            (ValueError, TypeError), match="until is a share of the roofline, a number above 0 and at most"
+        ):
+            tw.tune(what, "native -num-cores=1", trials=1, until=until)
+
+
+@pytest.mark.parametrize("option", [{"rounds": 0}, {"rounds": 1.5}, {"round_seconds": float("nan")}, {"seed": -1}])
+def test_options_of_bench_out_of_range_are_refused(option):
+    b = tw.graph.Builder("g")
+    graph = b.graph([b.op("relu", b.input("x", (7, 13)))])
+    for what in ("relu:M=7,N=13", graph):
+        with pytest.raises((ValueError, TypeError), match=f"^{next(iter(option))} is "):
+            tw.bench(what, "native -num-cores=1", **option)

@@ -2,18 +2,24 @@
 
 import json
 import stat
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
+from tilewright import te
 from tilewright.codegen import Target
 from tilewright.codegen.jit import cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
+from tilewright.codegen.machine.cpu import available_cores
 from tilewright.driver import machine_probes, machine_report
 from tilewright.driver.benching import BenchResult, BenchRow, likely_peak
 from tilewright.driver.machine_probes import PeakProbe
 from tilewright.driver.machine_report import MachineReport, bandwidth_of, measure_machine, model_of, peak_of
+from tilewright.driver.roofline import bound_for, peak_for
 from tilewright.tir.expr import DType
 
 
@@ -90,6 +96,46 @@ def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
     monkeypatch.setattr(machine_report, "_measure", lambda t, effort: made_up(clock_hz=7.0))
     assert measure_machine(target).clock_hz == 7.0
     assert json.loads(next(folder.glob("*.json")).read_text())["clock_hz"] == 7.0
+
+
+def test_a_report_that_was_made_while_the_machine_was_busy_is_made_anew_when_it_no_longer_is(folder, monkeypatch):
+    target = Target("native -num-cores=1")
+    machine_report._write(target, made_up(peak_flops={"float32": {"one": 1e18, "all": 1e18}}, processor_share=0.5))
+    monkeypatch.setattr(machine_report, "_measure", lambda t, effort: made_up(clock_hz=7.0))
+    monkeypatch.setattr(machine_report, "processor_share", lambda t: 0.6)
+    assert measure_machine(target).clock_hz == 1.0
+    machine_report._in_process.clear()
+    monkeypatch.setattr(machine_report, "processor_share", lambda t: 0.99)
+    assert measure_machine(target).clock_hz == 7.0
+
+
+def test_a_busy_machine_is_noticed():
+    """More threads than processors: each thread has one for a part of the time only."""
+    target = Target("native -num-cores=1")
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * available_cores())]
+    try:
+        time.sleep(0.5)
+        share = machine_probes.processor_share(target, 0.5)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert share < machine_probes.BUSY_BELOW
+    assert f"{share:.0%} of the time" in machine_probes.busy_text(share, 1)
+    assert machine_probes.busy_text(1.0, 1) == machine_probes.busy_text(None, 2) == ""
+
+
+def test_reads_of_the_first_level_cache_do_not_count_the_call():
+    """Half as much memory is read at the same rate, though a call takes as long as for all of it."""
+    target = Target("native -num-cores=1")
+    block, size = sweep_block_bytes(target), target.caches.l1 * 3 // 4
+    room, probe = machine_probes.room_of(size), machine_probes.sweeps(target, "read")[0]
+    rates = []
+    for n in (size // block, size // block // 4):
+        times = (8 << 20) // (n * block)
+        seconds, _ = probe.best([machine_probes.address_of(room)] * 3 + [n, 1, 0, times], 1e-3, 0.1)
+        rates.append(times * n * block / seconds)
+    assert 0.5 < rates[1] / rates[0] < 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "key": "x"}'])
@@ -203,3 +249,28 @@ def test_the_peak_is_not_less_than_what_was_reached(known, probed, expected):
     rows = [BenchRow("tuned", "", [1e-2]), BenchRow("numpy", "", [1e-1])]
     result = BenchResult("matmul", "native", 2e9, 1e6, rows, peak_flops=known)  # 200 GFLOP/s
     assert likely_peak(result, probed) == expected
+
+
+def test_a_bound_is_what_no_run_can_beat():
+    """Of arrays that are larger than the last level, a part may still be there from the run before."""
+    target = Target("native -num-cores=1")
+    cache = max(target.l3_bytes, target.l2_bytes)
+    rates = {"triad": {"one": 1e9, "all": 1e9}, "copy": {"one": 2e9, "all": 2e9}}
+    report = made_up(bandwidth=rates, cache_read={"l1": 1e11, "l2": 1e10}, num_cores=1)
+
+    def bound(size):
+        a = te.placeholder((size // 8,), name="A")
+        return bound_for(report, te.create_prim_func([a, te.compute((size // 8,), lambda i: a[i], name="B")]), target)
+
+    assert bound(cache // 2).seconds == pytest.approx(cache // 2 / 1e10, rel=1e-6)
+    just_larger, far_larger = bound(cache + 800), bound(10 * cache)
+    assert just_larger.limit == "level-2 cache" and just_larger.seconds == pytest.approx(cache / 1e10, rel=1e-2)
+    assert far_larger.limit == "memory" and far_larger.seconds == pytest.approx(9 * cache / 2e9, rel=1e-6)
+
+
+def test_small_integers_have_no_peak_where_theirs_was_not_measured():
+    target, report = Target("native -num-cores=1"), made_up(num_cores=1)
+    for dtype, known in (("int8", False), ("uint16", False), ("int32", True), ("float16", True), ("bool", True)):
+        a = te.placeholder((17,), dtype, name="A")
+        func = te.create_prim_func([a, te.compute((17,), lambda i, a=a: a[i], name="B")])
+        assert (peak_for(report, func, target) is not None) == known

@@ -28,13 +28,15 @@ def relu(n):
 TRACE = '{"format": 1, "insts": []}'
 
 
-def add(db, n, times, limits=LIMITS):
-    """A session of ``relu(n)`` whose trials took ``times``; None is a failed one."""
+def add(db, n, times, limits=LIMITS, samples=2):
+    """A session of ``relu(n)`` whose trials took ``times``, each measured ``samples`` times; None is a failed one."""
     func = relu(n)
     key = db.add_workload(func, spec=f"relu:M=1,N={n}", name="relu")
     session = db.start_session(func, TARGET, trials=len(times), limits=limits, versions={"tilewright": "1"})
     db.add_records(
-        TuningRecord(key, TARGET.key, TRACE, (s,), sketch="map", session=session, trial=t, predicted_seconds=s * 1.1)
+        TuningRecord(
+            key, TARGET.key, TRACE, (s,) * samples, sketch="map", session=session, trial=t, predicted_seconds=s * 1.1
+        )
         if s
         else TuningRecord(
             key, TARGET.key, TRACE, status="crash", error="signal <11>", sketch="map", session=session, trial=t
@@ -71,6 +73,12 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] != "style":
             self.text += data + " "
+
+
+def test_no_factor_comes_from_a_single_timing(db):
+    add(db, 17, [4e-6, 2e-6], samples=1)
+    db.add_baseline(relu(17), TARGET, "numpy", 5e-6)
+    assert "as fast as" not in Page(report_html(db)).text
 
 
 def test_a_page_shows_everything_about_a_workload(db):
@@ -163,3 +171,16 @@ def test_the_last_text_below_a_chart_is_not_cut_off():
     drawn = Plot(axis, axis, "a chart", 300).svg().partition('<g class="mid">')[2].partition("</g>")[0]
     place, text = re.findall(r'<text x="([\d.]+)" y="\d+">([^<]*)</text>', drawn)[-1]
     assert text == "300 ns" and float(place) + 3 * len(text) <= 300
+
+
+def test_kernels_of_models_come_by_their_time_with_their_shapes(db):
+    add(db, 17, [4e-6, 2e-6])
+    for n, seconds in ((7, 1e-6), (13, 9e-6), (16, 3e-6)):
+        key = db.add_workload(relu(n), name=f"fused_{n}")
+        session = db.start_session(relu(n), TARGET, trials=1)
+        db.add_record(TuningRecord(key, TARGET.key, TRACE, (seconds,) * 2, session=session, trial=0))
+    histories = search_histories(db)
+    assert [h.title for h in histories] == ["relu:M=1,N=17", "fused_13", "fused_16", "fused_7"]
+    assert histories[0].shapes == "" and histories[1].shapes == "13, 13"
+    text = Page(report_html(db)).text
+    assert "3 kernels take 13 µs together, each called once" in text and "16, 16 on native" in text

@@ -1,13 +1,18 @@
 """The pass that computes convolutions by Winograd's method: where it does, and what it leaves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import te
 from tilewright.codegen import Target, TargetError
 from tilewright.driver.graph_services import prepared
+from tilewright.driver.models.model_tuning import kernel_tasks
 from tilewright.graph import Services, evaluate, parse
-from tilewright.graph.passes.choose_winograd import choose_winograd
+from tilewright.graph.passes.choose_winograd import choose_winograd, winograd_error
+from tilewright.te import ops
 
 CONVOLUTION = """
 def f(x: float32[1, 5, 6, 2]):
@@ -146,3 +151,50 @@ def test_only_processors_with_room_for_larger_weights(target, op):
     graph = parse(NETWORK, {"w": weight, "b": np.ones(64, "float32")})
     found = {n.op for n in prepared(graph, Target(target)).nodes if "conv2d" in n.op}
     assert found == {op}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "edge"),
+    [(None, 6), (1e-3, 6), (4e-7, 6), (3e-7, 4), (6e-8, 4), (5e-8, None), (0, None)],  # 2 channels
+)
+def test_tiles_are_as_exact_as_was_asked_for(accuracy, edge):
+    graph = graph_of(CONVOLUTION)
+    after = choose_winograd(graph, replace(services(4, {0: 9.0, 2: 2.0, 4: 1.0}), accuracy=accuracy))
+    assert [n.inputs[1].shape[0] for n in after.nodes if n.op == "winograd_conv2d"] == ([] if edge is None else [edge])
+
+
+@pytest.mark.parametrize("channels", [16, 128])
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
+def test_errors_are_what_they_are_said_to_be(tile, channels, scale):
+    rng = np.random.default_rng(channels)
+    x = (rng.uniform(-1, 1, (1, 16, 16, channels)) * scale).astype(np.float32)
+    w = rng.standard_normal((3, 3, channels, 16)).astype(np.float32)
+    u = ops.winograd_weights(w, tile).astype(np.float32)
+    X, U = te.placeholder(x.shape, name="X"), te.placeholder(u.shape, name="U")
+    y = np.empty((1, 16, 16, 16), np.float32)
+    tw.build([X, U, ops.winograd_conv2d(X, U, padding=1)], "native -num-cores=1")(x, u, y)
+    wide = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    exact = sum(wide[:, i : i + 16, j : j + 16] @ w[i, j].astype(np.float64) for i in range(3) for j in range(3))
+    error = np.sqrt(((y - exact) ** 2).mean() / (exact**2).mean())
+    assert 0.4 * winograd_error(tile, channels) < error < 1.2 * winograd_error(tile, channels)
+
+
+def test_build_and_tune_agree_on_the_accuracy():
+    text = (
+        CONVOLUTION.replace("5, 6, 2]", "20, 20, 64]")
+        .replace("3, 3, 2, 3]", "3, 3, 64, 64]")
+        .replace("[3] =", "[64] =")
+    )
+    rng = np.random.default_rng(0)
+    graph = parse(text, {"w": rng.standard_normal((3, 3, 64, 64), "float32"), "b": np.ones(64, "float32")})
+    one = "native -num-cores=1"
+    for accuracy, found in ((0, False), (None, True)):
+        built = tw.build(graph, one, accuracy=accuracy)
+        tasks = kernel_tasks(graph, Target(one), 8, accuracy)
+        assert any("winograd" in step.name for step in built.steps) == found
+        assert any("winograd" in task.name for task in tasks) == found
+    with pytest.raises(ValueError, match="accuracy is a relative error of 0 or more"):
+        tw.build(graph, one, accuracy=-1)
+    with pytest.raises(TypeError, match="build.. takes accuracy for models only"):
+        tw.build("relu:M=1,N=4", one, accuracy=0)

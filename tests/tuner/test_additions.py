@@ -13,6 +13,7 @@ from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tuner import Costs, Group, Part, ScheduleRule, tune
 from tilewright.tuner.measure import measuring_worker as worker
+from tilewright.tuner.measure import reference
 from tilewright.tuner.measure.inputs import compare, tolerance
 
 TARGET = Target("native -num-cores=1")
@@ -141,10 +142,10 @@ def masked():
 @pytest.mark.parametrize("make", [masked, row_sum, add_one])
 def test_the_reference_is_the_interpreters(make, steps, monkeypatch):
     """Interpreted where that is little work; else compiled by the few passes that are needed."""
-    monkeypatch.setattr(worker, "_INTERPRETED_STEPS", steps)
+    monkeypatch.setattr(reference, "_INTERPRETED_STEPS", steps)
     func = make()
     one = worker.Worker()
-    one.do_open((), func.script(), str(TARGET), 0, False)
+    one.do_open((), func.script(), str(TARGET), 0)
     _, (got,) = one.do_reference(())
     arguments = one.arguments
     arguments.reset_outputs()
@@ -159,7 +160,7 @@ def test_a_sum_next_to_nothing_is_right_within_the_rounding_of_its_terms(shape):
     total = te.compute((), lambda: te.sum(z[q], axis=q), name="T")
     func = te.create_prim_func([a, z, te.compute(shape, lambda *i: te.sum(a[k] * total[()], axis=k), name="B")])
     one = worker.Worker()
-    one.do_open((), func.script(), str(TARGET), 0, False)
+    one.do_open((), func.script(), str(TARGET), 0)
     header, (reference,) = one.do_reference(())
     (scale,) = header["scales"]
     assert 5 * abs(float(reference.reshape(-1)[0])) < scale < 100

@@ -44,6 +44,12 @@ def test_the_race_decides():
     assert lucky.run_seconds == 1.2 and lucky.times == (1.2, 1.2, 1.2)
 
 
+def test_a_race_that_was_cut_short_takes_no_timings_away():
+    known = record("default", 1.1, 1.11, 1.12)
+    default, _ = decide([known, record("best", 1.0, 1.0, 1.0)], [ran(70.0), ran(1.0, 1.0)])
+    assert default.times == (1.1, 1.11, 1.12, 70.0) and default.run_seconds == pytest.approx(1.105)
+
+
 def test_a_wrong_result_disqualifies_and_what_did_not_run_stays_as_it_was():
     entered = [record("wrong", 1.0), record("late", 1.01), record("good", 1.02)]
     results = [MeasureResult("wrong_result", "off by 2"), MeasureResult("skipped"), ran(1.0)]

@@ -79,7 +79,7 @@ class Entry:
 def test_packages_offer_runners(monkeypatch):
     monkeypatch.setattr(runner_choice, "entry_points", lambda group: [Entry] if group == "tilewright.runners" else [])
     assert isinstance(runner_for("mine://somewhere"), LocalRunner) and isinstance(runner_for("local"), LocalRunner)
-    with pytest.raises(ValueError, match="--runner tapir://x: no such runner; there are local, dask.*://…, mine://…"):
+    with pytest.raises(ValueError, match="runner 'tapir://x': no such runner; there are local, dask.*://…, mine://…"):
         runner_for("tapir://x")
 
 

@@ -61,6 +61,59 @@ def test_candidates_are_timed_in_order(runner):
     assert all(r.run_seconds > 0 and r.compile_seconds > 0 and len(r.times) >= 1 for r in results)
 
 
+class Scripted(LocalRunner):
+    """Programs are the seconds that they take; nothing is compiled. ``asked`` has what each run was asked for."""
+
+    def __init__(self):
+        super().__init__(workers=1)
+        self.asked = []
+
+    def _compile(self, jobs, deadline):
+        for job in jobs:
+            job.status, job.worker = "compiled", self.workers[0]
+
+    def _run(self, job, jobs, *, check, samples, stop_above, limit):
+        self.asked.append((job.program, samples, stop_above, limit))
+        job.times += [float(job.program)] * samples
+        return True
+
+    def _tidy(self, jobs):
+        pass
+
+
+def test_the_fastest_so_far_is_what_others_are_measured_against():
+    runner = Scripted()
+    runner.measure(["4e-3", "1e-3", "3e-3", "2e-3"])
+    first = [(program, stop) for program, _, stop, _ in runner.asked[:4]]
+    assert first == [("4e-3", 1.0), ("1e-3", 1.5 * 4e-3), ("3e-3", 1.5e-3), ("2e-3", 1.5e-3)]
+    assert {program for program, *_ in runner.asked[4:]} == {"1e-3"}
+    runner.asked.clear()
+    runner.measure(["4e-3", "1e-3"], best_seconds=5e-4)
+    assert [stop for _, _, stop, _ in runner.asked] == [7.5e-4, 7.5e-4]
+
+
+def test_all_are_timed_as_often_when_they_are_compared():
+    runner = Scripted()
+    slow, fast = runner.measure(["90e-3", "1e-3"], equally=True)
+    assert len(fast.times) == runner.limits.max_samples and len(slow.times) >= 3
+    assert all(stop in (1.0, float("inf")) for _, _, stop, _ in runner.asked)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"run_timeout": 0},
+        {"compile_timeout": float("nan")},
+        {"max_samples": 0},
+        {"memory_bytes": -1},
+        {"min_seconds": -1},
+    ],
+)
+def test_limits_out_of_range_are_refused(limit):
+    with pytest.raises(ValueError, match=f"{next(iter(limit))} is "):
+        LocalRunner(**limit)
+
+
 def test_a_program_that_cannot_be_read_has_a_reason(runner):
     func = add_one()
     runner.open(func, TARGET)

@@ -24,7 +24,8 @@ from tilewright.tuner import (
     default_schedule,
     tune,
 )
-from tilewright.tuner.search import run_request
+from tilewright.tuner.remote import runner_for
+from tilewright.tuner.search import run_request, session
 from tilewright.tuning_db import Database
 
 TARGET = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
@@ -330,3 +331,40 @@ def test_the_time_left_comes_from_finished_batches_of_chosen_candidates(monkeypa
     assert run.remaining_seconds(5) == 5.0 and run.remaining_seconds(10) == 0.0
     run.deadline = 11.0
     assert run.remaining_seconds(5) == 2.0
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"seed": -1}, {"batch": 0}, {"final_race": -1}, {"patience": 0}, {"patience": 2.5}, {"enough_seconds": 0.0},
+        {"enough_seconds": float("nan")}, {"enough_seconds": "1"}, {"batch": True},
+    ],
+)  # fmt: skip
+def test_options_out_of_range_are_refused(option):
+    (name,) = option
+    with pytest.raises((TypeError, ValueError), match=f"^{name} is "):
+        tune(matmul(), TARGET, trials=1, **option)
+
+
+def test_a_runner_may_be_an_address_and_is_closed_at_the_end(monkeypatch):
+    made = FakeRunner()
+    monkeypatch.setattr(session, "runner_for", lambda address: {"mine://here": made}[address])
+    assert tune(matmul(), TARGET, trials=2, runner="mine://here").best is not None
+    assert made.closed == 1
+    given = FakeRunner()
+    monkeypatch.setattr(session, "runner_for", runner_for)
+    assert tune(matmul(), TARGET, trials=2, runner=given).best is not None
+    assert given.closed == 0  # it is the caller's
+
+
+@pytest.mark.parametrize(
+    ("runner", "error", "said"),
+    [
+        ("tapir://x", ValueError, "runner 'tapir://x': no such runner; there are local, dask"),
+        (5, TypeError, "runner is an address such as 'dask://host:8786', or a tuner.Runner, not 5"),
+        (FakeRunner, TypeError, r"FakeRunner\(\) makes one"),
+    ],
+)
+def test_what_is_no_runner_is_refused(runner, error, said):
+    with pytest.raises(error, match=said):
+        tune(matmul(), TARGET, trials=1, runner=runner)

@@ -85,9 +85,16 @@ def unknown_sizes(func: PrimFunc) -> str | None:
     return None
 
 
-def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Arguments:
-    """Returns arrays for ``func``: floats uniform in [-1, 1) (in [0.1, 1) when ``positive``), integers small, indices
-    in range.
+FILLS = ("plain", "positive", "small", "dominant")
+"""How floats are chosen, see :func:`make_arguments`. Recurrences try all."""
+
+
+def make_arguments(func: PrimFunc, seed: int, *, fill: str = "plain") -> Arguments:
+    """Returns arrays for ``func``: floats by ``fill``, integers small, indices in range.
+
+    ``plain``: uniform in [-1, 1). ``positive``: in [0.1, 1). ``small``: plain over the root of the longest extent, so
+    that products of matrices do not grow. ``dominant``: the same with 2 more on the diagonals of square matrices, by
+    which one may divide.
 
     Buffers have constant shapes (:func:`require_constant_shapes`). Scalars are 1.
     """
@@ -111,7 +118,7 @@ def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Argu
             outputs.append(position)
             if buffer in read_first:
                 in_out.append(position)
-        _fill(array, buffer, rng, positive, index_limits.get(buffer))
+        _fill(array, buffer, rng, fill, index_limits.get(buffer))
         values.append(array)
         backing.append(raw)
         dtypes.append(buffer.dtype)
@@ -125,6 +132,8 @@ def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Argu
 
 
 _FEW, _CHANGE, _MOST = 64, 2.0**-8, 1e3
+_CHANGE_SEED = [0x6368616E, 0x67655F]
+"""Not a seed of inputs, of which the same numbers would make changes with the signs of the inputs themselves."""
 
 
 def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
@@ -139,7 +148,7 @@ def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
     if not few:
         return [0.0] * len(arguments.outputs)
     before = {p: _numeric(arguments.values[p], arguments.dtypes[p]).copy() for p in few}
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(_CHANGE_SEED)
     inputs = [p for p in arguments._untouched if arguments.dtypes[p] in ("float16", "float32", "float64")]
     for p in inputs:
         signs = rng.choice((-_CHANGE, _CHANGE), arguments.values[p].shape)
@@ -156,36 +165,45 @@ def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
     return [scales[p] for p in arguments.outputs]
 
 
-def tolerance(func: PrimFunc) -> tuple[float, float]:
+def tolerance(func: PrimFunc, *, exact: bool = False) -> tuple[float, float]:
     """Returns ``(relative, absolute)`` tolerance for float outputs; the absolute one is in units of their root mean
     square.
 
     The rounding errors of a sum in another order grow like the root of its length (Higham, "Accuracy and Stability
     of Numerical Algorithms", 2002, section 4.2, the statistical estimate); lengths of all reductions are added up,
-    and the coarsest float type in the function sets the unit.
+    and the coarsest float type in the function sets the unit. ``exact``: the reference was computed in a wider type,
+    so that only the candidate's own errors count, and the steps of a sum are at most half a unit off.
     """
-    length = 1
     kinds = {buffer.dtype for buffer in func.buffers}
     for node in pre_order(func.body):
         if isinstance(node, Block):
             kinds.update(buffer.dtype for buffer in node.alloc_buffers)
+    epsilon = max((_EPSILON.get(kind.split("x")[0], 0.0) for kind in kinds), default=0.0)
+    relative = epsilon * (64.0 + (2.0 if exact else 8.0) * math.sqrt(reduction_length(func)))
+    return relative, relative
+
+
+def reduction_length(func: PrimFunc) -> int:
+    """Returns one more than the lengths of all reductions added up."""
+    length = 1
+    for node in pre_order(func.body):
+        if isinstance(node, Block):
             extents = [iv.dom.extent for iv in node.iter_vars if iv.kind == "reduce"]
             if extents:
                 length += math.prod(e.value if isinstance(e, IntImm) else 1 for e in extents)
-    epsilon = max((_EPSILON.get(kind.split("x")[0], 0.0) for kind in kinds), default=0.0)
-    relative = epsilon * (64.0 + 8.0 * math.sqrt(length))
-    return relative, relative
+    return length
 
 
 def compare(
     results: Sequence[np.ndarray], reference: Sequence[np.ndarray], dtypes: Sequence[str], limits: tuple[float, float],
-    scales: Sequence[float] = (),
+    scales: Sequence[float] = (), spreads: Sequence[np.ndarray] = (),
 ) -> str | None:  # fmt: skip
     """Returns a sentence about the first difference of ``results`` from ``reference``, or None when they agree within
     ``limits``. ``scales`` (one per output) replace smaller root mean squares in the absolute tolerance; see
-    :func:`scales_of`."""
+    :func:`scales_of`. ``spreads`` (one array per output) are added to the tolerance element by element."""
     for number, (result, expected, dtype) in enumerate(zip(results, reference, dtypes, strict=True)):
-        difference = _difference(result, expected, dtype, limits, scales[number] if scales else 0.0)
+        spread = spreads[number] if len(spreads) else None
+        difference = _difference(result, expected, dtype, limits, scales[number] if scales else 0.0, spread)
         if difference is not None:
             return f"output {number}: {difference}"
     return None
@@ -195,8 +213,9 @@ _CHUNK = 1 << 18
 
 
 def _difference(
-    result: np.ndarray, reference: np.ndarray, dtype: str, limits: tuple[float, float], least: float
-) -> str | None:
+    result: np.ndarray, reference: np.ndarray, dtype: str, limits: tuple[float, float], least: float,
+    spread: np.ndarray | None,
+) -> str | None:  # fmt: skip
     """Compare in chunks that stay in the cache: outputs may be large, and every candidate is compared."""
     got, expected = result.reshape(-1), reference.reshape(-1)
     scale = max(_root_mean_square(expected, dtype), least) if DType(dtype).is_float else 0.0
@@ -205,7 +224,8 @@ def _difference(
         a, b = got[start : start + _CHUNK], expected[start : start + _CHUNK]
         if np.array_equal(a, b):
             continue
-        wrong = _wrong(_numeric(a, dtype), _numeric(b, dtype), DType(dtype).is_float, limits, scale)
+        more = 0.0 if spread is None else spread.reshape(-1)[start : start + _CHUNK]
+        wrong = _wrong(_numeric(a, dtype), _numeric(b, dtype), DType(dtype).is_float, limits, scale, more)
         here = int(np.count_nonzero(wrong))
         if here and first < 0:
             first = start + int(np.argmax(wrong))
@@ -217,11 +237,13 @@ def _difference(
     return f"{count} of {got.size} elements are wrong, first at {where}: {values[0]} in place of {values[1]}"
 
 
-def _wrong(a: np.ndarray, b: np.ndarray, floating: bool, limits: tuple[float, float], scale: float) -> np.ndarray:
+def _wrong(
+    a: np.ndarray, b: np.ndarray, floating: bool, limits: tuple[float, float], scale: float, spread: Any
+) -> np.ndarray:
     if not floating:
         return np.asarray(a != b)
     with np.errstate(all="ignore"):
-        allowed = limits[0] * np.abs(b) + limits[1] * scale
+        allowed = limits[0] * np.abs(b) + limits[1] * scale + spread
         return np.asarray(~(np.abs(a - b) <= allowed) & ~(a == b) & ~(np.isnan(a) & np.isnan(b)))
 
 
@@ -284,11 +306,15 @@ def _guards_intact(raw: np.ndarray) -> bool:
     return bool((raw[:_GUARD] == _GUARD_BYTE).all() and (raw[-_GUARD:] == _GUARD_BYTE).all())
 
 
-def _fill(array: np.ndarray, buffer: Buffer, rng: np.random.Generator, positive: bool, limit: int | None) -> None:
+def _fill(array: np.ndarray, buffer: Buffer, rng: np.random.Generator, fill: str, limit: int | None) -> None:
     kind = buffer.dtype.kind
     if kind in ("float", "bfloat"):
         data = rng.random(array.shape, np.float32)
-        data = data * np.float32(0.9) + np.float32(0.1) if positive else data * 2 - 1
+        data = data * np.float32(0.9) + np.float32(0.1) if fill == "positive" else data * 2 - 1
+        if fill in ("small", "dominant"):
+            data = data / np.sqrt(np.float32(max(1, *array.shape, 1)))
+        if fill == "dominant" and array.ndim >= 2 and array.shape[-1] == array.shape[-2]:
+            data = data + 2 * np.eye(array.shape[-1], dtype=np.float32)
         if kind == "bfloat":
             array[...] = (np.asarray(data, order="C").view(np.uint32) >> 16).astype(np.uint16)
         else:

@@ -5,12 +5,12 @@
 parent is gone. Requests, each answered once:
 
 =============  =========================================================================================
-``open``       func, target, seed, positive → the workload; everything about the one before is dropped
-``reference``  → the outputs of the unscheduled function: interpreted, or compiled as written by a few passes
-``expect``     the reference outputs as raw parts, and their scales
+``open``       func, target, seed, fill → the workload; everything about the one before is dropped
+``reference``  → the outputs of the unscheduled function (:mod:`.reference`), and of a recurrence how far right ones spread
+``expect``     the reference outputs, and spreads, as raw parts; their scales
 ``compile``    job, program (the scheduled function as text) → compile_seconds
 ``run``        job, check, samples, min_seconds, stop_above → times (seconds per call); ``check`` compares with the
-               reference first; a first time above ``stop_above`` is the only one
+               reference first; no more than two are taken when both are above ``stop_above``
 ``drop``       job → its code is freed
 =============  =========================================================================================
 """
@@ -27,23 +27,16 @@ from typing import Any
 import numpy as np
 
 from ...codegen.compile import compile as compile_func
-from ...codegen.lower import PLAIN_PASSES, lower
 from ...codegen.machine.target import Target
-from ...schedule import Schedule, ScheduleError
 from ...tir.expr import to_numpy
-from ...tir.interpret import InterpretError, interpret
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ..cost.cost_features import seconds_of_counts
 from ..cost.machine_model import MachineModel
-from ..program import Program
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
 from .protocol import Message
+from .reference import double_results, is_recurrence, reference_run, spread_of, tells
 from .serving import serve
-
-_INTERPRETED_STEPS = 30_000
-"""The number of iterations up to which a reference is interpreted, which takes a few tenths of a second."""
-
 
 SIMULATED = "simulated: seconds that the model of the machine makes of the simulator's counts"
 """What a record says of times that nobody measured."""
@@ -70,6 +63,7 @@ class Worker:
         self.expected: list[np.ndarray] | None = None
         self.limits = (0.0, 0.0)
         self.scales: tuple[float, ...] = ()
+        self.spreads: list[np.ndarray] = []
         self.modules: dict[int, Any] = {}
 
     def answer(self, message: Message) -> tuple[dict[str, Any], list[Any]]:
@@ -92,7 +86,7 @@ class Worker:
             return {"status": f"{command}_error", "error": f"{type(error).__name__}: {error} ({where})"[:4000]}, []
 
     def do_open(
-        self, blobs: Any, func: str, target: str, seed: int, positive: bool
+        self, blobs: Any, func: str, target: str, seed: int, fill: str = "plain"
     ) -> tuple[dict[str, Any], list[Any]]:
         self.modules.clear()
         self.expected = None
@@ -100,23 +94,39 @@ class Worker:
         if not isinstance(parsed, PrimFunc):
             raise Failure("open_error", "not a single function")
         self.func, self.target = parsed, Target(target)
-        self.arguments = make_arguments(parsed, seed, positive=positive)
+        self.arguments = make_arguments(parsed, seed, fill=fill)
         return {}, []
 
     def do_reference(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
         func, target, arguments = self._workload()
-        run = _reference_run(func, target, arguments)
+        run = reference_run(func, target, arguments)
         results = [np.asarray(r, order="C").copy() for r in arguments.results()]
         finite = [np.isfinite(r).mean() for r in results if r.dtype.kind == "f" and r.size]
         scales = scales_of(arguments, run)
-        return {"finite": min(finite, default=1.0), "scales": scales}, results
+        doubles = double_results(func, target, arguments)
+        telling, spreads = True, []
+        if doubles is not None:
+            if is_recurrence(func):
+                spreads = [spread_of(r, d) for r, d in zip(results, doubles, strict=True)]
+                telling = tells(doubles, spreads)
+            with np.errstate(all="ignore"):
+                results = [np.asarray(d, order="C").astype(r.dtype) for r, d in zip(results, doubles, strict=True)]
+        about = {"finite": min(finite, default=1.0), "scales": scales, "exact": doubles is not None, "telling": telling}
+        return about, [*results, *spreads]
 
-    def do_expect(self, blobs: Any, scales: Sequence[float] = ()) -> tuple[dict[str, Any], list[Any]]:
+    def do_expect(
+        self, blobs: Any, scales: Sequence[float] = (), exact: bool = False
+    ) -> tuple[dict[str, Any], list[Any]]:
         func, _, arguments = self._workload()
-        self.limits, self.scales = tolerance(func), tuple(scales)
+        self.limits, self.scales = tolerance(func, exact=exact), tuple(scales)
+        shapes = [arguments.values[p].shape for p in arguments.outputs]
+        count = len(shapes)
         self.expected = [
-            np.frombuffer(blob, to_numpy(arguments.dtypes[p])).reshape(arguments.values[p].shape)
-            for blob, p in zip(blobs, arguments.outputs, strict=True)
+            np.frombuffer(blob, to_numpy(arguments.dtypes[p])).reshape(shape)
+            for blob, p, shape in zip(blobs[:count], arguments.outputs, shapes, strict=True)
+        ]
+        self.spreads = [
+            np.frombuffer(blob, np.float32).reshape(shape) for blob, shape in zip(blobs[count:], shapes, strict=False)
         ]
         return {}, []
 
@@ -143,11 +153,7 @@ class Worker:
             seconds = seconds_of_counts(counted(), MachineModel.of(self.target))
             return {"times": [max(seconds, _LEAST_SECONDS)], "machine": {"clock": SIMULATED}}, []
         run()  # a failed assertion is an error here; it also warms the caches
-        number, taken = _repeated(run.seconds, min_seconds)
-        times = [taken / number]
-        while len(times) < samples and times[0] <= stop_above:
-            times.append(run.seconds(number) / number)
-        return {"times": [max(t, _LEAST_SECONDS) for t in times]}, []
+        return {"times": _timings(run.seconds, samples, min_seconds, stop_above)}, []
 
     def do_drop(self, blobs: Any, job: int) -> tuple[dict[str, Any], list[Any]]:
         self.modules.pop(job, None)
@@ -166,52 +172,40 @@ class Worker:
             raise Failure("memory_damaged", damage)
         if self.expected is not None:
             dtypes = [arguments.dtypes[p] for p in arguments.outputs]
-            difference = compare(arguments.results(), self.expected, dtypes, self.limits, self.scales)
+            difference = compare(arguments.results(), self.expected, dtypes, self.limits, self.scales, self.spreads)
             if difference is not None:
                 raise Failure("wrong_result", difference)
-
-
-def _reference_run(func: PrimFunc, target: Target, arguments: Arguments) -> Callable[[], object]:
-    """Compute the outputs of the unscheduled function; returns a function that does so again.  A small function is
-    interpreted, because the interpreter shares no code with the compiler. Others are compiled by as few passes as they
-    need."""
-
-    def interpreted() -> None:
-        with np.errstate(all="ignore"):
-            interpret(func, *arguments.values, max_steps=_INTERPRETED_STEPS)
-
-    arguments.reset_outputs()
-    try:
-        interpreted()
-        return interpreted
-    except (InterpretError, ArithmeticError, RecursionError):  # too many steps; a function of C; a division by zero
-        arguments.reset_outputs()
-    here = Target("native -num-cores=1") if target.is_gpu else target
-    plain = lower(reference_schedule(func).func, here, "tw_reference", passes=PLAIN_PASSES)
-    module = compile_func(plain, here, "tw_reference", cache=False)
-    module(*arguments.values)
-    return lambda: module(*arguments.values)
-
-
-def reference_schedule(func: PrimFunc) -> Schedule:
-    """Returns the function as it stands: scalar, one loop nest per stage. Only where a large reduction would crawl
-    through memory column by column, its innermost spatial loop goes inside; each element is still summed in the same
-    order."""
-    sch = Schedule(func)
-    for info in Program(func).blocks:
-        if info.is_reduction and info.spatial and info.spatial_size * info.reduce_size > 1 << 24:
-            loops = dict(zip(info.axes, sch.get_loops(sch.get_block(info.name)), strict=False))
-            try:
-                sch.reorder(*(loops[axis] for axis in info.reduce), loops[info.spatial[-1]])
-            except (ScheduleError, KeyError):
-                continue
-    return sch
 
 
 def _handed_over(module: Any, arguments: Arguments) -> Sequence[Any]:
     """Returns the arguments as the module takes them: layout-free ones packed, which is not timed."""
     pack = getattr(module, "packed_arguments", None)
     return arguments.values if pack is None else pack(arguments.values)
+
+
+_CANNOT_BE_NOISE = 1.0
+"""A disturbance does not take so many seconds."""
+
+
+def _timings(seconds: Callable[[int], float], samples: int, at_least: float, stop_above: float) -> list[float]:
+    """Returns up to ``samples`` times in seconds per call.
+
+    Where the first is above ``stop_above`` it is taken once more, because whatever disturbed it decides nothing; when
+    both are, they are all. A call so slow that no disturbance explains it is not repeated. ``seconds(number)`` is the
+    time of so many calls, and a sample has as many as take ``at_least`` seconds.
+    """
+    number, taken = _repeated(seconds, at_least)
+    times = [taken / number]
+    while len(times) < samples or len(times) == 1:
+        if len(times) > 1 and min(times) > stop_above:
+            break
+        if taken > _CANNOT_BE_NOISE and times[0] > 4 * stop_above:
+            break
+        taken = seconds(number)
+        if taken < at_least / 2:  # the number of calls was found while something else had the processor
+            number, taken = _repeated(seconds, at_least)
+        times.append(taken / number)
+    return [max(t, _LEAST_SECONDS) for t in times]
 
 
 def _repeated(seconds: Callable[[int], float], at_least: float) -> tuple[int, float]:
@@ -241,7 +235,7 @@ def warm() -> None:
     function."""
     worker = Worker()
     requests = (
-        {"command": "open", "func": _SMALL, "target": "native -num-cores=1", "seed": 0, "positive": False},
+        {"command": "open", "func": _SMALL, "target": "native -num-cores=1", "seed": 0, "fill": "plain"},
         {"command": "reference"},
         {"command": "compile", "job": 0, "program": _SMALL},
         {"command": "run", "job": 0, "check": True, "samples": 1, "min_seconds": 0.0, "stop_above": 1.0},

@@ -2,7 +2,7 @@
 
 :class:`LocalRunner` compiles a batch in its worker processes side by side, then times with one worker at a time, so
 that compiling never disturbs a timing. A candidate's output is compared with the reference first. A candidate that
-takes more than 1.5 times the best is not run again; the others are timed alternately until their intervals no longer
+takes more than 1.5 times the best twice is not run again; the others are timed alternately until their intervals no longer
 overlap (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 """
 
@@ -21,7 +21,8 @@ from ...codegen.machine.target_kinds import is_simulated
 from ...pages.short_repr import short_repr
 from ...tir.stmt import PrimFunc
 from .fork_server import ForkServer
-from .inputs import require_constant_shapes
+from .inputs import FILLS, require_constant_shapes
+from .option_ranges import require_seconds, require_whole
 from .process import WorkerDied, WorkerProcess, wait_any
 from .protocol import Message
 from .statistics import estimate, interval
@@ -78,11 +79,12 @@ class Runner(ABC):
     @abstractmethod
     def measure(
         self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
-        finished: Finished | None = None,
+        finished: Finished | None = None, equally: bool = False,
     ) -> list[MeasureResult]:  # fmt: skip
         """Measure each scheduled program (its text), in order. ``best_seconds`` is the best so far; what is not done at
         ``deadline`` is skipped. ``finished`` is called with number and result of each program as soon as it has run or
-        failed; it may be timed again later. A runner may leave out ``deadline`` of ``open`` and ``finished``."""
+        failed; it may be timed again later. ``equally``: time slow ones as carefully as the best. A runner may leave
+        out ``deadline`` of ``open``, ``finished`` and ``equally``."""
 
     @abstractmethod
     def close(self) -> None:
@@ -136,6 +138,13 @@ class RunnerLimits:
     max_samples: int = 12
     recycle_after: int = 200
 
+    def __post_init__(self) -> None:
+        for name in ("compile_timeout", "run_timeout", "reference_timeout", "min_seconds", "race_seconds"):
+            require_seconds(name, getattr(self, name), zero=name in ("min_seconds", "race_seconds"))
+        require_whole("memory_bytes", self.memory_bytes, 0)
+        require_whole("max_samples", self.max_samples, 1)
+        require_whole("recycle_after", self.recycle_after, 1)
+
 
 class LocalRunner(Runner):
     """This runner measures in worker processes on this machine.
@@ -160,7 +169,7 @@ class LocalRunner(Runner):
         ]
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
-        self._scales: list[float] = []
+        self._about: dict[str, object] = {}
         self._ready: dict[WorkerProcess, int | None] = {}
         self._next_job = 0
         self._check_seconds = 0.0
@@ -185,7 +194,7 @@ class LocalRunner(Runner):
             sum(b.num_bytes() or 0 for b in func.buffers) / 2e7
         )  # a generous time for filling and comparing
         self._open_message = {
-            "command": "open", "func": func.script(), "target": str(target), "seed": seed, "positive": False,
+            "command": "open", "func": func.script(), "target": str(target), "seed": seed, "fill": FILLS[0],
         }  # fmt: skip
         for worker in self.workers:  # they start side by side
             worker.start()
@@ -194,7 +203,7 @@ class LocalRunner(Runner):
 
     def measure(
         self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
-        finished: Finished | None = None,
+        finished: Finished | None = None, equally: bool = False,
     ) -> list[MeasureResult]:  # fmt: skip
         self._deadline = deadline
         jobs = [_Job(self._next_job + i, program) for i, program in enumerate(programs)]
@@ -217,14 +226,14 @@ class LocalRunner(Runner):
             with self._timing(self._processes()):
                 for job in todo:
                     if job.status == "compiled" and time.monotonic() < deadline:
-                        self._first_run(job, jobs, best)
+                        self._first_run(job, jobs, best, float("inf") if equally else 1.5 * best)
                         best = min([best, *job.times]) if job.status == "ok" else best
                         tell()
             if not any(job.status == "waiting" for job in jobs):
                 break
         if any(job.status == "ok" for job in jobs):
             with self._timing(self._processes()):
-                self._race(jobs, best, deadline)
+                self._race(jobs, best, deadline, equally)
         self._tidy(jobs)
         return [job.result() for job in jobs]
 
@@ -239,7 +248,7 @@ class LocalRunner(Runner):
         environment = self.workers[0].environment
         other = LocalRunner(workers=1, environment=environment, timing=self._timing, **vars(self.limits))
         other._check_seconds, other._open_message = self._check_seconds, self._open_message
-        other._reference, other._scales = self._reference, self._scales
+        other._reference, other._about = self._reference, self._about
         other._simulated = self._simulated
         other.workers[0].memory_bytes = self.workers[0].memory_bytes
         return other
@@ -249,8 +258,9 @@ class LocalRunner(Runner):
 
     def _compute_reference(self) -> None:
         worker = self.workers[0]
-        for positive in (False, True):
-            self._open_message["positive"] = positive
+        answers: dict[str, Message] = {}
+        for fill in FILLS:
+            self._open_message["fill"] = fill
             self._ready.pop(worker, None)
             try:
                 self._make_ready(worker)
@@ -269,9 +279,16 @@ class LocalRunner(Runner):
                 raise ReferenceFailed(f"the unscheduled function does not run: {died}") from None
             if answer.header["status"] != "ok":
                 raise ReferenceFailed(f"the unscheduled function does not run: {answer.header['error']}")
-            if answer.header["finite"] >= 0.5:
-                break
-        self._reference, self._scales = answer.blobs, answer.header["scales"]
+            answers[fill] = answer
+            finite, telling = answer.header["finite"] >= 0.5, answer.header["telling"]
+            if finite and telling or fill == FILLS[1] and all(a.header["telling"] for a in answers.values()):
+                break  # the others are for recurrences
+        else:  # nothing keeps this recurrence in range
+            fill = next((f for f, a in answers.items() if a.header["finite"] >= 0.5), FILLS[1])
+            answer = answers[fill]
+        self._open_message["fill"] = fill
+        self._reference = answer.blobs
+        self._about = {name: answer.header[name] for name in ("scales", "exact")}
         self._ready.clear()
 
     def _make_ready(self, worker: WorkerProcess) -> None:
@@ -281,7 +298,7 @@ class LocalRunner(Runner):
         worker.start()
         messages: list[tuple[dict[str, object], Sequence[bytes]]] = [(self._open_message, ())]
         if self._reference is not None:
-            messages.append(({"command": "expect", "scales": self._scales}, self._reference))
+            messages.append(({"command": "expect", **self._about}, self._reference))
         for header, blobs in messages:
             answer = worker.request(header, blobs, timeout=60.0)
             if answer.header["status"] != "ok":
@@ -381,17 +398,18 @@ class LocalRunner(Runner):
         job.machine = answer.header.get("machine", {})
         return True
 
-    def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float) -> None:
-        """Check the result, then time it once or twice."""
+    def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float, stop_above: float) -> None:
+        """Check the result, then time it twice."""
         finite = best < float("inf") and not self._simulated
         limit = (
             min(self.limits.run_timeout, max(2.0, 100 * best)) if finite else self.limits.run_timeout
         ) + self._check_seconds
-        if self._run(job, jobs, check=True, samples=2, stop_above=1.5 * best if finite else 1.0, limit=limit):
+        if self._run(job, jobs, check=True, samples=2, stop_above=stop_above if finite else 1.0, limit=limit):
             job.status = "ok"
 
-    def _race(self, jobs: Sequence[_Job], best: float, deadline: float) -> None:
-        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain."""
+    def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
+        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain.
+        ``equally``: until each was timed as often as the leader would be."""
         while time.monotonic() < deadline:
             running = [j for j in jobs if j.status == "ok" and j.worker is not None]
             if not running:
@@ -400,7 +418,7 @@ class LocalRunner(Runner):
             contenders = [
                 j for j in running
                 if len(j.times) < (1 if self._simulated else self.limits.max_samples)
-                and interval(j.times).low <= leader
+                and (equally or interval(j.times).low <= leader)
                 and (len(j.times) < 3 or sum(j.times) < self.limits.race_seconds)
             ]  # fmt: skip
             if not contenders:

@@ -15,6 +15,9 @@ _NEAR = 1.05
 """A candidate this close to the best may be the best, however small the spread of its own timings: the speed of the
 machine drifts."""
 
+_FEW = 3
+"""With so many timings one disturbance does not count."""
+
 _DISQUALIFIED = ("wrong_result", "memory_damaged")
 
 
@@ -40,7 +43,8 @@ def finalists(records: Sequence[TuningRecord], count: int, default: str | None =
 def decide(records: Sequence[TuningRecord], results: Sequence[MeasureResult]) -> list[TuningRecord]:
     """Returns the finalists' records after the race, those that could not be run left out.
 
-    The records of the losers get the times of the race. The winner keeps all of its times and the better of its two
+    The records of the losers get the times of the race, where it took at least as many as the record has or three; where
+    the time was up before, they keep all. The winner keeps all of its times and the better of its two
     figures, so that a race on a busy machine does not put it behind candidates that were not in the race. A candidate
     whose result is wrong this time is disqualified.
     """
@@ -55,5 +59,7 @@ def decide(records: Sequence[TuningRecord], results: Sequence[MeasureResult]) ->
             better = min(record.run_seconds or float("inf"), result.run_seconds)
             out.append(replace(record, times=(*record.times, *result.times), run_seconds=better))
         else:
-            out.append(replace(record, times=result.times, run_seconds=estimate(result.times)))
+            enough = len(result.times) >= min(_FEW, len(record.times))
+            times = result.times if enough else (*record.times, *result.times)
+            out.append(replace(record, times=times, run_seconds=estimate(times)))
     return out

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..measure.option_ranges import require_whole
 from .tune_result import Progress
 
 Callback = Callable[[Progress], Any]
@@ -43,10 +44,7 @@ class Run:
 
 def checked_limit(trials: int, time_limit: float | None) -> float:
     """Returns the limit in seconds, infinity for none; TypeError or ValueError for anything else."""
-    if isinstance(trials, bool) or not hasattr(trials, "__index__"):
-        raise TypeError(f"trials is a whole number, not {trials!r}")
-    if trials < 1:
-        raise ValueError(f"trials is at least 1, not {trials}")
+    require_whole("trials", trials, 1)
     if time_limit is None:
         return math.inf
     if not (isinstance(time_limit, (int, float)) and math.isfinite(time_limit) and time_limit >= 0):

@@ -26,6 +26,7 @@ from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
 from ..measure.runner import TimeUp
+from ..remote import runner_for
 from ..space.default_choice import choose_default
 from ..space.search_space import Space
 from .early_end import GAIN, early_end
@@ -97,6 +98,7 @@ class TuningSession:
         self.flops = float(count_flops(func) or 0.0)
         self.ledger = Ledger(db)
         self.earlier: list[TuningRecord] = []
+        self._idle_before = 0
         if chosen.strategy is not None:
             self.search = chosen.strategy(self.space, rng)
         else:
@@ -104,7 +106,7 @@ class TuningSession:
         self._known: dict[str, float] = {}  # trace → seconds
         self._again: list[TuningRecord] = []
         self._nearest: list[Candidate] = []  # of workloads like this one
-        self.runner: Runner = chosen.runner if chosen.runner is not None else LocalRunner()
+        self.runner: Runner = LocalRunner() if chosen.runner is None else runner_for(chosen.runner)
         self._run = Run(0, math.inf, (), 0.0)
         self._recall()
         self._default_trace = self.default.schedule.trace.dumps()
@@ -170,7 +172,7 @@ class TuningSession:
             broken = f"{type(error).__name__}: {error}".split("\n")[0]
             raise
         finally:
-            if self.options.runner is None:
+            if self.runner is not self.options.runner:  # it was made here
                 self.runner.close()
             if self.db is not None and run.session is not None:
                 self.db.finish_session(run.session, status, broken or ENDS[stopped])
@@ -218,13 +220,14 @@ class TuningSession:
         late = {"deadline": deadline} if takes(self.runner.open, "deadline") else {}
         self.runner.open(self.func, self.target, seed=self.options.seed, verify=self.options.verify, **late)
         gained = 0  # trials up to the last gain
-        best = float("inf")
+        best = min([r.run_seconds or math.inf for r in self.earlier], default=math.inf)
+        before = self._idle_before  # what earlier sessions tried in vain counts until there is a gain
         while (done := self._done()) < self._run.trials:
             if self._run.stop:
                 return "stopped"
             if time.monotonic() >= deadline:
                 return "time"
-            reached = early_end(self.options, self.best, done - gained, self.search.promise)
+            reached = early_end(self.options, self.best, done - gained, self.search.promise, before)
             if reached is not None:
                 return reached
             try:
@@ -235,7 +238,7 @@ class TuningSession:
             new = self.records[self._run.before + done :]
             now = min((r.run_seconds for r in new if r.ok and r.run_seconds), default=float("inf"))
             if now < (1 - GAIN) * best:
-                best, gained = now, self._done()
+                best, gained, before = now, self._done(), 0
         return "trials"
 
     def _done(self) -> int:
@@ -368,7 +371,8 @@ class TuningSession:
                 programs[number] = replay(self.func, Trace.from_json(trace)).func.script()
             except (ScheduleError, TraceError) as error:
                 failed[number] = MeasureResult("schedule_error", str(error)[:4000])
-        measured = self.runner.measure(list(programs.values()), deadline=deadline)
+        also = {"equally": True} if takes(self.runner.measure, "equally") else {}
+        measured = self.runner.measure(list(programs.values()), deadline=deadline, **also)
         results = {**failed, **dict(zip(programs, measured, strict=True))}
         return [results[number] for number in range(len(traces))]
 
@@ -397,7 +401,7 @@ class TuningSession:
         failures = sum(not r.ok for r in self.records)
         progress = event(
             done, self._run.trials, failures, seconds, self.flops / seconds / 1e9, elapsed,
-            self._run.remaining_seconds(done), records, batch, self.stop,
+            self._run.remaining_seconds(done), records, batch, self.stop, len(self.earlier),
         )  # fmt: skip
         for callback in self._run.callbacks:
             callback(progress)
@@ -412,6 +416,8 @@ class TuningSession:
         own = [r for r in stored if r.codegen_version == CODEGEN_VERSION]
         other = [r for r in stored if r.codegen_version != CODEGEN_VERSION]
         self.earlier = [r for r in own if r.ok and r.run_seconds and r.trace]
+        times = [r.run_seconds if r.ok and r.run_seconds else math.inf for r in own]
+        self._idle_before = len(times) - 1 - times.index(min(times)) if self.earlier else 0
         self._known = {r.trace: r.run_seconds if r.ok and r.run_seconds else float("inf") for r in own if r.trace}
         known = own_records(self.space, own)
         self.search.tell([c for c, _ in known], [s for _, s in known])

@@ -13,6 +13,7 @@ from ...schedule import Schedule, Trace
 from ..cost.cost_model import CostModel
 from ..cost.machine_model import MachineModel
 from ..measure import Runner
+from ..measure.option_ranges import require_seconds, require_whole
 from ..rules import ScheduleRule
 from ..space.restriction import Where
 from ..space.search_space import Space
@@ -28,7 +29,7 @@ class TuneOptions:
     0 for none. ``stop_early``: stop when 24 trials brought no gain and the model expects a gain below 1 % from the
     remaining candidates. ``patience``: stop when so many trials brought no gain, whatever the model expects.
     ``enough_seconds``: stop when the best takes no longer. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
-    ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
+    ``strategy``, ``rules`` and ``model`` replace parts of the tuner; the runner may be an address (``dask://host:8786``). ``strategy(space, rng)`` makes a search strategy.
     ``where``: the values that decisions may take, by name: ``{"vectors": 2, "tile_matmul_v1.rows": (4, 6)}``.
     ``enqueue``: schedules made by hand, or traces, that are measured first. ``limits`` (of the machine, see
     :class:`~tilewright.tuning_db.SessionRecord`) and ``versions`` of libraries are kept with the session.
@@ -42,7 +43,7 @@ class TuneOptions:
     patience: int | None = None
     enough_seconds: float | None = None
     machine: MachineModel | None = None
-    runner: Runner | None = None
+    runner: Runner | str | None = None
     strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None
     rules: Sequence[ScheduleRule] | None = None
     model: CostModel | None = None
@@ -52,3 +53,12 @@ class TuneOptions:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     __repr__ = short_repr()
+
+    def __post_init__(self) -> None:
+        require_whole("seed", self.seed, 0)
+        require_whole("batch", self.batch, 1)
+        require_whole("final_race", self.final_race, 0)
+        if self.patience is not None:
+            require_whole("patience", self.patience, 1)
+        if self.enough_seconds is not None:
+            require_seconds("enough_seconds", self.enough_seconds)

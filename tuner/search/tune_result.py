@@ -40,7 +40,8 @@ class Progress:
     ``trials_done`` of ``trials_total``; ``failures`` among them; ``best_seconds`` (infinity before the first success)
     and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds`` (infinity as long as it is unknown);
     ``records`` are new ones; ``batch`` is the number of candidates in the batch that a :class:`BatchStarted` begins.
-    ``stop()`` ends the search after this event; the best so far is the result.
+    ``stop()`` ends the search after this event; the best so far is the result. ``on_record``: schedules that earlier
+    sessions measured, the best of which counts.
     """
 
     trials_done: int
@@ -53,6 +54,7 @@ class Progress:
     records: tuple[TuningRecord, ...] = ()
     batch: int = 0
     stop: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    on_record: int = 0
 
     __repr__ = short_repr()
 
