@@ -20,7 +20,7 @@ becomes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.analysis.access_regions import access_regions
@@ -33,6 +33,7 @@ from ..tir.expr import (
     Reduce,
     Var,
     const,
+    structural_equal,
 )
 from ..tir.expr.base.deep_recursion import with_room
 from ..tir.expr.base.slot import Slot
@@ -169,13 +170,20 @@ class NestBuilder:
         for tensor in op.outputs:
             if tensor not in self.buffers:
                 self.allocated.append(self.new_buffer(tensor))
+        self.require(op.requires)
         if type(op) in NESTS:
             self.nests += NESTS[type(op)](self, op)
         elif isinstance(op, ComputeOp):
-            self.guards += READ_CHECK.value(op, False)
+            self.require(READ_CHECK.value(op, False))
             self.nests.append(self.compute(op))
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
+
+    def require(self, conditions: Iterable[tuple[Expr, str]]) -> None:
+        """Add conditions that hold at the call, each once."""
+        for condition, message in conditions:
+            if not any(structural_equal(condition, known) for known, _ in self.guards):  # few, and of one line
+                self.guards.append((condition, message))
 
     def guarded(self, body: Stmt) -> Stmt:
         """Returns ``body`` after the assertions that its reads are inside the shapes."""
