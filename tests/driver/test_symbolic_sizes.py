@@ -7,7 +7,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.driver.example_sizes import example_of, examples_of, with_example
 from tilewright.driver.planning import BuildError, plan
-from tilewright.graph import Builder, prepare
+from tilewright.graph import Builder, parse, prepare
 
 ONE = "native -num-cores=1"
 SIZES = (1, 7, 13, 16, 17, 64, 65)
@@ -273,3 +273,17 @@ def test_example_sizes_meet_what_the_operators_need():
     x, z = te.placeholder((n, 1, m), name="x"), te.placeholder((8, 1, 100), name="w")
     func = te.create_prim_func([x, z, te.ops.conv1d(x, z)])
     assert [int(e) for e in example_of(with_example(func, {"n": 2, "m": 16})).buffers[0].shape] == [2, 1, 100]
+
+
+def test_a_window_far_larger_than_the_input_is_named():
+    b = Builder("net")
+    x = b.input("x", (1, 2, te.var("n")))
+    run = tw.build(b.graph([b.op("max_pool1d", x, kernel=100, stride=2)]), target=ONE, bounds={"n": 300})
+    assert run(np.zeros((1, 2, 300), np.float32)).shape == (1, 2, 101)
+    with pytest.raises(ValueError, match=r"max_pool1d: a window of 100 elements has to fit into n .*\(n = 30\)"):
+        run(np.zeros((1, 2, 30), np.float32))
+
+
+def test_the_text_of_broadcast_sizes_parses():
+    graph, _ = two_names("columns")
+    assert str(parse(str(graph))) == str(graph)
