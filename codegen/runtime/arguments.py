@@ -158,7 +158,7 @@ class Arguments:
         return value
 
     def told_sizes(self, args: Sequence[Any]) -> dict[Var, str]:
-        """Returns the value of each size and scalar in ``args`` as text, with the argument and the dimension it is from."""
+        """Returns the value of each size and scalar in ``args`` as text, with where it is from."""
         out: dict[Var, str] = {}
         for param, arg in zip(self.given, args, strict=False):
             if param.buffer is None:

@@ -62,7 +62,7 @@ def broadcast_shape(
 
 
 def broadcast_extent(x: Expr, y: Expr) -> Expr:
-    """Returns what two sizes broadcast to: of sizes that may differ a number, or the first symbolic size that is not 1.
+    """Returns what two sizes broadcast to: a number, or the first symbolic size that is not 1.
 
     Sizes that broadcast to one are collected, each once, so that they do not nest deeper with each operator.
     """
