@@ -11,8 +11,10 @@ from itertools import product
 from operator import index, is_not
 
 from ..codegen.lowered import size_vars
+from ..graph.symbolic_sizes import asserted
+from ..tir.analysis.known_sizes import fitting_sizes
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import const
+from ..tir.expr import IntImm, Var, const
 from ..tir.fresh_copy import fresh_copy
 from ..tir.stmt import Block, PrimFunc
 from ..tir.walk import pre_order, replace_buffers
@@ -73,7 +75,12 @@ def example_of(func: PrimFunc, less: int = 0) -> PrimFunc | None:
     if not sizes:
         return None
     named = func.attrs.get(EXAMPLE, {})
-    numbers = {v: max(int(named.get(v.name, _TYPICAL)) - less, 1) for v in sizes}
+    wanted = {v: max(int(named.get(v.name, _TYPICAL)) - less, 1) for v in sizes}
+    extents = [e for b in func.buffers for e in b.shape if not isinstance(e, (IntImm, Var))]
+    conditions = [*[condition for condition, _ in asserted(func)], *[e >= const(1, e.dtype) for e in extents]]
+    numbers = fitting_sizes(conditions, wanted)
+    if numbers is None:
+        return None
     made: PrimFunc = _folded(fresh_copy(func, {v: const(number, v.dtype) for v, number in numbers.items()}))
     return None if unknown_sizes(made) is not None else made.without_attr(EXAMPLE)
 

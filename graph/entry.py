@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..te.operation import Requirement
 from ..tir.expr import BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, all_, const, floordiv, floormod
 from ..tir.stmt import (
     AssertStmt,
@@ -75,11 +76,12 @@ def entry_function(
     constants: Blob,
     name: str = "",
     clock: str = "",
+    requires: Sequence[Requirement] = (),
 ) -> PrimFunc:
     """Returns the function ``name`` (the graph's name when empty) that makes ``calls`` in order.
 
     ``calls`` has one entry for each kernel, also of those in loops. A kernel that fails fails the function, with a message
-    that names it; a symbolic size outside its bounds does so before the first call. ``clock`` is the C symbol of a function
+    that names it; a symbolic size outside its bounds, and sizes that do not meet ``requires``, do so before the first call. ``clock`` is the C symbol of a function
     that returns the time as an int64: then the times that the calls take are added to a further parameter ``times``, one
     number for each of ``calls``, and two more for the time of the last two readings.
     """
@@ -90,6 +92,7 @@ def entry_function(
         AssertStmt((var >= 1) & (var <= bound), f"{var.name} must be in 1..{bound}", _NOTHING)
         for var, bound in memory.bounds.items()
     ]
+    body += [AssertStmt(condition, message, _NOTHING) for condition, message in requires]
     if times is not None:
         body.append(_read_clock(times, len(calls), clock))
 

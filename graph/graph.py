@@ -77,15 +77,6 @@ class Value:
         return f"{self.name}: {self.type_text}"
 
 
-_TYPICAL = 16
-"""What a symbolic size is taken to be where times are predicted."""
-
-
-def typical(v: Value) -> Value:
-    """Returns a value like ``v`` with a number for each symbolic size; ``v`` itself when there is none."""
-    return v if v.is_static else Value(v.name, v.dtype, tuple([d if isinstance(d, int) else _TYPICAL for d in v.shape]))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
     """A node is one application of an operator. An optional input that is left out is None."""

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 from .. import te
 from ..pages.short_repr import short_repr
+from ..te.operation import Requirement
 from ..te.tensor import Tensor
-from ..tir.expr import Expr, Var
+from ..tir.expr import Expr, Var, same, substitute, transform, vars_in
 from ..tir.stmt import PrimFunc
 from .graph import Dim, Graph, Node, Value
-from .graph_operators import infer, operator, placeholder_for
+from .graph_operators import infer, operator
+from .symbolic_sizes import asserted, without_assertions
 
 VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
 """Operators whose result has the elements of the input in the same order."""
@@ -38,15 +40,60 @@ class Kernel:
     def func(self) -> PrimFunc:
         """Returns the function of tensor expressions, with the parameters ``inputs`` and then ``outputs``.
 
-        The weights of its anchor are layout-free: the schedule may have them packed ahead.
+        The weights of its anchor are layout-free: the schedule may have them packed ahead. It asserts nothing of sizes: the
+        function that calls it checks :attr:`requirements`.
         """
-        tensors: dict[Value, Tensor] = {v: placeholder_for(v) for v in self.inputs}
+        return without_assertions(self._asserting)
+
+    @cached_property
+    def _asserting(self) -> PrimFunc:
+        tensors: dict[Value, Tensor] = {}
+        for v in self.inputs:
+            tensors[v] = te.placeholder(self._own(v.shape), v.dtype, v.name)
         for node in self.nodes:
             given = [None if v is None else tensors[v] for v in node.inputs]
-            tensors.update(zip(node.outputs, operator(node.op).tensors(given, node.attrs), strict=True))
+            attrs = {key: self._own(value) for key, value in node.attrs.items()}
+            tensors.update(zip(node.outputs, operator(node.op).tensors(given, attrs), strict=True))
         func = te.create_prim_func([tensors[v] for v in (*self.inputs, *self.outputs)], self.name)
         free = [n for n, v in enumerate(self.inputs) if v in self.constants and self._is_weight(v)]
         return func.with_attr("layout_free_buffers", free) if free else func
+
+    @cached_property
+    def sizes(self) -> dict[Var, Expr]:
+        """Returns the sizes that the kernel has under names of its own: expressions such as ``n + m``.
+
+        The extents of its arrays need not tell each variable of the graph; then an extent is a size as a whole.
+        """
+        dims = [d for v in (*self.inputs, *self.outputs) for d in v.shape if isinstance(d, Expr)]
+        known: set[Var] = set()
+        while found := {v for d in dims if len(vars_in(d) - known) == 1 for v in vars_in(d) - known}:
+            known |= found
+        whole: dict[Var, Expr] = {}
+        for d in dims:
+            if not vars_in(d) <= known and not any(same(d, one) for one in whole.values()):
+                whole[Var("_".join(sorted(v.name for v in vars_in(d))) + f"_{len(whole)}", d.dtype)] = d
+        return whole
+
+    @property
+    def requirements(self) -> list[Requirement]:
+        """Returns what the function takes for granted of sizes, in those of the graph."""
+        if all(v.is_static for v in (*self.inputs, *self.outputs)):
+            return []
+        return [(substitute(condition, self.sizes), message) for condition, message in asserted(self._asserting)]
+
+    def _own(self, value: Any) -> Any:
+        """Returns a shape or an attribute in the sizes that the kernel has."""
+        if not self.sizes:
+            return value
+        if isinstance(value, (tuple, list)):
+            return tuple([self._own(v) for v in value])
+        if not isinstance(value, Expr):
+            return value
+
+        def replaced(e: Any) -> Any:
+            return next((v for v, whole in self.sizes.items() if isinstance(e, Expr) and same(e, whole)), None)
+
+        return transform(value, pre=replaced)
 
     @cached_property
     def signature(self) -> tuple[Any, ...]:

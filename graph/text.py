@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..tir.expr import Expr, Var, max_, min_, to_numpy
+from ..tir.expr import Expr, Var, convert, max_, min_, select, to_numpy
 from .graph import GRAPH_TEXT, Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape
 from .graph_operators import infer
 
@@ -152,6 +152,12 @@ class _Parser:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("min", "max"):
             a, b = [self.number(e, declare) for e in node.args]
             return min_(a, b) if node.func.attr == "min" else max_(a, b)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "Select":
+            condition, a, b = node.args
+            if isinstance(condition, ast.Compare) and isinstance(condition.ops[0], ast.Eq):
+                ends = [self.number(e, declare) for e in (condition.left, condition.comparators[0], a, b)]
+                left, right, chosen, other = map(convert, ends)
+                return select(left.equal(right), chosen, other)
         raise self.error(f"{ast.unparse(node)} is not a size", node)
 
     def statement(self, node: ast.stmt) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
-from .operation import READ_CHECK, ComputeOp, PlaceholderOp
+from .operation import READ_CHECK, ComputeOp, PlaceholderOp, Requirement
 from .tensor import Tensor
 
 Shape = Union[Sequence[Union[int, Expr]], int, Expr]
@@ -88,6 +88,7 @@ def compute(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
+    requires: Sequence[Requirement] = (),
 ) -> tuple[Tensor, ...]: ...
 
 
@@ -99,6 +100,7 @@ def compute(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
+    requires: Sequence[Requirement] = (),
 ) -> Tensor: ...
 
 
@@ -109,6 +111,7 @@ def compute(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
+    requires: Sequence[Requirement] = (),
 ) -> Any:
     """Returns a tensor whose element at ``i, j, …`` is ``fcompute(i, j, …)``. When ``fcompute`` returns a tuple, the
     result is a tuple of tensors.
@@ -116,7 +119,8 @@ def compute(
     The axes take the names of ``fcompute``'s parameters (``i0, i1, …`` for ``*i``, or ``varargs_names``). A reduction
     (``te.sum(…, axis=k)`` and its like) may only be the whole body. ValueError when the number of parameters is not
     that of dimensions, IndexError when an element outside a tensor's shape is read. Reads that sizes decide are checked
-    at the call; indices that are read from memory are not checked.
+    at the call; indices that are read from memory are not checked. ``requires``: conditions on sizes that are checked at
+    the call as well, each with a message.
 
     >>> from tilewright import te
     >>> A = te.placeholder((4, 8), name="A")
@@ -134,7 +138,7 @@ def compute(
     if many and not result:
         raise ValueError(f"{said_name('compute', name)}: the function returns an empty tuple")
     body = tuple([convert(e) for e in (result if many else (result,))])
-    op = ComputeOp(name, axis, _checked_body(name, body), tag, attrs)
+    op = ComputeOp(name, axis, _checked_body(name, body), tag, attrs, requires)
     READ_CHECK.value(op, True)
     return op.outputs if many and len(body) > 1 else op.output(0)
 

@@ -20,7 +20,7 @@ becomes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.analysis.access_regions import access_regions
@@ -33,11 +33,13 @@ from ..tir.expr import (
     Reduce,
     Var,
     const,
+    structural_equal,
 )
 from ..tir.expr.base.deep_recursion import with_room
 from ..tir.expr.base.slot import Slot
 from ..tir.index_form import retyped, widened
 from ..tir.stmt import (
+    AssertStmt,
     Block,
     BlockRealize,
     Buffer,
@@ -94,6 +96,8 @@ def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[
         {"global_symbol": name, "tir.noalias": True, **builder.func_attrs()},
     )
     _check_free_vars(func)
+    if builder.guards:
+        func = func.with_(body=root_block("root", builder.guarded(seq(*builder.nests)), tuple(builder.allocated)))
     return widened(func), builder.blocks
 
 
@@ -132,6 +136,7 @@ class NestBuilder:
         self.blocks: dict[Operation, list[str]] = {}
         self.block_names: dict[str, int] = {"root": 0}
         self.buffer_names: dict[str, int] = {}
+        self.guards: list[tuple[Expr, str]] = []
         self.args = args
         for arg in args:
             if isinstance(arg, Var):
@@ -165,6 +170,7 @@ class NestBuilder:
         for tensor in op.outputs:
             if tensor not in self.buffers:
                 self.allocated.append(self.new_buffer(tensor))
+        self.require(op.requires)
         if type(op) in NESTS:
             self.nests += NESTS[type(op)](self, op)
         elif isinstance(op, ComputeOp):
@@ -172,6 +178,18 @@ class NestBuilder:
             self.nests.append(self.compute(op))
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
+
+    def require(self, conditions: Iterable[tuple[Expr, str]]) -> None:
+        """Add conditions that hold at the call, each once."""
+        for condition, message in conditions:
+            if not any(structural_equal(condition, known) for known, _ in self.guards):  # few, and of one line
+                self.guards.append((condition, message))
+
+    def guarded(self, body: Stmt) -> Stmt:
+        """Returns ``body`` after the assertions on the sizes that its operations ask for."""
+        for condition, message in reversed(self.guards):
+            body = AssertStmt(condition, message, body)
+        return body
 
     # one nest
 

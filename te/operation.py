@@ -11,24 +11,35 @@ from ..tir.stmt import Buffer, Stmt
 from ..tir.walk import pre_order
 from .tensor import ProducerLoad, Tensor
 
+Requirement = tuple[Expr, str]
+"""A condition on sizes that has to hold at the call, and what an error says where it does not."""
+
 
 class Operation:
-    """The base class of operations: a name, a tag and attributes for schedules, and the outputs."""
+    """The base class of operations: a name, a tag and attributes for schedules, and the outputs. ``requires``: what an
+    operation takes for granted of symbolic sizes, which is checked at the call."""
 
-    __slots__ = ("attrs", "name", "outputs", "tag")
+    __slots__ = ("attrs", "name", "outputs", "requires", "tag")
 
     name: str
     tag: str
     attrs: Mapping[str, Any]
     outputs: tuple[Tensor, ...]
+    requires: tuple[Requirement, ...]
 
     axis: tuple[IterVar, ...] = ()
     reduce_axis: tuple[IterVar, ...] = ()
 
-    def __init__(self, name: str, tag: str = "", attrs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        tag: str = "",
+        attrs: Mapping[str, Any] | None = None,
+        requires: Sequence[Requirement] = (),
+    ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"an operation's name is a string, not {name!r}")
-        self.name, self.tag, self.attrs = name, tag, dict(attrs or {})
+        self.name, self.tag, self.attrs, self.requires = name, tag, dict(attrs or {}), tuple(requires)
 
     @property
     def num_outputs(self) -> int:
@@ -77,8 +88,9 @@ class ComputeOp(Operation):
         body: tuple[Expr, ...],
         tag: str = "",
         attrs: Mapping[str, Any] | None = None,
+        requires: Sequence[Requirement] = (),
     ) -> None:
-        Operation.__init__(self, name, tag, attrs)
+        Operation.__init__(self, name, tag, attrs, requires)
         self.axis, self.body = axis, body
         first = body[0]
         self.reduce_axis = first.axis if isinstance(first, Reduce) else ()
@@ -106,8 +118,9 @@ class ExternOp(Operation):
         body: Stmt,
         tag: str = "",
         attrs: Mapping[str, Any] | None = None,
+        requires: Sequence[Requirement] = (),
     ) -> None:
-        Operation.__init__(self, name, tag, attrs)
+        Operation.__init__(self, name, tag, attrs, requires)
         self.inputs: tuple[Tensor, ...] = inputs
         self.input_placeholders: tuple[Buffer, ...] = input_placeholders
         self.output_placeholders: tuple[Buffer, ...] = output_placeholders

@@ -35,6 +35,7 @@ def _recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
     step = Var(op.body[-1].axis[0].var.name, op.scan_axis.var.dtype)
     steps: list[Stmt] = []
     for inner in op.body:
+        builder.require(inner.requires)
         for t in inner.outputs:
             if t not in builder.buffers:
                 builder.allocated.append(builder.new_buffer(t))
@@ -52,7 +53,7 @@ def _one_step(
     """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``."""
     kind = IterVar.SCAN if updates else IterVar.SPATIAL
     axis = (IterVar(op.scan_axis.dom, inner.axis[0].var, kind), *inner.axis[1:])
-    moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs)
+    moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs, inner.requires)
     builder.buffers.update({new: builder.buffers[t] for new, t in zip(moved.outputs, into, strict=True)})
     nest = builder.compute(moved, step)
     builder.blocks.setdefault(inner if inner in op.body else op, []).extend(builder.blocks.pop(moved))

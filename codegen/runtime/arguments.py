@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ...tir.analysis.known_sizes import evaluate
 from ...tir.expr import (
     Add,
-    BinaryOp,
     Cast,
     DType,
     Expr,
@@ -36,6 +36,10 @@ from .array_views import CPU_DEVICES, ArrayView, view_of
 
 class ArgumentError(TypeError, ValueError):
     """Raised for an argument that a compiled function does not take."""
+
+
+class SizeError(ArgumentError, RuntimeError):
+    """Raised for sizes of arguments that do not fit together, as an assertion of the function says."""
 
 
 def c_types(params: Sequence[Param]) -> list[Any]:
@@ -155,6 +159,18 @@ class Arguments:
         known[param.var] = value
         return value
 
+    def told_sizes(self, args: Sequence[Any]) -> dict[Var, str]:
+        """Returns the value of each size and scalar in ``args`` as text, with where it is from."""
+        out: dict[Var, str] = {}
+        for param, arg in zip(self.given, args, strict=False):
+            if param.buffer is None:
+                out.setdefault(param.var, f"{param.name} = {arg}")
+                continue
+            for axis, (extent, size) in enumerate(zip(param.buffer.shape, getattr(arg, "shape", ()), strict=False)):
+                if isinstance(extent, Var):
+                    out.setdefault(extent, f"{extent.name} = {size}, dimension {axis} of {param.name}")
+        return out
+
     def bind_sizes(self, arrays: list[tuple[int, Param, ArrayView]], known: dict[Var, int]) -> None:
         """Determine the sizes: plain symbols first, then symbols inside sums and products with constants."""
         plain: list[tuple[int, Expr, int]] = []
@@ -211,20 +227,6 @@ class Arguments:
                         index, f"it is written to and shares memory with argument {other} ({other_param.name}); "
                         "pass arrays that do not overlap, e.g. a copy of the input",
                     )  # fmt: skip
-
-
-def evaluate(expr: Expr, known: dict[Var, int]) -> int | None:
-    """Returns the value of an integer expression, or None when it has an unknown symbol."""
-    if isinstance(expr, IntImm):
-        return expr.value
-    if isinstance(expr, Var):
-        return known.get(expr)
-    if isinstance(expr, Cast):
-        return evaluate(expr.value, known)
-    if isinstance(expr, BinaryOp):
-        a, b = evaluate(expr.a, known), evaluate(expr.b, known)
-        return None if a is None or b is None else expr.compute(a, b)
-    return None
 
 
 def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | None:

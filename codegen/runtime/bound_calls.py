@@ -30,7 +30,7 @@ class BoundCall:
     def __call__(self) -> None:
         code = self._call(self._where)
         if code:
-            raise RuntimeError(self._function._message(code))
+            raise self._function.failure(code)
 
     def seconds(self, number: int) -> float:
         """Return the seconds of ``number`` calls together, made by a loop in native code; outputs are written."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...tir.stmt import AssertStmt
-from ...tir.walk import pre_order
+from ...tir.walk import free_vars, pre_order, reads_memory
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
-from .arguments import Arguments, c_types
+from .arguments import Arguments, SizeError, c_types
 from .call_services import SERVICES, UNUSUAL, service
 from .loader import runtime_symbols
 
@@ -29,7 +29,8 @@ class Function:
     Written arrays that are left out are made, filled with zeros before the call, and returned in the library of the
     first array: one as it is, several as a tuple.
 
-    Raises :class:`ArgumentError` for arguments that do not fit, RuntimeError when an assertion in the program fails.
+    Raises :class:`ArgumentError` for arguments that do not fit, RuntimeError when an assertion in the program fails
+    (:class:`SizeError`, which is both, for one about sizes).
     """
 
     def __init__(self, lowered: LoweredFunc, address: int, keep: Any) -> None:
@@ -72,14 +73,14 @@ class Function:
                 code = self._raw(*values)
                 del alive
             if code:
-                raise RuntimeError(self._message(code))
+                raise self.failure(code, args)
         return None
 
     def at_addresses(self, *values: int) -> None:
         """Call the function on the addresses of arrays, and sizes after them; nothing is checked."""
         code = self._raw(*values)
         if code:
-            raise RuntimeError(self._message(code))
+            raise self.failure(code)
 
     def bind(self, *args: Any) -> BoundCall:
         """Check the arguments now, and return an object that calls the function on them repeatedly without checks."""
@@ -107,14 +108,21 @@ class Function:
         )
         return found
 
-    def _message(self, code: int) -> str:
+    def failure(self, code: int, args: Sequence[Any] = ()) -> RuntimeError:
+        """Returns the error of a call that returned ``code``. Where the function asserts something of sizes, it tells
+        those of ``args``."""
         if code in FAILURES:
-            return f"{self.name}: {FAILURES[code]}"
-        assertions = {id(n): n for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)}
-        messages = [n.message for n in assertions.values()]
-        if 0 < code <= len(messages):
-            return f"{self.name}: {messages[code - 1]}"
-        return f"{self.name} failed with code {code}"
+            return RuntimeError(f"{self.name}: {FAILURES[code]}")
+        assertions = [*{id(n): n for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)}.values()]
+        if not 0 < code <= len(assertions):
+            return RuntimeError(f"{self.name} failed with code {code}")
+        failed = assertions[code - 1]
+        free = free_vars(failed.condition)
+        if not free or reads_memory(failed.condition) or not free <= {p.var for p in self.params}:
+            return RuntimeError(f"{self.name}: {failed.message}")
+        told = self._arguments.told_sizes(args)
+        values = "; ".join([told[v] for v in dict.fromkeys(pre_order(failed.condition)) if v in told])
+        return SizeError(f"{self.name}: {failed.message}{f' ({values})' if values else ''}")
 
 
 class Module:

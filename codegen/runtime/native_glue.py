@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ...tir.expr import IntImm, Var, to_numpy
+from ...tir.expr import EQ, Add, Cast, Expr, IntImm, Mul, Select, Sub, Var, pre_order, to_numpy
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target
@@ -149,7 +149,7 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
     buffer is not plain."""
     buffer = p.buffer
     assert buffer is not None
-    if buffer.strides or not all(isinstance(e, (IntImm, Var)) for e in buffer.shape):
+    if buffer.strides or not all(isinstance(n, _IN_SIZES) for e in buffer.shape for n in pre_order(e)):
         return False
     if not isinstance(buffer.elem_offset, IntImm) or buffer.elem_offset.value:
         return False
@@ -178,7 +178,9 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
         name = f"{i}_{axis}"
         out.append(f"  %dim{name}p = getelementptr i64, ptr %shape{i}, i64 {axis}")
         out.append(f"  %dim{name} = load i64, ptr %dim{name}p, align 8")
-        want = str(extent.value) if isinstance(extent, IntImm) else known.get(extent)  # type: ignore[call-overload]
+        want = _emit_size(out, extent, known, f"%want{name}")
+        if want is None and not isinstance(extent, Var):
+            return False  # arrays after this one tell the sizes
         if want is None:
             assert isinstance(extent, Var)
             known[extent] = f"%dim{name}"
@@ -194,6 +196,29 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
     out.append(f"  %begin{i} = ptrtoint ptr %data{i} to i64")
     out.append(f"  %end{i} = add i64 %begin{i}, {size}")
     return True
+
+
+_IN_SIZES = (IntImm, Var, Add, Sub, Mul, EQ, Select, Cast)
+"""The nodes of extents that are worked out here; other ones take the careful path."""
+
+
+def _emit_size(out: list[str], e: Expr, known: Mapping[Var, str], name: str) -> str | None:
+    """Emit the value of an extent as an i64 (of a comparison as an i1). None stands for a size that is not known yet."""
+    if isinstance(e, IntImm):
+        return str(e.value)
+    if isinstance(e, Var):
+        return known.get(e)
+    if isinstance(e, Cast):
+        return _emit_size(out, e.value, known, name)
+    given = [_emit_size(out, child, known, f"{name}_{n}") for n, child in enumerate(e.children())]
+    if None in given:
+        return None
+    if isinstance(e, Select):
+        out.append(f"  {name} = select i1 {given[0]}, i64 {given[1]}, i64 {given[2]}")
+    else:
+        op = {Add: "add", Sub: "sub", Mul: "mul", EQ: "icmp eq"}[type(e)]
+        out.append(f"  {name} = {op} i64 {given[0]}, {given[1]}")
+    return name
 
 
 def _emit_aliasing(out: list[str], spans: list[tuple[int, bool]]) -> None:

@@ -26,6 +26,7 @@ from ...codegen.runtime.module import Function
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
+from ...graph.symbolic_sizes import asserted
 from ...pages.written_files import write_file
 from ...tir.expr import Var
 from ...tir.parser import parse
@@ -120,7 +121,7 @@ class Model:
         self._loaded: Loaded | None = None
         self._run: Callable[..., None] = self._load_and_run
         self._names = [v.name for v in self.inputs]
-        self._shapes = OutputShapes(self.inputs, self.outputs)
+        self._shapes = OutputShapes(self.inputs, self.outputs, [*asserted(parts.entry)])
         self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
     def __repr__(self) -> str:

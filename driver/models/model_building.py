@@ -21,7 +21,10 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division, Kernel
 from ...graph.memory_plan import plan_memory
+from ...graph.symbolic_sizes import each_once, requirements
 from ...pages.short_repr import short_repr
+from ...te.operation import Requirement
+from ...tir.analysis.known_sizes import evaluate
 from ...tir.expr import Var
 from ...tir.walk import pre_order
 from ...tuning_db import Database, open_database
@@ -73,7 +76,7 @@ def build_graph(
     built = build_kernels(wanted, processes=chosen.processes, note=chosen.note)
     divided = {var.name: var for var in bounds if len(ends_of(chosen.bounds[var.name])) > 1}
     versions = {kernel: _versions(parts, built, divided) for kernel, parts in jobs.items()}
-    return _assembled(division, machine, versions, bounds)
+    return _assembled(division, machine, versions, bounds, requirements(graph))
 
 
 def _versions(
@@ -122,8 +125,12 @@ def kernel_jobs(
 def _own_sizes(kernel: Kernel, examples: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
     """Returns the different examples of the sizes that a kernel has."""
     dims = [d for v in (*kernel.inputs, *kernel.outputs) for d in v.shape if not isinstance(d, int)]
-    names = {n.name for d in dims for n in pre_order(d) if isinstance(n, Var)}
-    own = [{name: size for name, size in sizes.items() if name in names} for sizes in examples]
+    symbols = {n for d in dims for n in pre_order(d) if isinstance(n, Var)}
+    own = []
+    for sizes in examples:
+        given = {v: sizes[v.name] for v in symbols if v.name in sizes}
+        made = {v.name: evaluate(whole, given) for v, whole in kernel.sizes.items()}
+        own.append({**{v.name: size for v, size in given.items()}, **{name: n for name, n in made.items() if n}})
     return [sizes for n, sizes in enumerate(own) if sizes not in own[:n]]
 
 
@@ -152,7 +159,11 @@ def _recorded(kernel: Kernel, machine: Target, db: Database, sizes: Mapping[str,
 
 
 def _assembled(
-    division: Division, machine: Target, versions: Mapping[Kernel, Sequence[Version]], bounds: Mapping[Var, int]
+    division: Division,
+    machine: Target,
+    versions: Mapping[Kernel, Sequence[Version]],
+    bounds: Mapping[Var, int],
+    required: Sequence[Requirement],
 ) -> Model:
     graph = division.graph
     try:
@@ -178,11 +189,12 @@ def _assembled(
             sizes[root] = constants[root].nbytes
     blob = place(sizes)
     firsts = representatives(division)
+    requires = each_once([*required, *[r for leaf in leaves for r in leaf.kernel.requirements]])
+    entries = [entry_function(division, memory, calls, blob, clock=clock, requires=requires) for clock in ("", CLOCK)]
     parts = Parts(
         graph.name, machine, graph.inputs, graph.outputs,
         [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
-        entry_function(division, memory, calls, blob), entry_function(division, memory, calls, blob, clock=CLOCK),
-        memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
+        *entries, memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
     )  # fmt: skip
     return Model(parts)
 
@@ -206,7 +218,7 @@ def _arguments(kernel: Kernel, built: BuiltKernel) -> list[object]:
         _Packed(v, built.packs[n]) if n in built.packs else v for n, v in enumerate((*kernel.inputs, *kernel.outputs))
     ]
     static = all(v.is_static for v in (*kernel.inputs, *kernel.outputs))
-    return arrays if static else [*arrays, *size_vars(kernel.func)]
+    return arrays if static else [*arrays, *[kernel.sizes.get(v, v) for v in size_vars(kernel.func)]]
 
 
 def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...codegen.runtime.arguments import ArgumentError, evaluate
+from ...codegen.runtime.arguments import ArgumentError, SizeError
 from ...graph.graph import Value
+from ...te.operation import Requirement
+from ...tir.analysis.known_sizes import evaluate
 from ...tir.expr import Var, to_numpy
 
 _KEPT = 256
@@ -17,10 +19,11 @@ Shaped = list[tuple[tuple[int, ...], Any]]
 
 
 class OutputShapes:
-    """The shapes of ``outputs``, which the symbolic sizes in the shapes of ``inputs`` tell."""
+    """The shapes of ``outputs``, which the symbolic sizes in the shapes of ``inputs`` tell. ``requires``: what has to hold
+    of sizes, for errors."""
 
-    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
-        self._inputs, self._outputs = inputs, outputs
+    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value], requires: Sequence[Requirement] = ()) -> None:
+        self._inputs, self._outputs, self._requires = inputs, outputs, requires
         told = {d: (n, axis) for n, v in enumerate(inputs) for axis, d in enumerate(v.shape) if isinstance(d, Var)}
         self._told = [*told.values()]
         self._is_static = all(v.is_static for v in outputs)
@@ -57,6 +60,10 @@ class OutputShapes:
         for v in self._outputs:
             shape = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
             if None in shape or any(e is not None and e < 0 for e in shape):
+                missed = next((text for holds, text in self._requires if evaluate(holds, sizes) == 0), None)
+                if missed is not None:
+                    told = "; ".join([f"{var.name} = {size}" for var, size in sizes.items()])
+                    raise SizeError(f"{missed} ({told})")
                 raise ArgumentError(f"the inputs do not tell the shape of the output {v}; give it with out=")
             out.append((tuple([int(e) for e in shape if e is not None]), to_numpy(v.dtype)))
         return out

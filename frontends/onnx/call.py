@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ...graph.builder import Builder
-from ...graph.graph import Value
+from ...graph.graph import Value, dims
+from ...te.ops.blocks.broadcast import broadcast_extent
+from ...tir.expr import const, convert
 from ..graph_call import GraphCall
 
 LARGEST = 1 << 40
@@ -134,7 +137,7 @@ class Call(GraphCall):
             wide = [e for e in extents if e != 1]
             if len({e for e in wide if isinstance(e, int)}) > 1:
                 raise self.error(f"the shapes {', '.join(v.type_text for v in values)} do not broadcast")
-            out.append(wide[0] if wide else 1)
+            out.append(dims([reduce(broadcast_extent, map(convert, wide), const(1))])[0])
         return tuple(reversed(out))
 
     def limit(self, shape: Sequence[Any], most: int = LARGEST) -> None:

@@ -28,6 +28,8 @@ def gemm(c: Call) -> Value:
         out = c.op("multiply", out, c.like(alpha, out))
     if bias is None or beta == 0.0:
         return out
+    if not bias.is_static or not out.is_static:  # the bias has the product's shape, or broadcasts to it
+        bias = c.op("broadcast_to", bias, shape=out.shape)
     return c.op("add", out, bias if beta == 1.0 else c.op("multiply", bias, c.like(beta, bias)))
 
 

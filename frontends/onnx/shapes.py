@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.graph import Value
+from ...graph.graph import Value, dims
+from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
+from ...tir.expr import convert
 from .call import LARGEST_TABLE, Call
 from .table import converter
 from .types import dtype_of
@@ -58,8 +60,11 @@ def expand(c: Call) -> Value:
     rank = max(x.ndim, len(wanted))
     shape: list[Any] = []
     for own, other in zip([1] * (rank - x.ndim) + list(x.shape), [1] * (rank - len(wanted)) + wanted, strict=True):
-        shape.append(own if isinstance(other, int) and other == 1 else other)
-    return c.op("broadcast_to", x, shape=tuple(shape))
+        symbolic = isinstance(own, int) and own != 1 and not isinstance(other, int)
+        shape.append(
+            first_not_one([other, convert(own)]) if symbolic else broadcast_extent(convert(own), convert(other))
+        )
+    return c.op("broadcast_to", x, shape=dims(shape))
 
 
 @converter("Concat")

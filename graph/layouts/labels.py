@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..graph import Graph, Node, Value, typical
+from ..graph import Graph, Node, Value
 from ..permutations import axes_of, inverse, moves_only_ones
 from .carried_attributes import WEIGHTED, Axes, carried
 from .min_cut import INFINITE, SINK, SOURCE, Network
@@ -20,16 +20,18 @@ _BANDWIDTH = 8e9
 
 @dataclass(frozen=True)
 class Costs:
-    """``seconds(node, axes)`` predicts an operator on stored arrays, or (``axes`` None) on plain ones."""
+    """``seconds(node, axes)`` predicts an operator on stored arrays, or (``axes`` None) on plain ones. ``typical(v)`` is a
+    value like ``v`` of known sizes."""
 
     seconds: Callable[[Node, Axes | None], float]
+    typical: Callable[[Value], Value]
 
 
 def transposing(v: Value, axes: Axes) -> float:
-    """Returns the seconds that a transpose of ``v`` takes."""
+    """Returns the seconds that a transpose of ``v``, whose sizes are known, takes."""
     if moves_only_ones(v.shape, axes):
         return 0.0
-    return _CALL + 2 * typical(v).bytes / _BANDWIDTH
+    return _CALL + 2 * v.bytes / _BANDWIDTH
 
 
 def chosen_labels(graph: Graph, axes: Axes, costs: Costs) -> frozenset[Node]:
@@ -52,7 +54,7 @@ def chosen_labels(graph: Graph, axes: Axes, costs: Costs) -> frozenset[Node]:
     makers = {v: ends[node][1] for node in graph.nodes for v in node.outputs}
     for v, found in readers.items():
         if v.ndim == len(axes):
-            _cost_of(network, v, makers.get(v, SOURCE), found, transposing(v, axes))
+            _cost_of(network, v, makers.get(v, SOURCE), found, transposing(costs.typical(v), axes))
     side = network.sink_side()
     return frozenset(n for n in graph.nodes if n in side or ends[n][1] == SINK)
 
@@ -84,9 +86,9 @@ def _operands_fit(node: Node, graph: Graph, ndim: int) -> bool:
     """Returns whether operands of other numbers of dimensions than ``ndim`` are constants or single elements."""
     if node.op in WEIGHTED:
         return node.inputs[1] in graph.constants
-    return all(v.ndim in (ndim, 0) or v in graph.constants or math.prod(typical(v).shape) == 1 for v in node.given) or (
-        node.op in ("layer_norm", "rms_norm", "batch_norm", "prelu")
-    )
+    return all(
+        v.ndim in (ndim, 0) or v in graph.constants or v.is_static and math.prod(v.shape) == 1 for v in node.given
+    ) or (node.op in ("layer_norm", "rms_norm", "batch_norm", "prelu"))
 
 
 def _cost_of(network: Network, v: Value, maker: object, ends: list[object], seconds: float) -> None:

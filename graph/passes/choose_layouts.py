@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from ...tir.expr import Var
 from ..attribute_keys import attributes_key
-from ..graph import Graph, Node, Value, typical
+from ..graph import Graph, GraphError, Node, Value
 from ..kernels import kernel_alone
 from ..layouts import Costs, chosen_labels, relabeled
 from ..layouts.carried_attributes import WEIGHTED, carried, channels_last, weight_order
 from ..permutations import axes_of, inverse
 from ..services import Services
+from ..symbolic_sizes import example_sizes, typical
 
 _RATE = 5e10
 """Multiply-adds in a second, where nothing better is known."""
@@ -43,11 +46,13 @@ def choose_layouts(graph: Graph, services: Services = Services()) -> Graph:
 
     The orders are those of the transposes in the graph, which so cancel or meet, and channels last for convolutions.
     """
-    costs = Costs(_Predicted(graph, services).seconds)
-    for axes in _orders(graph):
+    orders = _orders(graph)
+    sizes = (example_sizes(graph) or {}) if orders else {}
+    costs = Costs(_Predicted(graph, services, sizes).seconds, lambda v: typical(v, sizes))
+    for axes in orders:
         stored = chosen_labels(graph, axes, costs)
         changed = relabeled(graph, axes, stored) if stored else graph
-        if _transposed(changed) < _transposed(graph) or any(n.op in WEIGHTED for n in stored):
+        if _transposed(changed, sizes) < _transposed(graph, sizes) or any(n.op in WEIGHTED for n in stored):
             graph = changed
     return graph
 
@@ -59,16 +64,17 @@ def _orders(graph: Graph) -> list[tuple[int, ...]]:
     return list(dict.fromkeys([*found, *transposes, *map(inverse, transposes)]))
 
 
-def _transposed(graph: Graph) -> int:
-    """Returns how many bytes transposes move."""
-    moved = [typical(n.output) for n in graph.nodes if n.op == "transpose"]
+def _transposed(graph: Graph, sizes: Mapping[Var, int]) -> int:
+    """Returns how many bytes transposes move at example sizes."""
+    moved = [typical(n.output, sizes) for n in graph.nodes if n.op == "transpose"]
     return sum(v.bytes + 1 for v in moved)
 
 
 class _Predicted:
-    """Predicted times of convolutions, each distinct one once."""
+    """Predicted times of convolutions at example sizes, each distinct one once."""
 
-    def __init__(self, graph: Graph, services: Services) -> None:
+    def __init__(self, graph: Graph, services: Services, sizes: Mapping[Var, int]) -> None:
+        self.sizes = sizes
         self.constants, self.services = frozenset(graph.constants), services
         self.known: dict[Any, float] = {}
 
@@ -83,16 +89,21 @@ class _Predicted:
         weight = node.inputs[1]
         assert weight is not None
         per_output = math.prod(weight.shape) // max(node.output.shape[1], 1)
-        estimate = math.prod(typical(node.output).shape) * per_output / _RATE * (_PLAIN if axes is None else 1.0)
+        estimate = (
+            math.prod(typical(node.output, self.sizes).shape) * per_output / _RATE * (_PLAIN if axes is None else 1.0)
+        )
         if self.services.seconds is None:
             return estimate
-        inputs, attrs = [None if v is None else typical(v) for v in node.inputs], node.attrs
+        inputs, attrs = [None if v is None else typical(v, self.sizes) for v in node.inputs], node.attrs
         if axes is not None:
             stored = carried(node, axes)
             assert stored is not None and inputs[0] is not None
             attrs = stored
             inputs[:2] = [_permuted(inputs[0], axes), _permuted(weight, weight_order(node))]
-        found = self.services.seconds(kernel_alone("convolution", node.op, inputs, attrs))
+        try:
+            found = self.services.seconds(kernel_alone("convolution", node.op, inputs, attrs))
+        except GraphError:  # no example sizes fit
+            return estimate
         stride = node.attrs.get("stride", 1)
         jumps = axes is None and (max(stride) if isinstance(stride, (tuple, list)) else stride) > 1
         return found * (_JUMPS if jumps else 1.0)

@@ -98,7 +98,7 @@ class Schedule:
                     hint="call cache_write first, then schedule the reduction on the new stage",
                 )
         axis = tuple([IterVar(iv.dom, Var(f"{iv.var.name}.c", iv.var.dtype), iv.kind) for iv in op.axis])
-        cached = ComputeOp(f"{op.name}.{scope}", axis, op.body, op.tag, op.attrs)
+        cached = ComputeOp(f"{op.name}.{scope}", axis, op.body, op.tag, op.attrs, op.requires)
         copy = ComputeOp(op.name, op.axis, (ProducerLoad(cached.output(0), tuple([iv.var for iv in op.axis])),))
         new = self._new_stage(cached, stage, after=False)
         stage.op = copy

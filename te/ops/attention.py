@@ -9,6 +9,7 @@ from ...tir.expr import Expr, IntImm, Range, cast, const
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.float_operations import rsqrt
 from ..compute import compute
+from ..operation import Requirement
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
 from .blocks.broadcast import broadcast_shape, element
@@ -31,7 +32,7 @@ def attention(
     ``scale`` is 1/√D unless given. ``mask`` broadcasts to (…, S, T): added when it is a float, false means "not
     allowed" when it is bool. ``causal``: position s sees t ≤ s + T - S only. A row that may see nothing is NaN.
     """
-    shape = _check(query, key, value, mask)
+    shape, requires = _check(query, key, value, mask)
     lead, rows, columns = shape[:-2], shape[-2], shape[-1]
     wide = query.dtype if query.dtype.bits >= 32 else "float32"
     k, m = reduce_axis(Range.from_extent(query.shape[-1]), "k"), reduce_axis(Range.from_extent(columns), "k")
@@ -40,7 +41,7 @@ def attention(
     def product(*i: Expr) -> Any:
         return sum_(cast(wide, query(*i[:-1], k.var)) * cast(wide, key(*i[:-2], i[-1], k.var)), axis=k)
 
-    scores = compute(shape, product, f"{name}_qk", varargs_names=[*letters, "i", "j"])
+    scores = compute(shape, product, f"{name}_qk", varargs_names=[*letters, "i", "j"], requires=requires)
     factor: Expr
     if scale is not None:
         factor = const(scale, wide)
@@ -74,9 +75,12 @@ def attention(
     return narrow
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Expr, ...]:
-    """Returns the shape of the scores, (…, S, T); TypeError or ValueError when the arguments do not fit together."""
+def _check(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> tuple[tuple[Expr, ...], list[Requirement]]:
+    """Returns the shape of the scores, (…, S, T), and what has to hold of the sizes; TypeError or ValueError when the arguments do not fit together."""
     op = "attention"
+    requires: list[Requirement] = []
     for t, what in ((query, "the query"), (key, "the key"), (value, "the value")):
         check_tensor(op, t, None, what)
         if t.ndim < 2 or t.ndim != query.ndim:
@@ -87,15 +91,16 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tu
         if not t.dtype.is_float:
             raise TypeError(f"{op}: {what} is {t.dtype}, not a float")
         for a, b in zip(query.shape[:-2], t.shape[:-2], strict=True):
-            require_same(op, "a leading dimension", a, b, query, t)
-    require_same(op, "the number of features", query.shape[-1], key.shape[-1], query, key)
-    require_same(op, "the number of positions", key.shape[-2], value.shape[-2], key, value)
+            requires += require_same(op, "a leading dimension", a, b, query, t)
+    requires += require_same(op, "the number of features", query.shape[-1], key.shape[-1], query, key)
+    requires += require_same(op, "the number of positions", key.shape[-2], value.shape[-2], key, value)
     shape = (*query.shape[:-1], key.shape[-2])
     if mask is not None:
         check_tensor(op, mask, None, "the mask")
-        common = broadcast_shape(op, mask.shape, shape)
+        common, more = broadcast_shape(op, mask.shape, shape, (mask, query))
+        requires += more
         if len(common) != len(shape):
             raise ValueError(f"{op}: the mask {shape_text(mask)} does not broadcast to {shape_text(shape)}")
         for a, b in zip(common, shape, strict=True):
-            require_same(op, "the mask's shape", a, b, mask, query)
-    return shape
+            requires += require_same(op, "the mask's shape", a, b, mask, query)
+    return shape, requires

@@ -9,6 +9,7 @@ from typing import Any
 from ...tir.expr import Expr, const, convert, max_, min_, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import as_shape, compute
+from ..operation import Requirement
 from ..tensor import Tensor
 from .blocks.operator_arguments import (
     INJECTIVE,
@@ -30,13 +31,14 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_concat"
     first = check_tensor("concatenate", tensors[0])
     axis = normalize_axis("concatenate", axis, first.ndim)
     starts: list[Expr] = [const(0)]
+    requires: list[Requirement] = []
     for t in tensors:
         check_tensor("concatenate", t, first.ndim)
         if t.dtype != first.dtype:
             raise TypeError(f"concatenate: the data types {first.dtype} and {t.dtype}")
         for d in range(first.ndim):
             if d != axis:
-                require_same("concatenate", f"dimension {d}", first.shape[d], t.shape[d], first, t)
+                requires += require_same("concatenate", f"dimension {d}", first.shape[d], t.shape[d], first, t)
         starts.append(starts[-1] + t.shape[axis])
     shape = list(first.shape)
     shape[axis] = starts[-1]
@@ -50,7 +52,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_concat"
             out = if_then_else(i[axis] < starts[n + 1], part(n), out)
         return out
 
-    out: Tensor = compute(shape, f, name=name, tag=INJECTIVE)
+    out: Tensor = compute(shape, f, name=name, tag=INJECTIVE, requires=requires)
     return out
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from ...tir.expr import Expr, IntImm, Range, cast
 from ..compute import compute
+from ..operation import Requirement
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.operator_arguments import accumulator, check_tensor, constant, shape_text
+from .blocks.operator_arguments import accumulator, check_tensor, constant, same, shape_text
 from .blocks.result_stages import with_bias
 from .blocks.windows import AXES, SPATIAL, Windows, arranged, check_layout
 
@@ -72,7 +73,7 @@ def _conv(op: str, n: int, data: Tensor, weight: Tensor, form: _Form) -> Tensor:
     kernel = [constant(op, "the kernel's size", weight.shape[order.index(d)]) for d in spatial]
     outputs, depth = weight.shape[order.index("O")], weight.shape[order.index("I")]
     groups = constant(op, "groups", form.groups)
-    _check_groups(op, groups, data.shape[channel], outputs, depth, data, weight)
+    requires = _check_groups(op, groups, data.shape[channel], outputs, depth, data, weight)
     windows = Windows.of(op, data, form.layout, kernel, form.stride, form.padding, form.dilation)
     padded, room = windows.padded(), windows.counts()
     acc, out = accumulator(op, [data.dtype, weight.dtype], form.out_dtype)
@@ -92,11 +93,16 @@ def _conv(op: str, n: int, data: Tensor, weight: Tensor, form: _Form) -> Tensor:
     names = arranged("nn", "ff", [AXES[d] for d in spatial], channel)
     shape = arranged(data.shape[0], outputs, room, channel)
     plain = form.bias is not None or acc == out
-    total = compute(shape, f, name if plain else f"{name}_acc", name, varargs_names=names)
+    total = compute(
+        shape, f, name if plain else f"{name}_acc", name, varargs_names=names, requires=[*requires, *windows.requires()]
+    )
     return with_bias(op, total, form.bias, channel, acc, out, name)
 
 
-def _check_groups(op: str, groups: int, channels: Any, outputs: Any, depth: Any, data: Tensor, weight: Tensor) -> None:
+def _check_groups(
+    op: str, groups: int, channels: Any, outputs: Any, depth: Any, data: Tensor, weight: Tensor
+) -> list[Requirement]:
+    """Returns what the call has to check of the channels; ValueError where groups do not divide them."""
     if groups < 1:
         raise ValueError(f"{op}: groups={groups}")
     for size, what in ((channels, "input"), (outputs, "output")):
@@ -107,3 +113,5 @@ def _check_groups(op: str, groups: int, channels: Any, outputs: Any, depth: Any,
             f"{op}: the data has {channels.value} channels in {groups} group(s), the weight {depth.value} per group: the "
             f"shapes are {shape_text(data)} and {shape_text(weight)}"
         )
+    both = f"{op}: the channels of the data have to be {groups} times those of the weight, {channels} and {depth}"
+    return [] if same(channels, depth * groups) else [(channels.equal(depth * groups), both)]

@@ -43,7 +43,7 @@ def conv2d_transpose(
         raise ValueError(f"{op}: output_padding={output_padding} has to be smaller than stride={stride}")
     kernel = [constant(op, "the kernel's size", weight.shape[order.index(d)]) for d in "HW"]
     depth, per_group = weight.shape[order.index("I")], weight.shape[order.index("O")]
-    require_same(op, "the number of input channels", data.shape[channel], depth, data, weight)
+    requires = require_same(op, "the number of input channels", data.shape[channel], depth, data, weight)
     extents = data.shape[first : first + 2]
     before, after = window_padding(op, padding, kernel, [1, 1], extents)
     if isinstance(depth, IntImm) and depth.value % groups:
@@ -75,7 +75,7 @@ def conv2d_transpose(
     names = arranged("nn", "ff", ["yy", "xx"], channel)
     shape = arranged(data.shape[0], per_group * groups, room, channel)
     plain = bias is not None or acc == out
-    total = compute(shape, f, name if plain else f"{name}_acc", name, varargs_names=names)
+    total = compute(shape, f, name if plain else f"{name}_acc", name, varargs_names=names, requires=requires)
     return with_bias(op, total, bias, channel, acc, out, name)
 
 

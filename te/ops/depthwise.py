@@ -34,7 +34,7 @@ def depthwise_conv2d(
     check_tensor(op, weight, 4, "the weight")
     channel, _ = check_layout(op, layout, 2)
     at_c, at_k = (0, 2) if channel == 1 else (2, 0)
-    require_same(op, "the number of channels", data.shape[channel], weight.shape[at_c], data, weight)
+    requires = require_same(op, "the number of channels", data.shape[channel], weight.shape[at_c], data, weight)
     multiplier = constant(op, "the channel multiplier", weight.shape[at_c + 1])
     kernel = [constant(op, "the kernel's size", e) for e in weight.shape[at_k : at_k + 2]]
     windows = Windows.of(op, data, layout, kernel, stride, padding, dilation)
@@ -53,5 +53,7 @@ def depthwise_conv2d(
     shape = arranged(data.shape[0], weight.shape[at_c] * multiplier, room, channel)
     plain = bias is not None or acc == out
     names = arranged("nn", "cc", ["yy", "xx"], channel)
-    total = compute(shape, f, name if plain else f"{name}_acc", name, varargs_names=names)
+    total = compute(
+        shape, f, name if plain else f"{name}_acc", name, varargs_names=names, requires=[*requires, *windows.requires()]
+    )
     return with_bias(op, total, bias, channel, acc, out, name)

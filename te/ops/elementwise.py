@@ -13,6 +13,7 @@ from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.float_operations import abs_
 from ...tir.expr.intrinsics.integer_operations import reinterpret as as_bits
 from ..compute import compute
+from ..operation import Requirement
 from ..tensor import BROADCAST_OPERATORS, Tensor
 from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
 
@@ -147,12 +148,13 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1, name: str = "T_prelu") -> Ten
     check_tensor("prelu", x)
     check_tensor("prelu", slope, 1, "the slope")
     axis = normalize_axis("prelu", axis, x.ndim)
-    require_same("prelu", f"axis {axis}", x.shape[axis], slope.shape[0], x, slope)
+    requires = require_same("prelu", f"axis {axis}", x.shape[axis], slope.shape[0], x, slope)
     out: Tensor = compute(
         x.shape,
         lambda *i: select(x(*i) > const(0, x.dtype), x(*i), x(*i) * slope(i[axis])),
         name=name,
         tag=BROADCAST,
+        requires=requires,
     )
     return out
 
@@ -223,16 +225,17 @@ def _hard(e: Expr) -> Expr:
 
 def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "T_where") -> Tensor:
     """Returns ``x`` where ``condition`` (bool, or not zero), else ``y``; one shape for all three."""
+    requires: list[Requirement] = []
     for t in (condition, x, y):
         check_tensor("where", t, condition.ndim)
         for a, b in zip(condition.shape, t.shape, strict=True):
-            require_same("where", "a dimension", a, b, condition, t)
+            requires += require_same("where", "a dimension", a, b, condition, t)
 
     def f(*i: Expr) -> Expr:
         c = condition(*i)
         return if_then_else(c if c.dtype == "bool" else c != 0, x(*i), y(*i))
 
-    out: Tensor = compute(x.shape, f, name=name, tag=ELEMWISE)
+    out: Tensor = compute(x.shape, f, name=name, tag=ELEMWISE, requires=requires)
     return out
 
 
@@ -241,15 +244,16 @@ def swiglu(gate: Tensor, up: Tensor, name: str = "T_swiglu") -> Tensor:
     op = "swiglu"
     check_tensor(op, gate)
     check_tensor(op, up, gate.ndim)
+    requires: list[Requirement] = []
     for a, b in zip(gate.shape, up.shape, strict=True):
-        require_same(op, "a dimension", a, b, gate, up)
+        requires += require_same(op, "a dimension", a, b, gate, up)
     if gate.dtype != up.dtype:
         raise TypeError(f"{op}: the data types {gate.dtype} and {up.dtype} differ")
 
     def f(*i: Expr) -> Expr:
         return in_float32(gate(*i), lambda v: v * operations.sigmoid(v)) * up(*i)
 
-    out: Tensor = compute(gate.shape, f, name=name, tag=BROADCAST)
+    out: Tensor = compute(gate.shape, f, name=name, tag=BROADCAST, requires=requires)
     return out
 
 

@@ -37,7 +37,7 @@ def grid_sample(
             raise ValueError(f"{op}: {what}={given!r}; there are {', '.join(known)}")
     if constant(op, "the last extent of the grid", grid.shape[-1]) != n:
         raise ValueError(f"{op}: the grid has {grid.shape[-1]} coordinates for {n} dimensions")
-    require_same(op, "the batch", data.shape[0], grid.shape[0], data, grid)
+    requires = require_same(op, "the batch", data.shape[0], grid.shape[0], data, grid)
     if not (data.dtype.is_float and grid.dtype.is_float):
         raise TypeError(f"{op}: floats are needed, not {data.dtype} and {grid.dtype}")
     axis = _Axis(data.dtype if data.dtype.bits >= 32 else "float32", method, padding_mode, align_corners)
@@ -76,7 +76,7 @@ def grid_sample(
         assert total is not None
         return cast(data.dtype, total)
 
-    out: Tensor = compute([*data.shape[:2], *grid.shape[1:-1]], f, name=name, tag="grid_sample")
+    out: Tensor = compute([*data.shape[:2], *grid.shape[1:-1]], f, name=name, tag="grid_sample", requires=requires)
     return out
 
 

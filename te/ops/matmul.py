@@ -38,8 +38,8 @@ def matmul(
             raise ValueError(f"matmul: {what} has the shape {shape_text(t)}; at least 2 dimensions are expected")
     rows, depth_a = (A.shape[-1], A.shape[-2]) if transpose_a else (A.shape[-2], A.shape[-1])
     depth_b, columns = (B.shape[-1], B.shape[-2]) if transpose_b else (B.shape[-2], B.shape[-1])
-    require_same("matmul", "the length of the sum", depth_a, depth_b, A, B)
-    batch = broadcast_shape("matmul", A.shape[:-2], B.shape[:-2])
+    requires = require_same("matmul", "the length of the sum", depth_a, depth_b, A, B)
+    batch, alike = broadcast_shape("matmul", A.shape[:-2], B.shape[:-2], (A, B))
     acc, out = accumulator("matmul", [A.dtype, B.dtype], out_dtype)
     k = reduce_axis(Range.from_extent(depth_a), name="k")
 
@@ -52,7 +52,9 @@ def matmul(
         return sum_(cast(acc, a) * cast(acc, b), axis=k)
 
     names = [*(["b"] if len(batch) == 1 else [f"b{n}" for n in range(len(batch))]), "i", "j"]
-    total = compute((*batch, rows, columns), f, _first(name, acc, out), "matmul", varargs_names=names)
+    total = compute(
+        (*batch, rows, columns), f, _first(name, acc, out), "matmul", varargs_names=names, requires=[*requires, *alike]
+    )
     return converted(total, out, name)
 
 
@@ -69,10 +71,10 @@ def dense(
     check_tensor("dense", weight, 2, "the weight")
     if not data.ndim:
         raise ValueError("dense: the data has no dimension")
-    require_same("dense", "the number of features", data.shape[-1], weight.shape[1], data, weight)
+    requires = require_same("dense", "the number of features", data.shape[-1], weight.shape[1], data, weight)
     if bias is not None:
         check_tensor("dense", bias, 1, "the bias")
-        require_same("dense", "the number of outputs", weight.shape[0], bias.shape[0], weight, bias)
+        requires += require_same("dense", "the number of outputs", weight.shape[0], bias.shape[0], weight, bias)
     acc, out = accumulator("dense", [data.dtype, weight.dtype], out_dtype)
     k = reduce_axis(Range.from_extent(data.shape[-1]), name="k")
     lead: Sequence[Expr] = data.shape[:-1]
@@ -81,7 +83,9 @@ def dense(
         return sum_(cast(acc, data(*i[:-1], k.var)) * cast(acc, weight(i[-1], k.var)), axis=k)
 
     names = [*(["i"] if len(lead) == 1 else [f"i{n}" for n in range(len(lead))]), "j"]
-    total = compute((*lead, weight.shape[0]), f, _first(name, acc, out), "dense", varargs_names=names)
+    total = compute(
+        (*lead, weight.shape[0]), f, _first(name, acc, out), "dense", varargs_names=names, requires=requires
+    )
     if bias is not None:
         b = bias
         total = compute(total.shape, lambda *i: total(*i) + cast(acc, b(i[-1])), name=f"{name}_bias", tag=BROADCAST)

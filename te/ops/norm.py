@@ -8,6 +8,7 @@ from typing import Any
 from ...tir.expr import Expr, Range, cast, const
 from ...tir.expr.intrinsics.float_operations import rsqrt
 from ..compute import compute
+from ..operation import Requirement
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
 from .blocks.operator_arguments import (
@@ -57,13 +58,13 @@ class _Over:
         out: Tensor = compute(self.kept, body, name=name, tag="comm_reduce")
         return out
 
-    def check(self, op: str, what: str, t: Tensor | None) -> None:
-        """Check that ``t`` has the shape of the axes."""
+    def check(self, op: str, what: str, t: Tensor | None) -> list[Requirement]:
+        """Check that ``t`` has the shape of the axes, and return what the call has to check."""
         if t is None:
-            return
+            return []
         check_tensor(op, t, len(self.axes), what)
-        for d, e in zip(self.axes, t.shape, strict=True):
-            require_same(op, f"the size of {what}", self.x.shape[d], e, self.x, t)
+        pairs = zip(self.axes, t.shape, strict=True)
+        return [r for d, e in pairs for r in require_same(op, f"the size of {what}", self.x.shape[d], e, self.x, t)]
 
 
 def layer_norm(
@@ -82,8 +83,7 @@ def layer_norm(
     """
     op = "layer_norm"
     over = _Over(op, x, axis)
-    over.check(op, "gamma", gamma)
-    over.check(op, "beta", beta)
+    requires = [*over.check(op, "gamma", gamma), *over.check(op, "beta", beta)]
     total = over.total(lambda i, r: over.element(i), f"{name}_sum")
     mean = compute(over.kept, lambda *r: total(*r) / over.count, name=f"{name}_mean", tag=ELEMWISE)
 
@@ -107,7 +107,7 @@ def layer_norm(
             e = e + cast(over.wide, beta(*over.inside(i)))
         return cast(x.dtype, e)
 
-    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST)
+    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST, requires=requires)
     return out
 
 
@@ -117,7 +117,7 @@ def rms_norm(
     """Returns x / √(mean of x² + ε) · weight (Zhang and Sennrich, 2019), over ``axis``."""
     op = "rms_norm"
     over = _Over(op, x, axis)
-    over.check(op, "the weight", weight)
+    requires = over.check(op, "the weight", weight)
     squares = over.total(lambda i, r: over.element(i) * over.element(i), f"{name}_sqsum")
     scale = compute(
         over.kept,
@@ -132,7 +132,7 @@ def rms_norm(
             e = e * cast(over.wide, weight(*over.inside(i)))
         return cast(x.dtype, e)
 
-    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST)
+    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST, requires=requires)
     return out
 
 
@@ -156,9 +156,10 @@ def batch_norm(
     if not x.dtype.is_float:
         raise TypeError(f"{op}: the input is {x.dtype}; convert it to a float with te.ops.cast")
     axis = normalize_axis(op, axis, x.ndim)
+    requires: list[Requirement] = []
     for t, what in ((gamma, "gamma"), (beta, "beta"), (moving_mean, "the mean"), (moving_var, "the variance")):
         check_tensor(op, t, 1, what)
-        require_same(op, f"the size of {what}", x.shape[axis], t.shape[0], x, t)
+        requires += require_same(op, f"the size of {what}", x.shape[axis], t.shape[0], x, t)
     wide = x.dtype if x.dtype.bits >= 32 else "float32"
     scale = compute(
         (x.shape[axis],),
@@ -171,7 +172,7 @@ def batch_norm(
         apart = cast(wide, x(*i)) - cast(wide, moving_mean(c))
         return cast(x.dtype, apart * scale(c) + cast(wide, beta(c)))
 
-    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST)
+    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST, requires=requires)
     return out
 
 
@@ -192,9 +193,10 @@ def group_norm(
     channels = constant(op, "the number of channels", x.shape[1])
     if groups < 1 or channels % groups:
         raise ValueError(f"{op}: {groups} groups do not divide {channels} channels")
+    requires: list[Requirement] = []
     for t, what in ((gamma, "gamma"), (beta, "beta")):
         check_tensor(op, t, 1, what)
-        require_same(op, f"the size of {what}", x.shape[1], t.shape[0], x, t)
+        requires += require_same(op, f"the size of {what}", x.shape[1], t.shape[0], x, t)
     inside = [const(channels // groups), *x.shape[2:]]
     grouped = reshape(x, (x.shape[0], groups, *inside), name=f"{name}_groups")
     normal = layer_norm(grouped, axis=tuple(range(2, x.ndim + 1)), epsilon=epsilon, name=f"{name}_norm")
@@ -204,5 +206,5 @@ def group_norm(
         e = normal(i[0], c // width, c % width, *i[2:])
         return e * cast(x.dtype, gamma(c)) + cast(x.dtype, beta(c))
 
-    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST)
+    out: Tensor = compute(x.shape, f, name=name, tag=BROADCAST, requires=requires)
     return out

@@ -40,7 +40,8 @@ def _reduced(windows: Windows, make: Any, value: Any, ceil_mode: bool, name: str
     def body(*i: Expr) -> Any:
         return make(padded(*windows.index(i, i[windows.channel], [axis.var for axis in axes])), axes)
 
-    out: Tensor = compute(shape, body, name=name, tag=tag, varargs_names=[AXES[letter] for letter in layout])
+    names = [AXES[letter] for letter in layout]
+    out: Tensor = compute(shape, body, name=name, tag=tag, varargs_names=names, requires=windows.requires())
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...tir.expr import Expr
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import compute
+from ..operation import Requirement
 from ..tensor import Tensor
 from .blocks.broadcast import broadcast_shape, element
 from .blocks.operator_arguments import INJECTIVE, check_tensor, constant, require_same
@@ -22,12 +23,14 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor, name: str = "T_rotary") -> Tenso
     size = constant(op, "the number of features", x.shape[-1])
     if size % 2:
         raise ValueError(f"{op}: {size} features; their number has to be even")
+    requires: list[Requirement] = []
     for t in (cos, sin):
-        common = broadcast_shape(op, t.shape, x.shape)
+        common, more = broadcast_shape(op, t.shape, x.shape, (t, x))
+        requires += more
         if len(common) != x.ndim:
             raise ValueError(f"{op}: cos and sin have more dimensions than the data")
         for a, b in zip(common, x.shape, strict=True):
-            require_same(op, "the shape of an angle", a, b, t, x)
+            requires += require_same(op, "the shape of an angle", a, b, t, x)
     half = size // 2
 
     def f(*i: Expr) -> Expr:
@@ -35,5 +38,5 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor, name: str = "T_rotary") -> Tenso
         turned = if_then_else(d < half, -x(*i[:-1], d + half), x(*i[:-1], d - half))
         return x(*i) * element(cos, i, x.shape) + turned * element(sin, i, x.shape)
 
-    out: Tensor = compute(x.shape, f, name=name, tag=INJECTIVE)
+    out: Tensor = compute(x.shape, f, name=name, tag=INJECTIVE, requires=requires)
     return out

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.expr import Expr, Var, all_, cast, const, select
 from ...tir.stmt import Buffer, BufferStore, For, IfThenElse, Stmt, seq
-from ..operation import ExternOp
+from ..operation import ExternOp, Requirement
 from ..tensor import Tensor
 from .blocks.operator_arguments import check_tensor, constant, normalize_axis, require_same, shape_text
 
@@ -34,13 +34,16 @@ def scatter_elements(
     op = "scatter_elements"
     check_tensor(op, indices, x.ndim, "the indices")
     axis = normalize_axis(op, axis, x.ndim)
+    requires: list[Requirement] = []
     for d in range(x.ndim):
-        require_same(op, f"dimension {d} of indices and updates", indices.shape[d], updates.shape[d], indices, updates)
+        requires += require_same(
+            op, f"dimension {d} of indices and updates", indices.shape[d], updates.shape[d], indices, updates
+        )
 
     def place(at: Buffer, i: Sequence[Expr]) -> list[Expr]:
         return [*i[:axis], at[tuple(i)], *i[axis + 1 :]]
 
-    return _scattered(op, (x, indices, updates), place, reduction, name)
+    return _scattered(op, (x, indices, updates), place, reduction, name, requires)
 
 
 def scatter_nd(
@@ -57,16 +60,24 @@ def scatter_nd(
         raise ValueError(
             f"{op}: updates of the shape {shape_text(updates)} for indices {shape_text(indices)} into {shape_text(x)}"
         )
+    requires: list[Requirement] = []
     for d, extent in enumerate((*indices.shape[:-1], *x.shape[depth:])):
-        require_same(op, f"dimension {d} of the updates", updates.shape[d], extent, updates, x)
+        requires += require_same(op, f"dimension {d} of the updates", updates.shape[d], extent, updates, x)
 
     def place(at: Buffer, i: Sequence[Expr]) -> list[Expr]:
         return [*[at[(*i[:outer], const(k))] for k in range(depth)], *i[outer:]]
 
-    return _scattered(op, (x, indices, updates), place, reduction, name)
+    return _scattered(op, (x, indices, updates), place, reduction, name, requires)
 
 
-def _scattered(op: str, tensors: tuple[Tensor, Tensor, Tensor], place: Place, reduction: str, name: str) -> Tensor:
+def _scattered(
+    op: str,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    place: Place,
+    reduction: str,
+    name: str,
+    requires: Sequence[Requirement],
+) -> Tensor:
     x, indices, updates = tensors
     for t, what in ((x, "the input"), (indices, "the indices"), (updates, "the updates")):
         check_tensor(op, t, None, what)
@@ -89,7 +100,7 @@ def _scattered(op: str, tensors: tuple[Tensor, Tensor, Tensor], place: Place, re
 
     copied = _loops("i", x.shape, lambda i: BufferStore(out, source[tuple(i)], tuple(i)))
     body = seq(copied, _loops("u", updates.shape, write))
-    made: Tensor = ExternOp(name, tensors, (source, at, new), (out,), body).output(0)
+    made: Tensor = ExternOp(name, tensors, (source, at, new), (out,), body, requires=requires).output(0)
     return made
 
 

@@ -90,7 +90,7 @@ def winograd_conv2d(
     op = "winograd_conv2d"
     check_tensor(op, data, 4, "the data")
     check_tensor(op, weight, 4, "the weight")
-    require_same(op, "the number of input channels", data.shape[3], weight.shape[2], data, weight)
+    requires = require_same(op, "the number of input channels", data.shape[3], weight.shape[2], data, weight)
     edge = [constant(op, "the weight's size", e) for e in weight.shape[:2]]
     tile = edge[0] - 2
     if tile not in _TRANSFORMS or edge[0] != edge[1]:
@@ -107,7 +107,7 @@ def winograd_conv2d(
     products = compute(
         (*pieces.shape[:5], weight.shape[3]),
         lambda a, b, n, y, x, f: sum_(pieces(a, b, n, y, x, rc.var) * weight(a, b, rc.var, f), axis=rc),
-        name=f"{name}_products", attrs={WINOGRAD: "products"},
+        name=f"{name}_products", attrs={WINOGRAD: "products"}, requires=requires,
     )  # fmt: skip
     tiles = _results(name, products, tile)
     out = compute(

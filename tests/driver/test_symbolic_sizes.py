@@ -7,7 +7,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.driver.example_sizes import example_of, examples_of, with_example
 from tilewright.driver.planning import BuildError, plan
-from tilewright.graph import Builder, prepare
+from tilewright.graph import Builder, parse, prepare
 
 ONE = "native -num-cores=1"
 SIZES = (1, 7, 13, 16, 17, 64, 65)
@@ -180,3 +180,110 @@ def test_what_has_another_rank_is_refused_before_and_after_a_call_that_fits(wron
         with pytest.raises(ValueError, match="do not tell the shape of the output|expected 2 dimensions"):
             run(wrong)
         run(np.zeros((4, 16), np.float32))
+
+
+def two_names(name):
+    """Returns a graph of inputs whose first sizes have different names, and the same in NumPy."""
+    n, m = te.var("n"), te.var("m")
+    b = Builder("net")
+    x, z = b.input("x", (n, 4)), b.input("z", (m, 4))
+    if name == "sum":
+        return b.graph([b.op("add", x, z)]), np.add
+    if name == "chain":  # what was broadcast meets both sizes again
+        total = b.op("multiply", b.op("add", b.op("relu", b.op("multiply", x, z)), x), z)
+        product = b.op("matmul", total, b.constant(W[:4]))
+        return b.graph([product]), lambda x, z: ((np.maximum(x * z, 0) + x) * z) @ W[:4]
+    if name == "columns":
+        turned = b.op("add", b.op("transpose", x, axes=(1, 0)), b.op("transpose", z, axes=(1, 0)))
+        return b.graph([b.op("transpose", turned, axes=(1, 0))]), np.add
+    if name == "batches":
+        wide = [b.op("expand_dims", v, axis=at) for v, at in ((x, 1), (z, 2))]
+        return b.graph([b.op("matmul", *wide)]), lambda x, z: x[:, None] @ z[:, :, None]
+    below = b.op("concatenate", x, z, axis=0)
+    return b.graph([b.op("matmul", below, b.constant(W[:4]))]), lambda x, z: np.concatenate([x, z]) @ W[:4]
+
+
+@pytest.mark.parametrize("name", ["sum", "chain", "columns", "batches", "rows of both"])
+def test_two_names_broadcast_at_the_call(name):
+    graph, expected = two_names(name)
+    run = tw.build(graph, target=ONE, bounds={"n": 9, "m": 9})
+    for rows in ((5, 5), (5, 1), (1, 5), (1, 1), (5, 3), (9, 2)):
+        x, z = (RNG.integers(-3, 4, (r, 4)).astype(np.float32) for r in rows)
+        if name != "rows of both" and 1 not in rows and rows[0] != rows[1]:
+            with pytest.raises(ValueError, match=rf"n = {rows[0]}, dimension 0 of x; m = {rows[1]}, dimension 0 of z"):
+                run(x, z)
+            continue
+        assert np.array_equal(run(x, z), expected(x, z)), rows
+
+
+@pytest.mark.parametrize("op", ["concatenate", "where", "swiglu", "reshape", "layer_norm", "matmul"])
+def test_sizes_that_an_operator_takes_to_be_equal_are_compared(op):
+    n, m = te.var("n"), te.var("m")
+    b = Builder("net")
+    x, z = b.input("x", (n, 4)), b.input("z", (m, 4))
+    turned = b.op("transpose", x, axes=(1, 0))
+    made = {
+        "concatenate": lambda: b.op("concatenate", x, z, axis=1),
+        "where": lambda: b.op("where", b.op("greater", x, b.constant(0.0)), x, z),
+        "swiglu": lambda: b.op("swiglu", x, z),
+        "reshape": lambda: b.op("add", b.op("reshape", x, shape=(4, m)), b.op("transpose", z, axes=(1, 0))),
+        "layer_norm": lambda: b.op("layer_norm", turned, b.op("max", z, axis=1)),
+        "matmul": lambda: b.op("matmul", turned, z),
+    }[op]()
+    run = tw.build(b.graph([made]), target=ONE, bounds={"n": 9, "m": 9})
+    x, z = RNG.random((5, 4), np.float32), RNG.random((5, 4), np.float32)
+    assert np.isfinite(run(x, z)).all()
+    for rows in (3, 1, 8):
+        with pytest.raises(ValueError, match=rf"{op}: .*n = 5, dimension 0 of x; m = {rows}, dimension 0 of z"):
+            run(x, RNG.random((rows, 4), np.float32))
+
+
+def test_tensor_expressions_compare_sizes_at_the_call():
+    n, m = te.var("n"), te.var("m")
+    x, z = te.placeholder((n, 4), name="x"), te.placeholder((m, 4), name="z")
+    beside = tw.build([x, z, te.ops.concatenate([x, z], axis=1)], target=ONE)
+    a, b = RNG.random((5, 4), np.float32), RNG.random((3, 4), np.float32)
+    with pytest.raises(ValueError, match="n = 5, dimension 0 of x; m = 3, dimension 0 of z"):
+        beside(a, b, np.zeros((5, 8), np.float32))
+    total = tw.build([x, z, te.ops.add(x, z)], target=ONE)
+    for rows in ((5, 1), (1, 5), (0, 1), (1, 0), (0, 0)):
+        a, b = (RNG.random((r, 4), np.float32) for r in rows)
+        out = np.zeros((a + b).shape, np.float32)
+        total(a, b, out)
+        assert np.array_equal(out, a + b), rows
+
+
+@pytest.mark.parametrize(("window", "stride", "bound"), [(64, 16, 512), (70, 1, 100), (3, 2, 8)])
+def test_windows_larger_than_the_usual_example(window, stride, bound):
+    n = te.var("n")
+    b = Builder("net")
+    x = b.input("x", (1, 1, n))
+    weight = RNG.integers(-2, 3, (4, 1, window)).astype(np.float32)
+    run = tw.build(b.graph([b.op("conv1d", x, b.constant(weight), stride=stride)]), target=ONE, bounds={"n": bound})
+    for size in (window, window + 1, bound):
+        data = RNG.integers(-2, 3, (1, 1, size)).astype(np.float32)
+        places = np.lib.stride_tricks.sliding_window_view(data[0, 0], window)[::stride]
+        assert np.array_equal(run(data)[0], weight[:, 0] @ places.T), size
+    with pytest.raises(ValueError, match=f"a window of {window} elements has to fit into n .*n = {window - 1}, "):
+        run(np.zeros((1, 1, window - 1), np.float32))
+
+
+def test_example_sizes_meet_what_the_operators_need():
+    n, m = te.var("n"), te.var("m")
+    x, z = te.placeholder((n, 1, m), name="x"), te.placeholder((8, 1, 100), name="w")
+    func = te.create_prim_func([x, z, te.ops.conv1d(x, z)])
+    assert [int(e) for e in example_of(with_example(func, {"n": 2, "m": 16})).buffers[0].shape] == [2, 1, 100]
+
+
+def test_a_window_far_larger_than_the_input_is_named():
+    b = Builder("net")
+    x = b.input("x", (1, 2, te.var("n")))
+    run = tw.build(b.graph([b.op("max_pool1d", x, kernel=100, stride=2)]), target=ONE, bounds={"n": 300})
+    assert run(np.zeros((1, 2, 300), np.float32)).shape == (1, 2, 101)
+    with pytest.raises(ValueError, match=r"max_pool1d: a window of 100 elements has to fit into n .*\(n = 30\)"):
+        run(np.zeros((1, 2, 30), np.float32))
+
+
+def test_the_text_of_broadcast_sizes_parses():
+    graph, _ = two_names("columns")
+    assert str(parse(str(graph))) == str(graph)

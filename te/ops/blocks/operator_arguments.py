@@ -7,6 +7,7 @@ from typing import Any
 
 from ....tir.arith.normal_form.linear import difference
 from ....tir.expr import DType, Expr, IntImm, const, convert
+from ...operation import Requirement
 from ...tensor import Tensor
 
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE = "elemwise", "broadcast", "injective", "comm_reduce"
@@ -35,13 +36,17 @@ def same(a: Any, b: Any) -> bool:
     return difference(a, b) == 0
 
 
-def require_same(op: str, what: str, a: Any, b: Any, x: Tensor, y: Tensor) -> None:
-    """Raise ValueError with both shapes when two sizes differ; sizes not known yet are taken to agree."""
+def require_same(op: str, what: str, a: Any, b: Any, x: Tensor, y: Tensor) -> tuple[Requirement, ...]:
+    """Returns that two sizes agree as a condition for the call, or nothing where they do for sure. ValueError with both
+    shapes when they differ."""
     a, b = convert(a), convert(b)
-    if isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
-        raise ValueError(
-            f"{op}: {what} differs, {a.value} and {b.value}: the shapes are {shape_text(x)} and {shape_text(y)}"
-        )
+    shapes = f"the shapes are {shape_text(x)} and {shape_text(y)}"
+    apart = difference(a, b)
+    if apart == 0:
+        return ()
+    if apart is not None:
+        raise ValueError(f"{op}: {what} differs, {a} and {b}: {shapes}")
+    return ((a.equal(b), f"{op}: {what} has to be the same in {x.name} and {y.name}, {a} and {b}: {shapes}"),)
 
 
 def constant(op: str, what: str, e: Any) -> int:

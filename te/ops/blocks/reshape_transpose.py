@@ -71,6 +71,8 @@ def reshape(x: Tensor, shape: Any, name: str = "T_reshape") -> Tensor:
         raise ValueError(
             f"reshape: {shape_text(x)} has {old_size.value} elements, {shape_text(new)} has {new_size.value}"
         )
+    text = f"reshape: {shape_text(x)} of {x.name} has to have as many elements as {shape_text(new)}"
+    requires = [] if same(old_size, new_size) else [(old_size.equal(new_size), text)]
     groups = _aligned(x.shape, new)
 
     def f(*i: Expr) -> Any:
@@ -80,7 +82,7 @@ def reshape(x: Tensor, shape: Any, name: str = "T_reshape") -> Tensor:
             index += _unravel(at, [x.shape[d] for d in old])
         return x(*index)
 
-    out: Tensor = compute(new, f, name=name, tag=INJECTIVE)
+    out: Tensor = compute(new, f, name=name, tag=INJECTIVE, requires=requires)
     return out
 
 

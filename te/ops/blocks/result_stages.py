@@ -21,8 +21,12 @@ def with_bias(op: str, total: Tensor, bias: Tensor | None, channel: int, acc: st
     if bias is None:
         return converted(total, out, name)
     b = check_tensor(op, bias, 1, "the bias")
-    require_same(op, "the number of output channels", total.shape[channel], b.shape[0], total, b)
+    requires = require_same(op, "the number of output channels", total.shape[channel], b.shape[0], total, b)
     shifted: Tensor = compute(
-        total.shape, lambda *i: total(*i) + cast(acc, b(i[channel])), name=f"{name}_bias", tag=BROADCAST
+        total.shape,
+        lambda *i: total(*i) + cast(acc, b(i[channel])),
+        name=f"{name}_bias",
+        tag=BROADCAST,
+        requires=requires,
     )
     return converted(shifted, out, f"{name}_out")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....tir.expr import Expr, IntImm
+from ...operation import Requirement
 from ...tensor import Tensor
 from .operator_arguments import constant, per_dimension, shape_text
 from .pad import pad
@@ -79,6 +80,17 @@ class Windows:
                 f"the input has the shape {shape_text(self.data)}"
             )
         return room // self.strides[d] + 1
+
+    def requires(self) -> list[Requirement]:
+        """Returns that a window fits along each dimension whose extent only the call knows."""
+        out: list[Requirement] = []
+        for extent, window, before, after in zip(self.extents, self.reach, self.before, self.after, strict=True):
+            if not isinstance(extent + before + after - window, IntImm):
+                what = f"{self.op}: a window of {window} elements has to fit into {extent} with padding {before} and {after}"
+                out.append(
+                    (extent >= window - before - after, f"{what}; the input has the shape {shape_text(self.data)}")
+                )
+        return out
 
     def counts(self) -> list[Expr]:
         """Returns how many windows fit along each dimension: ``(extent + padding - window) // stride + 1``."""
