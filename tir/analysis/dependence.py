@@ -17,7 +17,7 @@ from typing import Any
 
 from ..arith import Analyzer, linear_coefficients
 from ..arith.itermap import DigitSum, write_digits
-from ..expr import Expr, IntImm, Range, Var, const, is_const_int, substitute, value_key
+from ..expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int, pre_order, substitute, value_key
 from ..expr.base.slot import Slot
 from ..stmt import Buffer, For
 from .access import Access
@@ -80,16 +80,21 @@ def conflicts(
     for loop in chain:
         if loop.loop_var in second:
             analyzer.bind(second[loop.loop_var], _range(loop, second))
-    written: dict[Access, _Digits] = {}
+    written: dict[tuple[Access, bool], _Digits] = {}
     for store, other in _pairs(touches):
         missing = CONSTANT_TEST.value(chain, store, other, wanted)
         if missing != () and harmless(store.buffer):
             continue
         if missing is None:
-            if store not in written:
-                bind_loops(analyzer, store.loops)
-                written[store] = write_digits(analyzer, store.indices)
-            missing = _undetermined(analyzer, second, wanted, (store, written[store]), other)
+            for as_written in (False, True):  # simplifying may tear the digits of one number apart
+                if (store, as_written) not in written:
+                    bind_loops(analyzer, store.loops)
+                    written[store, as_written] = write_digits(analyzer, store.indices, as_written)
+                missing = _undetermined(
+                    analyzer, second, wanted, (store, written[store, as_written]), other, as_written
+                )
+                if not missing or not _has_digits((*store.indices, *other.indices)):
+                    break
         if missing:
             yield Conflict(store, other, missing)
 
@@ -132,6 +137,7 @@ def _undetermined(
     wanted: Sequence[Var],
     stored: tuple[Access, _Digits],
     other: Access,
+    as_written: bool,
 ) -> tuple[Var, ...]:
     """Return the variables of ``wanted`` that may differ although both accesses address the same element.
 
@@ -143,7 +149,7 @@ def _undetermined(
         var = Var(f"{loop.loop_var.name}''", loop.loop_var.dtype)
         analyzer.bind(var, _range(loop, rename))
         rename[loop.loop_var] = var
-    right = write_digits(analyzer, [substitute(e, rename) for e in other.indices])
+    right = write_digits(analyzer, [substitute(e, rename) for e in other.indices], as_written)
     if left is None or right is None:
         return tuple(wanted)
     pairs: list[tuple[Var, Var]] = list(second.items())
@@ -173,6 +179,10 @@ def _undetermined(
                 equations.append((a.value, substitute(b.value, known), one, one))
     missing = tuple([v for v in wanted if v in open_pairs])
     return () if missing and _apart(analyzer, equations) else missing
+
+
+def _has_digits(indices: Iterable[Expr]) -> bool:
+    return any(isinstance(n, (FloorDiv, FloorMod)) for e in indices for n in pre_order(e))
 
 
 def _apart(analyzer: Analyzer, equations: Sequence[tuple[Expr, Expr, Expr, Expr]]) -> bool:
