@@ -23,18 +23,31 @@ _WORDS = {
 }
 
 
-def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Raise ScheduleError (a TypeError and a ValueError too) for an argument that is not of the type in the signature.
+def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments, with whole numbers for integer constants where the signature takes only those.
 
-    Blocks are names and sampled numbers are values here. Types other than those of the table above are not checked.
+    An argument that is not of the type in the signature is a ScheduleError (a TypeError and a ValueError too). Blocks are
+    names and sampled numbers are values here. Types other than those of the table above are not checked.
     """
     expected = _types_of(function)
+    out = dict(arguments)
     for name, value in arguments.items():
-        if name in expected and not _fits(value, expected[name]):
+        if name not in expected or _fits(value, expected[name]):
+            continue
+        out[name] = _without_constants(value)
+        if not _fits(out[name], expected[name]):
             raise bad_argument(
                 f"the argument {name} must be {_words(expected[name])}, not {_shown(value)}",
                 hint=_hint(function, name, value),
             )
+    return out
+
+
+def _without_constants(value: Any) -> Any:
+    """Return the value of an integer constant of any type, also in lists."""
+    if isinstance(value, (list, tuple)):
+        return [_without_constants(item) for item in value]
+    return value.value if isinstance(value, IntImm) else value
 
 
 def _hint(function: Callable[..., Any], name: str, value: Any) -> str:

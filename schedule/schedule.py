@@ -231,7 +231,7 @@ class Schedule(_Methods):
                 arguments = {**arguments, **step.prepare(func, **settled)}
                 before = before or self._meet(arguments, name)
             called = {key: self._resolve(value) for key, value in arguments.items()}
-            check_arguments(step.function, called)
+            called = check_arguments(step.function, called)
             recorded = {
                 key: self._handles.record(self._without_name(key, value, arguments)) for key, value in arguments.items()
             }

@@ -87,7 +87,11 @@ def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[
     """Returns the function of :func:`create_prim_func`, and the names of each operation's blocks."""
     args = _checked_args(ops)
     builder = NestBuilder(args)
-    for op in ordered_operations([t.op for t in args if isinstance(t, Tensor)]):
+    ops_in_order = ordered_operations([t.op for t in args if isinstance(t, Tensor)])
+    for op in ops_in_order:
+        if type(op) in PLACES:
+            PLACES[type(op)](builder, op, ops_in_order)
+    for op in ops_in_order:
         builder.add(op)
     func = PrimFunc(
         tuple(builder.params),
@@ -118,6 +122,9 @@ def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
 
 NESTS: dict[type[Operation], Callable[[NestBuilder, Any], list[Stmt]]] = {}
 """What makes the statements of an operation other than a ``ComputeOp``, by its class. Files of such operations add it."""
+
+PLACES: dict[type[Operation], Callable[[NestBuilder, Any, Sequence[Operation]], None]] = {}
+"""What chooses buffers for the inputs of an operation among all operations, before any of them gets its statements."""
 
 READ_FORM: Slot[Callable[[Expr, Mapping[Var, Range]], Expr]] = Slot(lambda e, ranges: e)
 """Simplifies an expression by the domains of axes; :mod:`.reads` sets it."""

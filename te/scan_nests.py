@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..tir.expr import IterVar, Reduce, Var
 from ..tir.stmt import For, Stmt, seq
-from .create_prim_func import NESTS, NestBuilder
-from .operation import ComputeOp
+from .create_prim_func import NESTS, PLACES, NestBuilder
+from .operation import ComputeOp, Operation
 from .scan import ScanOp, copy_of
 from .tensor import Tensor
 
@@ -16,6 +16,20 @@ def _accumulates_apart(update: Tensor, state: Tensor) -> bool:
     """Returns whether a reduction reads the state that it updates. The value that it adds then needs a buffer of its
     own."""
     return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
+
+
+def _place_first_steps(builder: NestBuilder, op: ScanOp, ops: Sequence[Operation]) -> None:
+    """Let first steps that only the recurrence reads be computed in the buffers of its results, as in TVM.
+
+    A reduction is not: it accumulates in a buffer that nothing else writes.
+    """
+    for init, out in zip(op.init, op.outputs, strict=True):
+        made, used = init.op, sum(init is t for o in ops for t in o.input_tensors) + sum(init is t for t in op.init)
+        plain = type(made) is ComputeOp and made.num_outputs == 1 and not isinstance(made.body[0], Reduce)
+        if plain and used == 2 and init not in builder.buffers and init.dtype == out.dtype:
+            if out not in builder.buffers:
+                builder.allocated.append(builder.new_buffer(out))
+            builder.buffers[init] = builder.buffers[out]
 
 
 def _recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
@@ -28,6 +42,8 @@ def _recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
             copies.append((update, out))
         else:
             builder.buffers[update] = builder.buffers[out]
+        if builder.buffers.get(init) is builder.buffers[out]:
+            continue
         first = copy_of(init, f"{out.name}_init")
         builder.buffers[first.output(0)] = builder.buffers[out]
         nests.append(builder.compute(first))
@@ -61,3 +77,4 @@ def _one_step(
 
 
 NESTS[ScanOp] = _recurrence
+PLACES[ScanOp] = _place_first_steps

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...tir.analysis.scope import Scope, buffers_of
 from ...tir.analysis.tree import Tree
-from ...tir.stmt import BlockRealize, SeqStmt, Stmt, children_of
+from ...tir.stmt import BlockRealize, SeqStmt, Stmt, below_assertions, children_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequenc
         if isinstance(meet, SeqStmt) and (best is None or depth < best[0]):
             best = (depth, meet)
     if best is None:
-        body = scope.root.block.body
+        body = below_assertions(scope.root.block.body)
         return Place(body, len(children_of(body)))
     meet = best[1]
     held = [tree.child_of(meet, user) for user in users if meet in set(tree.above(user))]

@@ -10,7 +10,7 @@ from typing import Any
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import Expr, Var
-from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt
+from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt, below_assertions
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..require.block_preconditions import ordered_scope
@@ -54,7 +54,7 @@ class CopyRequest:
     @property
     def start(self) -> Place:
         """Return the place before all statements of the scope."""
-        return Place(self.scope.root.block.body, 0)
+        return Place(below_assertions(self.scope.root.block.body), 0)
 
     def writer(self) -> BlockRealize | None:
         """Return the block of the scope that writes the buffer, or None; ScheduleError when there are several."""

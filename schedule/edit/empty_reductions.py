@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ...tir.analysis.known_ranges import analyzer_at
-from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
-from ...tir.expr import BufferLoad, IterVar, Var
+from ...tir.analysis.known_ranges import analyzer_above
+from ...tir.analysis.tree import Tree, blocks_below, tree_of
+from ...tir.expr import IntImm, IterVar
 from ...tir.reduction_init import start_in_front
 from ...tir.stmt import BlockRealize, For, PrimFunc, Stmt
-from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..require.lookup import find_block
 
@@ -35,16 +34,12 @@ def check_starts_kept(old: Tree, new: PrimFunc, loop: For) -> None:
 
 
 def may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
-    """Returns whether a reduce axis may have no values: its extent depends on loops or memory. Sizes are assumed to be
-    positive."""
-    sizes = set(symbols_of(tree.func))
-    extents = [
-        iv.dom.extent
-        for iv in realize.block.iter_vars
-        if iv.kind == IterVar.REDUCE
-        and any(isinstance(n, BufferLoad) or (isinstance(n, Var) and n not in sizes) for n in pre_order(iv.dom.extent))
-    ]
-    return bool(extents) and not all(analyzer_at(tree, realize).can_prove(e >= 1) for e in extents)
+    """Returns whether a reduce axis may have no values. A symbolic size may be 0 at the call."""
+    extents = [iv.dom.extent for iv in realize.block.iter_vars if iv.kind == IterVar.REDUCE]
+    if all(isinstance(e, IntImm) and e.value > 0 for e in extents):
+        return False
+    analyzer = analyzer_above(tree, realize)
+    return not all(analyzer.can_prove(e >= 1) for e in extents)
 
 
 def _path(tree: Tree, realize: BlockRealize) -> list[Stmt]:

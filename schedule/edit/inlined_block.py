@@ -8,24 +8,26 @@ from typing import Any
 from ...tir.analysis.declared_regions import hidden_reads
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import covers_domain, why_not_covered
-from ...tir.analysis.scope import is_output_block
+from ...tir.analysis.scope import Scope, bare_loads, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
 from ...tir.expr.nodes.index_types import index_like
 from ...tir.expr_length import inlined_length
-from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, PrimFunc, Stmt
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
+from ..require.block_form import check_no_pointers
 from ..require.block_preconditions import (
     check_complete,
     check_plain_path,
+    check_read_by_blocks_alone,
     check_reads_stay,
     check_writes_first,
     ordered_scope,
 )
 from ..require.lookup import find_block
 from .inlined_places import as_data, may_wrap
-from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
+from .single_store import axes_of_store, defined_in, single_store, with_regions
 from .statement_edits import freeing
 
 _LONGEST = 1 << 14
@@ -46,9 +48,10 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
             f"block {block!r} writes {buffer.name}, an output of its scope, which has to be computed", where=realize,
             hint="reverse_compute_inline puts it into its producer",
         )  # fmt: skip
-    check_pointers(scope, buffer)
+    in_conditions = _reading_outside(scope, realize, buffer)
     places, axes = axes_of_store(tree, realize, store)
     readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
+    readers += [r for r in in_conditions if r not in readers]
     check_writes_first(scope, realize, readers, buffer)
     if len(scope.blocks) == 1:
         raise ScheduleError(
@@ -57,8 +60,11 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
         )  # fmt: skip
     last = max([scope.order[r] for r in readers], default=0)
     check_reads_stay(scope, realize, last, "move the consumers before that block first")
-    _check_reads_exist(tree, realize, readers, store)
-
+    if not _reads_exist(tree, realize, readers, store):
+        if in_conditions:
+            check_read_by_blocks_alone(scope, buffer)
+        for reader in readers:
+            require(why_not_covered(tree, realize, reader, store.buffer))
     _check_length(realize, readers, store)
 
     def axes_at(load: BufferLoad) -> dict[Var, Expr]:
@@ -78,10 +84,20 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
     return tree.replace(changes, {scope.root.block: freeing(buffer)})
 
 
-def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
-    """Raise ScheduleError when a reader may read an element that the block has not computed in the same iteration.
+def _reading_outside(scope: Scope, realize: BlockRealize, buffer: Buffer) -> list[BlockRealize]:
+    """Return the blocks whose conditions or bindings read the buffer. ScheduleError when the buffer has to exist: for
+    pointers, for the bounds of loops, and for other conditions outside of blocks."""
+    found = [stmt for stmt, load in bare_loads(scope.root.block.body) if load.buffer is buffer]
+    if not all(stmt in scope.order and stmt is not realize for stmt in found) or hidden_reads(realize.block):
+        check_read_by_blocks_alone(scope, buffer)
+    check_no_pointers(scope.root.block, [buffer], "so it has to exist", scope.root)
+    return [r for r in scope.blocks if r in found]
 
-    For such an element the block's own reads may be outside of their buffers.
+
+def _reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> bool:
+    """Return whether the block has computed all elements before its readers run, whichever they read.
+
+    For an element that it has not computed, the block's own reads may be outside of their buffers.
     """
     around = {lp.loop_var for lp in tree.loops_above(realize)}
     apart = not any(lp.loop_var in around for r in readers for lp in tree.loops_above(r))
@@ -97,9 +113,7 @@ def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[Bloc
         )
         for i, extent in zip(store.indices, store.buffer.shape, strict=True)
     )
-    if not (apart and whole and covers_domain(tree, realize)):
-        for reader in readers:
-            require(why_not_covered(tree, realize, reader, store.buffer))
+    return apart and whole and covers_domain(tree, realize)
 
 
 def _check_length(realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:

@@ -32,7 +32,7 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
-from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, below_assertions, seq
 from ...tir.walk import substitute, transform, uses_var
 from ..errors import ScheduleError, bad_argument
 from ..index_map import IndexMap
@@ -202,7 +202,7 @@ def _assume(tree: Tree, padding: Padding) -> PrimFunc:
     name = unique_block_name(tree.func, f"buffer_{old.name}_assumptions")
     block = Block(tuple(padding.axes(places)), (point(new, places),), (), name, Evaluate(says))
     stage = in_own_loops(block)
-    body = root_of(tree).block.body
+    body = below_assertions(root_of(tree).block.body)
     return tree.replace({}, {body: lambda s: seq(stage, s)})
 
 

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from ...tir.analysis.access_regions import regions_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import Expr, IterVar, Var, cast, structural_equal
-from ...tir.stmt import Block, BlockRealize, BufferRegion, For, PrimFunc, SeqStmt, Stmt, children_of, seq
+from ...tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferRegion,
+    For,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    below_assertions,
+    children_of,
+    seq,
+)
 from ...tir.walk import substitute
 from ..edit.block_division import DividedBlock, divide_block, outer_regions, union_regions
 from ..edit.blockized_loops import blockized, check_closed, check_direct, place_name
@@ -94,7 +105,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
                 hint="decompose_reduction first",
             )
     top = _meeting_point(tree, blocks)
-    children = children_of(top.body)
+    children = children_of(below_assertions(top.body))
     places = _places(tree, blocks, top)
     first, last = places[0][0], places[-1][0]
     ordered = [realize for _, realize in places]
@@ -131,7 +142,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
     )
     new = BlockRealize(shared.values, shared.predicate, block)
     rest = seq(*children[:first], new, *children[last + 1 :])
-    return tree.replace({top.body: rest}), BlockRV(name)
+    return tree.replace({below_assertions(top.body): rest}), BlockRV(name)
 
 
 def _places(tree: Tree, blocks: Sequence[BlockRealize], top: For | Block) -> list[tuple[int, BlockRealize]]:
@@ -143,10 +154,11 @@ def _places(tree: Tree, blocks: Sequence[BlockRealize], top: For | Block) -> lis
             where=blocks,
             hint="blocks that become one stand side by side",
         )
-    children = children_of(top.body)
+    children = children_of(below_assertions(top.body))
     places: list[tuple[int, BlockRealize]] = []
     for realize in blocks:
-        child = tree.child_of(top.body if isinstance(top.body, SeqStmt) else top, realize)
+        body = below_assertions(top.body)
+        child = tree.child_of(body, realize) if isinstance(body, SeqStmt) else body
         places.append((next(i for i, c in enumerate(children) if c is child), realize))
         inside = list(blocks_below(child))
         if inside != [realize]:

@@ -32,7 +32,19 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.intrinsics import OPERATIONS, Effect, Lanes
-from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, SeqStmt, Stmt, seq
+from ...tir.stmt import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    below_assertions,
+    seq,
+)
 from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
 from ..edit.element_blocks import element_block, point
 from ..edit.loop_nests import in_loops_like
@@ -110,7 +122,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
         stages.append(stage)
         tables.append((candidate, table, axes))
     new = _looked_up(realize, tables)
-    body = scope.root.block.body
+    body = below_assertions(scope.root.block.body)
     position = body.seq.index(tree.child_of(body, realize)) if isinstance(body, SeqStmt) else 0
     allocated = [table for _, table, _ in tables]
     changed = tree.replace(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ...tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.expr import Reason
-from ...tir.stmt import Block, BlockRealize, Buffer, For, SeqStmt
+from ...tir.stmt import AssertStmt, Block, BlockRealize, Buffer, For, SeqStmt, below_assertions
 from ..errors import ScheduleError
 from .lookup import scope_around
 
@@ -91,9 +91,13 @@ def _check(realize: BlockRealize, why: Reason | None, what: str, hint: str) -> N
 
 
 def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
-    """Raise ScheduleError when something other than loops and sequences stands between the block and its scope."""
+    """Raise ScheduleError when something other than loops and sequences stands between the block and its scope.
+
+    Assertions around the whole scope are no conditions: where one fails, the call ends before the scope runs.
+    """
+    inside = below_assertions(tree.scope(realize).block.body)
     for up in tree.above(realize):
-        if isinstance(up, Block):
+        if isinstance(up, Block) or (isinstance(up, AssertStmt) and tree.is_below(inside, up)):
             return
         if not isinstance(up, (For, SeqStmt)):
             raise ScheduleError(

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.codegen import Target, compile
 from tilewright.schedule import Schedule, ScheduleError, Trace, retarget
 from tilewright.tir.difference import assert_structural_equal
+from tilewright.tir.expr import Var
 from tilewright.tir.expr.base.rounding import bfloat16_from_bits
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
@@ -141,6 +142,8 @@ def _run(chain: Chain) -> Outcome:
     while stages and too_much(stages[-1][1].func, dict(program.sizes), _MOST_ROUNDS):
         stages.pop()  # a split far beyond an extent has loops that do nothing; machine code runs through them
     _numbers(chain, program, expected, stages)
+    if not chain.huge:
+        _other_sizes(chain, program, sch, last)
     _round_trip(chain, sch, last)
     if chain.seed % 2 == 0:
         _replays(chain, program.func, sch, last)
@@ -173,6 +176,29 @@ def _numbers(chain: Chain, program: Program, expected: list[Any], stages: list[t
         found = _difference(program, expected, sch.func)
         if found is not None:
             raise Failure(chain, found[0], found[1], sch, name)
+
+
+def _other_sizes(chain: Chain, program: Program, sch: Schedule, last: str) -> None:
+    """The last function computes the same for other values of the symbolic sizes, 0 and 1 among them. Values that the
+    program itself does not take are left out."""
+    dims = {
+        e for b in program.func.buffer_map.values() for dim in b.shape for e in pre_order(dim) if isinstance(e, Var)
+    }
+    if not dims:
+        return
+    rng = np.random.default_rng((chain.seed, 3))
+    drawn = {v: int(rng.choice((0, 1, 2, 5, 17))) for v in sorted(dims, key=lambda v: v.name)}
+    for values in (dict.fromkeys(dims, 0), dict.fromkeys(dims, 1), drawn):
+        other = replace(program, sizes={**program.sizes, **values})
+        try:
+            expected = other.arrays()
+            interpret(program.func, *expected)
+        except Exception:  # a shape that does not fit the others
+            continue
+        found = _difference(other, expected, sch.func)
+        if found is not None:
+            text = ", ".join([f"{v.name} = {n}" for v, n in values.items()])
+            raise Failure(chain, f"{found[0]} of other sizes", f"{text}: {found[1]}", sch, last)
 
 
 def _difference(program: Program, expected: list[Any], func: PrimFunc) -> tuple[str, str] | None:

@@ -1,9 +1,11 @@
+import numpy as np
 import pytest
 
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 from tilewright.tir.arith import Analyzer
+from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import blocks_of, substitute
 
 
@@ -550,3 +552,31 @@ def test_compute_inline_refuses_expressions_beyond_all_measure():
     sch.compute_inline("S1")
     with pytest.raises(ScheduleError, match="block 'S3' would compute expressions of [0-9]+ operations, 10 now"):
         sch.compute_inline("S2")
+
+
+@pytest.mark.parametrize("condition", ["M[i] == 1", "i < M[0] + 4"])
+def test_a_value_that_the_condition_of_its_reader_reads(condition):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    M = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("M"):
+            vi = T.axis.spatial(8, i)
+            M[vi] = T.Cast("int32", A[vi] > T.float32(0))
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.where({condition})
+            C[vi] = A[vi] * T.float32(2)
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.compute_inline("M")
+    a, found, want = (
+        np.array([1, -1, 2, 3, -4, 5, -6, 7], "float32"),
+        np.full(8, 9, "float32"),
+        np.full(8, 9, "float32"),
+    )
+    interpret(func, a, want)
+    interpret(sch.func, a, found)
+    assert found.tolist() == want.tolist()

@@ -1,7 +1,9 @@
 """parallel, vectorize, unroll, bind: what may run side by side, and what may not."""
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
@@ -252,3 +254,38 @@ def main(A: T.Buffer((4,), "float32")):
 """
     sch, (i,) = start(text, "A")
     refused("may touch anything", lambda: sch.parallel(i))
+
+
+@pytest.mark.parametrize("shape, factor", [((2, 4, 3), 4), ((4, 14, 14), 4), ((1, 64, 56, 56), 16), ((7, 5, 3), 8)])
+@pytest.mark.parametrize("order", [1, -1])
+def test_all_loops_fused_and_split_by_the_width(shape, factor, order):
+    """The lanes are digits of one number, whichever dimension of the result each digit addresses."""
+    X = te.placeholder(shape, name="X")
+    Y = te.compute(shape[::order], lambda *i: X(*i[::order]) + 1.0, name="Y")
+    for step in ("vectorize", "parallel"):
+        sch = Schedule(te.create_prim_func([X, Y]))
+        outer, inner = sch.split(sch.fuse(*sch.get_loops("Y")), [None, factor])
+        sch.vectorize(inner) if step == "vectorize" else sch.parallel(outer)
+        x = np.random.default_rng(0).random(shape, "float32")
+        want = x.transpose(range(len(shape))[::order]) + 1
+        assert np.array_equal(tw.build(sch, target="native -num-cores=1")(x), want)
+
+
+@pytest.mark.parametrize("last, apart", [(96, True), (80, True), (97, False), (128, False)])
+def test_a_condition_keeps_iterations_apart(last, apart):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((2000,)), C: T.Buffer((2000,))):
+    for i, p, j, k in T.grid(4, 2, 2, 64):
+        with T.block("C"):
+            v = T.axis.spatial(2000, i * 192 + p * 96 + (j * 64 + k))
+            T.where(j * 64 + k < {last})
+            C[v] = A[v] * T.float32(2)
+""")
+    for number in (0, 1):
+        sch = Schedule(func)
+        if apart:
+            sch.parallel(sch.get_loops("C")[number])
+        else:
+            with pytest.raises(ScheduleError, match="share elements"):
+                sch.parallel(sch.get_loops("C")[number])

@@ -59,15 +59,10 @@ def test_the_loops_of_a_recurrence():
 @T.prim_func
 def main(X: T.Buffer((13, 7)), S: T.Buffer((13, 7))):
     T.func_attr({"global_symbol": "main", "tir.noalias": True})
-    first = T.alloc_buffer((1, 7))
     for _, i in T.grid(1, 7):
         with T.block("first"):
             v__, v_i = T.axis.remap("SS", [_, i])
-            first[v__, v_i] = X[0, v_i]
-    for i0, i1 in T.grid(1, 7):
-        with T.block("S_init"):
-            v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-            S[v_i0, v_i1] = first[v_i0, v_i1]
+            S[v__, v_i] = X[0, v_i]
     for t in range(1, 13):
         for i in range(7):
             with T.block("update"):
@@ -76,6 +71,42 @@ def main(X: T.Buffer((13, 7)), S: T.Buffer((13, 7))):
                 S[v_t, v_i] = S[v_t - 1, v_i] + X[v_t, v_i]
 """),
     )
+
+
+@pytest.mark.parametrize("rows", [1, 2, 10])
+def test_first_steps_on_threads_of_a_gpu(rows):
+    """The first row is computed in the buffer of the result, by the threads that go on from it."""
+    X, _, S = running_sum(te.var("m"), te.var("n"))
+    s = te.create_schedule(S.op)
+    for stage in (S.op.init[0].op, S.op.update[0].op):
+        block, thread = s[stage].split(stage.axis[1], factor=64)
+        s[stage].bind(block, te.thread_axis("blockIdx.x"))
+        s[stage].bind(thread, te.thread_axis("threadIdx.x"))
+    x, got = np.arange(rows * 100, dtype="float32").reshape(rows, 100), np.zeros((rows, 100), "float32")
+    tw.build(s, [X, S], "gpu-sim")(x, got)
+    np.testing.assert_array_equal(got, np.cumsum(x, 0))
+
+
+def test_first_steps_that_others_read_or_that_reduce_are_copied(evaluate):
+    X, k = te.placeholder((4, 3), name="X"), te.reduce_axis((0, 4), name="k")
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    for kind in ("argument", "read", "reduced"):
+        value = (lambda _, i: te.sum(X[k, i], axis=k)) if kind == "reduced" else (lambda _, i: X[0, i] * 2.0)
+        first, state = te.compute((1, 3), value, name="first"), te.placeholder((4, 3), name="state")
+        step = te.compute((4, 3), lambda t, i: state[t - 1, i] + X[t, i], name="step")  # noqa: B023
+        S = te.scan(first, step, state, name="S")
+        start = x.sum(0) if kind == "reduced" else x[0] * 2
+        want = np.cumsum(np.concatenate([start[None], x[1:]]), 0)
+        if kind == "argument":
+            one, both = np.zeros((1, 3), "float32"), np.zeros((4, 3), "float32")
+            tw.build(te.create_prim_func([X, first, S]), target="native -num-cores=1")(x, one, both)
+            np.testing.assert_array_equal(one, start[None])
+            np.testing.assert_array_equal(both, want)
+        elif kind == "read":
+            T = te.compute((4, 3), lambda t, i: S[t, i] + first[0, i], name="T")  # noqa: B023
+            np.testing.assert_array_equal(evaluate(T, [X], x), want + start)
+        else:
+            np.testing.assert_array_equal(evaluate(S, [X], x), want)
 
 
 @pytest.mark.parametrize("steps, width", [(1, 7), (2, 1), (13, 17), (16, 16)])

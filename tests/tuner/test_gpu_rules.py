@@ -40,7 +40,7 @@ def test_candidates_on_the_simulated_gpu(name):
     ("sum of all", ["rows_T_sum", "serial_T_sum", "parts_T_sum"]),
     ("column sum", ["rows_Y", "columns_Y", "serial_Y"]),
     ("transpose 33 70", ["map_T_transpose", "squares_T_transpose"]),
-    ("scan", ["map_scan_init+in_order_step"]),
+    ("scan", ["map_first+in_order_step"]),
     ("attention", ["threads_attention_qk+rows_attention_softmax_maxelem+threads_attention", "chain_attention_fused"]),
     ("two products", ["threads_C+threads_D", "chain_D_fused"]),
 ])  # fmt: skip

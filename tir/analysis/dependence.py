@@ -16,8 +16,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arith import Analyzer, linear_coefficients
+from ..arith.inequality import as_bound
 from ..arith.itermap import DigitSum, write_digits
-from ..expr import Expr, IntImm, Range, Var, const, is_const_int, substitute, value_key
+from ..expr import (
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Range,
+    Var,
+    const,
+    is_const_int,
+    pre_order,
+    substitute,
+    uses_var,
+    value_key,
+)
 from ..expr.base.slot import Slot
 from ..stmt import Buffer, For
 from .access import Access
@@ -80,16 +94,22 @@ def conflicts(
     for loop in chain:
         if loop.loop_var in second:
             analyzer.bind(second[loop.loop_var], _range(loop, second))
-    written: dict[Access, _Digits] = {}
+    written: dict[tuple[Access, bool], _Digits] = {}
     for store, other in _pairs(touches):
         missing = CONSTANT_TEST.value(chain, store, other, wanted)
         if missing != () and harmless(store.buffer):
             continue
         if missing is None:
-            if store not in written:
-                bind_loops(analyzer, store.loops)
-                written[store] = write_digits(analyzer, store.indices)
-            missing = _undetermined(analyzer, second, wanted, (store, written[store]), other)
+            for as_written in (False, True):  # simplifying may tear the digits of one number apart
+                if (store, as_written) not in written:
+                    bind_loops(analyzer, store.loops)
+                    indices = _within_guards(analyzer, store.indices, store.guards, [lp.loop_var for lp in store.loops])
+                    written[store, as_written] = write_digits(analyzer, indices, as_written)
+                missing = _undetermined(
+                    analyzer, second, wanted, (store, written[store, as_written]), other, as_written
+                )
+                if not missing or not _has_digits((*store.indices, *other.indices)):
+                    break
         if missing:
             yield Conflict(store, other, missing)
 
@@ -132,6 +152,7 @@ def _undetermined(
     wanted: Sequence[Var],
     stored: tuple[Access, _Digits],
     other: Access,
+    as_written: bool,
 ) -> tuple[Var, ...]:
     """Return the variables of ``wanted`` that may differ although both accesses address the same element.
 
@@ -143,7 +164,9 @@ def _undetermined(
         var = Var(f"{loop.loop_var.name}''", loop.loop_var.dtype)
         analyzer.bind(var, _range(loop, rename))
         rename[loop.loop_var] = var
-    right = write_digits(analyzer, [substitute(e, rename) for e in other.indices])
+    own = [v for lp in other.loops if isinstance(v := rename[lp.loop_var], Var)]
+    there, guards = ([substitute(e, rename) for e in part] for part in (other.indices, other.guards))
+    right = write_digits(analyzer, _within_guards(analyzer, there, guards, own), as_written)
     if left is None or right is None:
         return tuple(wanted)
     pairs: list[tuple[Var, Var]] = list(second.items())
@@ -173,6 +196,38 @@ def _undetermined(
                 equations.append((a.value, substitute(b.value, known), one, one))
     missing = tuple([v for v in wanted if v in open_pairs])
     return () if missing and _apart(analyzer, equations) else missing
+
+
+def _within_guards(
+    analyzer: Analyzer, indices: Sequence[Expr], guards: Sequence[Expr], own: Sequence[Var]
+) -> list[Expr]:
+    """Return the indices of an access in terms of the numbers that its guards limit, which are new variables.
+
+    Under ``j * 64 + k < 96``, which ends a loop that was split unevenly, ``i * 96 + (j * 64 + k)`` is ``i * 96 + x`` with
+    x below 96. ``own`` are the loops of the access alone.
+    """
+    out = list(indices)
+    for guard in guards:
+        bound = as_bound(guard)
+        if bound is None or not bound[2] or not isinstance(bound[1], IntImm):
+            continue
+        number, last, _ = bound
+        used = [v for v in own if uses_var(number, v)]
+        line = linear_coefficients(number, used, analyzer) if len(used) > 1 else None
+        if line is None or not isinstance(line[1], IntImm):
+            continue
+        low, _ = analyzer.const_int_bound(number)
+        v = next((v for v, c in zip(used, line[0], strict=True) if is_const_int(c, 1)), None)
+        if low is None or v is None or not any(uses_var(e, v) for e in out):
+            continue
+        x = Var("limited", v.dtype)
+        analyzer.bind(x, (low, last))
+        out = [analyzer.simplify(substitute(e, {v: x - (number - v)})) for e in out]
+    return out
+
+
+def _has_digits(indices: Iterable[Expr]) -> bool:
+    return any(isinstance(n, (FloorDiv, FloorMod)) for e in indices for n in pre_order(e))
 
 
 def _apart(analyzer: Analyzer, equations: Sequence[tuple[Expr, Expr, Expr, Expr]]) -> bool:

@@ -201,6 +201,13 @@ def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
     return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
 
 
+def below_assertions(stmt: Stmt) -> Stmt:
+    """Return the statement inside the assertions that stand around all of ``stmt``; itself where there are none."""
+    while isinstance(stmt, AssertStmt):
+        stmt = stmt.body
+    return stmt
+
+
 def seq(*stmts: Stmt | None) -> Stmt:
     """Return the statements one after the other: nested sequences are flattened, ``None`` and no-ops dropped."""
     flat: Any = stmts

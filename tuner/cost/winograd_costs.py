@@ -89,13 +89,19 @@ class WinogradCosts:
     parallel: bool
 
     def mask(self) -> np.ndarray:
-        """Returns which candidates keep their sums in registers, and have blocks that are cut into whole register tiles."""
+        """Returns which candidates keep their sums in registers, and have blocks that are cut into whole register tiles.
+
+        Parts consist of whole groups of the channels that are computed at a time: where such groups have a rest, the
+        regions of the stages in one part are not known to fit each other.
+        """
         c = self.columns
-        _, _, height, width, _ = self.roles.sizes
+        _, _, height, width, outputs = self.roles.sizes
         sums = c["rows"] * c["rows2"] * c["vectors"]
         fits = sums + c["vectors"] + 1 <= self.machine.registers
         for block, tile, extent in (("wide", "rows", width), ("high", "rows2", height)):
             fits &= (c[tile] <= c[block]) & ((c[block] % c[tile] == 0) | (c[block] >= extent))
+        group = c["panels"] * c["vectors"] * self.machine.lanes(self.roles.products.itemsize)
+        fits &= (c["parts"] == 1) | (outputs % group == 0) | (group >= outputs)
         return np.asarray(fits)
 
     def costs(self) -> Costs:

@@ -71,7 +71,13 @@ class _Walk:
         new = s.map_children(lambda c: self.visit(c) if isinstance(c, Stmt) else c)
         self.path.pop()
         made = self.done.pop(s, None)
-        return new if made is None else made.statement(new, self.shuffles)
+        if made is None:
+            return new
+        out = made.statement(new, self.shuffles)
+        if any(tag_of(p) for p in self.path):
+            return out
+        # its steps are one kernel: without a loop on threads around them, each would be one of its own
+        return For(Var("blockIdx_x"), IntImm(0), IntImm(1), "thread_binding", out, "blockIdx.x")
 
     def _block(self, s: BlockRealize) -> None:
         reduce_vars: set[Var] = set()

@@ -4,7 +4,7 @@ variable."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -34,13 +34,18 @@ class DigitSum:
         return total
 
 
-def write_digits(analyzer: Analyzer, exprs: Iterable[Expr]) -> tuple[list[Expr], list[DigitSum]] | None:
+def write_digits(
+    analyzer: Analyzer, exprs: Iterable[Expr], as_written: bool = False
+) -> tuple[list[Expr], list[DigitSum]] | None:
     """Return ``exprs`` with quotients and remainders written as sums of digits, and the numbers that were divided.
 
-    ``analyzer`` learns the ranges of the new variables. The result is None when the divisors of a number do not form a
-    mixed radix.
+    ``analyzer`` learns the ranges of the new variables. A number that was divided has digits itself where it is made of
+    quotients and remainders. The result is None when the divisors of a number do not form a mixed radix.
+
+    ``as_written`` does not simplify ``exprs`` first. All digits of a fused loop that was split, ``x = i * 4 + j``, are
+    then digits of ``x``; simplified, ``x // 196`` is ``i // 49``, and ``x % 14`` stays a digit of ``x``.
     """
-    simple = [analyzer.simplify(e) for e in exprs]
+    simple = list(exprs) if as_written else [analyzer.simplify(e) for e in exprs]
     found: dict[Hashable, list[Digit]] = {}
     for e in simple:
         for n in pre_order(e):
@@ -58,7 +63,9 @@ def write_digits(analyzer: Analyzer, exprs: Iterable[Expr]) -> tuple[list[Expr],
         digit = _digit(n)
         return n.map_children(rewrite) if digit is None else sums[_key(analyzer, digit.number)].of(analyzer, digit)
 
-    return [rewrite(e) for e in simple] if sums else simple, list(sums.values())
+    if not sums:
+        return simple, []
+    return [rewrite(e) for e in simple], [replace(s, value=rewrite(s.value)) for s in sums.values()]
 
 
 def _digit(n: Any) -> Digit | None:
