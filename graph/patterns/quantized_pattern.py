@@ -1,4 +1,8 @@
-"""Products of quantized numbers, written as products of what they stand for: they become products of integers."""
+"""Products of quantized numbers, written as products of what they stand for: they become products of integers.
+
+The sums of the integers are exact, where the written steps round each product: the rules hold where a sum cannot leave int32
+and the product of both scales is a normal float32. ``product_of_shifted`` is exact always, as int32 wraps around.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import DType
+from ...tir.expr import DType, max_value, min_value
 from ..graph import Node, Value
 from ..rules import Match, Pattern, Rule, any_value, constant, either, op, optional, rule
 from ..weighted import PRODUCTS, Array, Channels, channels_of, sums_whole_windows
@@ -58,11 +62,16 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
     if m.root.output.dtype != "float32" or m.root.attrs.get("out_dtype"):
         return None
     found = _total(m)
+    if found is not None and not _sums_fit(m, found[1]):
+        return None
     scale = None if found is None else _scales(m, found[1])
     if found is None or scale is None:
         return None
     total, channels = found
-    out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale.astype(np.float32)))
+    scale32 = scale.astype(np.float32)
+    if not (np.isfinite(scale32) & (np.abs(scale32) >= np.finfo(np.float32).tiny) | (scale == 0)).all():
+        return None
+    out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale32))
     if bias is None:
         return out
     shape = _along(np.empty(bias.shape), m.out, channels).shape
@@ -83,6 +92,8 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     if channels is None:
         return None
     attrs = {**node.attrs, "out_dtype": "int32"}
+    if zero and not sums_whole_windows(node) and not min_value(x.dtype) <= zero <= max_value(x.dtype):
+        return None
     if zero and not sums_whole_windows(node):
         padded = _padded(m, x, attrs, zero)
         if padded is None:
@@ -94,6 +105,14 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
         moved = -zero * weight.astype(np.int64).sum(axis=every).reshape(-1)
         total = m.op("add", total, m.constant(_along(moved, m.out, channels).astype(np.int32)))
     return total, channels
+
+
+def _sums_fit(m: Match, channels: Channels) -> bool:
+    """Returns whether each sum of (number - zero point) · weight, and of its parts, is below 2³¹ for all numbers."""
+    weight = np.abs(m.array("w").astype(np.int64))
+    every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
+    largest = 255 + abs(_number(m, "x_zero") or 0)
+    return int(weight.sum(axis=every).max(initial=0)) * largest < 1 << 31
 
 
 def _number(m: Match, name: str) -> int | None:
