@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...tir.expr import DType, max_value
-from ..graph import Value, same_shape
+from ..graph import Value
 from ..rules import Match, Rule, any_value, constant, either, number, numbers_of, op, rule
 
 _x, _y, _c, _d = any_value("x"), any_value("y"), constant("c"), constant("d")
@@ -17,7 +17,7 @@ _x, _y, _c, _d = any_value("x"), any_value("y"), constant("c"), constant("d")
 
 def _if_same(m: Match, v: Value) -> Value | None:
     """Returns ``v`` when it has the type of the result, so that nothing was broadcast."""
-    return v if v.dtype == m.out.dtype and same_shape(v.shape, m.out.shape) else None
+    return v if m.fits(v) else None
 
 
 @rule(
@@ -78,8 +78,8 @@ def negated(m: Match) -> Value | None:
 
 @rule(op("add", _x, op("negative", _y)))
 def sum_with_negative(m: Match) -> Value | None:
-    """x + (-y) is x - y, for integers as well, which wrap around."""
-    return m.op("subtract", m["x"], m["y"])
+    """x + (-y) is x - y, for integers as well, which wrap around in the type of the result."""
+    return m.op("subtract", m["x"], m["y"]) if m["y"].dtype == m.out.dtype else None
 
 
 @rule(op("maximum", _x, number(0.0)))

@@ -40,11 +40,16 @@ def attention(m: Match) -> Value | None:
     if softmax.attrs.get("axis", -1) % n != n - 1 or m.readers(softmax.output) > 1 or m.readers(scores.output) > 1:
         return None
     q, k, v = m["q"], m["k"], m["v"]
+    mask = m["mask"] if "mask" in m else None
+    if any(x.dtype != "float32" for x in (q, k, v, mask) if x is not None):
+        return None
+    given = zip((q, k, scores.output), (*scores.inputs, softmax.output), strict=True)
+    if any(w is None or x.shape != w.shape for x, w in given):
+        return None  # a scale or a mask broadcasts
     if not q.ndim == k.ndim == v.ndim == n or q.shape[:-2] != k.shape[:-2] or q.shape[:-2] != v.shape[:-2]:
         return None
     if not scores.attrs.get("transpose_b", False):
         k = m.op("transpose", k, axes=(*range(n - 2), n - 1, n - 2))
-    mask = m["mask"] if "mask" in m else None
     if mask is not None and mask.ndim > n:
         return None
     return m.op("attention", q, k, v, mask, scale=scale)

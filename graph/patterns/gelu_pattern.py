@@ -26,13 +26,13 @@ _inner = either(
 @rule(op("multiply", _x, _HALF, _ONE + op("erf", _over_root)))
 def gelu_by_erf(m: Match) -> Value | None:
     """x · ½ · (1 + erf(x / √2)), in any order."""
-    return m.op("gelu", m["x"])
+    return m.op("gelu", m["x"]) if m.fits(m["x"]) else None
 
 
 @rule(op("multiply", _x, _HALF, _ONE + op("tanh", _inner)))
 def gelu_by_tanh(m: Match) -> Value | None:
     """x · ½ · (1 + tanh(√(2/π) · (x + 0.044715 · x³))), in any order."""
-    return m.op("gelu", m["x"], approximate="tanh")
+    return m.op("gelu", m["x"], approximate="tanh") if m.fits(m["x"]) else None
 
 
 RULES = (gelu_by_erf, gelu_by_tanh)

@@ -34,7 +34,7 @@ def _epsilon(m: Match) -> float | None:
     data = m.numbers("epsilon")
     if "one" in m and (m.data(m["one"]) is None or not np.all(m.numbers("one") == 1.0)):
         return None
-    if m["x"].dtype != m.out.dtype:
+    if not m.fits(m["x"]):
         return None
     return float(data.reshape(-1)[0]) if data.size == 1 else None
 

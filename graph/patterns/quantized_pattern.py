@@ -86,6 +86,9 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     zero = _number(m, "x_zero")
     if not narrow or not x.is_static or zero is None or _number(m, "w_zero") != 0:
         return None
+    shaped = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
+    if node.inputs[1] is None or m["w"].shape != node.inputs[1].shape or shaped is None or x.shape != shaped.shape:
+        return None  # a scale or a zero point broadcasts the numbers
     if "view" in m:
         x = m.op("reshape", x, shape=m.node("view").output.shape)
     channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
@@ -126,7 +129,7 @@ def _number(m: Match, name: str) -> int | None:
 def _scales(m: Match, channels: Channels) -> Array | None:
     """Returns the product of both scales in a shape that broadcasts to the result. None stands for scales that are not
     one per channel."""
-    data, weight = m.array("x_scale").astype(np.float64), m.array("w_scale").astype(np.float64)
+    data, weight = m.numbers("x_scale").astype(np.float64), m.numbers("w_scale").astype(np.float64)
     if data.size != 1:
         return None
     if weight.size == 1:

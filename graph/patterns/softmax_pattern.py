@@ -21,7 +21,7 @@ def softmax(m: Match) -> Value | None:
     axes = reduced_axes(m.node("sum"))
     if m.node("max").attrs.get("initial") is not None:
         return None
-    if axes is None or axes != reduced_axes(m.node("max")) or len(axes) != 1 or m["x"].dtype != m.out.dtype:
+    if axes is None or axes != reduced_axes(m.node("max")) or len(axes) != 1 or not m.fits(m["x"]):
         return None
     return m.op("softmax", m["x"], axis=axes[0])
 

@@ -60,6 +60,10 @@ class Match:
         """Returns the value that is replaced."""
         return self.root.output
 
+    def fits(self, value: Value) -> bool:
+        """Returns whether a value has the type and the shape of what is replaced: no operand was broadcast or widened."""
+        return value.dtype == self.out.dtype and same_shape(value.shape, self.out.shape)
+
     def data(self, value: Value) -> np.ndarray[Any, Any] | None:
         """Returns the data of a constant; None for any other value."""
         return self._sweep.constants.get(value)

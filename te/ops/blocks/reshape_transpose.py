@@ -72,8 +72,11 @@ def reshape(x: Tensor, shape: Any, name: str = "T_reshape") -> Tensor:
             f"reshape: {shape_text(x)} has {old_size.value} elements, {shape_text(new)} has {new_size.value}"
         )
     groups = _aligned(x.shape, new)
+    empty = next((d for d, e in enumerate(new) if isinstance(e, IntImm) and e.value == 0), None)
 
     def f(*i: Expr) -> Any:
+        if empty is not None:  # nothing is read: any index in bounds does
+            return x(*[i[empty] if isinstance(e, IntImm) and e.value == 0 else const(0) for e in x.shape])
         index: list[Expr] = []
         for old, target in groups:
             at = _flat([i[d] for d in target], [new[d] for d in target])
