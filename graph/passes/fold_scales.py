@@ -1,11 +1,11 @@
 """This pass moves scales and shifts of channels into the weights and biases of products next to them.
 
-Sums are then made of other numbers, so that they round differently. For float_ and float64 this is accepted, for operands
-within half of the range of the exponent (2⁶³ for float_), up to the error that such a sum has anyhow: n + 4 units of
+Sums are then made of other numbers, so that they round differently. For float32 and float64 this is accepted, for operands
+within half of the range of the exponent (2⁶³ for float32), up to the error that such a sum has anyhow: n + 4 units of
 roundoff times the sum of the magnitudes of its terms, shifts included, where n is the number of terms; and an absolute error
 of n · 2⁻¹⁰⁰ where numbers underflow. The conditions below see to it that neither the written steps nor the folded ones
 overflow there, that no weight loses digits, and that no shift is so large that the written steps round the rest away.
-Narrower floats have too few digits for rounded weights beside sums in float_: there only exact scales are folded.
+Narrower floats have too few digits for rounded weights beside sums in float32: there only exact scales are folded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fold_scales(graph: Graph, services: Services = Services()) -> Graph:
     return rewritten(graph, RULES)
 
 
-_LARGEST = {"float_": 2.0**32, "float64": 2.0**256}
+_LARGEST = {"float32": 2.0**32, "float64": 2.0**256}
 """The largest magnitudes of scales and of the sums of a channel's weights: a quarter of the range of the exponent."""
 
 _SHIFT = 2.0**10
@@ -74,22 +74,22 @@ def _is_foldable(channels: Channels, weight: Any, scale: Any, new: Any, dtype: s
 def batch_norm(m: Match) -> Value | None:
     """gamma · (x - mean) / √(variance + ε) + beta is x · s + t.
 
-    For float_ and float64. The difference from the written steps is at most 4 units of roundoff times |x · s| + |mean · s| +
+    For float32 and float64. The difference from the written steps is at most 4 units of roundoff times |x · s| + |mean · s| +
     |beta|; where |mean · s| is beyond 2¹⁰ |gamma| and |beta|, too many digits would cancel, and the batch norm stays.
     """
     axis = m.root.attrs.get("axis", 1) % m.out.ndim
     gamma, beta, mean, variance = [m.array(n).astype(np.float64) for n in ("gamma", "beta", "mean", "variance")]
-    if m["gamma"].dtype not in ("float_", "float64") or m.out.dtype != m["gamma"].dtype:
+    if m["gamma"].dtype not in ("float32", "float64") or m.out.dtype != m["gamma"].dtype:
         return None
     with np.errstate(all="ignore"):
         scale = gamma / np.sqrt(variance + m.root.attrs.get("epsilon", 1e-5))
         moved = mean * scale
         small = np.abs(moved) <= _SHIFT * np.maximum(np.abs(gamma), np.abs(beta))
-        s_, t_ = scale.astype(m.out.dtype), (beta - moved).astype(m.out.dtype)
-    if not np.all(small) or not _all_normal(s_, gamma == 0) or not np.all(np.isfinite(t_)):
+        s, t = scale.astype(m.out.dtype), (beta - moved).astype(m.out.dtype)
+    if not np.all(small) or not _all_normal(s, gamma == 0) or not np.all(np.isfinite(t)):
         return None
     shape = [-1] + [1] * (m.out.ndim - axis - 1)
-    return m.op("add", m.op("multiply", m["x"], m.constant(s_.reshape(shape))), m.constant(t_.reshape(shape)))
+    return m.op("add", m.op("multiply", m["x"], m.constant(s.reshape(shape))), m.constant(t.reshape(shape)))
 
 
 def _weights(m: Match, node: Node, spare: bool = True) -> tuple[Channels, Any] | None:
@@ -154,7 +154,7 @@ def scale_of_product(m: Match) -> Value | None:
 def shift_of_product(m: Match) -> Value | None:
     """(x · W + b) + t is x · W + (b + t).
 
-    For float_ and float64. Where b + t is much smaller than b, the written steps have rounded x · W to the digits of b: both
+    For float32 and float64. Where b + t is much smaller than b, the written steps have rounded x · W to the digits of b: both
     are folded only beside weights of a size that this is a rounding as any other.
     """
     node = m.node("product")
@@ -189,7 +189,7 @@ def _with_shift(m: Match, node: Node, x: Value | None, weight: Value | None, shi
 @rule(either(op(_LINEAR, op("multiply", _x, _c, bind="scaled"), constant("w")),
              op(_WITH_BIAS, op("multiply", _x, _c, bind="scaled"), constant("w"), any_value("b"))))  # fmt: skip
 def product_of_scaled(m: Match) -> Value | None:
-    """(x · s) · W is x · (s · W), for float_ and float64."""
+    """(x · s) · W is x · (s · W), for float32 and float64."""
     found = _weights(m, m.root, spare=False)
     scaled = m.node("scaled").output
     if found is None or m.readers(scaled) > 1 or m["x"].shape != scaled.shape:
@@ -213,7 +213,7 @@ def product_of_shifted(m: Match) -> Value | None:
     """A constant that is added to an operand of a product is added to its result instead. (x + t) · W is x · W + t · W,
     where no padding of a convolution stands between.
 
-    For float_ and float64 and |t| up to 2¹⁰: x + t rounds x to the digits of t, and the folded program does not.
+    For float32 and float64 and |t| up to 2¹⁰: x + t rounds x to the digits of t, and the folded program does not.
     """
     found = _weights(m, m.root, spare=False)
     moved = m.node("moved").output
