@@ -50,7 +50,7 @@ _SHIFT = 2.0**10
 
 
 def _all_normal(data: Any, zero: Any) -> bool:
-    """Returns whether all numbers are finite, and none is a subnormal number or 0 unless ``zero`` says that it is 0."""
+    """Returns whether all numbers are finite and normal; they may be 0 where ``zero`` says so."""
     size = np.abs(data)
     return bool(np.all(np.isfinite(size) & ((size >= np.finfo(data.dtype).tiny) | zero)))
 
