@@ -27,22 +27,26 @@ class Channels:
 
     def scaled(self, weight: Array, scale: Array) -> Array:
         """Returns the weight times one number per channel of the result."""
+        return _rounded(weight * self.along(weight, scale), weight)
+
+    def along(self, weight: Array, scale: Array) -> Array:
+        """Returns one number per channel of the result in a shape that broadcasts to the weight."""
         shape = [1] * weight.ndim
         for d in self.weight_out:
             shape[d] = weight.shape[d]
-        return _rounded(weight * scale.reshape(shape).astype(np.float64), weight)
+        return scale.reshape(shape).astype(np.float64)
 
     def scaled_inputs(self, weight: Array, scale: Array) -> Array:
         """Returns the weight times one number per channel of the operand."""
-        return _rounded(weight * self._inputs(weight, scale), weight)
+        return _rounded(weight * self.along_inputs(weight, scale), weight)
 
     def shifted(self, weight: Array, shift: Array) -> Array:
         """Returns what a number per channel of the operand adds to each channel of the result. The number is the same
         at each position."""
         every = tuple([d for d in range(weight.ndim) if d not in self.weight_out])
-        return (weight * self._inputs(weight, shift)).sum(axis=every).reshape(-1)
+        return (weight * self.along_inputs(weight, shift)).sum(axis=every).reshape(-1)
 
-    def _inputs(self, weight: Array, vector: Array) -> Array:
+    def along_inputs(self, weight: Array, vector: Array) -> Array:
         """Returns one number per channel of the operand in a shape that broadcasts to the weight."""
         shape = [1] * weight.ndim
         if len(self.weight_out) == 2:  # one input channel for each of the first dimension

@@ -1,6 +1,8 @@
 """Rules of algebra: each replaces operators by fewer or cheaper ones with the same result.
 
-:data:`RULES` has them all. Products and sums of constants are regrouped, which may change the last bit of a float.
+:data:`RULES` has them all. A rule holds for the types and the values that its docstring names, and is not applied to others:
+NaN, the infinities and -0.0 stay what they are, integers wrap around as before, and a float changes by the roundings that
+the docstring counts. Rules that move elements (views, transposes, slices, reshapes) are exact for all types and sizes.
 """
 
 from . import cast_rules, element_rules, sinking_rules, slice_rules, transpose_rules, view_rules

@@ -17,9 +17,15 @@ def cast_to_the_same(m: Match) -> Value | None:
 
 @rule(op("cast", op("cast", _x, bind="inner")))
 def cast_of_cast(m: Match) -> Value | None:
-    """Two conversions in a row become one. The type between must hold all values of the first type."""
-    first, second = m["x"].dtype, m.node("inner").output.dtype
+    """Two conversions in a row become one. The type between must hold all values of the first type.
+
+    An integer that is a float in between and then an integer again stays as it is unless the last type holds all values
+    of the first one: a conversion from a float ends at the ends of the type, and one from an integer wraps around.
+    """
+    first, second, last = m["x"].dtype, m.node("inner").output.dtype, m.out.dtype
     if not _holds_all(second, first):
+        return None
+    if DType(first).is_int and DType(second).is_float and DType(last).is_int and not _holds_all(last, first):
         return None
     return m["x"] if first == m.out.dtype else m.op("cast", m["x"], dtype=m.out.dtype)
 

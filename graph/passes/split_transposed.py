@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Graph, Value
-from ..rules import Match, any_value, constant, either, op, rewritten, rule
+from ..rules import Match, Rule, any_value, constant, either, op, rewritten, rule
 from ..services import Services
 
 _OP, _x, _w = "conv2d_transpose", any_value("x"), constant("w")
@@ -29,12 +29,16 @@ def split_transposed(graph: Graph, services: Services = Services()) -> Graph:
     kernel. So each place between two strides is a channel of its own of a convolution with fewer elements ("sub-pixel
     convolution", Shi et al. 2016).
     """
-    return rewritten(graph, (transposed,))
+    return rewritten(graph, RULES)
 
 
 @rule(either(op(_OP, _x, _w), op(_OP, _x, _w, constant("b"))))
 def transposed(m: Match) -> Value | None:
-    """A transposed convolution is a convolution whose channels are then moved between the pixels."""
+    """A transposed convolution is a convolution whose channels are then moved between the pixels.
+
+    For all types, with sums in another order. The kernel is filled up with zeros to a multiple of the strides, so that NaN and
+    infinite pixels also reach the up to stride - 1 places behind those that they belong to.
+    """
     attrs, x, out = m.root.attrs, m["x"], m.out
     strides, low = _pair(attrs.get("stride", 1)), _befores(attrs.get("padding", 0))
     plain = attrs.get("groups", 1) == 1 and attrs.get("layout", "NCHW") == "NCHW" and not attrs.get("out_dtype")
@@ -81,3 +85,6 @@ def _befores(padding: Any) -> tuple[int, ...] | None:
     """Returns the padding before rows and columns; None where it is given by a word or in pairs."""
     numbers = _pair(padding) if not isinstance(padding, str) else ()
     return numbers[:2] if len(numbers) in (2, 4) and all(isinstance(n, int) for n in numbers) else None
+
+
+RULES: tuple[Rule, ...] = (transposed,)

@@ -1,9 +1,15 @@
-"""Layer norm and RMS norm written out, and their scale and shift."""
+"""Layer norm and RMS norm written out, and their scale and shift.
+
+For all types of floats, with NaN and the infinities where the steps have them. A division by a root becomes a product with
+its reciprocal, one rounding more; the sums may be added in another order. Float16 and bfloat16 are computed in float32 and
+rounded once, at the end, so that squares beyond their range no longer overflow.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ...tir.expr import DType
 from ..graph import Node, Value
 from ..reduced_axes import axes_without_negatives, reduced_axes
 from ..rules import Match, Pattern, any_value, constant, either, op, optional, rule
@@ -20,12 +26,15 @@ def _over_root(top: Pattern, inner: Pattern) -> Pattern:
 
 
 _apart = _x - op("mean", _x, bind="mean")
-_variance = op("mean", _square(optional("cast", _apart)), bind="variance")
+_variance = op("mean", _square(optional("cast", _apart, bind="wider")), bind="variance")
 
 
 def _epsilon(m: Match) -> float | None:
-    data = m.array("epsilon")
-    if "one" in m and (m.data(m["one"]) is None or not np.all(m.array("one") == 1.0)):
+    """Returns what is added below the root; None unless it is one number."""
+    data = m.numbers("epsilon")
+    if "one" in m and (m.data(m["one"]) is None or not np.all(m.numbers("one") == 1.0)):
+        return None
+    if not m.fits(m["x"]):
         return None
     return float(data.reshape(-1)[0]) if data.size == 1 else None
 
@@ -36,6 +45,10 @@ def layer_norm(m: Match) -> Value | None:
     axes, epsilon = reduced_axes(m.node("mean")), _epsilon(m)
     if axes is None or epsilon is None or axes != reduced_axes(m.node("variance")) or not _is_last(axes, m.out):
         return None
+    if "wider" in m:  # exporters compute the variance of a narrow float in float32
+        wide = DType(m.node("wider").output.dtype)
+        if not wide.is_float or wide.bits < DType(m["x"].dtype).bits:
+            return None
     return m.op("layer_norm", m["x"], axis=axes, epsilon=epsilon)
 
 

@@ -1,4 +1,8 @@
-"""Products of quantized numbers, written as products of what they stand for: they become products of integers."""
+"""Products of quantized numbers, written as products of what they stand for: they become products of integers.
+
+The sums of the integers are exact, where the written steps round each product: the rules hold where a sum cannot leave int32
+and the product of both scales is a normal float32. ``product_of_shifted`` is exact always, as int32 wraps around.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import DType
+from ...tir.expr import DType, max_value, min_value
 from ..graph import Node, Value
 from ..rules import Match, Pattern, Rule, any_value, constant, either, op, optional, rule
 from ..weighted import PRODUCTS, Array, Channels, channels_of, sums_whole_windows
@@ -58,11 +62,16 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
     if m.root.output.dtype != "float32" or m.root.attrs.get("out_dtype"):
         return None
     found = _total(m)
+    if found is not None and not _sums_fit(m, found[1]):
+        return None
     scale = None if found is None else _scales(m, found[1])
     if found is None or scale is None:
         return None
     total, channels = found
-    out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale.astype(np.float32)))
+    scale32 = scale.astype(np.float32)
+    if not (np.isfinite(scale32) & (np.abs(scale32) >= np.finfo(np.float32).tiny) | (scale == 0)).all():
+        return None
+    out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale32))
     if bias is None:
         return out
     shape = _along(np.empty(bias.shape), m.out, channels).shape
@@ -77,12 +86,17 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     zero = _number(m, "x_zero")
     if not narrow or not x.is_static or zero is None or _number(m, "w_zero") != 0:
         return None
+    shaped = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
+    if node.inputs[1] is None or m["w"].shape != node.inputs[1].shape or shaped is None or x.shape != shaped.shape:
+        return None  # a scale or a zero point broadcasts the numbers
     if "view" in m:
         x = m.op("reshape", x, shape=m.node("view").output.shape)
     channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
     if channels is None:
         return None
     attrs = {**node.attrs, "out_dtype": "int32"}
+    if zero and not sums_whole_windows(node) and not min_value(x.dtype) <= zero <= max_value(x.dtype):
+        return None
     if zero and not sums_whole_windows(node):
         padded = _padded(m, x, attrs, zero)
         if padded is None:
@@ -96,6 +110,14 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     return total, channels
 
 
+def _sums_fit(m: Match, channels: Channels) -> bool:
+    """Returns whether each sum of (number - zero point) · weight, and of its parts, is below 2³¹ for all numbers."""
+    weight = np.abs(m.array("w").astype(np.int64))
+    every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
+    largest = 255 + abs(_number(m, "x_zero") or 0)
+    return int(weight.sum(axis=every).max(initial=0)) * largest < 1 << 31
+
+
 def _number(m: Match, name: str) -> int | None:
     """Returns the zero point, 0 where none is written; None when there are several."""
     if name not in m:
@@ -107,7 +129,7 @@ def _number(m: Match, name: str) -> int | None:
 def _scales(m: Match, channels: Channels) -> Array | None:
     """Returns the product of both scales in a shape that broadcasts to the result. None stands for scales that are not
     one per channel."""
-    data, weight = m.array("x_scale").astype(np.float64), m.array("w_scale").astype(np.float64)
+    data, weight = m.numbers("x_scale").astype(np.float64), m.numbers("w_scale").astype(np.float64)
     if data.size != 1:
         return None
     if weight.size == 1:

@@ -13,10 +13,12 @@ _turned = op(
 
 @rule(_x * any_value("cos") + _turned * any_value("sin"))
 def rotary(m: Match) -> Value | None:
-    """x · cos + concatenate(-x[h:], x[:h]) · sin along the last dimension"""
+    """x · cos + concatenate(-x[h:], x[:h]) · sin along the last dimension, exactly, for all types of floats"""
     x, upper, lower = m["x"], m.node("upper"), m.node("lower")
     last = x.ndim - 1
     if x.shape != m.out.shape or not x.is_static or m.node("turned").attrs.get("axis", 0) % x.ndim != last:
+        return None
+    if not m.fits(x) or any(m[name].dtype != x.dtype for name in ("cos", "sin")):
         return None
     half = x.shape[last] // 2
     if x.shape[last] % 2 or not _is_part(upper, x, half, 2 * half) or not _is_part(lower, x, 0, half):

@@ -15,10 +15,10 @@ def main(x: float32[3]):
 Patterns stand in :mod:`.pattern`, what a rule may ask and make in :mod:`.rewriter`.
 """
 
-from .pattern import Pattern, any_value, constant, either, number, op, optional, produced
+from .pattern import Pattern, any_value, constant, either, number, numbers_of, op, optional, produced
 from .rewriter import Match, Rule, rewritten, rule
 
 __all__ = [
-    "Match", "Pattern", "Rule", "any_value", "constant", "either", "number", "op", "optional", "produced", "rewritten",
+    "Match", "Pattern", "Rule", "any_value", "constant", "either", "number", "numbers_of", "op", "optional", "produced", "rewritten",
     "rule",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import DType
+from ...tir.expr.base.rounding import bfloat16_from_bits, round_float
 from ..graph import Node, Value
 from ..graph_operators import OPERATORS, operator
 
@@ -73,20 +74,32 @@ class _Anything(Pattern):
 class _Constant(Pattern):
     name: str
     number: float | None = None
+    near: bool = False
 
     def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
         data = known.constants.get(value)
-        if data is None or self.number is not None and not _is_everywhere(data, self.number, value.dtype):
+        if data is None or self.number is not None and not self._is_everywhere(data, value.dtype):
             return
         yield from _bind(bound, self.name, value)
 
+    def _is_everywhere(self, data: np.ndarray[Any, Any], dtype: str) -> bool:
+        """Returns whether all elements are the number, with its sign where both are zeros of floats."""
+        assert self.number is not None
+        numbers = numbers_of(data, dtype)
+        if not data.size or numbers.dtype.kind not in "fiu":
+            return False
+        if numbers.dtype.kind != "f":
+            return bool(np.all(numbers == self.number))
+        if self.near:
+            unit = 2.0**-7 if DType(dtype).kind == "bfloat" else float(np.finfo(numbers.dtype).eps)
+            return bool(np.all(np.abs(numbers - self.number) <= 4 * unit * abs(self.number)))
+        wanted = round_float(self.number, dtype)
+        return bool(np.all(numbers == wanted) and np.all(np.signbit(numbers) == np.signbit(wanted)))
 
-def _is_everywhere(data: np.ndarray[Any, Any], number: float, dtype: str) -> bool:
-    """Returns whether all elements are ``number``, rounded to the data type."""
-    if not data.size or DType(dtype).kind == "bfloat" or data.dtype.kind not in "fiu":
-        return False
-    close = 4 * float(np.finfo(data.dtype).eps) if data.dtype.kind == "f" else 0.0
-    return bool(np.all(np.abs(data - number) <= close * abs(number)))
+
+def numbers_of(data: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Returns what the data of a constant stand for: bits of bfloat16 as float32, others as they are."""
+    return np.asarray(bfloat16_from_bits(data)) if DType(dtype).kind == "bfloat" else data
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +189,13 @@ def constant(name: str = "") -> Pattern:
     return _Constant(name)
 
 
-def number(value: float, name: str = "") -> Pattern:
-    """Fits a constant of any shape whose elements are all ``value``, to the precision of its data type."""
-    return _Constant(name, value)
+def number(value: float, name: str = "", near: bool = False) -> Pattern:
+    """Fits a constant of any shape whose elements are all ``value``, rounded to its data type.
+
+    Floats tell 0.0 and -0.0 apart. ``near`` allows four units in the last place, for numbers such as √2 that programs
+    round in their own way; it has no place where the number decides what a value becomes exactly, as in x · 1.
+    """
+    return _Constant(name, value, near)
 
 
 def op(ops: str, *args: Pattern | None, bind: str = "", **attrs: Any) -> Pattern:

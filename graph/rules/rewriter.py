@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import to_numpy
+from ...tir.expr import DType, to_numpy
+from ...tir.expr.base.rounding import bfloat16_to_bits
 from ..graph import Graph, GraphError, Node, Value, same_shape
 from ..graph_operators import infer
 from ..rewrite import substituted, without_unread
-from .pattern import Bindings, Known, Pattern, roots
+from .pattern import Bindings, Known, Pattern, numbers_of, roots
 
 _ROUNDS = 50
 """The most sweeps over a graph; more mean that rules undo each other."""
@@ -66,13 +67,21 @@ class Match:
         """Returns the value that is replaced."""
         return self.root.output
 
+    def fits(self, value: Value) -> bool:
+        """Returns whether a value has the type and the shape of what is replaced: no operand was broadcast or widened."""
+        return value.dtype == self.out.dtype and same_shape(value.shape, self.out.shape)
+
     def data(self, value: Value) -> np.ndarray[Any, Any] | None:
         """Returns the data of a constant; None for any other value."""
         return self._sweep.constants.get(value)
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
-        """Returns the data of the constant that a part of the pattern stands for."""
+        """Returns the data of the constant that a part of the pattern stands for: bits, where it is bfloat16."""
         return self._sweep.constants[self[name]]
+
+    def numbers(self, name: str) -> np.ndarray[Any, Any]:
+        """Returns the numbers of the constant that a part of the pattern stands for; those of bfloat16 as float32."""
+        return numbers_of(self.array(name), self[name].dtype)
 
     def producer(self, value: Value) -> Node | None:
         """Returns the operator that computes a value."""
@@ -90,7 +99,9 @@ class Match:
         return out
 
     def constant(self, data: Any, dtype: str | None = None) -> Value:
-        """Returns a new constant."""
+        """Returns a new constant. Data of bfloat16 is its bits, or numbers to round."""
+        if dtype is not None and DType(dtype).kind == "bfloat" and np.asarray(data).dtype != np.uint16:
+            data = bfloat16_to_bits(np.asarray(data, np.float32))
         array = np.asarray(data, None if dtype is None else to_numpy(dtype), order="C")
         v = Value(self._sweep.fresh("c"), dtype or array.dtype.name, tuple(array.shape))
         self._sweep.constants[v] = array

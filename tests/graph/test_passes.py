@@ -48,7 +48,7 @@ def ops_after(lines, inputs="x: float32[2, 3, 4]", data=None):
 @pytest.mark.parametrize(
     ("lines", "want"),
     [
-        (["c: float32[()] = constant(0.0)", "y = add(c, x)", "z = relu(y)", "return z"], ["relu"]),
+        (["c: float32[()] = constant(-0.0)", "y = add(c, x)", "z = relu(y)", "return z"], ["relu"]),
         (["c: float32[1, 1] = constant(((1.0,),))", "y = multiply(x, c)", "z = relu(y)", "return z"], ["relu"]),
         (["y = identity(x)", "z = negative(y)", "w = negative(z)", "v = relu(w)", "return v"], ["relu"]),
         (["c: float32[()] = constant(0.0)", "y = maximum(x, c)", "z = relu(y)", "return z"], ["relu"]),

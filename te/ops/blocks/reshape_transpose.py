@@ -74,8 +74,11 @@ def reshape(x: Tensor, shape: Any, name: str = "T_reshape") -> Tensor:
     text = f"reshape: {shape_text(x)} of {x.name} has to have as many elements as {shape_text(new)}"
     requires = [] if same(old_size, new_size) else [(old_size.equal(new_size), text)]
     groups = _aligned(x.shape, new)
+    empty = next((d for d, e in enumerate(new) if isinstance(e, IntImm) and e.value == 0), None)
 
     def f(*i: Expr) -> Any:
+        if empty is not None:  # nothing is read: any index in bounds does
+            return x(*[i[empty] if isinstance(e, IntImm) and e.value == 0 else const(0) for e in x.shape])
         index: list[Expr] = []
         for old, target in groups:
             at = _flat([i[d] for d in target], [new[d] for d in target])
