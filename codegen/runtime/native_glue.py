@@ -254,7 +254,7 @@ def _check_function(n: int, params: Sequence[Param], these: range, known: dict[V
         if params[i].kind != "size":
             out.append(f"  %a{i}p = getelementptr i64, ptr %objects, i64 {i}")
             out.append(f"  %a{i} = load {_object_type(params[i])}, ptr %a{i}p, align 8")
-    for var, place in at.items():
+    for place in at.values():
         out.append(f"  %sizep{place} = getelementptr i64, ptr %sizes, i64 {place}")
         out.append(f"  %size{place} = load i64, ptr %sizep{place}, align 8")
     passed = _emit_arguments(out, params, these, here)

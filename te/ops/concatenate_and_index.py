@@ -21,7 +21,6 @@ from .blocks.operator_arguments import (
 )
 from .blocks.reshape_transpose import expand_dims, flatten
 
-
 _IN_A_ROW = 8
 """The number of tensors among which an element is sought one after the other; among more by halving."""
 
