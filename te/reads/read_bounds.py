@@ -35,6 +35,7 @@ from ...tir.expr import (
     logical_not,
     shape_text,
 )
+from ...tir.expr.base.deep_recursion import with_room
 from ...tir.walk import pre_order, substitute, vars_in
 from ..operation import READ_CHECK, ComputeOp
 from ..tensor import ProducerLoad
@@ -67,6 +68,7 @@ class _Read:
         return GE(self.index, const(0, self.index.dtype)), LT(*_alike(self.index, self.extent))
 
 
+@with_room
 def _require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr, str]]:
     """Returns the conditions under which ``op`` reads its inputs inside their shapes, each with a message.
 
