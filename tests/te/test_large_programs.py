@@ -7,6 +7,9 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.graph import Builder
+from tilewright.graph.fuse import fuse
+from tilewright.graph.kernel_order import order_kernels
 from tilewright.tir import parse, structural_equal
 from tilewright.tir.expr.base.deep_recursion import nesting
 from tilewright.tuner import Space
@@ -65,3 +68,14 @@ def test_scheduling_a_long_chain_of_stages_takes_work_in_proportion():
     one, three = calls(lambda: Space(short, target)), calls(lambda: Space(long, target))
     assert three < 4.5 * one, (one, three)
     np.testing.assert_array_equal(tw.build(long, target=TARGET)(np.zeros(8, "float32")), 300)
+
+
+def test_ordering_kernels_takes_work_in_proportion():
+    def parts(count):
+        builder = Builder("parts")
+        x = builder.input("x", (count, 4))
+        return fuse(builder.graph([builder.op("strided_slice", x, begin=(n, 0), end=(n + 1, 4)) for n in range(count)]))
+
+    few, many = parts(40), parts(160)
+    one, four = calls(lambda: order_kernels(few)), calls(lambda: order_kernels(many))
+    assert four < 5 * one, (one, four)
