@@ -6,6 +6,7 @@ operands that nothing else will read. The order of the graph stays where this pl
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from dataclasses import replace
 
@@ -36,19 +37,37 @@ def _greedy(division: Division) -> list[Kernel | Loop]:
     left = Counter(v for roots in reads.values() for v in roots)
     left.update(division.root(v) for v in division.graph.outputs)
     position = {kernel: n for n, kernel in enumerate(division.kernels)}
-    done: set[Value] = set()
-    waiting = list(division.kernels)
+    readers: dict[Value, list[Kernel | Loop]] = {}
+    for kernel, roots in reads.items():
+        for v in roots:
+            readers.setdefault(v, []).append(kernel)
+    missing = {kernel: len(roots) for kernel, roots in reads.items()}
     out: list[Kernel | Loop] = []
+    done: set[Kernel | Loop] = set()
+    ready: list[tuple[int, int]] = []  # a heap; entries whose growth has fallen since have a newer one before them
 
-    def growth(kernel: Kernel | Loop) -> tuple[int, int]:
+    def offer(kernel: Kernel | Loop) -> None:
         freed = sum(size_of(v) for v in reads[kernel] if left[v] == 1)
-        return sum(size_of(v) for v in kernel.outputs) - freed, position[kernel]
+        heapq.heappush(ready, (sum(size_of(v) for v in kernel.outputs) - freed, position[kernel]))
 
-    while waiting:
-        ready = [kernel for kernel in waiting if all(v in done for v in reads[kernel])]
-        chosen = min(ready, key=growth)
-        waiting.remove(chosen)
+    for kernel in division.kernels:
+        if not missing[kernel]:
+            offer(kernel)
+    while ready:
+        chosen = division.kernels[heapq.heappop(ready)[1]]
+        if chosen in done:
+            continue
+        done.add(chosen)
         out.append(chosen)
-        done.update(chosen.outputs)
         left.subtract(reads[chosen])
+        for v in reads[chosen]:
+            if left[v] == 1:
+                for kernel in readers[v]:
+                    if kernel not in done and not missing[kernel]:
+                        offer(kernel)
+        for v in chosen.outputs:
+            for kernel in readers.get(v, ()):
+                missing[kernel] -= 1
+                if not missing[kernel]:
+                    offer(kernel)
     return out

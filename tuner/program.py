@@ -314,15 +314,41 @@ class Program:
         """Returns the parameters that are written."""
         return {buffer for buffer in self.func.buffers if buffer in self.writer}
 
+    @cached_property
+    def _places(self) -> dict[BlockInfo, int]:
+        return {b: n for n, b in enumerate(self.blocks)}
+
+    @cached_property
+    def _readers(self) -> dict[Buffer, list[BlockInfo]]:
+        out: dict[Buffer, list[BlockInfo]] = {}
+        for b in self.blocks:
+            for buffer in dict.fromkeys([use.buffer for use in b.loads]):
+                out.setdefault(buffer, []).append(b)
+        return out
+
+    @cached_property
+    def _writers(self) -> dict[Buffer, list[BlockInfo]]:
+        out: dict[Buffer, list[BlockInfo]] = {}
+        for b in self.blocks:
+            for buffer in dict.fromkeys([use.buffer for use in b.stores]):
+                out.setdefault(buffer, []).append(b)
+        return out
+
+    def _in_order(self, found: dict[Buffer, list[BlockInfo]], uses: Sequence[Use], block: BlockInfo) -> list[BlockInfo]:
+        others = {b for buffer in {use.buffer for use in uses} for b in found.get(buffer, ()) if b is not block}
+        return sorted(others, key=self._places.__getitem__)
+
     def producers(self, block: BlockInfo) -> list[BlockInfo]:
         """Returns the blocks whose results ``block`` reads, in program order."""
-        read = {use.buffer for use in block.loads}
-        return [b for b in self.blocks if b is not block and any(use.buffer in read for use in b.stores)]
+        return self._in_order(self._writers, block.loads, block)
 
     def consumers(self, block: BlockInfo) -> list[BlockInfo]:
         """Returns the blocks that read what ``block`` writes, in program order."""
-        written = {use.buffer for use in block.stores}
-        return [b for b in self.blocks if b is not block and any(use.buffer in written for use in b.loads)]
+        return self._in_order(self._readers, block.stores, block)
+
+    def other_writers(self, block: BlockInfo) -> list[BlockInfo]:
+        """Returns the other blocks that write what ``block`` writes, in program order."""
+        return self._in_order(self._writers, block.stores, block)
 
     def is_output(self, block: BlockInfo) -> bool:
         """Returns whether the block writes a parameter, or a buffer that a statement outside ``blocks`` reads."""

@@ -42,6 +42,20 @@ class SizeError(ArgumentError, RuntimeError):
     """Raised for sizes of arguments that do not fit together, as an assertion of the function says."""
 
 
+MOST_ARGUMENTS = 1000
+"""The number of C arguments of a direct call, less than ctypes passes (1024); functions of more are called through slots."""
+
+
+def in_slots(address: int, params: Sequence[Param], values: Sequence[int | float]) -> Any:
+    """Returns the 8-byte slots through which ``tw_packed`` calls the function at ``address`` with these C values."""
+    slots = (ctypes.c_int64 * (len(values) + 1))()
+    start = ctypes.addressof(slots)
+    slots[0] = address
+    for i, (ctype, value) in enumerate(zip(c_types(params), values, strict=True)):
+        ctype.from_address(start + 8 * (i + 1)).value = value
+    return slots
+
+
 def c_types(params: Sequence[Param]) -> list[Any]:
     """Returns the ctypes type of each C parameter."""
     return [_C_TYPES[p.llvm_type] for p in params]
@@ -218,6 +232,8 @@ class Arguments:
 
     def _check_aliasing(self, arrays: list[tuple[int, Param, ArrayView]]) -> None:
         spans = [(view.extent_bytes(), index, param) for index, param, view in arrays]
+        if apart([(low, high, param.writes) for (low, high), _, param in spans]):
+            return
         for (low, high), index, param in spans:
             if not param.writes:
                 continue
@@ -227,6 +243,19 @@ class Arguments:
                         index, f"it is written to and shares memory with argument {other} ({other_param.name}); "
                         "pass arrays that do not overlap, e.g. a copy of the input",
                     )  # fmt: skip
+
+
+def apart(spans: Sequence[tuple[int, int, bool]]) -> bool:
+    """Returns whether no span ``(begin, end, written)`` that is written meets another one; false for some empty spans
+    within others. The time grows with the number of spans as sorting does."""
+    any_end = written_end = 0
+    for begin, end, written in sorted(spans):
+        if begin < (any_end if written else written_end):
+            return False
+        any_end = max(any_end, end)
+        if written:
+            written_end = max(written_end, end)
+    return True
 
 
 def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | None:

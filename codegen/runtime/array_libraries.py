@@ -15,6 +15,7 @@ import numpy as np
 
 from ...tir.expr import IntImm, to_numpy
 from ..lowered import Param
+from .arguments import apart
 from .call_services import UNUSUAL, register_service
 from .completed_arguments import completed
 
@@ -95,12 +96,9 @@ class TensorCalls:
             if address % size:
                 return None
             out.append(address)
-        for n, (_, _, _, length, writes) in enumerate(self.wanted):
-            if writes:
-                first, end = out[n], out[n] + length
-                for m, other in enumerate(out):
-                    if m != n and other < end and first < other + self.wanted[m][3]:
-                        return None
+        spans = [(at, at + length, writes) for at, (_, _, _, length, writes) in zip(out, self.wanted, strict=True)]
+        if not apart(spans):
+            return None
         return out
 
     def _ready(self, kind: type) -> bool:

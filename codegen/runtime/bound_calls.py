@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...pages.short_repr import short_repr
-from .arguments import c_types
+from .arguments import in_slots
 from .call_services import register_service
 from .timing import TimingResult, native_seconds, time_packed
 
@@ -40,11 +40,7 @@ class BoundCall:
 def bind(function: Function, args: Sequence[Any]) -> BoundCall:
     """Returns a function with checked arguments."""
     values, alive = function._arguments.prepare(args)
-    slots = (ctypes.c_int64 * (len(values) + 1))()
-    start = ctypes.addressof(slots)
-    slots[0] = function.address
-    for i, (ctype, value) in enumerate(zip(c_types(function.params), values, strict=True)):
-        ctype.from_address(start + 8 * (i + 1)).value = value
+    slots = in_slots(function.address, function.params, values)
     return BoundCall(function, slots, alive)
 
 

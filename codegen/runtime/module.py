@@ -14,7 +14,7 @@ from ...tir.stmt import AssertStmt
 from ...tir.walk import free_vars, pre_order, reads_memory
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
-from .arguments import Arguments, SizeError, c_types
+from .arguments import MOST_ARGUMENTS, Arguments, SizeError, c_types, in_slots
 from .call_services import SERVICES, UNUSUAL, service
 from .loader import runtime_symbols
 
@@ -41,8 +41,11 @@ class Function:
         self._keep = keep  # the code is unloaded when this is no longer referenced
         self._arguments = Arguments(self.name, self.params)
         self._arity = len(self._arguments.given)
-        self._raw = ctypes.CFUNCTYPE(ctypes.c_int32, *c_types(self.params))(address)
         self._glue: Any = SERVICES["glue"](self.params) if "glue" in SERVICES else None
+        direct = len(self.params) <= MOST_ARGUMENTS or self._glue is None
+        self._raw: Callable[..., int] = (
+            ctypes.CFUNCTYPE(ctypes.c_int32, *c_types(self.params))(address) if direct else self._through_slots
+        )
         self._quick: Callable[..., int] = (self._glue and self._glue.call) or _never
         others = SERVICES.get("array_call")
         self._others: Callable[[Sequence[Any]], int] = _never if others is None else others(self)
@@ -81,6 +84,11 @@ class Function:
         code = self._raw(*values)
         if code:
             raise self.failure(code)
+
+    def _through_slots(self, *values: int | float) -> int:
+        slots = in_slots(self.address, self.params, values)
+        packed = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._glue.packed_address)
+        return int(packed(ctypes.addressof(slots)))
 
     def bind(self, *args: Any) -> BoundCall:
         """Check the arguments now, and return an object that calls the function on them repeatedly without checks."""

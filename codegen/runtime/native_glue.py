@@ -24,8 +24,14 @@ from ...tir.expr import EQ, Add, Cast, Expr, IntImm, Mul, Select, Sub, Var, pre_
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target
+from .arguments import MOST_ARGUMENTS
 from .call_services import UNUSUAL, register_service
 
+_PAIRS = 64
+"""The number of pairs of arrays up to which each pair is compared; more arrays are sorted by their addresses."""
+_MANY = 64
+"""The number of arguments that one function checks. More are checked by several functions, which keep them in memory:
+LLVM's time for one function grows with the square of its blocks and of the values in its registers."""
 _HEAD = object.__basicsize__  # the head of every Python object; the array's fields follow
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
@@ -47,7 +53,8 @@ _lock = threading.Lock()
 def glue_for(params: Sequence[Param]) -> Glue:
     """Return the glue for these parameters, made at the first request."""
     with _lock:
-        return _load(packed_ir(params), fast_call_ir(params) or "", _argument_kinds(params))
+        fast = fast_call_ir(params) if len(params) <= MOST_ARGUMENTS else None
+        return _load(packed_ir(params), fast or "", _argument_kinds(params))
 
 
 def _argument_kinds(params: Sequence[Param]) -> str:
@@ -68,13 +75,95 @@ def _load(packed: str, fast: str, kinds: str) -> Glue:
 
 def packed_ir(params: Sequence[Param]) -> str:
     """Returns ``i32 tw_packed(ptr args)``: slot 0 is the function, slot i+1 its i-th argument."""
-    lines = ["define i32 @tw_packed(ptr %args) nounwind {", "  %fn = load ptr, ptr %args, align 8"]
+    apart = " noinline" if len(params) > _MANY else ""
+    lines = [f"define i32 @tw_packed(ptr %args){apart} nounwind {{", "  %fn = load ptr, ptr %args, align 8"]
     for i, p in enumerate(params):
         lines.append(f"  %at{i} = getelementptr i64, ptr %args, i64 {i + 1}")
         lines.append(f"  %v{i} = load {p.llvm_type}, ptr %at{i}, align 8")
     passed = ", ".join(f"{p.llvm_type} %v{i}" for i, p in enumerate(params))
     lines += [f"  %rc = call i32 %fn({passed})", "  ret i32 %rc", "}", ""]
     return "\n".join(lines)
+
+
+_APART = """
+define internal i1 @tw_apart(ptr %spans, i64 %n) noinline nounwind {
+entry:
+  br label %pass
+pass:
+  %wide = phi i64 [ %n, %entry ], [ %gap, %sorted ]
+  %five = mul i64 %wide, 5
+  %less = udiv i64 %five, 11
+  %some = icmp ugt i64 %less, 1
+  %gap = select i1 %some, i64 %less, i64 1
+  br label %take
+take:
+  %i = phi i64 [ %gap, %pass ], [ %i1, %placed ]
+  %all = icmp uge i64 %i, %n
+  br i1 %all, label %sorted, label %held
+held:
+  %hp = getelementptr { i64, i64 }, ptr %spans, i64 %i
+  %hb = load i64, ptr %hp, align 8
+  %he = getelementptr i64, ptr %hp, i64 1
+  %end = load i64, ptr %he, align 8
+  br label %look
+look:
+  %j = phi i64 [ %i, %held ], [ %k, %move ]
+  %first = icmp ult i64 %j, %gap
+  br i1 %first, label %placed, label %compare
+compare:
+  %k = sub i64 %j, %gap
+  %kp = getelementptr { i64, i64 }, ptr %spans, i64 %k
+  %kb = load i64, ptr %kp, align 8
+  %after = icmp ugt i64 %kb, %hb
+  br i1 %after, label %move, label %placed
+move:
+  %jp = getelementptr { i64, i64 }, ptr %spans, i64 %j
+  %both = load <2 x i64>, ptr %kp, align 8
+  store <2 x i64> %both, ptr %jp, align 8
+  br label %look
+placed:
+  %pp = getelementptr { i64, i64 }, ptr %spans, i64 %j
+  store i64 %hb, ptr %pp, align 8
+  %pe = getelementptr i64, ptr %pp, i64 1
+  store i64 %end, ptr %pe, align 8
+  %i1 = add i64 %i, 1
+  br label %take
+sorted:
+  %last = icmp eq i64 %gap, 1
+  br i1 %last, label %sweep, label %pass
+sweep:
+  %s = phi i64 [ 0, %sorted ], [ %s1, %next ]
+  %any = phi i64 [ 0, %sorted ], [ %any1, %next ]
+  %written = phi i64 [ 0, %sorted ], [ %written1, %next ]
+  %done = icmp eq i64 %s, %n
+  br i1 %done, label %apart, label %span
+span:
+  %sp = getelementptr { i64, i64 }, ptr %spans, i64 %s
+  %sb = load i64, ptr %sp, align 8
+  %se = getelementptr i64, ptr %sp, i64 1
+  %coded = load i64, ptr %se, align 8
+  %stop = lshr i64 %coded, 1
+  %writes = trunc i64 %coded to i1
+  %before = select i1 %writes, i64 %any, i64 %written
+  %clash = icmp ult i64 %sb, %before
+  br i1 %clash, label %meet, label %next
+next:
+  %any1 = call i64 @llvm.umax.i64(i64 %any, i64 %stop)
+  %longer = call i64 @llvm.umax.i64(i64 %written, i64 %stop)
+  %written1 = select i1 %writes, i64 %longer, i64 %written
+  %s1 = add i64 %s, 1
+  br label %sweep
+meet:
+  ret i1 false
+apart:
+  ret i1 true
+}
+
+declare i64 @llvm.umax.i64(i64, i64)
+"""
+"""Returns whether no written span meets another one, and may return false for empty ones. Each span is its begin, and
+twice its end, plus 1 when it is written. They are sorted (Shell's sort with Gonnet's gaps), and one sweep keeps the
+largest end before."""
 
 
 @lru_cache(maxsize=1)
@@ -106,16 +195,96 @@ def fast_call_ir(params: Sequence[Param]) -> str | None:
     """
     if not _header_is_known():
         return None
-    out: list[str] = []
+    given = [i for i, p in enumerate(params) if p.kind != "size"]
+    head = ", ".join(["ptr %fn", *[f"{_object_type(params[i])} %a{i}" for i in given]])
+    spans = [i for i in given if params[i].kind == "buffer"]
+    pairs = sum(params[i].writes for i in spans) * len(spans)
     known: dict[Var, str] = {}
+    out: list[str] = []
+    checks = ""
+    if len(params) > _MANY:
+        out += [f"  %{name} = alloca [{len(params) + 1} x {kind}], align 8" for name, kind in _TABLES.items()]
+        out.append("  store ptr %fn, ptr %slots, align 8")
+        for i in given:
+            out.append(f"  %o{i} = getelementptr i64, ptr %objects, i64 {i}")
+            out.append(f"  store {_object_type(params[i])} %a{i}, ptr %o{i}, align 8")
+        for n, at in enumerate(range(0, len(params), _MANY)):
+            check = _check_function(n, params, range(at, min(at + _MANY, len(params))), known)
+            if check is None:
+                return None
+            checks += check
+            out.append(f"  %fit{n} = call i1 @tw_check{n}({', '.join(f'ptr %{name}' for name in _TABLES)})")
+            out += [f"  br i1 %fit{n}, label %fitting{n}, label %unusual", f"fitting{n}:"]
+        call = "@tw_packed(ptr %slots)"
+    else:
+        passed = _emit_arguments(out, params, range(len(params)), known)
+        if passed is None:
+            return None
+        call = f"%fn({', '.join(passed)})"
+        if pairs > _PAIRS:
+            out.insert(0, f"  %spans = alloca [{len(spans)} x {_SPAN}], align 8")
+            for at, i in enumerate(spans):
+                _emit_span(out, i, at, params[i].writes)
+        else:
+            _emit_aliasing(out, [(i, params[i].writes) for i in spans])
+    if pairs > _PAIRS or (pairs and checks):
+        checks += _APART
+        out.append(f"  %apart = call i1 @tw_apart(ptr %spans, i64 {len(spans)})")
+        out += ["  br i1 %apart, label %separate, label %unusual", "separate:"]
+    lines = [f"define i32 @tw_call({head}) nounwind {{", *out, f"  %rc = call i32 {call}", "  ret i32 %rc"]
+    return checks + "\n".join([*lines, "unusual:", f"  ret i32 {UNUSUAL}", "}", ""])
+
+
+def _object_type(p: Param) -> str:
+    return "ptr" if p.kind == "buffer" else "double"
+
+
+_SPAN = "{ i64, i64 }"
+_TABLES = {"objects": "i64", "slots": "i64", "spans": _SPAN, "sizes": "i64"}
+"""What the checks of many arguments share in memory: Python's objects, the slots of ``tw_packed``, the arrays' spans, and the
+sizes that are known so far."""
+
+
+def _check_function(n: int, params: Sequence[Param], these: range, known: dict[Var, str]) -> str | None:
+    """Returns ``i1 tw_check<n>(…)`` for some of many arguments. It fills their slots and spans, and adds sizes."""
+    at = {var: place for place, var in enumerate(known)}
+    here = {var: f"%size{place}" for var, place in at.items()}
+    out: list[str] = []
+    for i in these:
+        if params[i].kind != "size":
+            out.append(f"  %a{i}p = getelementptr i64, ptr %objects, i64 {i}")
+            out.append(f"  %a{i} = load {_object_type(params[i])}, ptr %a{i}p, align 8")
+    for place in at.values():
+        out.append(f"  %sizep{place} = getelementptr i64, ptr %sizes, i64 {place}")
+        out.append(f"  %size{place} = load i64, ptr %sizep{place}, align 8")
+    passed = _emit_arguments(out, params, these, here)
+    if passed is None:
+        return None
+    before = sum(p.kind == "buffer" for p in params[: these.start])
+    for i, text in zip(these, passed, strict=True):
+        out.append(f"  %slot{i} = getelementptr i64, ptr %slots, i64 {i + 1}")
+        out.append(f"  store {text}, ptr %slot{i}, align 8")
+        if params[i].kind == "buffer":
+            _emit_span(out, i, before, params[i].writes)
+            before += 1
+    for place, (var, text) in enumerate(here.items()):
+        if var not in at:
+            out.append(f"  %sizep{place} = getelementptr i64, ptr %sizes, i64 {place}")
+            out.append(f"  store i64 {text}, ptr %sizep{place}, align 8")
+            known[var] = text
+    head = f"define internal i1 @tw_check{n}({', '.join(f'ptr %{name}' for name in _TABLES)}) noinline nounwind {{"
+    return "\n".join([head, *out, "  ret i1 true", "unusual:", "  ret i1 false", "}", ""])
+
+
+def _emit_arguments(out: list[str], params: Sequence[Param], these: range, known: dict[Var, str]) -> list[str] | None:
+    """Emit the checks of some arguments, and return the C values. None when one of them takes the careful path."""
     passed: list[str] = []
-    spans: list[tuple[int, bool]] = []
-    for i, p in enumerate(params):
+    for i in these:
+        p = params[i]
         if p.kind == "buffer":
             if not _emit_buffer(out, i, p, known):
                 return None
             passed.append(f"ptr %data{i}")
-            spans.append((i, p.writes))
         elif p.kind == "scalar":
             if p.llvm_type not in ("float", "double"):
                 return None
@@ -128,20 +297,7 @@ def fast_call_ir(params: Sequence[Param]) -> str | None:
             if p.var not in known:
                 return None
             passed.append(f"i64 {known[p.var]}")
-    _emit_aliasing(out, spans)
-    head = ["ptr %fn"] + [
-        f"{'ptr' if p.kind == 'buffer' else 'double'} %a{i}" for i, p in enumerate(params) if p.kind != "size"
-    ]
-    return "\n".join([
-        f"define i32 @tw_call({', '.join(head)}) nounwind {{",
-        *out,
-        f"  %rc = call i32 %fn({', '.join(passed)})",
-        "  ret i32 %rc",
-        "unusual:",
-        f"  ret i32 {UNUSUAL}",
-        "}",
-        "",
-    ])  # fmt: skip
+    return passed
 
 
 def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> bool:
@@ -235,6 +391,16 @@ def _emit_aliasing(out: list[str], spans: list[tuple[int, bool]]) -> None:
     if clash != "false":
         out.append(f"  br i1 {clash}, label %unusual, label %apart")
         out.append("apart:")
+
+
+def _emit_span(out: list[str], i: int, at: int, written: bool) -> None:
+    """Emit stores of the begin and the end of the i-th argument into the span ``at`` of ``tw_apart``."""
+    out.append(f"  %twice{i} = shl i64 %end{i}, 1")
+    out.append(f"  %coded{i} = or i64 %twice{i}, {int(written)}")
+    out.append(f"  %span{i} = getelementptr {{ i64, i64 }}, ptr %spans, i64 {at}")
+    out.append(f"  store i64 %begin{i}, ptr %span{i}, align 8")
+    out.append(f"  %spanend{i} = getelementptr i64, ptr %span{i}, i64 1")
+    out.append(f"  store i64 %coded{i}, ptr %spanend{i}, align 8")
 
 
 register_service("glue", glue_for)

@@ -22,6 +22,9 @@ from .blocks.operator_arguments import (
 )
 from .blocks.reshape_transpose import expand_dims, flatten
 
+_IN_A_ROW = 8
+"""The number of tensors among which an element is sought one after the other; among more by halving."""
+
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_concat") -> Tensor:
     """Returns the tensors one after the other along ``axis``; they agree in the other dimensions and in the data
@@ -47,10 +50,16 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_concat"
         def part(n: int) -> Expr:
             return tensors[n](*i[:axis], i[axis] - starts[n], *i[axis + 1 :])
 
-        out = part(len(tensors) - 1)
-        for n in range(len(tensors) - 2, -1, -1):
-            out = if_then_else(i[axis] < starts[n + 1], part(n), out)
-        return out
+        def among(first: int, end: int) -> Expr:
+            if end - first > _IN_A_ROW:  # halves: the depth grows with the logarithm of the number of tensors
+                half = (first + end) // 2
+                return if_then_else(i[axis] < starts[half], among(first, half), among(half, end))
+            out = part(end - 1)
+            for n in range(end - 2, first - 1, -1):
+                out = if_then_else(i[axis] < starts[n + 1], part(n), out)
+            return out
+
+        return among(0, len(tensors))
 
     out: Tensor = compute(shape, f, name=name, tag=INJECTIVE, requires=requires)
     return out

@@ -33,6 +33,7 @@ from ...tir.expr import (
     logical_not,
     shape_text,
 )
+from ...tir.expr.base.deep_recursion import with_room
 from ...tir.walk import pre_order, substitute, vars_in
 from ..operation import READ_CHECK, ComputeOp
 from ..tensor import ProducerLoad
@@ -65,6 +66,7 @@ class _Read:
         return GE(self.index, const(0, self.index.dtype)), LT(*_alike(self.index, self.extent))
 
 
+@with_room
 def _require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
     """Raise IndexError when ``op`` reads an input outside of its shape.
 

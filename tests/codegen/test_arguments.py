@@ -5,15 +5,18 @@ import re
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import te
 from tilewright.codegen import compile
 from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.lowered import LoweredFunc, Param, abi_of
 from tilewright.codegen.machine.target import Target
-from tilewright.codegen.runtime.arguments import ArgumentError, Arguments
+from tilewright.codegen.runtime.arguments import ArgumentError, Arguments, apart
 from tilewright.codegen.runtime.array_views import view_of
+from tilewright.codegen.runtime.call_services import UNUSUAL
 from tilewright.codegen.runtime.native_glue import fast_call_ir, glue_for
 from tilewright.tir.expr import DType, IntImm, Var
+from tilewright.tir.parser import parse
 from tilewright.tir.stmt import BufferStore, Evaluate, PrimFunc, decl_buffer
 
 
@@ -309,3 +312,59 @@ def test_arguments_narrower_than_a_byte_are_refused(dtype, place):
     }[place]
     with pytest.raises(ValueError, match=f"N is an argument of {dtype}.* declare it as {dtype[:-1]}8"):
         compile(te.create_prim_func(args))
+
+
+def many(results, inputs=1):
+    """A function of many arguments, ``outs[n][i] = a[i]``, and the lines of its glue."""
+    params = [
+        Param("buffer", Var(f"a{n}", "handle"), DType("float32"), decl_buffer((4,), "float32", f"a{n}"))
+        for n in range(inputs)
+    ]
+    params += [
+        Param("buffer", Var(f"o{n}", "handle"), DType("float32"), decl_buffer((4,), "float32", f"o{n}"), True)
+        for n in range(results)
+    ]
+    return params
+
+
+def test_the_glue_grows_in_proportion_to_the_arguments():
+    lines = {n: len(fast_call_ir(many(n)).splitlines()) for n in (100, 200, 800)}
+    assert lines[200] - lines[100] <= 100 * 60
+    assert lines[800] - lines[200] <= 6.2 * (lines[200] - lines[100])
+    functions = fast_call_ir(many(800)).split("define ")
+    assert all(f.count("\nplain") <= 64 for f in functions)  # LLVM's time grows with the square of a function
+
+
+@pytest.mark.parametrize("results", [1, 7, 8, 9, 63, 64, 65, 130, 300, 1001, 1100])
+def test_many_results(results):
+    text = ["from tilewright.tir import script as T", "@T.prim_func"]
+    arrays = ", ".join(f"o{n}: T.Buffer((2,), 'float32')" for n in range(results))
+    text += [f"def f(a: T.Buffer((2,), 'float32'), {arrays}):", "    for i in range(2):"]
+    text += [f"        o{n}[i] = a[i] + T.float32({n})" for n in range(results)]
+    function = tw.codegen.compile(parse("\n".join(text)), "native -num-cores=1")["f"]
+    a = np.array([0.5, 2], np.float32)
+    made = function(a)
+    for n, o in enumerate([made] if results == 1 else made):
+        np.testing.assert_array_equal(o, a + n)
+    memory = np.zeros(2 * (results + 1), np.float32)
+    given = [memory[2 * n : 2 * n + 2] for n in range(results + 1)][::-1]
+    given[0][:] = a
+    function(*given)  # neighbours, in falling order
+    np.testing.assert_array_equal(given[-1], a + results - 1)
+    if results <= 900:
+        assert function._quick(function.address, *given) == 0
+        spans = [*given[:-1], memory[1:3]]  # overlaps the one before
+        assert results == 1 or function._quick(function.address, *spans) == UNUSUAL
+    with pytest.raises(ArgumentError, match="shares memory"):
+        function(*given[:-1], given[0])
+
+
+def test_spans_that_meet():
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        spans = [
+            (int(b), int(b + rng.integers(1, 6)), bool(rng.integers(2)))
+            for b in rng.integers(0, 40, rng.integers(1, 7))
+        ]
+        pairs = [(x, y) for n, x in enumerate(spans) for y in spans[:n] if x[2] or y[2]]
+        assert apart(spans) == (not any(x[0] < y[1] and y[0] < x[1] for x, y in pairs))

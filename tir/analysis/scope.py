@@ -49,6 +49,16 @@ def buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
     These are the buffers of its declared regions. A block without axes need not declare regions, so that the buffers
     which blocks inside it access are added. Buffers that the block allocates are left out.
     """
+    return _leaf_buffers(block) if block.iter_vars else _buffers_of(block)
+
+
+@lru_cache(maxsize=8192)
+def _leaf_buffers(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """Return the buffers of a block with axes; a step of a schedule leaves most blocks as they are."""
+    return _buffers_of(block)
+
+
+def _buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
     reads = {r.buffer: None for r in block.reads}
     writes = {r.buffer: None for r in block.writes}
     if not block.iter_vars:

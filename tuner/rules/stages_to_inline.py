@@ -26,8 +26,9 @@ _REPEATED = 48
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
 
-_LONG = 1024
-"""The number of nodes that an expression may have after inlining that more than doubles it."""
+_LONG = 256
+"""The number of nodes that an expression may have after inlining that more than doubles it. A chain of cheap stages is
+stored after so many: a store takes little beside them, and the time to build is in proportion to the number of stages."""
 
 
 def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
@@ -102,9 +103,7 @@ def _inline(program: Program, block: BlockInfo) -> bool:
         return False
     if WINOGRAD in block.block.annotations:  # one rule computes the stages together, and reads the tiles of the result
         return bool(block.block.annotations[WINOGRAD] == "taken")
-    if len(program.writer) and sum(1 for b in program.blocks if {u.buffer for u in b.stores} & {
-        u.buffer for u in block.stores
-    }) > 1:  # fmt: skip
+    if program.other_writers(block):
         return False
     if copies(block):
         return all(_reads_plainly(c, block) for c in consumers)

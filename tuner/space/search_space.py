@@ -70,14 +70,23 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        self.inlined = [] if whole else _inline(base, blocks_to_inline(Program(base.func)))
+        before = Program(base.func)
+        asked_for = [] if whole else blocks_to_inline(before)
+        self.inlined = _inline(base, asked_for)
         self.program = Program(base.func)
         apart = [rule for rule in asked if not rule.fuses]
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
             self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), apart))
-        self.variants += [] if whole else self._fused(asked)
+        if not whole:
+            once = blocks_to_inline(before, repeated=False)
+            if once == asked_for:  # the same steps
+                self.variants += self._fused(asked, base.copy())
+            else:
+                fused = Schedule(func, seed=0)
+                _inline(fused, once)
+                self.variants += self._fused(asked, fused)
         if not avoid:  # else the names were checked before
             check_names(self.where, self._names)
 
@@ -153,11 +162,9 @@ class Space:
         """Returns the rows that the analytic prior thinks best, best first."""
         return sketch.best_rows(count)
 
-    def _fused(self, rules: Sequence[ScheduleRule]) -> list[Variant]:
+    def _fused(self, rules: Sequence[ScheduleRule], base: Schedule) -> list[Variant]:
         """Returns the function with its stages fused first, as each rule that fuses does it. Only stages that would be
-        computed apart count."""
-        base = Schedule(self.func, seed=0)
-        _inline(base, blocks_to_inline(Program(base.func), repeated=False))
+        computed apart count. In ``base`` stages are inlined of which each element is computed once."""
         program = Program(base.func)
         apart = {b.name: n for n, (group, _) in enumerate(self.variants[0].groups) for b in group.blocks}
         found: dict[tuple[tuple[str, ...], ...], Variant] = {}
