@@ -16,7 +16,7 @@ from .types import dtype_of
 @converter("Reshape")
 def reshape(c: Call) -> Value:
     x = c.input(0)
-    shape: list[Any] = list(c.attr("shape")) if c.attr("shape") is not None else c.dims(1)
+    shape: list[Any] = list(c.dims(1, "shape"))
     if not c.attr("allowzero", 0):
         shape = [x.shape[n] if isinstance(d, int) and d == 0 else d for n, d in enumerate(shape)]
     return c.op("reshape", x, shape=tuple(shape))
@@ -27,12 +27,7 @@ def flatten(c: Call) -> Value:
     x = c.input(0)
     axis = c.attr("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
-    if x.is_static:
-        return c.op("reshape", x, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-    lead: Any = 1
-    for d in x.shape[:axis]:
-        lead = lead * d
-    return c.op("reshape", x, shape=(lead, -1))
+    return c.op("reshape", x, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 @converter("Squeeze")
@@ -54,7 +49,7 @@ def transpose(c: Call) -> Value:
 
 @converter("Expand")
 def expand(c: Call) -> Value:
-    x, wanted = c.input(0), c.dims(1)
+    x, wanted = c.input(0), list(c.dims(1))
     rank = max(x.ndim, len(wanted))
     shape: list[Any] = []
     for own, other in zip([1] * (rank - x.ndim) + list(x.shape), [1] * (rank - len(wanted)) + wanted, strict=True):
@@ -87,24 +82,14 @@ def split(c: Call) -> tuple[Value, ...]:
 @converter("Slice")
 def cut(c: Call) -> Value:
     x = c.input(0)
-    starts, ends = c.ints(1, "starts"), c.ints(2, "ends")
+    starts, ends = c.dims(1, "starts"), c.dims(2, "ends")
     axes = c.ints(3, "axes", tuple(range(len(starts))))
     steps = c.ints(4, "", (1,) * len(starts))
     begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    for a, lo, hi, s in zip(axes, starts, ends, steps, strict=True):
-        extent = x.shape[a]
-        if not isinstance(extent, int):
-            raise c.error(f"axis {a} of {x.type_text} has no known size, so it cannot be cut")
-        lo, hi, s = slice(_clamped(lo), _clamped(hi), s).indices(extent)
-        begin[a], end[a], stride[a] = lo, hi if hi >= 0 else None, s
-    if x.is_static:
-        limits = [-e - 1 if h is None else h for h, e in zip(end, x.shape, strict=True)]
-        return c.op("strided_slice", x, begin=tuple(begin), end=tuple(limits), strides=tuple(stride))
-    raise c.error(f"{x.type_text} has symbolic sizes, so it cannot be cut")
-
-
-def _clamped(n: int) -> int:
-    return max(min(int(n), 1 << 60), -(1 << 60))
+    for a, *bounds, step in zip(axes, starts, ends, steps, strict=True):
+        begin[a], end[a] = bounds
+        stride[a] = step
+    return c.op("strided_slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(stride))
 
 
 @converter("Tile")

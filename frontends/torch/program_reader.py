@@ -16,7 +16,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ...tir.expr import Var
-from ..unsupported_operators import UnsupportedOperators
+from ..unsupported_operators import UnsupportedOperators, require_inputs
 from . import (
     aten_attention,
     aten_control,
@@ -78,9 +78,8 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     held = {**_parameters(plain, changed), **_constants(plain)}
     reader = Reader(name or "main")
     inputs = {node.name: node for node in plain.graph.nodes if node.op == "placeholder" and node.name not in held}
+    require_inputs("shapes=", shapes or {}, inputs, TorchError)
     for given, shape in (shapes or {}).items():
-        if given not in inputs:
-            raise TorchError(f"the program has no input {given}; its inputs: {', '.join(inputs)}")
         reader.fix(inputs[given], shape)
     late = []
     for node in plain.graph.nodes:
