@@ -18,11 +18,18 @@ from ...tir.expr import (
     Add,
     BinaryOp,
     Cast,
+    Div,
     DType,
     Expr,
+    FloorDiv,
+    FloorMod,
     IntImm,
     Mul,
+    Not,
+    Select,
     Sub,
+    TruncDiv,
+    TruncMod,
     Var,
     max_value,
     min_value,
@@ -212,16 +219,24 @@ class Arguments:
 
 
 def evaluate(expr: Expr, known: dict[Var, int]) -> int | None:
-    """Returns the value of an integer expression, or None when it has an unknown symbol."""
+    """Returns the value of an integer expression, or None when it has an unknown symbol or divides by 0."""
     if isinstance(expr, IntImm):
         return expr.value
     if isinstance(expr, Var):
         return known.get(expr)
     if isinstance(expr, Cast):
         return evaluate(expr.value, known)
+    if isinstance(expr, Not):
+        a = evaluate(expr.a, known)
+        return None if a is None else int(not a)
+    if isinstance(expr, Select):
+        condition = evaluate(expr.condition, known)
+        return None if condition is None else evaluate(expr.true_value if condition else expr.false_value, known)
     if isinstance(expr, BinaryOp):
         a, b = evaluate(expr.a, known), evaluate(expr.b, known)
-        return None if a is None or b is None else expr.compute(a, b)
+        if a is None or b is None or (b == 0 and isinstance(expr, (Div, FloorDiv, FloorMod, TruncDiv, TruncMod))):
+            return None
+        return int(expr.compute(a, b))
     return None
 
 

@@ -141,9 +141,12 @@ class _Reader:
     def require_inputs(self) -> None:
         """Raise OnnxError for a shape or a constant of something that is no input."""
         names = [item.name for item in self.proto.graph.input]
-        fixed = {t.name for t in self.proto.graph.initializer} | set(self.given.constants)
         require_inputs("constants=", self.given.constants, names, OnnxError)
-        require_inputs("shapes=", self.given.shapes, [name for name in names if name not in fixed], OnnxError)
+        require_inputs("shapes=", self.given.shapes, names, OnnxError)
+        fixed = {t.name for t in self.proto.graph.initializer} | set(self.given.constants)
+        for name in self.given.shapes:
+            if name in fixed:
+                raise OnnxError(f"shapes= names {shown(name)}, whose value is a constant, with the shape that it has")
 
     def graph(self) -> Graph:
         body = self.proto.graph

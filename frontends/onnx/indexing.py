@@ -64,7 +64,7 @@ def tensor_scatter(c: Call) -> Value:
 @converter("TopK")
 def top_k(c: Call) -> tuple[Value, ...]:
     x = c.input(0)
-    k = c.attr("k") if c.opset < 10 else int(np.ravel(c.known(1))[0])
+    (k,) = c.dims(1, "k")
     return c.several("topk", x, k=k, axis=c.attr("axis", -1), largest=bool(c.attr("largest", 1)))
 
 

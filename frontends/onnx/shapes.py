@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ...te.ops.blocks.operator_arguments import slice_range
 from .call import LARGEST_TABLE, Call
 from .table import converter
 from .types import dtype_of
@@ -111,8 +112,9 @@ def pad(c: Call) -> Value:
     for n, a in enumerate(axes):
         before[a], after[a] = pads[n], pads[n + len(axes)]
     if min((*before, *after), default=0) < 0:
-        end = [e + min(a, 0) for e, a in zip(x.shape, after, strict=True)]
-        x = c.op("strided_slice", x, begin=tuple([max(-b, 0) for b in before]), end=tuple(end))
+        left = [e + min(b, 0) + min(a, 0) for b, e, a in zip(before, x.shape, after, strict=True)]
+        begin = tuple([max(-b, 0) for b in before])
+        x = c.op("strided_slice", x, begin=begin, end=tuple(left), slice_mode="size")
         before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     if mode == "wrap":
         return _wrapped(c, x, before, after)
@@ -147,7 +149,21 @@ def constant_of_shape(c: Call) -> Value:
     return c.op("broadcast_to", c.constant(value[0], value.dtype.name), shape=shape)
 
 
-@converter("NonZero", "Range", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
+@converter("Range")
+def arange(c: Call) -> Value:
+    """Numbers from a start to a limit; the limits may be formulas of sizes, the step is a number."""
+    if any(v is not None and v not in c.shapes and v not in c.builder.constants for v in c.inputs):
+        return shaped_by_values(c)
+    (start,), (limit,), (step,) = c.dims(0), c.dims(1), c.ints(2)
+    _, count = slice_range(0, limit - start, step, limit - start) if step > 0 else (0, None)
+    if count is None:
+        raise c.error(f"a step of {step} with limits that depend on sizes")
+    dtype = c.input(0).dtype
+    places = c.op("places", c.op("broadcast_to", c.constant(0, dtype), shape=(count,)), axis=0, dtype=dtype)
+    return c.op("add", c.op("multiply", places, c.constant(step, dtype)), c.size(start, dtype))
+
+
+@converter("NonZero", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
 def shaped_by_values(c: Call) -> Value:
     """Results whose shape depends on values: they are evaluated when these are known, and refused otherwise."""
     for n in range(len(c.inputs)):

@@ -92,7 +92,7 @@ class AtenCall(GraphCall):
 
     def full(self, shape: Sequence[Any], number: Any, dtype: str) -> Value:
         """Returns an array of one number."""
-        one = self.constant(number, dtype)
+        one = self.number(number, dtype)
         return self.op("broadcast_to", one, shape=tuple(shape)) if len(shape) else self.op("identity", one)
 
     def axis(self, axis: int, x: Value) -> int:

@@ -138,8 +138,8 @@ def pad(c: AtenCall, x: Value, pads: Sequence[int], value: Any = 0) -> Value:
         return _picked(c, x, before, "reflection" in c.label)
     if min((*before, *after), default=0) < 0:
         begin = tuple(max(-b, 0) for b in before)
-        end = tuple(e + min(a, 0) for e, a in zip(x.shape, after, strict=True))
-        x = c.op("strided_slice", x, begin=begin, end=end)
+        left = tuple(e + min(b, 0) + min(a, 0) for b, e, a in zip(before, x.shape, after, strict=True))
+        x = c.op("strided_slice", x, begin=begin, end=left, slice_mode="size")
     low, high = tuple(max(b, 0) for b in before), tuple(max(a, 0) for a in after)
     if not any((*low, *high)):
         return c.op("identity", x)

@@ -345,7 +345,11 @@ def cut_by_sizes(n: Net) -> Any:
     front = n.rng.random() < 0.5
     ends = [n.const([0]), half.name] if front else [half.name, n.const([2**31 - 1])]
     extent = v.shape[axis]
-    left = (extent // 2 if front else extent - extent // 2) if isinstance(extent, int) else f"{extent}{'/' if front else '-/'}2"
+    left = (
+        (extent // 2 if front else extent - extent // 2)
+        if isinstance(extent, int)
+        else f"{extent}{'/' if front else '-/'}2"
+    )
     return n.add("Slice", [v.name, *ends, n.const([axis])], FLOAT, _with(v.shape, axis, left)) if left else None
 
 
@@ -502,7 +506,11 @@ def random_net(seed: int) -> Net:
     while len(n.nodes) < wanted:
         before = len(n.nodes), len(n.values)
         made = rng.choice(MAKERS)(n)
-        if made and len(made.shape) > 5 or any(isinstance(e, int) and e > 40 for v in n.values[before[1] :] for e in v.shape):
+        if (
+            made
+            and len(made.shape) > 5
+            or any(isinstance(e, int) and e > 40 for v in n.values[before[1] :] for e in v.shape)
+        ):
             del n.nodes[before[0] :], n.values[before[1] :]
     return n
 
@@ -596,9 +604,13 @@ def outcome(seed: int, shrink: bool = True) -> tuple[str, str, Any]:
 
 def _without_front(n: Net, model: Any, v: V, kind: str, message: str, seed: int) -> tuple[str, str, Any]:
     """Returns the failing graph with inputs in the place of values whose sizes are known, as many as go."""
-    known = {u.name: u for u in n.values if u.dtype == FLOAT and all(isinstance(e, int) or e in ("n", "m") for e in u.shape)}
+    known = {
+        u.name: u for u in n.values if u.dtype == FLOAT and all(isinstance(e, int) or e in ("n", "m") for e in u.shape)
+    }
     for name in [name for node in reversed(model.graph.node) for name in node.input if name in known]:
-        part = Net(n.rng, n.symbolic, n.nodes, [u for u in n.inputs if u.name != name] + [known[name]], n.values, n.constants)
+        part = Net(
+            n.rng, n.symbolic, n.nodes, [u for u in n.inputs if u.name != name] + [known[name]], n.values, n.constants
+        )
         nodes = [node for node in model.graph.node if name not in node.output]
         smaller = model_of(part, nodes, [v])
         one, why = checked(smaller, seed)
