@@ -83,8 +83,7 @@ class AtenCall(GraphCall):
         return dtype_name(out.dtype)
 
     def together(self, values: Sequence[Value]) -> tuple[Any, ...]:
-        """Returns the shape to which values broadcast; of a size that is a number and a symbolic one PyTorch knows that
-        they agree."""
+        """Returns the shape to which values broadcast. Where a number meets a symbolic size, PyTorch knows that they agree."""
         rank = max(v.ndim for v in values)
         rows = [(*[1] * (rank - v.ndim), *v.shape) for v in values]
         wide = [[e for e in column if not isinstance(e, int) or e != 1] for column in zip(*rows, strict=True)]
