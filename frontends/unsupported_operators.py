@@ -1,4 +1,4 @@
-"""This module has what front ends refuse: operators that nothing here can read, and names that a program does not have."""
+"""This module has what front ends refuse: operators that nothing can read, and names that a program lacks."""
 
 from __future__ import annotations
 
