@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ..graph.builder import Builder
-from ..graph.graph import Value
+from ..graph.graph import GraphError, Value
+from ..te.ops.blocks.operator_arguments import from_front, sizes_analyzer
+from ..tir.expr import Expr, vars_in
+
+
+def add_sizes(builder: Builder, numbers: Any, dtype: str, beside: Sequence[Value] = ()) -> Value:
+    """Returns an array of numbers of which some are expressions of symbolic sizes, as data that kernels read.
+
+    ``numbers`` is a number, an expression, or an array of them. Sizes are told by inputs of the graph that have them as an
+    extent, else by other values. GraphError for a size that no value has.
+    """
+    data = np.asarray(numbers, object)
+    flat = list(data.flat)
+    if not any(isinstance(e, Expr) for e in flat):
+        return builder.constant(data.astype(np.int64), "c", dtype)
+    values = [*builder.inputs, *beside, *[v for node in builder.nodes for v in node.outputs]]
+    holders: dict[Value, None] = {}
+    for var in dict.fromkeys(v for e in flat if isinstance(e, Expr) for v in sorted(vars_in(e), key=lambda v: v.name)):
+        found = next((v for v in values if any(d is var for d in v.shape)), None)
+        if found is None:
+            raise GraphError(f"the size {var} is data here, and no value has it as an extent")
+        holders[found] = None
+    number = flat[0] if data.ndim == 0 else tuple(flat)
+    out = builder.op("size_number", *holders, number=number, dtype=dtype)
+    return out if data.ndim < 2 else builder.op("reshape", out, shape=data.shape)
 
 
 class GraphCall:
@@ -40,3 +67,28 @@ class GraphCall:
         if dtype == "bool":
             return self.op("not_equal", x, self.constant(0, x.dtype))
         return self.op("cast", x, dtype=dtype)
+
+    def size(self, extent: Any, dtype: str) -> Value:
+        """Returns a size as a scalar: a constant, or of a symbolic one what the call says."""
+        return add_sizes(self.builder, extent, dtype)
+
+    def part(self, x: Value, axis: int, begin: Any, count: Any, step: int = 1) -> Value:
+        """Returns ``count`` elements along an axis, from ``begin`` on, which counts from 0; the call checks that they exist."""
+        starts, counts, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
+        starts[axis], counts[axis], strides[axis] = begin, count, step
+        attrs = {"begin": tuple(starts), "end": tuple(counts), "strides": tuple(strides), "slice_mode": "size"}
+        return self.op("strided_slice", x, **attrs)
+
+    def place(self, index: Any, extent: Any) -> Any:
+        """Returns an index, a number or an expression of sizes, counted from the front of an axis."""
+        return from_front(index, extent, sizes_analyzer(index, extent))
+
+    def from_the_start(self, indices: Value, extent: Any) -> Value:
+        """Returns indices counted from 0; negative ones count from the end of an axis of ``extent`` elements."""
+        data = self.builder.constants.get(indices)
+        if data is not None and (isinstance(extent, int) or not (data < 0).any()):
+            return self.constant(np.where(data < 0, data + extent, data), indices.dtype) if data.size else indices
+        if indices.dtype.startswith("uint"):
+            return indices
+        wrapped = self.op("add", indices, self.size(extent, indices.dtype))
+        return self.op("where", self.op("less", indices, self.constant(0, indices.dtype)), wrapped, indices)

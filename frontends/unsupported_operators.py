@@ -1,8 +1,9 @@
-"""This module has the error for programs whose operators nothing here can read; it lists all of them."""
+"""This module has what front ends refuse: operators that nothing can read, and names that a program lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 
 _SHOWN = 20
 
@@ -21,3 +22,16 @@ class UnsupportedOperators(ValueError):
             f"the {self.what} uses operators that are not supported: {'; '.join([*lines[:_SHOWN], *more])}. "
             f"{self.adder} adds one"
         )
+
+
+def require_inputs(option: str, given: Iterable[str], inputs: Iterable[str], failure: type[ValueError]) -> None:
+    """Raise ``failure`` for a name in ``given`` that is none of ``inputs``, with the name that was probably meant."""
+    names = list(inputs)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, 1, 0.5)
+            listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+            raise failure(
+                f"{option} names {str(name)!r}, which is no input{f'; did you mean {near[0]!r}?' if near else ''} "
+                f"(there are: {listed or 'none'})"
+            )

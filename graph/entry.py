@@ -89,7 +89,7 @@ def entry_function(
     numbers = {one.kernel: n for n, one in enumerate(calls)}
     times = scope.declare("times", (len(calls) + 2,), "int64") if clock else None
     body: list[Stmt] = [
-        AssertStmt((var >= 1) & (var <= bound), f"{var.name} must be in 1..{bound}", _NOTHING)
+        AssertStmt((var >= 0) & (var <= bound), f"{var.name} must be in 0..{bound}", _NOTHING)
         for var, bound in memory.bounds.items()
     ]
     body += [AssertStmt(condition, message, _NOTHING) for condition, message in requires]

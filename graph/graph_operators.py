@@ -178,11 +178,20 @@ register_operator("stack", lambda *tensors, axis=0: te.ops.stack(tensors, axis),
 register_operator("split", lambda x, sections=1, axis=0: te.ops.split(x, _sections(sections), axis), "injective")
 
 
-register_operator(
-    "size_number",
-    lambda *tensors, number, dtype="int64": te.compute((), lambda: te.cast(dtype, number)),
-    "injective",
-)
+def _size_number(*tensors: Tensor, number: Any, dtype: str = "int64") -> Tensor:
+    """Returns an expression of the sizes of ``tensors`` as a scalar; of a tuple of them one after the other."""
+    if not isinstance(number, (tuple, list)):
+        return te.compute((), lambda: te.cast(dtype, number), name="T_size")
+    entries = [te.cast(dtype, n) for n in number]
+
+    def pick(i: Expr, low: int, high: int) -> Expr:
+        middle = (low + high) // 2
+        return entries[low] if high - low == 1 else te.select(i < middle, pick(i, low, middle), pick(i, middle, high))
+
+    return te.compute((len(entries),), lambda i: pick(i, 0, len(entries)), name="T_size")
+
+
+register_operator("size_number", _size_number, "injective")
 register_operator(
     "places", lambda x, axis=0, dtype="int64": te.compute(x.shape, lambda *i: te.cast(dtype, i[axis])), "injective"
 )

@@ -76,13 +76,13 @@ def size_of(value: Value, bounds: Mapping[Var, int] = _NO_BOUNDS) -> int:
 
 
 def _largest(extent: Expr, bounds: Mapping[Var, int]) -> int | None:
-    """Returns the largest value of an extent when each size is between 1 and its bound. None stands for a size without
+    """Returns the largest value of an extent when each size is between 0 and its bound. None stands for a size without
     a bound."""
     analyzer = Analyzer()
     for var in vars_in(extent):
         if var not in bounds:
             return None
-        analyzer.bind(var, Range(const(1), const(bounds[var])))
+        analyzer.bind(var, Range(const(0), const(bounds[var] + 1)))
     return analyzer.const_int_bound(extent).hi
 
 

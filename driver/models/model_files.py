@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -76,7 +77,12 @@ def load_whole(what: Any, **options: Any) -> Graph | HostGraph:
         raise TypeError(f"expected a Graph, or a model of {', '.join(FRONTENDS)}, not {type(what).__name__}")
     if isinstance(what, (str, os.PathLike)) and not os.path.exists(what):
         raise FileNotFoundError(errno.ENOENT, "there is no such file", os.fspath(what))
-    graph = _frontend(suffix)(what, **options)
+    frontend = _frontend(suffix)
+    taken = inspect.signature(frontend).parameters
+    untaken = [name for name in options if name not in taken]
+    if untaken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        raise TypeError(f"models of the kind {suffix} take no {', '.join(untaken)}")
+    graph = frontend(what, **options)
     assert isinstance(graph, (Graph, HostGraph))
     return graph
 

@@ -76,7 +76,7 @@ class Call(GraphCall):
         super().__init__(builder, label)
         self.op_type, self.opset = op_type, opset
         self.inputs, self.attributes, self.outputs = list(inputs), attributes, outputs
-        self.shapes: Mapping[Value, Sequence[Any]] = {}
+        self.shapes: Mapping[Value, Any] = {}
         self.sequences: Mapping[int, ValueList] = {}
 
     def attr(self, name: str, default: Any = None) -> Any:
@@ -122,12 +122,12 @@ class Call(GraphCall):
         data = self.known(n)
         return default if data is None else tuple([int(d) for d in np.ravel(data)])
 
-    def dims(self, n: int) -> list[Any]:
-        """Returns input ``n`` as extents: numbers, or expressions of symbolic sizes."""
-        value = self.input(n)
-        if value in self.shapes:
-            return list(self.shapes[value])
-        return [int(d) for d in np.ravel(self.known(n))]
+    def dims(self, n: int, attribute: str = "", default: Any = None) -> Any:
+        """Returns what :meth:`ints` does, with expressions of symbolic sizes among the numbers."""
+        value = self.optional(n)
+        if attribute in self.attributes or value not in self.shapes:
+            return self.ints(n, attribute, default)
+        return tuple(self.shapes[value].flat)
 
     def broadcast(self, *values: Value) -> tuple[Any, ...]:
         """Returns the shape to which the values broadcast."""

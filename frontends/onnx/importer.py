@@ -22,6 +22,8 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.host_graph import HostGraph
 from ...graph.rewrite import with_output_names, without_unread
 from ...graph.verify_graph import verify
+from ...tir.expr import to_numpy
+from ..unsupported_operators import require_inputs
 from . import (
     control_flow,
     indexing,
@@ -41,12 +43,12 @@ from . import (
 )
 from .call import LARGEST, Call, Item, NeedsConstant, OnnxError, ValueList, shown
 from .gradient import gradient
-from .known_values import as_onnx, computed_dims, evaluate, interpreted
+from .known_values import as_onnx, evaluate, interpreted
 from .missing_operators import UnsupportedOnnxOperators, label_of, missing_operators
-from .model_file import read_model, require_distinct_names, tensor_data
+from .model_file import in_order, read_model, require_distinct_names, tensor_data
 from .node_attributes import attributes, bind
 from .package import load_onnx
-from .shape_values import shape_of
+from .shape_values import Formulas, add_formulas, computed_formulas, shape_of
 from .table import CONVERTERS
 from .text import TEXT_OPERATORS, split_text
 from .types import dtype_of, type_of
@@ -85,6 +87,7 @@ def from_onnx(
     reader = _Reader(onnx, proto, folder, given)
     try:
         reader.require_known()
+        reader.require_inputs()
         split = split_text(onnx, proto, given, reader.tensor)
         if split is None:
             return reader.graph()
@@ -120,7 +123,7 @@ class _Reader:
         self.builder = Builder(Builder().fresh((given.name or proto.graph.name or "model")[:_LONGEST_NAME]))
         self.functions = {(f.domain, f.name): f for f in proto.functions}
         self.sizes: dict[str, Any] = {}
-        self.shapes: dict[Value, list[Any]] = {}  # what is known of values that hold shapes with symbolic sizes
+        self.shapes: dict[Value, Formulas] = {}  # of values that are computed of symbolic sizes
         self.inputs: dict[str, Value] = {}
         self.read = self.depth = 0
 
@@ -135,6 +138,16 @@ class _Reader:
         if missing:
             raise UnsupportedOnnxOperators(missing)
 
+    def require_inputs(self) -> None:
+        """Raise OnnxError for a shape or a constant of something that is no input."""
+        names = [item.name for item in self.proto.graph.input]
+        require_inputs("constants=", self.given.constants, names, OnnxError)
+        require_inputs("shapes=", self.given.shapes, names, OnnxError)
+        fixed = {t.name for t in self.proto.graph.initializer} | set(self.given.constants)
+        for name in self.given.shapes:
+            if name in fixed:
+                raise OnnxError(f"shapes= names {shown(name)}, whose value is a constant, with the shape that it has")
+
     def graph(self) -> Graph:
         body = self.proto.graph
         require_distinct_names(body)
@@ -143,9 +156,7 @@ class _Reader:
             scope[tensor.name] = self.constant(tensor, tensor.name)
         for item in body.input:
             if item.name in self.given.constants:
-                data = np.asarray(self.given.constants[item.name])
-                bits = data.view(np.uint16) if data.dtype.name == "bfloat16" else data
-                scope[item.name] = self.builder.constant(bits, item.name[:_LONGEST_NAME], data.dtype.name)
+                scope[item.name] = self.given_constant(item)
             elif item.name not in scope:
                 scope[item.name] = self.inputs[item.name] = self.input(item)
         self.nodes(body.node, scope, self.opsets)
@@ -194,6 +205,17 @@ class _Reader:
             self.builder.unused(item.name[:_LONGEST_NAME]), shape, dtype_of(tensor.elem_type, label)
         )
 
+    def given_constant(self, item: Any) -> Value:
+        """Returns the value that the caller gives an input, in the data type that the model says."""
+        label = f"the input {shown(item.name)}"
+        data = np.asarray(self.given.constants[item.name])
+        dtype = dtype_of(item.type.tensor_type.elem_type, label) if item.type.tensor_type.elem_type else data.dtype.name
+        if data.dtype.name == "bfloat16":
+            data = data.view(np.uint16)
+        elif data.dtype.name != dtype and not np.can_cast(data.dtype, to_numpy(dtype), "same_kind"):
+            raise OnnxError(f"{label} is {dtype} in the model; constants= gives it {data.dtype}")
+        return self.builder.constant(data, item.name[:_LONGEST_NAME], dtype)
+
     def size(self, name: str) -> Any:
         """Returns the symbolic size of that name, one per model."""
         plain = Builder().fresh(name[:_LONGEST_NAME])
@@ -237,13 +259,13 @@ class _Reader:
             self.depth -= 1
 
     def each(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
-        for node in nodes:
+        for node in in_order(nodes, scope):
             self.read += 1
             if max(self.read, len(self.builder.nodes)) > _MOST_NODES:
                 raise OnnxError(f"{label_of(node)}: with loops and functions written out, there are too many nodes")
             for name in node.input:
                 if name and name not in scope:
-                    raise OnnxError(f"{label_of(node)} reads {shown(name)}, which nothing before it provides")
+                    raise OnnxError(f"{label_of(node)} reads {shown(name)}, which nothing provides")
             inputs = [scope[name] if name else None for name in node.input]
             results = self.checked(node, inputs, scope, opsets)
             made = [*results, *[None] * (len(node.output) - len(results))]
@@ -358,17 +380,13 @@ class _Reader:
 
     def known(self, node: Any, inputs: list[Value | None], opsets: Mapping[str, int]) -> Sequence[Value] | None:
         """Returns the results of a node whose inputs are known, or None."""
-        if any(v is not None and v not in self.builder.constants for v in inputs):
+        if any(v is not None and v not in self.builder.constants and v not in self.shapes for v in inputs):
             return None
         if any(a.type in (self.onnx.AttributeProto.GRAPH, self.onnx.AttributeProto.GRAPHS) for a in node.attribute):
             return None
         if any(v in self.shapes for v in inputs if v is not None):
-            dims = computed_dims(node.op_type, inputs, self.shapes, self.builder.constants, self.attributes(node))
-            if dims is None:
-                return None
-            value = self.builder.constant(np.full((len(dims),), -1, np.int64), node.output[0], "int64")
-            self.shapes[value] = dims
-            return [value]
+            found = computed_formulas(node.op_type, inputs, self.shapes, self.builder.constants, self.attributes(node))
+            return None if found is None else [add_formulas(self.builder, self.shapes, *found, node.output[0])]
         if node.op_type == "DequantizeLinear" and inputs[0] is not None and inputs[0].ndim > 1:
             return None  # passes want narrow weights
         data = [None if v is None else (self.builder.constants[v], v.dtype) for v in inputs]
@@ -432,7 +450,7 @@ class _Reader:
                 if a.default_value.type:
                     given.setdefault(name, a.default_value)
         scope = {name: v for name, v in zip(function.input, inputs, strict=False) if v is not None}
-        for inner in function.node:
+        for inner in in_order(function.node, scope):
             copy = self.onnx.NodeProto()
             copy.CopyFrom(inner)
             bind(self.onnx, copy, given)

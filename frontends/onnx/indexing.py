@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...graph.graph import Value
@@ -14,27 +12,13 @@ from .table import converter
 @converter("Gather")
 def gather(c: Call) -> Value:
     x, indices, axis = c.input(0), c.input(1), c.attr("axis", 0)
-    data = c.builder.constants.get(indices)
-    extent = x.shape[axis]
-    if data is not None and isinstance(extent, int):
-        if data.size and (data.min() < -extent or data.max() >= extent):
-            raise c.error(f"an index lies outside of axis {axis} of {x.type_text}")
-        positive = np.where(data < 0, data + extent, data)
-        if data.ndim == 0 and x.is_static:
-            begin, end = [0] * x.ndim, list(x.shape)
-            begin[axis], end[axis] = int(positive), int(positive) + 1
-            one = c.op("strided_slice", x, begin=tuple(begin), end=tuple(end))
-            return c.op("squeeze", one, axis=axis)
-        return c.op("take", x, c.constant(positive), axis=axis)
-    return c.op("take", x, from_the_start(c, indices, extent), axis=axis)
-
-
-def from_the_start(c: Call, indices: Value, extent: Any) -> Value:
-    """Returns indices counted from 0; negative ones count from the end."""
-    moved = c.op("add", indices, c.like(extent, indices)) if isinstance(extent, int) else indices
-    return (
-        c.op("where", c.op("less", indices, c.like(0, indices)), moved, indices) if isinstance(extent, int) else indices
-    )
+    data, extent = c.builder.constants.get(indices), x.shape[axis]
+    if data is not None and isinstance(extent, int) and data.size and (data.min() < -extent or data.max() >= extent):
+        raise c.error(f"an index lies outside of axis {axis} of {x.type_text}")
+    if indices.ndim == 0 and (data is not None or indices in c.shapes):
+        (place,) = c.dims(1)
+        return c.op("squeeze", c.part(x, axis, c.place(place, extent), 1), axis=axis)
+    return c.op("take", x, c.from_the_start(indices, extent), axis=axis)
 
 
 @converter("GatherElements")
@@ -80,7 +64,7 @@ def tensor_scatter(c: Call) -> Value:
 @converter("TopK")
 def top_k(c: Call) -> tuple[Value, ...]:
     x = c.input(0)
-    k = c.attr("k") if c.opset < 10 else int(np.ravel(c.known(1))[0])
+    (k,) = c.dims(1, "k")
     return c.several("topk", x, k=k, axis=c.attr("axis", -1), largest=bool(c.attr("largest", 1)))
 
 
@@ -89,7 +73,7 @@ def one_hot(c: Call) -> Value:
     indices, axis = c.input(0), c.attr("axis", -1)
     depth, values = int(np.ravel(c.known(1))[0]), c.known(2)
     whole = c.cast(indices, "int64")
-    hot = c.op("one_hot", from_the_start(c, whole, depth), depth=depth, dtype="bool")
+    hot = c.op("one_hot", c.from_the_start(whole, depth), depth=depth, dtype="bool")
     rank = indices.ndim + 1
     axis %= rank
     order = [*range(axis), rank - 1, *range(axis, rank - 1)]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.graph import Value
 from ...graph.reference import evaluate as run_graph
 from .call import Call, OnnxError
 from .types import DTYPES, number_of
@@ -108,47 +107,3 @@ def _as_known(array: Any) -> Known:
     if name not in DTYPES.values():
         raise OnnxError(f"the data type {name} is not supported")
     return (array.view(np.uint16) if name == "bfloat16" else array), name
-
-
-def computed_dims(
-    op: str,
-    inputs: Sequence[Value | None],
-    shapes: Mapping[Value, Sequence[Any]],
-    constants: Mapping[Value, Any],
-    attributes: Mapping[str, Any],
-) -> list[Any] | None:
-    """Returns the extents that a node computes from extents of which some are symbolic; None for another operator."""
-
-    def dims(n: int) -> list[Any]:
-        value = inputs[n] if n < len(inputs) else None
-        if value is None:
-            raise OnnxError(f"{op}: input {n} is missing")
-        if value in shapes:
-            return list(shapes[value])
-        return [int(d) for d in np.ravel(constants[value])]
-
-    if op == "Concat":
-        return [d for n in range(len(inputs)) for d in dims(n)]
-    if op in ("Unsqueeze", "Squeeze", "Identity", "Reshape") or (op == "Cast" and attributes.get("to") in (6, 7)):
-        return dims(0)
-    if op == "Gather":
-        own = dims(0)
-        return [own[k] for k in dims(1)]
-    if op == "Slice":
-        own, begin, end = dims(0), dims(1)[0], dims(2)[0]
-        step = dims(4)[0] if len(inputs) > 4 and inputs[4] is not None else 1
-        return own[max(begin, -len(own)) : min(end, len(own)) : step]
-    combine = _ARITHMETIC.get(op)
-    if combine is not None:
-        a, b = dims(0), dims(1)
-        count = max(len(a), len(b))
-        return [combine(x, y) for x, y in zip(a * (count // len(a)), b * (count // len(b)), strict=True)]
-    return None
-
-
-_ARITHMETIC = {
-    "Add": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mul": lambda a, b: a * b,
-    "Div": lambda a, b: a // b,
-}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 
 from ...tir.expr import array_bytes, to_numpy
 from .call import LARGEST, OnnxError, shown
+from .missing_operators import label_of
 from .types import dtype_of
 
 _REMARKS = {"doc_string", "producer_name", "producer_version", "metadata_props"}
@@ -68,6 +71,54 @@ def require_distinct_names(graph: Any) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise OnnxError(f"{shown(twice[0])} is provided twice")
+
+
+def names_read(node: Any) -> Iterator[str]:
+    """Yields the names that a node reads, those that the graphs inside it take from outside included."""
+    yield from [name for name in node.input if name]
+    for a in node.attribute:
+        for graph in (a.g, *a.graphs) if a.type in (a.GRAPH, a.GRAPHS) else ():
+            own = {*[i.name for i in graph.input], *[t.name for t in graph.initializer]}
+            own.update(name for inner in graph.node for name in inner.output)
+            read = [name for inner in graph.node for name in names_read(inner)]
+            yield from [name for name in (*read, *[o.name for o in graph.output]) if name not in own]
+
+
+def in_order(nodes: Sequence[Any], known: Container[str]) -> list[Any]:
+    """Returns the nodes so that each stands behind those whose results it reads; otherwise they keep their order.
+
+    ``known``: the names that have values before. Names that no node provides are left to the reader. OnnxError names the
+    nodes of a cycle.
+    """
+    made = {name: n for n, node in enumerate(nodes) for name in node.output if name}
+    needs = [{made[name] for name in names_read(node) if name in made and name not in known} for node in nodes]
+    if all(first < n for n, before in enumerate(needs) for first in before):
+        return list(nodes)
+    readers: list[list[int]] = [[] for _ in nodes]
+    for n, before in enumerate(needs):
+        for first in before:
+            readers[first].append(n)
+    missing = [len(before) for before in needs]
+    ready = [n for n, count in enumerate(missing) if not count]
+    order: list[int] = []
+    while ready:
+        order.append(heapq.heappop(ready))
+        for n in readers[order[-1]]:
+            missing[n] -= 1
+            if not missing[n]:
+                heapq.heappush(ready, n)
+    if len(order) < len(nodes):
+        raise OnnxError(f"the nodes {_cycle(nodes, needs, set(order))} read each other's results in a cycle")
+    return [nodes[n] for n in order]
+
+
+def _cycle(nodes: Sequence[Any], needs: Sequence[set[int]], done: set[int]) -> str:
+    """Returns the names of the nodes of one cycle, among those that are not done."""
+    path = [next(n for n in range(len(nodes)) if n not in done)]
+    while path[-1] not in path[:-1]:
+        path.append(min(needs[path[-1]] - done))
+    circle = [label_of(nodes[n]) for n in path[path.index(path[-1]) + 1 :]]
+    return ", ".join(circle[:8]) + (f" and {len(circle) - 8} more" if len(circle) > 8 else "")
 
 
 def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tuple[Any, str]:

@@ -99,7 +99,7 @@ def arg_extreme(c: Call) -> Value:
     if not c.attr("select_last_index", 0):
         return c.op(op, x, axis=axis, keepdims=keep, dtype="int64")
     first = c.op(op, c.op("flip", x, axis=axis), axis=axis, keepdims=keep, dtype="int64")
-    return c.op("subtract", c.like(x.shape[axis] - 1, first), first)
+    return c.op("subtract", c.size(x.shape[axis] - 1, first.dtype), first)
 
 
 @converter("Softmax", "LogSoftmax")

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value, dims
 from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
+from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import convert
 from .call import LARGEST_TABLE, Call
 from .table import converter
@@ -18,7 +19,7 @@ from .types import dtype_of
 @converter("Reshape")
 def reshape(c: Call) -> Value:
     x = c.input(0)
-    shape: list[Any] = list(c.attr("shape")) if c.attr("shape") is not None else c.dims(1)
+    shape: list[Any] = list(c.dims(1, "shape"))
     if not c.attr("allowzero", 0):
         shape = [x.shape[n] if isinstance(d, int) and d == 0 else d for n, d in enumerate(shape)]
     return c.op("reshape", x, shape=tuple(shape))
@@ -29,12 +30,7 @@ def flatten(c: Call) -> Value:
     x = c.input(0)
     axis = c.attr("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
-    if x.is_static:
-        return c.op("reshape", x, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-    lead: Any = 1
-    for d in x.shape[:axis]:
-        lead = lead * d
-    return c.op("reshape", x, shape=(lead, -1))
+    return c.op("reshape", x, shape=(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 @converter("Squeeze")
@@ -56,7 +52,7 @@ def transpose(c: Call) -> Value:
 
 @converter("Expand")
 def expand(c: Call) -> Value:
-    x, wanted = c.input(0), c.dims(1)
+    x, wanted = c.input(0), list(c.dims(1))
     rank = max(x.ndim, len(wanted))
     shape: list[Any] = []
     for own, other in zip([1] * (rank - x.ndim) + list(x.shape), [1] * (rank - len(wanted)) + wanted, strict=True):
@@ -92,24 +88,14 @@ def split(c: Call) -> tuple[Value, ...]:
 @converter("Slice")
 def cut(c: Call) -> Value:
     x = c.input(0)
-    starts, ends = c.ints(1, "starts"), c.ints(2, "ends")
+    starts, ends = c.dims(1, "starts"), c.dims(2, "ends")
     axes = c.ints(3, "axes", tuple(range(len(starts))))
     steps = c.ints(4, "", (1,) * len(starts))
     begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    for a, lo, hi, s in zip(axes, starts, ends, steps, strict=True):
-        extent = x.shape[a]
-        if not isinstance(extent, int):
-            raise c.error(f"axis {a} of {x.type_text} has no known size, so it cannot be cut")
-        lo, hi, s = slice(_clamped(lo), _clamped(hi), s).indices(extent)
-        begin[a], end[a], stride[a] = lo, hi if hi >= 0 else None, s
-    if x.is_static:
-        limits = [-e - 1 if h is None else h for h, e in zip(end, x.shape, strict=True)]
-        return c.op("strided_slice", x, begin=tuple(begin), end=tuple(limits), strides=tuple(stride))
-    raise c.error(f"{x.type_text} has symbolic sizes, so it cannot be cut")
-
-
-def _clamped(n: int) -> int:
-    return max(min(int(n), 1 << 60), -(1 << 60))
+    for a, *bounds, step in zip(axes, starts, ends, steps, strict=True):
+        begin[a], end[a] = bounds
+        stride[a] = step
+    return c.op("strided_slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(stride))
 
 
 @converter("Tile")
@@ -131,8 +117,9 @@ def pad(c: Call) -> Value:
     for n, a in enumerate(axes):
         before[a], after[a] = pads[n], pads[n + len(axes)]
     if min((*before, *after), default=0) < 0:
-        end = [e + min(a, 0) for e, a in zip(x.shape, after, strict=True)]
-        x = c.op("strided_slice", x, begin=tuple([max(-b, 0) for b in before]), end=tuple(end))
+        left = [e + min(b, 0) + min(a, 0) for b, e, a in zip(before, x.shape, after, strict=True)]
+        begin = tuple([max(-b, 0) for b in before])
+        x = c.op("strided_slice", x, begin=begin, end=tuple(left), slice_mode="size")
         before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     if mode == "wrap":
         return _wrapped(c, x, before, after)
@@ -167,7 +154,21 @@ def constant_of_shape(c: Call) -> Value:
     return c.op("broadcast_to", c.constant(value[0], value.dtype.name), shape=shape)
 
 
-@converter("NonZero", "Range", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
+@converter("Range")
+def arange(c: Call) -> Value:
+    """Numbers from a start to a limit; the limits may be formulas of sizes, the step is a number."""
+    if any(v is not None and v not in c.shapes and v not in c.builder.constants for v in c.inputs):
+        return shaped_by_values(c)
+    (start,), (limit,), (step,) = c.dims(0), c.dims(1), c.ints(2)
+    _, count = slice_range(0, limit - start, step, limit - start) if step > 0 else (0, None)
+    if count is None:
+        raise c.error(f"a step of {step} with limits that depend on sizes")
+    dtype = c.input(0).dtype
+    places = c.op("places", c.op("broadcast_to", c.constant(0, dtype), shape=(count,)), axis=0, dtype=dtype)
+    return c.op("add", c.op("multiply", places, c.constant(step, dtype)), c.size(start, dtype))
+
+
+@converter("NonZero", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
 def shaped_by_values(c: Call) -> Value:
     """Results whose shape depends on values: they are evaluated when these are known, and refused otherwise."""
     for n in range(len(c.inputs)):

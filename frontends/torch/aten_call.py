@@ -7,6 +7,7 @@ from typing import Any
 
 from ...graph.builder import Builder
 from ...graph.graph import Value
+from ...tir.expr import Expr
 from ..graph_call import GraphCall
 from .torch_package import TorchError, dtype_name, load_torch
 
@@ -60,7 +61,17 @@ class AtenCall(GraphCall):
 
     def value(self, x: Any, dtype: str) -> Value:
         """Returns a tensor or a number as a value of that data type."""
-        return self.cast(x, dtype) if isinstance(x, Value) else self.constant(x, dtype)
+        return self.cast(x, dtype) if isinstance(x, Value) else self.number(x, dtype)
+
+    def number(self, n: Any, dtype: str) -> Value:
+        """Returns a number, or an expression of sizes, as a scalar."""
+        return self.size(n, dtype) if isinstance(n, Expr) else self.constant(n, dtype)
+
+    def require_numbers(self, *sizes: Any) -> None:
+        """Raise TorchError where a size is symbolic."""
+        symbolic = [str(e) for e in sizes if isinstance(e, Expr)]
+        if symbolic:
+            raise self.error(f"the sizes {', '.join(symbolic)} have to be numbers here; shapes= can give them")
 
     def common(self, *positions: int) -> str:
         """Returns the data type to which PyTorch promotes these arguments."""
@@ -71,9 +82,16 @@ class AtenCall(GraphCall):
             out = torch.empty((), dtype=torch.result_type(out, other), device="meta")
         return dtype_name(out.dtype)
 
+    def together(self, values: Sequence[Value]) -> tuple[Any, ...]:
+        """Returns the shape to which values broadcast. Where a number meets a symbolic size, PyTorch knows that they agree."""
+        rank = max(v.ndim for v in values)
+        rows = [(*[1] * (rank - v.ndim), *v.shape) for v in values]
+        wide = [[e for e in column if not isinstance(e, int) or e != 1] for column in zip(*rows, strict=True)]
+        return tuple([min(column, key=lambda e: not isinstance(e, int)) if column else 1 for column in wide])
+
     def full(self, shape: Sequence[Any], number: Any, dtype: str) -> Value:
         """Returns an array of one number."""
-        one = self.constant(number, dtype)
+        one = self.number(number, dtype)
         return self.op("broadcast_to", one, shape=tuple(shape)) if len(shape) else self.op("identity", one)
 
     def axis(self, axis: int, x: Value) -> int:

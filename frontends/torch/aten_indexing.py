@@ -96,15 +96,15 @@ def index(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> Value:
     if any(v.dtype in ("bool", "uint8") for v in given):
         raise c.error("a mask as index gives a size that depends on values, which is not supported")
     if len(given) == 1:
-        return c.op("take", x, _from_front(c, given[0], x.shape[at[0]]), axis=at[0], mode="fast")
+        return c.op("take", x, c.from_the_start(given[0], x.shape[at[0]]), axis=at[0], mode="fast")
     together = at == list(range(at[0], at[0] + len(at)))
     others = [d for d in range(x.ndim) if d not in at]
-    shape = np.broadcast_shapes(*[v.shape for v in given])
-    parts = [_from_front(c, c.op("broadcast_to", v, shape=shape), x.shape[d]) for d, v in zip(at, given, strict=True)]
+    shape = c.together(given)
+    parts = [c.from_the_start(c.op("broadcast_to", v, shape=shape), x.shape[d]) for d, v in zip(at, given, strict=True)]
     flat: Value | None = None
     for d, part in zip(at, parts, strict=True):
         wide = part if part.dtype == "int64" else c.op("cast", part, dtype="int64")
-        flat = wide if flat is None else c.op("add", c.op("multiply", flat, c.constant(x.shape[d], "int64")), wide)
+        flat = wide if flat is None else c.op("add", c.op("multiply", flat, c.size(x.shape[d], "int64")), wide)
     moved = c.op("transpose", x, axes=(*at, *others))
     rows = c.op("reshape", moved, shape=(math.prod(x.shape[d] for d in at), *[x.shape[d] for d in others]))
     found = c.op("take", rows, flat, axis=0, mode="fast")
@@ -114,16 +114,6 @@ def index(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> Value:
     rank, n = len(shape), len(before)
     order = (*range(rank, rank + n), *range(rank), *range(rank + n, found.ndim))
     return c.op("transpose", found, axes=order)
-
-
-def _from_front(c: AtenCall, index: Value, extent: int) -> Value:
-    """Returns the index with negative numbers counted from the end."""
-    data = c.builder.constants.get(index)
-    if data is not None:
-        return c.constant(np.where(data < 0, data + extent, data))
-    negative = c.op("less", index, c.constant(0, index.dtype))
-    wrapped = c.op("add", index, c.constant(extent, index.dtype))
-    return c.op("where", negative, wrapped, index)
 
 
 @aten("index_put")
@@ -143,9 +133,9 @@ def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Va
         raise c.error("masks beside other indices are not supported")
     at = [d for d, v in enumerate(indices) if v is not None]
     others = [d for d in range(x.ndim) if d not in at]
-    outer = np.broadcast_shapes(*[v.shape for v in given])
+    outer = c.together(given)
     parts = [
-        c.op("broadcast_to", c.cast(_from_front(c, v, x.shape[d]), "int64"), shape=outer)
+        c.op("broadcast_to", c.cast(c.from_the_start(v, x.shape[d]), "int64"), shape=outer)
         for d, v in zip(at, given, strict=True)
     ]
     places = c.op("concatenate", *[c.op("expand_dims", p, axis=len(outer)) for p in parts], axis=len(outer))

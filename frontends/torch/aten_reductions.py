@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ...tir.expr import Expr, max_
 from .aten_call import AtenCall
 from .aten_table import aten
 
@@ -87,6 +88,8 @@ def variance(
     squares = c.op("square", c.op("subtract", x, mean))
     out = c.op("sum", squares, axis=axes, keepdims=bool(keepdim))
     left = count - (1 if correction is None else correction)
+    if isinstance(left, Expr):
+        return c.op("divide", out, c.size(max_(left, 0), x.dtype))
     return c.op("divide", out, c.constant(max(left, 0), x.dtype))
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.graph import Value
+from ...graph.graph import Value, dims, same_shape
+from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import DType
 from .aten_call import AtenCall
 from .aten_table import aten
@@ -70,51 +71,39 @@ def split(c: AtenCall, x: Value, *args: Any, dim: int = 0) -> tuple[Value, ...]:
     return tuple(c.op("squeeze", p, axis=axis) for p in parts) if unbind else parts
 
 
-def cut(c: AtenCall, x: Value, axis: int, start: int, end: int, step: int = 1) -> Value:
-    """Returns a part of ``x`` along one axis."""
-    begin, stop, strides = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    begin[axis], stop[axis], strides[axis] = start, end, step
-    return c.op("strided_slice", x, begin=tuple(begin), end=tuple(stop), strides=tuple(strides))
-
-
-def _span(c: AtenCall, x: Value, dim: int, start: Any, end: Any, step: int) -> tuple[int, int, int]:
-    extent = x.shape[dim]
-    if not all(isinstance(d, int) for d in x.shape):
-        raise c.error(f"{x.type_text} has symbolic sizes, so it cannot be cut")
-    return slice(start, end, step).indices(extent)
-
-
 @aten("slice.Tensor")
 def slice_(c: AtenCall, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     axis = c.axis(dim, x)
-    if not isinstance(x.shape[axis], int) and start in (0, None) and (end is None or end == 2**63 - 1) and step == 1:
+    if start in (0, None) and (end is None or end == 2**63 - 1) and step == 1:
         return c.op("identity", x)
-    return cut(c, x, axis, *_span(c, x, axis, start, end, step))
+    first, _ = slice_range(start, end, step, x.shape[axis])
+    return c.part(x, axis, first, c.shape[axis], step)
 
 
 @aten("select.int")
-def select(c: AtenCall, x: Value, dim: int, index: int) -> Value:
+def select(c: AtenCall, x: Value, dim: int, index: Any) -> Value:
     axis = c.axis(dim, x)
-    at = index % x.shape[axis]
-    return c.op("squeeze", cut(c, x, axis, at, at + 1), axis=axis)
+    return c.op("squeeze", c.part(x, axis, c.place(index, x.shape[axis]), 1), axis=axis)
 
 
 @aten("slice_scatter", "select_scatter")
 def scatter_part(c: AtenCall, x: Value, source: Value, dim: int = 0, *place: Any, **named: Any) -> Value:
     axis = c.axis(dim, x)
+    extent = x.shape[axis]
     if "select" in c.label:
-        at = place[0] % x.shape[axis]
-        start, end, step = at, at + 1, 1
+        start, count, step = c.place(place[0], extent), 1, 1
         source = c.op("expand_dims", source, axis=axis)
     else:
         given = [*place, None, None, None][:3]
-        start, end, step = _span(
-            c, x, axis, named.get("start", given[0]), named.get("end", given[1]), named.get("step", given[2] or 1)
-        )
-    extent = x.shape[axis]
+        begin, end, step = [named.get(key, given[n]) for n, key in enumerate(("start", "end", "step"))]
+        step = 1 if step is None else step
+        start, count = slice_range(begin, end, step, extent)
+        if not same_shape((count,), (source.shape[axis],)) and not isinstance(source.shape[axis], int):
+            count = source.shape[axis]  # PyTorch has compared them
     new = c.cast(source, c.dtype)
     if step != 1:
-        places = np.arange(start, end, step)
+        c.require_numbers(extent, start, count)
+        places = start + np.arange(count) * step
         where = np.full(extent, 0)
         where[places] = np.arange(len(places))
         picked = c.op("take", new, c.constant(where), axis=axis, mode="fast")
@@ -124,11 +113,14 @@ def scatter_part(c: AtenCall, x: Value, source: Value, dim: int = 0, *place: Any
         shape[axis] = extent
         wide = c.op("broadcast_to", c.constant(mask.reshape(shape)), shape=c.shape)
         return c.op("where", wide, c.op("broadcast_to", picked, shape=c.shape), x)
-    parts = [cut(c, x, axis, 0, start)] if start > 0 else []
+    after = start + count
+    left = dims([extent - after])[0]
+    parts = [] if isinstance(start, int) and start == 0 else [c.part(x, axis, 0, start)]
     parts.append(new)
-    if end < extent:
-        parts.append(cut(c, x, axis, max(end, start), extent))
-    return c.op("concatenate", *parts, axis=axis) if len(parts) > 1 else c.op("identity", parts[0])
+    if not isinstance(left, int) or left:
+        parts.append(c.part(x, axis, after, left))
+    joined = c.op("concatenate", *parts, axis=axis) if len(parts) > 1 else parts[0]
+    return c.op("reshape", joined, shape=c.shape)
 
 
 @aten("flip")
@@ -146,8 +138,8 @@ def pad(c: AtenCall, x: Value, pads: Sequence[int], value: Any = 0) -> Value:
         return _picked(c, x, before, "reflection" in c.label)
     if min((*before, *after), default=0) < 0:
         begin = tuple(max(-b, 0) for b in before)
-        end = tuple(e + min(a, 0) for e, a in zip(x.shape, after, strict=True))
-        x = c.op("strided_slice", x, begin=begin, end=end)
+        left = tuple(e + min(b, 0) + min(a, 0) for b, e, a in zip(before, x.shape, after, strict=True))
+        x = c.op("strided_slice", x, begin=begin, end=left, slice_mode="size")
     low, high = tuple(max(b, 0) for b in before), tuple(max(a, 0) for a in after)
     if not any((*low, *high)):
         return c.op("identity", x)
@@ -198,9 +190,12 @@ def as_strided(c: AtenCall, x: Value, size: Sequence[int], stride: Sequence[int]
 
 @aten("arange.start_step", "arange.start", "arange")
 def arange(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
-    start, end, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    if not all(isinstance(a, (int, float)) for a in (start, end, step)):
-        raise c.error("the ends of arange have to be numbers")
+    start, _, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if not all(isinstance(a, (int, float)) for a in (start, step, c.shape[0])):
+        kind = c.dtype if DType(c.dtype).is_float else "int64"
+        place = c.op("places", c.full(c.shape, 0, kind), axis=0, dtype=kind)
+        moved = c.op("multiply", place, c.number(step, kind))
+        return c.cast(c.op("add", moved, c.number(start, kind)), c.dtype)
     if not DType(c.dtype).is_float:
         start, step = int(start), int(step)
     return c.constant(start + np.arange(c.shape[0]) * step, c.dtype)

@@ -15,8 +15,8 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ...tir.expr import Var
-from ..unsupported_operators import UnsupportedOperators
+from ...tir.expr import Expr, Var
+from ..unsupported_operators import UnsupportedOperators, require_inputs
 from . import (
     aten_attention,
     aten_control,
@@ -78,9 +78,8 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     held = {**_parameters(plain, changed), **_constants(plain)}
     reader = Reader(name or "main")
     inputs = {node.name: node for node in plain.graph.nodes if node.op == "placeholder" and node.name not in held}
+    require_inputs("shapes=", shapes or {}, inputs, TorchError)
     for given, shape in (shapes or {}).items():
-        if given not in inputs:
-            raise TorchError(f"the program has no input {given}; its inputs: {', '.join(inputs)}")
         reader.fix(inputs[given], shape)
     late = []
     for node in plain.graph.nodes:
@@ -281,6 +280,14 @@ class Reader:
             made = CONVERTERS[str(node.target)](call, *args, **_plain(kwargs))
         except GraphError as error:
             raise TorchError(f"{label}: {error}") from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            symbolic = [v for v in (*_values(args), *_values(kwargs.values())) if _is_symbolic(v)]
+            if isinstance(error, TorchError) or not symbolic:
+                raise
+            shown = ", ".join(v.type_text if isinstance(v, Value) else str(v) for v in symbolic)
+            raise TorchError(
+                f"{label}: the sizes have to be numbers here, in {shown}; shapes= can give them"
+            ) from error
         if isinstance(val, (list, tuple)):
             return made if isinstance(made, tuple) else (made,)
         return made[0] if isinstance(made, tuple) else made
@@ -300,6 +307,15 @@ class Reader:
         made = without_unread(self.builder.graph(values))
         verify(made)
         return made
+
+
+def _values(given: Any) -> list[Any]:
+    """Returns arguments with those in lists."""
+    return [v for a in given for v in (_values(a) if isinstance(a, (list, tuple)) else [a])]
+
+
+def _is_symbolic(v: Any) -> bool:
+    return isinstance(v, Expr) or (isinstance(v, Value) and not v.is_static)
 
 
 _DROPPED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "requires_grad")

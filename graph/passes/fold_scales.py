@@ -81,6 +81,8 @@ def batch_norm(m: Match) -> Value | None:
     gamma, beta, mean, variance = [m.array(n).astype(np.float64) for n in ("gamma", "beta", "mean", "variance")]
     if m["gamma"].dtype not in ("float32", "float64") or m.out.dtype != m["gamma"].dtype:
         return None
+    if not isinstance(m.out.shape[axis], int):  # the channels agree, which the operator checks at the call
+        return None
     with np.errstate(all="ignore"):
         scale = gamma / np.sqrt(variance + m.root.attrs.get("epsilon", 1e-5))
         moved = mean * scale

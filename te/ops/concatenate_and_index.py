@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from .blocks.operator_arguments import (
     require_same,
     same,
     shape_text,
+    slice_range,
 )
 from .blocks.reshape_transpose import expand_dims, flatten
 
@@ -99,29 +99,38 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0, name: str = "
 
 
 def strided_slice(
-    x: Tensor, begin: Sequence[int | None], end: Sequence[int | None], strides: Any = 1, name: str = "T_strided_slice"
+    x: Tensor,
+    begin: Sequence[Any],
+    end: Sequence[Any],
+    strides: Any = 1,
+    slice_mode: str = "end",
+    name: str = "T_strided_slice",
 ) -> Tensor:
-    """Returns ``x[begin:end:strides]`` per dimension, as NumPy reads it (None: from or to the edge, each one). Of symbolic
-    sizes all is taken."""
+    """Returns ``x[begin:end:strides]`` per dimension, as NumPy reads it (None: from or to the edge, each one).
+
+    ``begin`` and ``end`` are numbers or expressions of sizes. ``slice_mode`` is ``end``, or as in TVM ``size``: ``end`` has
+    the numbers of elements, and ``begin``, counted from 0, has to leave room for them, which the call checks.
+    """
     op = "strided_slice"
     check_tensor(op, x)
     given = list(strides) if isinstance(strides, (tuple, list)) else [strides] * x.ndim
     if not len(begin) == len(end) == len(given) == x.ndim:
         raise ValueError(f"{op}: begin, end and strides need one entry for each of {x.ndim} dimensions")
-    starts, steps, shape = list[int](), list[int](), list[Any]()
+    if slice_mode not in ("end", "size"):
+        raise ValueError(f"{op}: slice_mode={slice_mode!r}; there are 'end' and 'size'")
+    starts, steps, shape = list[Any](), list[int](), list[Any]()
     for d in range(x.ndim):
-        if given[d] == 0:
+        step = 1 if given[d] is None else constant(op, "a stride", given[d])
+        if step == 0:
             raise ValueError(f"{op}: a stride of 0")
-        whole = given[d] in (None, 1) and begin[d] in (None, 0) and (end[d] is None or same(end[d], x.shape[d]))
-        if whole:
-            starts.append(0)
-            steps.append(1)
-            shape.append(x.shape[d])
-            continue
-        first, last, step = slice(begin[d], end[d], given[d]).indices(constant(op, "a size", x.shape[d]))
+        first, count = begin[d], end[d]
+        if step == 1 and (first is None or same(first, 0)) and (count is None or same(count, x.shape[d])):
+            first, count = 0, x.shape[d]
+        elif slice_mode == "end":
+            first, count = slice_range(first, count, step, x.shape[d])
         starts.append(first)
         steps.append(step)
-        shape.append(max(math.ceil((last - first) / step), 0))
+        shape.append(count)
     out: Tensor = compute(
         shape,
         lambda *i: x(*[first + e * step for e, first, step in zip(i, starts, steps, strict=True)]),

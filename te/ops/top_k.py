@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.expr import And, Expr, Not, Or, Range, cast, const
+from ...tir.expr import And, Expr, Not, Or, Range, all_, cast, convert
 from ...tir.expr.intrinsics.float_operations import isnan
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.operator_arguments import INJECTIVE, check_tensor, constant, normalize_axis
+from .blocks.operator_arguments import INJECTIVE, check_tensor, normalize_axis, sizes_analyzer
 
 
 def topk(
-    x: Tensor, k: int = 1, axis: int = -1, largest: bool = True, dtype: str = "int64", name: str = "T_topk"
+    x: Tensor, k: Any = 1, axis: int = -1, largest: bool = True, dtype: str = "int64", name: str = "T_topk"
 ) -> tuple[Tensor, Tensor]:
     """Returns the ``k`` largest (or smallest) elements along ``axis`` in order, and their indices.
 
@@ -23,8 +23,9 @@ def topk(
     op = "topk"
     check_tensor(op, x)
     axis = normalize_axis(op, axis, x.ndim)
-    if not 0 <= k <= constant(op, "the extent", x.shape[axis]):
-        raise ValueError(f"{op}: k={k} of {x.shape[axis]} elements")
+    extent = x.shape[axis]
+    if not sizes_analyzer(k, extent).can_prove(all_(convert(k) >= 0, convert(k) <= extent)):
+        raise ValueError(f"{op}: k={k} of {extent} elements")
     j, place = [reduce_axis(Range.from_extent(x.shape[axis]), n) for n in ("j", "place")]
 
     def at(i: tuple[Expr, ...], e: Expr) -> Any:
@@ -37,7 +38,7 @@ def topk(
         return sum_(cast("int32", ahead), axis=j)
 
     ranks = compute(x.shape, rank, f"{name}_rank", tag="comm_reduce")
-    shape = [const(k) if d == axis else e for d, e in enumerate(x.shape)]
+    shape = [convert(k) if d == axis else e for d, e in enumerate(x.shape)]
 
     def chosen(*i: Expr) -> Any:
         hit = ranks(*i[:axis], place.var, *i[axis + 1 :]).equal(cast("int32", i[axis]))

@@ -127,7 +127,7 @@ def test_sizes_up_to_each_end_have_schedules_of_their_own():
         assert not got[2].any()
         rows = run.profile(data, other, np.ones((3, 3), np.float32), repeat=1).rows
         assert any(f"for n = {4 if size <= 4 else 17 if size <= 17 else 65}" in row.origin for row in rows)
-    with pytest.raises(RuntimeError, match="n must be in 1..65"):
+    with pytest.raises(RuntimeError, match="n must be in 0..65"):
         run(np.ones((66, 24), np.float32), np.ones((1, 5), np.float32), np.ones((3, 3), np.float32))
 
 

@@ -114,7 +114,7 @@ def test_all_missing_operators_are_listed_at_once():
 @pytest.mark.parametrize(
     ("nodes", "problem"),
     [
-        ([helper.make_node("Relu", ["nothing"], ["y"])], "reads 'nothing', which nothing before it provides"),
+        ([helper.make_node("Relu", ["nothing"], ["y"])], "reads 'nothing', which nothing provides"),
         ([helper.make_node("Relu", ["x"], ["z"])], "the output 'y' is not computed"),
         ([helper.make_node("Reshape", ["x", "bad"], ["y"])], r"Reshape 'y': reshape: \(3,\) has 3 elements"),
         ([helper.make_node("MatMul", ["x", "x2"], ["y"])], "MatMul 'y': matmul: the length of the sum differs"),

@@ -244,7 +244,7 @@ def one_node(name, inputs, **attributes):
         (one_node("Gather", ["x", "x"]), "Gather 'it': input 1, x, is of the data type string; here it takes numbers"),
         (one_node("Add", ["x", "x"]), "Add 'it' takes the text 'x'; it works on numbers only"),
         (one_node("Reshape", ["x", "k"]), "Reshape 'it': input 1 has to be a constant"),
-        (one_node("Reshape", ["x", "none"]), "Reshape 'it' reads 'none', which nothing before it provides"),
+        (one_node("Reshape", ["x", "none"]), "Reshape 'it' reads 'none', which nothing provides"),
         (one_node("RegexFullMatch", ["x"], pattern="("), r"RegexFullMatch 'it': the pattern '\(' cannot be read"),
         (one_node("StringNormalizer", ["x"], case_change_action="UP"), "the change of case 'UP' is not known"),
         (one_node("StringNormalizer", ["m"]), r"it takes texts of the shape \[C\] or \[1, C\], not \[2, 3\]"),

@@ -126,7 +126,7 @@ def test_sizes_have_the_bounds_of_the_program():
     for rows in (2, 7, 13, 17):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(run(x), layer(x).detach())
-    with pytest.raises(RuntimeError, match=r"must be in 1..17"):
+    with pytest.raises(RuntimeError, match=r"must be in 0..17"):
         run(torch.ones(18, 4))
     (name,) = from_torch(program).bounds
     build_graph(from_torch(program), bounds={name: 32})(torch.ones(32, 4))

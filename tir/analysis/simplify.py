@@ -6,7 +6,18 @@ from typing import Any
 
 from ..arith.analyzer import Analyzer
 from ..arith.rewrite_rules import truth
-from ..expr import BufferLoad, Expr, IntImm, Range, Var, logical_not, pre_order, reads_memory
+from ..expr import (
+    BufferLoad,
+    Expr,
+    IntImm,
+    Range,
+    Var,
+    logical_not,
+    pre_order,
+    reads_memory,
+    substitute,
+    vars_in,
+)
 from ..expr.base.deep_recursion import with_room
 from ..expr.base.node_methods import map_tuple
 from ..stmt import (
@@ -59,14 +70,31 @@ def simplify(node: Any, analyzer: Analyzer | None = None) -> Any:
         if all(functions[name] is f for name, f in node.functions.items()):
             return node
         return IRModule(functions, node.attrs)
+    walk = _Walk(an)
     if isinstance(node, PrimFunc):
-        bind_sizes(an, node.buffer_map.values())
-    return _Walk(an)(node)
+        for buffer in node.buffer_map.values():
+            walk.sizes.update(extent for extent in buffer.shape if isinstance(extent, Var))
+        for size in walk.sizes:
+            an.bind(size, (0, None))
+    return walk(node)
 
 
 class _Walk:
+    """Simplifies statements. ``sizes`` are those that may be 0 where the walk is: what stands in a loop that has no
+    iterations then is simplified as if they were at least 1."""
+
     def __init__(self, analyzer: Analyzer) -> None:
         self.an = analyzer
+        self.sizes: set[Var] = set()
+
+    def _never_empty(self, extent: Expr) -> set[Var]:
+        """Returns the sizes that are at least 1 where a loop of this extent has iterations."""
+        out = set()
+        for size in vars_in(extent) & self.sizes if self.sizes else ():
+            least = self.an.simplify(substitute(extent, {size: IntImm(0, size.dtype)}))
+            if isinstance(least, IntImm) and least.value <= 0:
+                out.add(size)
+        return out
 
     def __call__(self, node: Any) -> Any:
         if isinstance(node, Expr):
@@ -78,8 +106,15 @@ class _Walk:
         lo, extent = self(loop.min), self(loop.extent)
         if isinstance(extent, IntImm) and extent.value <= 0:
             return Evaluate(IntImm(0))
+        counted = self._never_empty(extent)
+        self.sizes -= counted
+        for size in counted:
+            self.an.bind(size, (1, None))
         self.an.bind(loop.loop_var, loop_values(loop.with_(min=lo, extent=extent)))
         body = self(loop.body)
+        self.sizes |= counted
+        for size in counted:
+            self.an.bind(size, (0, None))
         if lo is loop.min and extent is loop.extent and body is loop.body:
             return loop
         return loop.with_(min=lo, extent=extent, body=body)

@@ -6,7 +6,7 @@ to those after it. A node of numbers that needs a result of the latter is refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from ....graph.graph import Graph, Value
 from ....graph.host_graph import TEXT, HostGraph, HostStep, as_texts
 from ..call import OnnxError, shown
 from ..missing_operators import label_of
+from ..model_file import in_order, names_read
 from ..node_attributes import attributes
 from ..types import dtype_of, number_of
 from .text_call import TEXT_OPERATORS, Shape, TextCall, TextOperator
@@ -82,7 +83,7 @@ def split_text(onnx: Any, proto: Any, given: Any, tensor: Tensor) -> TextSplit |
     if not has_text(proto.graph):
         return None
     splitter = _Splitter(onnx, proto, given, tensor)
-    for node in proto.graph.node:
+    for node in in_order(proto.graph.node, splitter.types):
         splitter.place(node)
     return TextSplit(splitter.numbers(), splitter)
 
@@ -149,10 +150,10 @@ class _Splitter:
 
     def place(self, node: Any) -> None:
         """Put a node into its part."""
-        reads, row, label = set(_names_read(node)), row_of(node), label_of(node)
+        reads, row, label = set(names_read(node)), row_of(node), label_of(node)
         absent = [n for n in node.input if n and n not in self.types and n not in self.computed]
         if absent:
-            raise OnnxError(f"{label} reads {shown(absent[0])}, which nothing before it provides")
+            raise OnnxError(f"{label} reads {shown(absent[0])}, which nothing provides")
         if node.op_type == "Constant":
             return self.constant_node(node, label)
         texts = sorted(reads & self.texts)
@@ -256,7 +257,7 @@ class _Splitter:
         results = [n for n in dict.fromkeys(wanted) if n in self.computed and n not in self.late]
         if not results:
             return None
-        reads = {name for node in self.middle for name in _names_read(node)}
+        reads = {name for node in self.middle for name in names_read(node)}
         part = onnx.ModelProto()
         part.CopyFrom(self.proto)
         for field in (part.graph.node, part.graph.input, part.graph.output, part.graph.initializer):
@@ -290,13 +291,3 @@ def _dims(item: Any) -> tuple[Any, ...] | None:
     if not tensor.HasField("shape"):
         return None
     return tuple([d.dim_value if d.HasField("dim_value") else d.dim_param or f"{item.name}_{n}" for n, d in enumerate(tensor.shape.dim)])  # fmt: skip
-
-
-def _names_read(node: Any) -> Iterator[str]:
-    """Yields the names that a node reads, those of the graphs inside it included."""
-    yield from [name for name in node.input if name]
-    for a in node.attribute:
-        for graph in (a.g, *a.graphs) if a.type in (a.GRAPH, a.GRAPHS) else ():
-            for inner in graph.node:
-                yield from _names_read(inner)
-            yield from [o.name for o in graph.output]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from ....tir.analysis.simplify import simplify
+from ....tir.arith import Analyzer
 from ....tir.arith.normal_form.linear import difference
-from ....tir.expr import DType, Expr, IntImm, const, convert
+from ....tir.expr import DType, Expr, IntImm, const, convert, max_, min_, select
+from ....tir.walk import vars_in
 from ...operation import Requirement
 from ...tensor import Tensor
 
@@ -55,6 +59,58 @@ def constant(op: str, what: str, e: Any) -> int:
     if not isinstance(e, IntImm):
         raise ValueError(f"{op}: {what} is {e}; it has to be a constant here")
     return e.value
+
+
+def sizes_analyzer(*values: Any) -> Analyzer:
+    """Returns an analyzer that knows of the variables in ``values`` that they are sizes, at least 0."""
+    analyzer = Analyzer()
+    for var in {v for e in values if isinstance(e, Expr) for v in vars_in(e)}:
+        analyzer.bind(var, (0, None))
+    return analyzer
+
+
+def from_front(at: Any, extent: Any, analyzer: Analyzer) -> Any:
+    """Returns an index counted from 0; a negative one counts from the end of an axis of ``extent`` elements."""
+    if isinstance(at, int):
+        return extent + at if at < 0 else at
+    if analyzer.can_prove(at >= 0):
+        return at
+    return at + extent if analyzer.can_prove(at < 0) else select(at < 0, at + extent, at)
+
+
+_FAR = 2**31 - 1
+"""An index that lies beyond every axis whose extent is symbolic, whose type is int32."""
+
+
+def slice_range(begin: Any, end: Any, step: int, extent: Any) -> tuple[Any, Any]:
+    """Returns the first index of ``begin:end:step``, as Python reads it, and the number of elements.
+
+    ``begin`` and ``end`` are numbers, expressions of sizes, or None. Of an axis or with ends that only the call knows, both
+    are expressions; the first index lies on the axis where there is an element at all.
+    """
+    begin, end, extent = [int(e.value) if isinstance(e, IntImm) else e for e in (begin, end, extent)]
+    if not any(isinstance(e, Expr) for e in (begin, end, extent)):
+        first, last, _ = slice(begin, end, step).indices(extent)
+        return first, max(math.ceil((last - first) / step), 0)
+    an = sizes_analyzer(begin, end, extent)
+    far_begin, far_end = [e if isinstance(e, int) and abs(e) >= _FAR else 0 for e in (begin, end)]
+    if far_begin * step > 0 or far_end * step < 0:
+        return 0, 0
+    begin, end = None if far_begin else begin, None if far_end else end
+
+    def clamped(e: Any, bound: Any, below: bool) -> Any:
+        inside = convert(e) >= bound if below else convert(e) <= bound
+        return e if an.can_prove(inside) else max_(e, bound) if below else min_(e, bound)
+
+    if step > 0:  # a beginning beyond the end and an end before the beginning give no elements, whatever they are
+        first = 0 if begin is None else clamped(from_front(begin, extent, an), 0, True)
+        last = extent if end is None else clamped(from_front(end, extent, an), extent, False)
+        count = (last - first + (step - 1)) // step
+    else:
+        first = extent - 1 if begin is None else clamped(from_front(begin, extent, an), extent - 1, False)
+        last = -1 if end is None else clamped(from_front(end, extent, an), -1, True)
+        count = (first - last + (-step - 1)) // -step
+    return simplify(convert(first)), simplify(convert(clamped(simplify(convert(count)), 0, True)))
 
 
 def normalize_axis(op: str, axis: Any, ndim: int) -> int:
