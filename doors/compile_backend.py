@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..frontends.torch import TorchError, core_decompositions, graphs_of, is_supported, load_torch, missing_operators
+from ..frontends.torch import (
+    TorchError,
+    core_decompositions,
+    graphs_of,
+    is_supported,
+    load_torch,
+    missing_operators,
+    unknown_strides,
+)
 from .compile_options import CompileOptions
 from .compiled_region import Region
 from .said_once import say
@@ -20,6 +28,13 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
     """
     aot_autograd = load_torch("_dynamo.backends.common").aot_autograd
     chosen = CompileOptions.of({**dict(options or {}), **more})
+
+    if unknown_strides(gm.graph.nodes) is not None:
+        reason = "as_strided of an intermediate result that may not be row-major"
+        if chosen.strict:
+            raise TorchError(f"{reason} is not supported; make its operand contiguous, or take slices")
+        say(f"a graph is run eagerly, for it has {reason}")
+        return gm.forward
 
     def compile_graph(graph_module: Any, inputs: Sequence[Any]) -> Any:
         return _compiled(graph_module, chosen)

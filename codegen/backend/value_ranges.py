@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from ...tir.arith.normal_form.interval import EVERYTHING, Interval, interval_of
-from ...tir.expr import Add, Broadcast, BufferLoad, Call, Cast, Expr, FloorMod, IntImm, Max, Min, Ramp, Select, Sub, Var
+from ...tir.expr import (
+    Add,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    DType,
+    Expr,
+    FloatImm,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+    max_value,
+    min_value,
+)
+from ...tir.expr.base.rounding import round_float
 from ...tir.walk import pre_order
 from .emitter import Emitter
 from .expressions import constant_of
@@ -54,6 +76,58 @@ def _call(em: Emitter, e: Call) -> Interval:
             if low is not None and low >= 0 and high is not None:
                 return Interval(0, high)
     return EVERYTHING
+
+
+def whole_in_range(em: Emitter, e: Expr, to: DType) -> bool:
+    """Return whether each lane of the float ``e``, truncated, is a value of the integer type ``to``, or NaN."""
+    low, high = _ends(em, e)
+    return low > float(min_value(to)) - 1 and high < float(int(max_value(to)) + 1) and to.bits < 64
+
+
+def _ends(em: Emitter, e: Expr, depth: int = 10) -> tuple[float, float]:
+    """Return the least and the greatest number that a lane of the float ``e`` can have; nothing is said of NaN."""
+    if isinstance(e, (FloatImm, IntImm)):
+        return (float(e.value),) * 2 if e.value == e.value else _ANY_FLOAT
+    if not depth:  # a part may be read twice at each level
+        return _ANY_FLOAT
+    depth -= 1
+    if isinstance(e, Let):
+        return _ends(em, e.body, depth)
+    if isinstance(e, Var) and e in em.meanings:
+        return _ends(em, em.meanings[e], depth)
+    if isinstance(e, Broadcast) or (isinstance(e, Cast) and e.value.dtype.is_float and e.dtype.is_float):
+        low, high = _ends(em, e.value, depth)
+        return _rounded(low, e.dtype), _rounded(high, e.dtype)
+    if isinstance(e, Cast):
+        low, high = (0, 1) if e.value.dtype.is_bool else range_of(em, e.value)
+        whole = interval_of(e.value.dtype) if e.value.dtype.is_int else Interval(0, 1)
+        return _rounded(whole.lo if low is None else low, e.dtype), _rounded(
+            whole.hi if high is None else high, e.dtype
+        )
+    if isinstance(e, (Min, Max)):
+        (a, b), (c, d) = _ends(em, e.a, depth), _ends(em, e.b, depth)
+        return (min(a, c), min(b, d)) if isinstance(e, Min) else (max(a, c), max(b, d))
+    if isinstance(e, Select):
+        (a, b), (c, d) = _ends(em, e.true_value, depth), _ends(em, e.false_value, depth)
+        return min(a, c), max(b, d)
+    if isinstance(e, (Add, Sub)):  # rounding keeps the order: the end of a rounded sum is the rounded sum of ends
+        (a, b), (c, d) = _ends(em, e.a, depth), _ends(em, e.b, depth)
+        low, high = (a + c, b + d) if isinstance(e, Add) else (a - d, b - c)
+        return (_rounded(low, e.dtype), _rounded(high, e.dtype)) if math.isfinite(low + high) else _ANY_FLOAT
+    step = _STEPS.get(e.op) if isinstance(e, Call) else None
+    if step is None or not isinstance(e, Call):
+        return _ANY_FLOAT
+    return tuple(step(x) if math.isfinite(x) else x for x in _ends(em, e.args[0], depth))  # type: ignore[return-value]
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    return round_float(float(value), dtype.element) if math.isfinite(value) else value
+
+
+_ANY_FLOAT = (-math.inf, math.inf)
+_STEPS: dict[str, Callable[[float], float]] = {
+    "tir.ceil": math.ceil, "tir.floor": math.floor, "tir.nearbyint": round, "tir.round": round, "tir.trunc": math.trunc,
+}  # fmt: skip
 
 
 def divisor_range(em: Emitter, e: Expr) -> tuple[int | None, int | None]:

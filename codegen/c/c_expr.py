@@ -8,6 +8,7 @@ from ...tir.expr import DType, index_like
 from ...tir.expr.base.rounding import float_bits, round_float
 from ...tir.expr.nodes import expr as E
 from ..backend.expressions import constant_of
+from ..backend.value_ranges import whole_in_range
 from .c_scope import CScope, element
 from .inline_functions import c_type
 
@@ -109,18 +110,23 @@ def splat(em: CScope, text: str, dtype: DType, lanes: int) -> str:
 
 def conversion(em: CScope, e: E.Expr, to: DType) -> str:
     """Returns ``e`` as another type."""
-    return em.converted(em.value(e), e.dtype, to)
+    text = em.value(e)
+    in_range = e.dtype.is_float and to.is_int and whole_in_range(em, e, to)
+    return em.converted(text, e.dtype, to, in_range)
 
 
-def converted(em: CScope, text: str, source: DType, to: DType) -> str:
-    """Returns a value of type ``source`` as ``to``; half floats are converted through float32."""
+def converted(em: CScope, text: str, source: DType, to: DType, in_range: bool = False) -> str:
+    """Returns a value of type ``source`` as ``to``; half floats are converted through float32.
+
+    ``in_range``: the float, truncated, is a value of the integer type ``to``, or NaN.
+    """
     if source == to:
         return text
     helpers, lanes = em.helpers, to.lanes
     single = DType("float32").with_lanes(lanes)
     if source.bits == 16 and source.kind in ("float", "bfloat"):
         function = helpers.plain("bf16_to_f32" if source.kind == "bfloat" else "f16_to_f32")
-        return converted(em, f"{helpers.lanewise(function, single, [source])}({text})", single, to)
+        return converted(em, f"{helpers.lanewise(function, single, [source])}({text})", single, to, in_range)
     if to.bits == 16 and to.kind in ("float", "bfloat"):
         if source.element == "float64" and to.kind == "float":
             odd = helpers.lanewise(helpers.plain("f64_to_odd_f32"), single, [source])
@@ -130,6 +136,8 @@ def converted(em: CScope, text: str, source: DType, to: DType) -> str:
     kind = helpers.vector(to)
     if to.is_bool:
         return f"({text} != 0)" if lanes == 1 else f"__builtin_convertvector({text} != 0, {kind})"
+    if source.is_float and to.is_int:
+        return f"{helpers.lanewise(helpers.whole_number(source, to, in_range), to, [source])}({text})"
     if lanes == 1:
         return f"({kind}){text}"
     helpers.vector(source)

@@ -171,7 +171,7 @@ class CScope(Emitter):
         return pointer, reduce(lambda a, b: self.arithmetic(Add, a, b, wide), vectors)
 
     @abstractmethod
-    def converted(self, text: str, source: DType, to: DType) -> str:
+    def converted(self, text: str, source: DType, to: DType, in_range: bool = False) -> str:
         """Return a value of type ``source`` as ``to``."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...tir.expr import DType
+from ...tir.expr import DType, max_value, min_value
 from ..backend.emitter import EmitError
 
 
@@ -171,6 +171,19 @@ class Helpers:
         """Return the name of an inline function, which is written once."""
         self.lines.setdefault(name, f"static inline {result} {name}({params}) {{ {body} }}")
         return name
+
+    def whole_number(self, source: DType, to: DType, in_range: bool) -> str:
+        """Return a function for a float as an integer: the nearer end of its range beyond it, 0 for NaN. A float
+        ``in_range`` is NaN, or lies within it."""
+        given, kind = c_type(source.element), c_type(to.element)
+        name, low, high = f"tw_{source.element}_to_{to.element}", int(min_value(to.element)), int(max_value(to.element))
+        if in_range:
+            return self.define(f"{name}_in_range", kind, f"{given} x", f"return x == x ? ({kind})x : 0;")
+        mark, word = "f" if source.bits == 32 else "", f"{to.kind.upper()}{to.bits}"
+        least, most = (f"{word}_MIN" if low else "0", f"{word}_MAX") if to.bits >= 8 else (str(low), str(high))
+        below, above = f"x <= {float(low)!r}{mark}", f"x >= {float(high + 1)!r}{mark}"
+        body = f"if ({below}) return {least}; if ({above}) return {most}; return x == x ? ({kind})x : 0;"
+        return self.define(name, kind, f"{given} x", body)
 
     def division(self, quotient: bool, dtype: DType) -> str:
         """Return a function for a quotient rounded towards zero, or its remainder. The operands have the type

@@ -85,15 +85,19 @@ def splat(em: PortableScope, text: str, dtype: DType, lanes: int) -> str:
     return f"{em.helpers.splat(dtype.with_lanes(lanes))}({text})"
 
 
-def converted(em: PortableScope, text: str, source: DType, to: DType) -> str:
+def converted(em: PortableScope, text: str, source: DType, to: DType, in_range: bool = False) -> str:
     """Returns a value of type ``source`` as ``to``."""
     if source == to:
         return text
 
     def lane(x: str) -> str:
-        return c_expr.converted(em, x, source.element, to.element)
+        return c_expr.converted(em, x, source.element, to.element, in_range)
 
-    return lane(text) if to.lanes == 1 else em.each(f"{source.element}_to_{to.element}", to, [(text, source)], lane)
+    return (
+        lane(text)
+        if to.lanes == 1
+        else em.each(f"{source.element}_to_{to.element}{'_in_range' * in_range}", to, [(text, source)], lane)
+    )
 
 
 def ramp(em: PortableScope, e: E.Ramp) -> str:

@@ -17,13 +17,13 @@ def _number(n: int, dtype: DType, lanes: int) -> str:
     return splat_constant(str(n), dtype.with_lanes(lanes))
 
 
-def half_conversion(em: LlvmScope, text: str, source: DType, to: DType) -> str:
+def half_conversion(em: LlvmScope, text: str, source: DType, to: DType, in_range: bool = False) -> str:
     """Returns a value converted from or to float16 or bfloat16, through float32, which represents every value of both."""
     fn, lanes, single = em.fn, source.lanes, DType("float32").with_lanes(source.lanes)
     if source.kind == "bfloat":
-        return em.converted(bfloat_to_float(fn, text, lanes), single, to)
+        return em.converted(bfloat_to_float(fn, text, lanes), single, to, in_range)
     if source.is_float and source.bits == 16:
-        return em.converted(half_to_float(fn, em.target, text, lanes), single, to)
+        return em.converted(half_to_float(fn, em.target, text, lanes), single, to, in_range)
     if to.kind == "bfloat":
         return float_to_bfloat(fn, em.converted(text, source, single), lanes)
     double = source.kind == "float" and source.bits == 64

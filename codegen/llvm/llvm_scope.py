@@ -127,7 +127,7 @@ class LlvmScope(Emitter):
         """Return Min or Max of floats, NaN if either is NaN."""
 
     @abstractmethod
-    def converted(self, text: str, source: DType, to: DType) -> str:
+    def converted(self, text: str, source: DType, to: DType, in_range: bool = False) -> str:
         """Return a value in another type."""
 
     def divisor_range(self, e: E.Expr) -> tuple[int | None, int | None]:
@@ -139,7 +139,7 @@ class LlvmScope(Emitter):
         """Return the lanes that a load reads ``distance`` elements apart, or None where a gather is to read them."""
         return None
 
-    def half_conversion(self, text: str, source: DType, to: DType) -> str:
+    def half_conversion(self, text: str, source: DType, to: DType, in_range: bool = False) -> str:
         """Return a value converted from or to float16 or bfloat16."""
         raise self.error(f"no conversion from {source} to {to}")
 

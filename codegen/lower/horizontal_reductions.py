@@ -96,7 +96,7 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Exp
     lanes = int(loop.extent)  # type: ignore[call-overload]
     vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
     if mask is not None:
-        identity = const(reducer.starts_from[0].neutral(term.dtype), term.dtype.with_lanes(lanes))
+        identity = const(reducer.starts_from[0].identity(term.dtype), term.dtype.with_lanes(lanes))
         vector = Select(mask, vector, identity)
     return type(value)(old, operation_named(reducer.lanes)(vector))
 

@@ -6,7 +6,6 @@ NumPy says data types and shapes, on single elements and on arrays without eleme
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -28,7 +27,7 @@ _REDUCTIONS = "sum prod mean max min all=min any=max argmax argmin"
 
 _FILLED = {"zeros": 0, "ones": 1, "empty": 0}
 _PLACES = {"dtype": "int64"}
-_ATTRIBUTES: Any = {"max": {"initial": -math.inf}, "min": {"initial": math.inf}, "argmax": _PLACES, "argmin": _PLACES}
+_ATTRIBUTES: Any = {"argmax": _PLACES, "argmin": _PLACES}
 """What reductions are told."""
 
 _EXTENTS = [np.empty(tuple(range(ndim))) for ndim in range(16)]

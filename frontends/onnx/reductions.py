@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ...tir.expr import DType, max_value, min_value
+from ...tir.expr import DType, max_identity, min_identity
 from .call import LARGEST_TABLE, Call
 from .table import converter
 
@@ -47,7 +47,7 @@ def reduction(c: Call) -> Value:
         narrow = c.op(_PLAIN[name], c.op("cast", x, dtype="uint8"), axis=axes, keepdims=keep)
         return c.op("not_equal", narrow, c.like(0, narrow))
     else:
-        total = c.op(_PLAIN.get(name, "sum"), x, axis=axes, keepdims=keep, **_beginning(name, x))
+        total = c.op(_PLAIN.get(name, "sum"), x, axis=axes, keepdims=keep)
         total = c.cast(total, x.dtype)
     if name == "ReduceL2":
         return (
@@ -58,13 +58,6 @@ def reduction(c: Call) -> Value:
     if name in ("ReduceLogSum", "ReduceLogSumExp"):
         return c.op("log", total) if name == "ReduceLogSum" else c.op("identity", total)
     return total if total is not c.input(0) else c.op("identity", total)
-
-
-def _beginning(name: str, x: Value) -> dict[str, Any]:
-    """Returns what an extreme of floats starts from, so that a row of nothing but infinities keeps its value."""
-    if not DType(x.dtype).is_float or name not in ("ReduceMax", "ReduceMin"):
-        return {}
-    return {"initial": -math.inf if name == "ReduceMax" else math.inf}
 
 
 def _log_sum_exp(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
@@ -82,10 +75,7 @@ def _of_nothing(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
     """Returns the reduction over no elements, which is a constant."""
     shape = [1 if d in axes else e for d, e in enumerate(x.shape) if keep or d not in axes]
     c.limit(shape, LARGEST_TABLE)
-    lowest: Any = -np.inf if DType(x.dtype).is_float else min_value(x.dtype)
-    highest: Any = np.inf if DType(x.dtype).is_float else max_value(x.dtype)
-    if x.dtype == "bool":
-        lowest, highest = False, True
+    lowest, highest = max_identity(x.dtype), min_identity(x.dtype)
     value = {"ReduceProd": 1, "ReduceMax": lowest, "ReduceMin": highest, "ReduceMean": np.nan}.get(c.op_type, 0)
     return c.constant(np.full(shape, value), x.dtype)
 

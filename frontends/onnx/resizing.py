@@ -36,21 +36,25 @@ class _Axis:
         return abs(self.out / self.size - self.scale) < 1e-9
 
     def places(self, mode: str) -> Any:
-        """Returns where the elements of the result lie among those of the input."""
+        """Returns where the elements of the result lie among those of the input.
+
+        The operations and their order are those of onnx's reference evaluator, so that a coordinate that is a whole
+        number there is one here, and takes the same element when it is rounded.
+        """
         at, n, wide = np.arange(self.out, dtype=np.float64), self.size, self.scale * self.size
         if mode == "asymmetric":
             return at / self.scale
         if mode == "align_corners":
-            return at * ((n - 1) / (wide - 1)) if wide != 1 else at * 0
+            return at * (n - 1) / (wide - 1) if wide != 1 else at * 0
         if mode == "tf_crop_and_resize":
             begin, end = self.roi
             if wide == 1:
-                return at * 0 + (begin + end) * (n - 1) / 2
-            return begin * (n - 1) + at * (end - begin) * (n - 1) / (wide - 1)
+                return at * 0 + (end - begin) * (n - 1) / 2 + begin * (n - 1)
+            return at * (end - begin) * (n - 1) / (wide - 1) + begin * (n - 1)
         if mode == "pytorch_half_pixel" and wide == 1:
             return at * 0 - 0.5
-        plain = (at + 0.5) / self.scale - 0.5
-        return plain + n / 2 * (1 - self.out / wide) if mode == "half_pixel_symmetric" else plain
+        offset = n / 2 * (1 - self.out / wide) if mode == "half_pixel_symmetric" else 0
+        return offset + (at + 0.5) / self.scale - 0.5
 
 
 @converter("Resize", "Upsample")
@@ -101,7 +105,7 @@ def _axes(c: Call, x: Value) -> list[_Axis]:
         out = [int(math.floor(e * f)) for e, f in zip(old, factors, strict=True)]
     rois = [(0.0, 1.0)] * len(chosen)
     if c.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
-        roi = [float(r) for r in np.ravel(c.known(1))]
+        roi = [np.float32(r) for r in np.ravel(c.known(1))]
         half = len(roi) // 2
         if half not in (len(chosen), x.ndim):
             raise c.error(f"a region of {len(roi)} numbers for {len(chosen)} axes")

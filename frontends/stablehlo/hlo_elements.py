@@ -135,7 +135,11 @@ def power(c: HloCall) -> Value:
 def cube_root(c: HloCall) -> Value:
     x = c.x
     wide = x if x.dtype in ("float32", "float64") else c.op("cast", x, dtype="float32")
-    size = c.op("abs", wide)
+    whole = c.op("abs", wide)
+    tiny = c.op("less", whole, c.constant(float(np.finfo(wide.dtype).tiny), wide.dtype))
+    size = c.where(
+        tiny, c.op("multiply", whole, c.constant(2.0**60, wide.dtype)), whole
+    )  # subnormal numbers lose digits
     third = c.constant(1 / 3, wide.dtype)
     near = c.op("power", size, third)
     square = c.op("multiply", near, near)
@@ -145,8 +149,8 @@ def cube_root(c: HloCall) -> Value:
         "logical_and", c.op("greater", size, c.constant(0, wide.dtype)), c.op("logical_not", c.op("is_inf", size))
     )
     root = c.where(good, c.op("subtract", near, step), size)
-    out = c.where(c.op("less", wide, c.constant(0, wide.dtype)), c.op("negative", root), root)
-    return c.cast(c.where(c.op("is_nan", wide), wide, out), c.dtype)
+    root = c.where(tiny, c.op("multiply", root, c.constant(2.0**-20, wide.dtype)), root)
+    return c.cast(c.op("copysign", root, wide), c.dtype)
 
 
 @hlo("round_nearest_afz")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...graph.graph import Value, same_shape
-from ...tir.expr import DType, max_value, min_value
+from ...tir.expr import DType, max_identity, min_identity
 from .hlo_call import Given, HloCall
 from .known_arrays import Known
 
@@ -42,11 +40,7 @@ def neutral(name: str, dtype: str) -> Any:
         return 1 if kind.is_bool else -1
     if name not in ("maximum", "minimum"):
         return None
-    if kind.is_float:
-        return -np.inf if name == "maximum" else np.inf
-    if kind.is_bool:
-        return int(name == "minimum")
-    return min_value(dtype) if name == "maximum" else max_value(dtype)
+    return max_identity(dtype) if name == "maximum" else min_identity(dtype)
 
 
 def is_neutral(c: HloCall, name: str, given: Given) -> bool:

@@ -7,7 +7,15 @@ user's own.
 from .aten_call import AtenCall
 from .aten_table import op
 from .decompositions import core_decompositions
-from .program_reader import Reader, UnsupportedTorchOperators, from_torch, graphs_of, is_supported, missing_operators
+from .program_reader import (
+    Reader,
+    UnsupportedTorchOperators,
+    from_torch,
+    graphs_of,
+    is_supported,
+    missing_operators,
+    unknown_strides,
+)
 from .torch_package import TorchError, load_torch, to_array
 
 __all__ = [
@@ -23,4 +31,5 @@ __all__ = [
     "missing_operators",
     "op",
     "to_array",
+    "unknown_strides",
 ]

@@ -73,7 +73,7 @@ def _scores(c: AtenCall, q: Value, k: Value, factor: float, is_causal: bool, mas
 
 
 def _is_all_minus_infinity(c: AtenCall, x: Value, axis: int) -> Value:
-    most = c.op("max", x, axis=(axis,), keepdims=True, initial=-math.inf)
+    most = c.op("max", x, axis=(axis,), keepdims=True)
     return c.op("equal", most, c.constant(-math.inf, x.dtype))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ...graph.graph import Value
@@ -12,13 +11,21 @@ from .aten_call import AtenCall
 from .aten_table import CONVERTERS, aten
 
 FUNCTIONS = (
-    "acos acosh asin asinh atan atanh cos cosh erf exp expm1 log log10 log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh"
+    "acos acosh asin asinh atan atanh cos cosh erf exp exp2 expm1 log log10 log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh"
 ).split()
 """Functions whose result is a float, under the same name in both systems."""
 
 _ROUNDINGS = {"ceil": "ceil", "floor": "floor", "round": "round", "trunc": "trunc"}
-_KEEPING = {"abs": "abs", "neg": "negative", "sign": "sign", "relu": "relu"}
+_KEEPING = {"abs": "abs", "neg": "negative", "relu": "relu"}
 _ARITHMETIC = {"mul": "multiply", "maximum": "maximum", "minimum": "minimum"}
+_PAIRS = {
+    "atan2": "atan2",
+    "copysign": "copysign",
+    "hypot": "hypot",
+    "logaddexp": "logaddexp",
+    "nextafter": "nextafter",
+}
+"""Functions of two numbers whose result is a float."""
 _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 _ORDER = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
@@ -37,6 +44,10 @@ def _kept(c: AtenCall, x: Value, row: str) -> Value:
     if row == "relu" and not DType(x.dtype).is_float:
         return c.op("maximum", x, c.constant(0, x.dtype))
     return c.op("identity" if row == "abs" and DType(x.dtype).kind == "uint" else row, x)
+
+
+def _pair(c: AtenCall, x: Any, y: Any, row: str) -> Value:
+    return c.op(row, c.value(x, c.dtype), c.value(y, c.dtype))
 
 
 def _arithmetic(c: AtenCall, x: Any, y: Any, row: str) -> Value:
@@ -73,6 +84,7 @@ _enter(_function, {name: name for name in FUNCTIONS}, "default")
 _enter(_rounded, _ROUNDINGS, "default")
 _enter(_kept, _KEEPING, "default")
 _enter(_arithmetic, _ARITHMETIC, "Tensor", "Scalar", "default")
+_enter(_pair, _PAIRS, "Tensor", "Scalar", "default")
 _enter(_compared, _ORDER, "Tensor", "Scalar")
 _enter(_logical, {f"logical_{n}": f"logical_{n}" for n in ("and", "or", "xor")}, "default")
 _enter(_bitwise, _BITS, "Tensor", "Scalar")
@@ -193,6 +205,39 @@ def bitwise_not(c: AtenCall, x: Value) -> Value:
     return c.op("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 
 
+@aten("sign", "sgn")
+def sign(c: AtenCall, x: Value) -> Value:
+    """Returns -1, 0 or 1; NaN and both zeros give 0."""
+    if x.dtype == "bool":
+        return c.op("identity", x)
+    none = c.constant(0, x.dtype)
+    above, below = [c.cast(c.op(row, x, none), x.dtype) for row in ("greater", "less")]
+    return above if DType(x.dtype).kind == "uint" else c.op("subtract", above, below)
+
+
+@aten("signbit")
+def signbit(c: AtenCall, x: Value) -> Value:
+    if DType(x.dtype).is_float:
+        x = c.op("copysign", c.constant(1, x.dtype), x)
+    return c.full(x.shape, False, "bool") if x.dtype == "bool" else c.op("less", x, c.constant(0, x.dtype))
+
+
+@aten("fmax", "fmin")
+def extreme_of_numbers(c: AtenCall, x: Value, y: Value) -> Value:
+    """Returns the larger or the smaller, without NaN as far as there is a number."""
+    a, b = c.value(x, c.dtype), c.value(y, c.dtype)
+    out = c.op("maximum" if "fmax" in c.label else "minimum", a, b)
+    for one, other in ((a, b), (b, a)) if DType(c.dtype).is_float else ():
+        out = c.op("where", *_same(c, c.op("is_nan", one), other, out))
+    return out
+
+
+@aten("ldexp.Tensor")
+def ldexp(c: AtenCall, x: Value, y: Value) -> Value:
+    power = c.op("power", c.constant(2, c.dtype), c.cast(y, c.dtype))
+    return c.op("multiply", c.cast(x, c.dtype), power)
+
+
 @aten("isnan", "isinf")
 def special(c: AtenCall, x: Value) -> Value:
     if not DType(x.dtype).is_float:
@@ -213,7 +258,7 @@ def leaky_relu(c: AtenCall, x: Value, negative_slope: float = 0.01) -> Value:
 @aten("elu")
 def elu(c: AtenCall, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
     scaled = x if input_scale == 1 else c.op("multiply", x, c.constant(input_scale, x.dtype))
-    low = c.op("multiply", c.op("expm1", c.op("minimum", scaled, c.constant(0, x.dtype))), c.constant(alpha, x.dtype))
+    low = c.op("multiply", c.op("expm1", scaled), c.constant(alpha, x.dtype))
     out = c.op("where", c.op("greater", x, c.full(x.shape, 0, x.dtype)), x, low)
     return out if scale == 1 else c.op("multiply", out, c.constant(scale, x.dtype))
 
@@ -240,17 +285,6 @@ def full(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
     word = c.label.split()[0]
     number: Any = 0 if "zeros" in word else 1 if "ones" in word else args[-1]
     return c.full(c.shape, number.item() if hasattr(number, "item") else number, c.dtype)
-
-
-@aten("atan2")
-def atan2(c: AtenCall, y: Value, x: Value) -> Value:
-    a, b = c.cast(y, c.dtype), c.cast(x, c.dtype)
-    zero = c.constant(0, c.dtype)
-    angle = c.op("atan", c.op("divide", a, b))
-    half = c.op("where", *_same(c, c.op("less", a, zero), c.constant(-math.pi, c.dtype), c.constant(math.pi, c.dtype)))
-    moved = c.op("where", *_same(c, c.op("less", b, zero), c.op("add", angle, half), angle))
-    both = c.op("logical_and", c.op("equal", a, zero), c.op("equal", b, zero))
-    return c.op("where", *_same(c, both, zero, moved))
 
 
 def _same(c: AtenCall, *values: Value) -> list[Value]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ...tir.expr import DType, max_value, min_value
+from ...tir.expr import DType, max_identity, min_identity
 from .aten_call import AtenCall
 from .aten_table import aten
 
@@ -65,7 +65,7 @@ def scatter(
     places = _coordinates(c, index, c.axis(dim, x))
     start = x
     if not include_self:
-        first = {"prod": 1, "amax": min_value(x.dtype), "amin": max_value(x.dtype)}.get(reduce, 0)
+        first = {"prod": 1, "amax": max_identity(x.dtype), "amin": min_identity(x.dtype)}.get(reduce, 0)
         start = c.op("scatter_nd", x, places, c.full(index.shape, first, x.dtype))
     out = c.op("scatter_nd", start, places, c.cast(source, x.dtype), reduction=_REDUCTIONS[reduce])
     if reduce == "mean":

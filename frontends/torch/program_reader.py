@@ -73,6 +73,12 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
         raise TorchError(
             f"{type(program).__name__} is not an exported program; torch.export.export(model, args) makes one"
         )
+    strided = unknown_strides(program.graph.nodes)
+    if strided is not None:
+        raise TorchError(
+            f"as_strided of {strided.all_input_nodes[0].name}, an intermediate result that may not be row-major, "
+            f"is not supported ({_place(strided)}); make its operand contiguous, or take slices"
+        )
     plain = program.run_decompositions(with_own(torch.export.default_decompositions()))
     changed = set(plain.graph_signature.buffers_to_mutate.values())
     held = {**_parameters(plain, changed), **_constants(plain)}
@@ -127,6 +133,37 @@ def missing_operators(nodes: Any) -> dict[str, list[str]]:
             for name, places in (inside or {str(node.target): [_place(node)]}).items():
                 out.setdefault(name, []).extend(places)
     return out
+
+
+def unknown_strides(nodes: Any) -> Any:
+    """Returns the first ``as_strided`` of an array whose order in memory is not known, or None.
+
+    That of an input is known. That of an intermediate is row-major where all that it comes from is; else the order is
+    what PyTorch's kernels choose, and its decompositions choose otherwise.
+    """
+    for node in nodes:
+        if "as_strided" not in str(getattr(node.target, "__name__", node.target)):
+            continue
+        operand = node.all_input_nodes[0]
+        if operand.op not in ("placeholder", "get_attr") and not _is_row_major(operand):
+            return node
+    return None
+
+
+def _is_row_major(node: Any) -> bool:
+    """Returns whether an intermediate and all that it is computed from are row-major."""
+    seen, stack = set(), [node]
+    while stack:
+        one = stack.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        val = one.meta.get("val", one.meta.get("example_value"))
+        for part in val if isinstance(val, (list, tuple)) else [val]:
+            if hasattr(part, "is_contiguous") and not part.is_contiguous():
+                return False
+        stack.extend(one.all_input_nodes)
+    return True
 
 
 def graphs_of(node: Any) -> list[Any]:

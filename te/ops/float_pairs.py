@@ -13,14 +13,14 @@ from ...tir.expr.intrinsics.integer_operations import reinterpret
 from .blocks.broadcast import broadcasting
 
 
-def _of_floats(f: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Any]:
-    """Returns ``f`` of floats; narrow ones are computed in float32, and integers are an error."""
+def _of_floats(f: Callable[[Expr, Expr], Expr], exact: bool = False) -> Callable[[Expr, Expr], Any]:
+    """Returns ``f`` of floats; narrow ones are computed in float32 unless ``exact``, and integers are an error."""
 
     def checked(a: Expr, b: Expr) -> Any:
         if not (a.dtype.is_float and b.dtype.is_float):
             raise TypeError(f"floats are needed, not {a.dtype} and {b.dtype}")
         dtype = promote(a.dtype, b.dtype)
-        wide = dtype if dtype.bits >= 32 else "float32"
+        wide = dtype if dtype.bits >= 32 or exact else "float32"
         return cast(dtype, f(cast(wide, a), cast(wide, b)))
 
     return checked
@@ -47,4 +47,4 @@ atan2 = broadcasting("atan2", _of_floats(operations.atan2), "The angle of the po
 copysign = broadcasting("copysign", _of_floats(operations.copysign), "a with the sign of b")
 hypot = broadcasting("hypot", _of_floats(operations.hypot), "The length of (a, b), without overflow")
 logaddexp = broadcasting("logaddexp", _of_floats(_log_of_sum), "The logarithm of exp(a) + exp(b), without overflow")
-nextafter = broadcasting("nextafter", _of_floats(_next_after), "The float after a on the way to b")
+nextafter = broadcasting("nextafter", _of_floats(_next_after, exact=True), "The float after a on the way to b")

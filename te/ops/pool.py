@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, cast, const, min_value
+from ...tir.expr import Expr, IntImm, cast, const, max_identity
 from ...tir.expr import max_ as larger
 from ...tir.expr import min_ as smaller
 from ..compute import compute
@@ -59,7 +59,7 @@ def _ceiled(windows: Windows, d: int) -> tuple[Expr, int]:
 
 
 def _max_pool(windows: Windows, ceil_mode: bool, layout: str, name: str) -> Tensor:
-    lowest = min_value(windows.data.dtype)
+    lowest = max_identity(windows.data.dtype)
     return _reduced(windows, lambda e, k: max_(e, axis=k), lowest, ceil_mode, name or windows.op, "pool_max", layout)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tir.expr import Expr, cast, const, max_, min_, min_value
-from ...tir.expr.position_reducers import ARGMAX
+from ...tir.expr import Expr, all_, cast, const, max_identity, max_value, select
+from ...tir.expr.position_reducers import ARGMAX, ARGMAX_OR_NAN
 from ..compute import compute
 from ..reduce import reduce_axis, reduction_by
 from ..tensor import Tensor
@@ -28,24 +28,25 @@ def max_pool_positions(
     n = data.ndim - 2
     windows = Windows.of(op, data, "NC" + SPATIAL[n], kernel, stride, padding, dilation)
     extents = [constant(op, "a size", e) for e in data.shape]
-    padded = windows.padded(min_value(data.dtype))
+    padded = windows.padded(max_identity(data.dtype))
     axes = [reduce_axis((0, k), f"k{d}") for d, k in enumerate(windows.sizes)]
-    larger = reduction_by(ARGMAX)
+    larger = reduction_by(ARGMAX_OR_NAN if data.dtype.is_float else ARGMAX)
 
     def places(i: tuple[Expr, ...]) -> list[Expr]:
-        """Returns the spatial index in the data itself; one in the padding is moved inside."""
+        """Returns the spatial index in the data itself, which lies outside for an element of the padding."""
         at = windows.index(i, i[1], [axis.var for axis in axes])[2:]
-        return [
-            max_(min_(p - before, extent - 1), const(0))
-            for p, before, extent in zip(at, windows.before, extents[2:], strict=True)
-        ]
+        return [p - before for p, before in zip(at, windows.before, strict=True)]
 
     def f(*i: Expr) -> Any:
         position: Expr = const(0)
         inner = list(zip(places(i), extents[2:], strict=True))
         for place, extent in reversed(inner) if column_major else inner:
             position = position * extent + place
-        return larger((cast("int64", position), padded(*windows.index(i, i[1], [a.var for a in axes]))), axis=axes)
+        position = cast("int64", position)
+        if padded is not data:  # of equals the element with the smaller position is taken: never the padding
+            inside = all_(*[c for place, extent in inner for c in (place >= 0, place < extent)])
+            position = select(inside, position, const(max_value("int64"), "int64"))
+        return larger((position, padded(*windows.index(i, i[1], [a.var for a in axes]))), axis=axes)
 
     shape = [*data.shape[:2], *windows.counts()]
     inside = compute(shape, f, f"{name}_inside", tag="comm_reduce")[0]

@@ -398,3 +398,17 @@ def test_arrays_of_jax_are_arguments_and_results():
     np.testing.assert_array_equal(out, x + 1)
     with pytest.raises(ValueError, match="it is written to, but the array is read-only"):
         f(out, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cube_roots_of_subnormal_numbers_and_zeros(dtype):
+    info = np.finfo(dtype)
+    x = np.array(
+        [0.0, -0.0, info.smallest_subnormal, -info.tiny / 3, info.tiny, 5, -27, info.max, -np.inf, np.nan], dtype
+    )
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        exported = jax.export.export(jax.jit(jax.numpy.cbrt))(x)
+    got = tw.build(exported, target="native -num-cores=1")(x)
+    want = np.cbrt(x)
+    np.testing.assert_array_max_ulp(got[:-1], want[:-1], 2)
+    assert np.isnan(got[-1]) and np.signbit(got[1]) and not np.signbit(got[0])

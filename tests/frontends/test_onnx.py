@@ -7,6 +7,7 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+import tilewright as tw  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
 from tilewright.frontends.onnx import OnnxError, UnsupportedOnnxOperators, from_onnx, register_onnx_operator  # noqa: E402
 from tilewright.frontends.onnx.table import CONVERTERS  # noqa: E402
@@ -161,3 +162,28 @@ def test_a_part_of_a_shape_with_an_unknown_size(last):
     constants = {n: np.array([v]) for n, v in {"begin": 0, "end": 2, "axes": 0, "step": 1, "minus": -1}.items()}
     graph = from_onnx(model(nodes, {"x": ["n", 3, 2, 5]}, ["y"], constants))
     assert "float32[n, 3, 10]" in str(graph)
+
+
+@pytest.mark.parametrize(
+    "coordinates", ["half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners", "pytorch_half_pixel"]
+)
+@pytest.mark.parametrize("rounding", ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
+def test_resize_rounds_the_coordinates_of_the_standard(coordinates, rounding):
+    """Compared where onnx's reference evaluator and ONNX Runtime agree."""
+    reference, runtime = pytest.importorskip("onnx.reference"), pytest.importorskip("onnxruntime")
+    runtime.set_default_logger_severity(4)
+    compared = 0
+    for n, scale in ((2, 2.5), (3, 0.4), (3, 0.5), (3, 1.5), (3, 2.6), (5, 0.5), (5, 0.75), (5, 2.5), (7, 1.2)):
+        x = np.arange(n, dtype="float32").reshape(1, 1, n)
+        node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest", nearest_mode=rounding,
+                                coordinate_transformation_mode=coordinates)  # fmt: skip
+        scales = onnx.numpy_helper.from_array(np.array([1, 1, scale], "float32"), "s")
+        ends = [helper.make_tensor_value_info(v, onnx.TensorProto.FLOAT, s) for v, s in (("x", x.shape), ("y", None))]
+        graph = helper.make_graph([node], "g", ends[:1], ends[1:], [scales])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+        want = reference.ReferenceEvaluator(model).run(None, {"x": x})[0]
+        if np.array_equal(want, runtime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]):
+            compared += 1
+            got = tw.build(tw.from_onnx(model), target="native -num-cores=1")(x)
+            np.testing.assert_array_equal(got, want, err_msg=f"{n} {scale}")
+    assert compared

@@ -261,3 +261,49 @@ def test_rows_that_are_hidden_before_they_are_scaled(scale):
     q = torch.arange(12.0).reshape(3, 4) / 8
     run = tw.build(exported(Weights(), q, hidden))
     torch.testing.assert_close(torch.as_tensor(run(q, hidden)), Weights()(q, hidden))
+
+
+SPECIAL = [
+    0.0,
+    -0.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-45,
+    -1e-40,
+    1.1754944e-38,
+    1.0,
+    -1.0,
+    0.5,
+    -2.5,
+    3.0,
+    20.0,
+    -104.0,
+    3e38,
+]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        torch.atan2, torch.hypot, torch.copysign, torch.logaddexp, torch.nextafter, torch.floor_divide,
+        lambda a, b: torch.sign(a) + 0 * b.sign(), lambda a, b: torch.signbit(a), lambda a, b: torch.exp2(a),
+        lambda a, b: torch.nn.functional.elu(a), lambda a, b: torch.ldexp(a, b.sign()), lambda a, b: torch.fmax(a, b.abs() + 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_special_values_are_those_of_eager(f, dtype):
+    class Module(torch.nn.Module):
+        def forward(self, a, b):
+            return f(a, b)
+
+    x = torch.tensor(SPECIAL, dtype=dtype)
+    a, b = [t.ravel().contiguous() for t in torch.meshgrid(x, x, indexing="ij")]
+    want = f(a, b).numpy()
+    got = tw.build(tw.from_torch(torch.export.export(Module(), (a, b))), target="native -num-cores=1")(
+        a.numpy(), b.numpy()
+    )
+    np.testing.assert_allclose(got, want, rtol=3e-6, atol=0 if want.dtype.kind == "b" else 1e-44)
+    if want.dtype.kind == "f":
+        sure = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got)[sure], np.signbit(want)[sure])

@@ -381,3 +381,16 @@ def test_a_time_that_is_none_is_refused(time):
 
 def test_tuning_without_a_file_has_a_default():
     assert os.fspath(CompileOptions.of({"tune": "1s"}).db).endswith("torch-compile.db")
+
+
+@pytest.mark.parametrize("layout", ["row-major", "channels_last"])
+@pytest.mark.parametrize("make", [lambda x: torch.roll(x, -1, 0), lambda x: x * 2, lambda x: torch.flip(x, [0]) + 1])
+def test_as_strided_of_an_intermediate_sees_the_order_that_eager_keeps(layout, make):
+    x = torch.arange(100.0).reshape(2, 5, 2, 5)
+    x = x.to(memory_format=torch.channels_last) if layout == "channels_last" else x
+
+    def f(x):
+        return torch.as_strided(make(x), (5, 10), (4, 1), 1) + 1
+
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(f, backend="tilewright")(x), f(x))

@@ -7,6 +7,7 @@ import pytest
 
 from tilewright import te
 from tilewright.te import ops
+from tilewright.tir.expr import max_identity, min_identity
 
 SHAPES = [(1,), (7,), (3, 5), (2, 1, 13), ()]
 
@@ -320,8 +321,10 @@ def test_reductions_over_no_axes(evaluate, name, dtype):
         np.testing.assert_array_equal(evaluate(getattr(ops, name)(B, axis=()), [B], row), row)
 
 
-def test_extremes_of_integers_from_an_infinity(evaluate):
-    x = np.array([[-7, -3]], np.int8)
-    A = ph(x)
-    np.testing.assert_array_equal(evaluate(ops.max(A, axis=1, initial=-math.inf), [A], x), [-3])
-    np.testing.assert_array_equal(evaluate(ops.min(A, axis=0, initial=math.inf), [A], x), [-7, -3])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16", "int8", "uint8", "int64"])
+def test_the_extreme_of_equal_ends_is_that_end(evaluate, dtype):
+    for op, end in ((ops.max, max_identity(dtype)), (ops.min, min_identity(dtype))):
+        A = te.placeholder((3, 7), dtype, name="A")
+        x = np.full((3, 7), end, "float32" if dtype == "bfloat16" else dtype)
+        x = (x.view("uint32") >> 16).astype("uint16") if dtype == "bfloat16" else x
+        np.testing.assert_array_equal(evaluate(op(A, axis=1), [A], x), x[:, 0])

@@ -127,9 +127,21 @@ def test_roi_align_of_a_plane_is_the_middle_of_each_cell(evaluate):
 def test_extremes_from_infinity(evaluate):
     x = np.array([[-np.inf] * 3, [1, -np.inf, 2]], np.float32)
     X = ph(x)
-    np.testing.assert_array_equal(evaluate(ops.max(X, 1, initial=-np.inf), [X], x), [-np.inf, 2])
-    np.testing.assert_array_equal(evaluate(ops.min(X, 1, initial=np.inf), [X], -x)[:1], [np.inf])
-    np.testing.assert_array_equal(evaluate(ops.max(X, 1), [X], x), [np.finfo(np.float32).min, 2])
+    np.testing.assert_array_equal(evaluate(ops.max(X, 1), [X], x), [-np.inf, 2])
+    np.testing.assert_array_equal(evaluate(ops.min(X, 1), [X], -x), [np.inf, -2])
+    for op in (ops.softmax, ops.log_softmax):
+        assert np.isnan(evaluate(op(X, 1), [X], x)[0]).all()
+
+
+def test_pooling_of_infinities(evaluate):
+    x = np.full((1, 1, 6), -np.inf, np.float32)
+    X = ph(x)
+    np.testing.assert_array_equal(evaluate(ops.max_pool1d(X, 2, 1, 1, 2), [X], x), x)
+    places = evaluate(ops.max_pool_positions(X, 2, 1, 1, 2), [X], x)
+    np.testing.assert_array_equal(places, [[[1, 0, 1, 2, 3, 4]]])  # no element of the padding, as in PyTorch
+    x[0, 0, 4] = np.nan
+    places = evaluate(ops.max_pool_positions(X, 2, 1, 1, 2), [X], x)
+    np.testing.assert_array_equal(places, [[[1, 0, 1, 4, 3, 4]]])
 
 
 def test_reinterpret(evaluate):

@@ -38,10 +38,6 @@ def test_starts_change_nothing_and_grouping_does_not_matter(row):
     kinds = [const(v).dtype for v in items[0]]
     start = row.identity(kinds)
     assert row.starts(start)
-    assert (
-        row.starts(tuple([const(s.neutral(t), t) for s, t in zip(row.starts_from, kinds, strict=True)]))
-        or row.arity == 2
-    )
     for x in items:
         assert combined(row, start, x) == x
     for x, y, z in itertools.product(items, repeat=3):

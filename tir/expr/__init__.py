@@ -8,7 +8,18 @@ kinds, and :mod:`.equal` compares them.
 
 # isort: skip_file
 from .base import large_stack as _large_stack  # noqa: F401  (registers itself)
-from .base.dtype import INDEX, INT64, DType, array_bytes, max_value, min_value, promote, to_numpy
+from .base.dtype import (
+    INDEX,
+    INT64,
+    DType,
+    array_bytes,
+    max_identity,
+    max_value,
+    min_identity,
+    min_value,
+    promote,
+    to_numpy,
+)
 from .base.reason import Reason
 from .equal import BUFFER_VALUES, Comparison, plain, same, structural_equal, value_key
 from .nodes.arithmetic import FOLDED, make_binary, match_types
@@ -36,7 +47,7 @@ __all__ = [
     "Select", "Shuffle", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "WIDE", "all_", "any_", "array_bytes", "as_exprs",
     "cast", "ceildiv", "conjuncts", "const", "convert", "distinct", "div", "floordiv", "floormod",
     "index_dtype", "index_like", "infinity", "is_const_int", "logical_not", "make_binary", "match_types",
-    "max_", "max_value", "max_value_of", "min_", "min_value", "min_value_of", "negate", "not_", "plain",
+    "max_", "max_identity", "max_value", "max_value_of", "min_", "min_identity", "min_value", "min_value_of", "negate", "not_", "plain",
     "pre_order", "product", "promote", "reads_memory", "same", "select", "shape_text", "structural_equal",
     "substitute", "to_numpy", "transform", "truncdiv", "truncmod", "uses_var", "value_key", "vars_in",
 ]  # fmt: skip

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from .base.dtype import max_value
 from .nodes.expr import NE, And, Expr, Or, Select
 from .reducers import HIGHEST, LOWEST, Reducer, Start, Values, add_reducer, starts_from_constant
 
-_ANY_INDEX = Start(max_value, max_value, lambda v, t: True)
+_ANY_INDEX = Start(max_value, lambda v, t: True)
 """The index of an extreme: any will do, because the first element is better than the start."""
 
 
@@ -41,14 +40,12 @@ def _position(
     def or_nan(x: Values, y: Values) -> Expr:
         return Or(strict(x, y), nan(x[1]))
 
-    infinite = replace(start, usual=start.neutral)  # the first of elements that are all infinite has a position too
-
     def keeping(index: Callable[[Values, Values], Expr], value: Callable[[Values, Values], Expr]) -> Reducer:
         def combine(x: Values, y: Values) -> Values:
             return Select(index(x, y), x[0], y[0]), Select(value(x, y), x[1], y[1])
 
-        starts = starts_from_constant(infinite, 1)
-        return add_reducer(Reducer(name, 2, combine, starts, starts_from=(_ANY_INDEX, infinite)))
+        starts = starts_from_constant(start, 1)
+        return add_reducer(Reducer(name, 2, combine, starts, starts_from=(_ANY_INDEX, start)))
 
     keeping(loose, loose)
     keeping(strict, strict)

@@ -11,11 +11,10 @@ the lowest value on, is one too. With the operands exchanged, its result would d
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .base.dtype import DType, max_value, min_value
+from .base.dtype import max_identity, max_value, min_identity, min_value
 from .nodes.arithmetic import make_binary, match_types
 from .nodes.constants import const
 from .nodes.expr import (
@@ -44,21 +43,21 @@ Combination = Callable[[Values, Values], Values]
 class Start:
     """Represents what one value of a reduction starts from; all arguments are a number and its data type.
 
-    ``usual`` is what ``te`` writes, as TVM does, ``neutral`` the value that never changes a result, and ``fits`` tells
-    whether a reduction may start from a number.
+    ``identity`` is the value that never changes a result: ``te`` writes it, and a lane that takes no part holds it.
+    ``fits`` tells whether a program's reduction may start from a number; a maximum may start from the lowest finite
+    number too, as TVM's does. A row of nothing but -inf then gives that number, whatever the order.
     """
 
-    usual: Callable[[str], float]
-    neutral: Callable[[str], float]
+    identity: Callable[[str], float]
     fits: Callable[[float, str], bool]
 
 
 def _exactly(value: int) -> Start:
-    return Start(lambda t: value, lambda t: value, lambda v, t: v == value)
+    return Start(lambda t: value, lambda v, t: v == value)
 
 
-LOWEST = Start(min_value, lambda t: -math.inf if DType(t).is_float else min_value(t), lambda v, t: v <= min_value(t))
-HIGHEST = Start(max_value, lambda t: math.inf if DType(t).is_float else max_value(t), lambda v, t: v >= max_value(t))
+LOWEST = Start(max_identity, lambda v, t: v <= min_value(t))
+HIGHEST = Start(min_identity, lambda v, t: v >= max_value(t))
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ class Reducer:
     lanes: str = ""
 
     def identity(self, dtypes: Sequence[str]) -> Values:
-        """Return the usual start values for these data types."""
-        return tuple([const(start.usual(t), t) for start, t in zip(self.starts_from, dtypes, strict=True)])
+        """Return the values to start from for these data types."""
+        return tuple([const(start.identity(t), t) for start, t in zip(self.starts_from, dtypes, strict=True)])
 
 
 REDUCERS: list[Reducer] = []

@@ -49,7 +49,7 @@ from ....tir.expr import (
 from ....tir.expr.base.rounding import round_bfloat16, round_float
 from ....tir.expr.intrinsics import OPERATIONS
 from ....tir.expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
-from ....tir.expr.intrinsics.numpy_values import divider, value_dtype
+from ....tir.expr.intrinsics.numpy_values import divider, saturated, value_dtype
 from ..launch.thread_axes import GpuError
 from ..launch.warp_shuffles import distance_of
 
@@ -182,8 +182,8 @@ def _cast(e: Cast, memory: LaneMemory, mask: Mask) -> Value:
         return np.not_equal(value, 0)
     if to.kind not in ("int", "uint"):
         return np.asarray(value).astype(value_dtype(to))
-    if given.kind in ("float", "bfloat"):
-        value = np.where(np.isfinite(value), np.trunc(value), 0.0)
+    if given.is_float:
+        value = saturated(value, to)
     return wrapped(np.asarray(value).astype(held_type(to)), to)
 
 

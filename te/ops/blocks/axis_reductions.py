@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,26 +35,14 @@ def prod(
     return _summed("prod", product, x, axis, keepdims, out_dtype, name)
 
 
-def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max", initial: float | None = None) -> Any:
-    """Returns the largest element over ``axis``; NaN wins.
-
-    The reduction starts from the lowest finite number, or from ``initial``: with an infinite one, a row of nothing but
-    infinities keeps its value. Integers have no infinities, and start from the lowest number then.
-    """
-    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k, init=_start(e, initial)))
+def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max") -> Any:
+    """Returns the largest element over ``axis``; NaN wins. Over no elements it is -inf, or the smallest integer."""
+    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k))
 
 
-def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min", initial: float | None = None) -> Any:
-    """Returns the smallest element over ``axis``; NaN wins.
-
-    The reduction starts from the highest finite number, or from ``initial``: with an infinite one, a row of nothing but
-    infinities keeps its value. Integers have no infinities, and start from the highest number then.
-    """
-    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k, init=_start(e, initial)))
-
-
-def _start(e: Expr, initial: float | None) -> Expr | None:
-    return None if initial is None or (math.isinf(initial) and not e.dtype.is_float) else const(initial, e.dtype)
+def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min") -> Any:
+    """Returns the smallest element over ``axis``; NaN wins. Over no elements it is inf, or the largest integer."""
+    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k))
 
 
 def mean(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_mean") -> Any:

@@ -24,7 +24,7 @@ from ....tir.expr import (
     promote,
     select,
 )
-from ....tir.expr.intrinsics.float_operations import floor, fmod, pow_
+from ....tir.expr.intrinsics.float_operations import copysign, floor, fmod, pow_
 from ...compute import as_shape, compute
 from ...operation import Requirement
 from ...tensor import BROADCAST_OPERATORS, Tensor
@@ -182,7 +182,9 @@ def _floor_divide(x: Expr, y: Expr) -> Expr:
     a, b, rest, differs = _float_division(x, y)
     near = (a - rest) / b  # a whole number, or next to one
     whole = floor(near) + cast(a.dtype, near - floor(near) > const(0.5, a.dtype)) - cast(a.dtype, differs)
-    return cast(promote(x.dtype, y.dtype), select(b.equal(const(0.0, b.dtype)), a / b, whole))
+    zero = const(0.0, b.dtype)
+    signed = select(whole.equal(zero), copysign(zero, a / b), whole)
+    return cast(promote(x.dtype, y.dtype), select(b.equal(zero), a / b, signed))
 
 
 add = broadcasting("add", lambda x, y: x + y, "a + b")

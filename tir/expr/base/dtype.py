@@ -118,8 +118,7 @@ def accessed_type(dtype: DType, indices: Iterable[Any]) -> DType:
 
 @cache
 def min_value(dtype: str) -> int | float:
-    """Return the smallest value; minus infinity for floats, where maximum reductions start (TVM: the lowest finite
-    value)."""
+    """Return the smallest finite value; a maximum starts from :func:`max_identity`."""
     t = DType(dtype)
     if t.kind == "float":
         return float(np.finfo(f"float{t.bits}").min)
@@ -137,6 +136,18 @@ def max_value(dtype: str) -> int | float:
     if t.kind == "bfloat":
         return 3.3895313892515355e38
     return (1 << (t.bits - t.is_signed)) - 1 if t.is_int else 1
+
+
+@cache
+def max_identity(dtype: str) -> int | float:
+    """Return the identity of the maximum: minus infinity for floats, for other types the smallest value."""
+    return -math.inf if DType(dtype).is_float else min_value(dtype)
+
+
+@cache
+def min_identity(dtype: str) -> int | float:
+    """Return the identity of the minimum: plus infinity for floats, for other types the largest value."""
+    return math.inf if DType(dtype).is_float else max_value(dtype)
 
 
 def to_numpy(dtype: str) -> np.dtype:

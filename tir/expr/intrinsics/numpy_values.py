@@ -6,13 +6,12 @@ operation rounds to it; bfloat16 values are float32 numbers that bfloat16 holds 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..base.dtype import DType, to_numpy
+from ..base.dtype import DType, max_value, min_value, to_numpy
 from ..base.rounding import round_bfloat16
 
 
@@ -89,21 +88,27 @@ def fmin(a: Any, b: Any) -> Any:
     return a if a <= b or a != a else b
 
 
+def saturated(values: Any, dtype: DType) -> Any:
+    """Return floats converted to an integer type, in 64 bits: the nearer end of its range beyond it, 0 for NaN."""
+    low, high = int(min_value(dtype)), int(max_value(dtype))
+    whole, kind = np.trunc(np.asarray(values, np.float64)), np.int64 if dtype.is_signed else np.uint64
+    above, below = whole >= float(high + 1), whole < float(low)
+    inside = np.where(above | below | np.isnan(whole), 0.0, whole).astype(kind)
+    return np.where(above, kind(high), np.where(below, kind(low), inside))[()]
+
+
 def caster(dtype: DType, source: str, vector: bool) -> Callable[[Any], Any]:
     """Return the conversion from ``source`` to ``dtype``."""
     to, given = dtype, source
     out = value_dtype(dtype)
     if DType(to).kind == "bfloat":
         return lambda v: round_bfloat16(np.asarray(v, dtype=np.float32) if vector else np.float32(v))
+    if to.is_int and DType(given).is_float:
+        return (lambda v: saturated(v, to).astype(out)) if vector else lambda v: int(saturated(v, to))
     if vector:
-        if DType(to).kind in ("int", "uint") and DType(given).kind in ("float", "bfloat"):
-            return lambda v: np.where(np.isfinite(v), np.trunc(v), 0.0).astype(np.int64).astype(out)
         return lambda v: v.astype(out)
     if DType(to).kind == "float":
         return out.type if DType(given).kind != "int" or DType(given).bits < 64 else lambda v: out.type(np.int64(v))
     if DType(to).kind == "bool":
         return lambda v: bool(v != 0)
-    if DType(given).kind in ("float", "bfloat"):
-        wrap, lowest = wrapper(dtype), -(1 << (DType(to).bits - 1)) if DType(to).kind == "int" else 0
-        return lambda v: wrap(int(v)) if math.isfinite(v) else lowest
     return lambda v, wrap=wrapper(dtype): wrap(int(v))  # type: ignore[misc]

@@ -318,7 +318,11 @@ class Select(TypedByParts):
 
 @node
 class Cast(Expr):
-    """Converts the value to ``dtype``. To an integer it truncates; to a narrower float it rounds to nearest even."""
+    """Converts the value to ``dtype``. To an integer it truncates; to a narrower float it rounds to nearest even.
+
+    A float beyond the range of an integer type gives the end of the range that is nearer, and NaN gives 0 (as Rust's
+    ``as``, WebAssembly's ``trunc_sat`` and AArch64's ``fcvtzs``). Integers wrap; what is not 0, NaN too, is true.
+    """
 
     dtype: DType
     value: Expr
