@@ -12,6 +12,8 @@ reducers reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a
 :mod:`tilewright.te.ops` has operators that are written this way; :func:`create_schedule` makes TVM's classic schedules.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ..tir.expr import cast, ceildiv, const, div, floordiv, floormod, infinity, not_, select, truncdiv, truncmod
 from ..tir.expr import floordiv as indexdiv
 from ..tir.expr import floormod as indexmod
@@ -93,6 +95,18 @@ from .reduce import min_ as min
 from .reduce import sum_ as sum
 from .scan import ScanOp, scan
 from .tensor import ProducerLoad, Tensor, TensorSlice
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """AttributeError for a name that there is not, which says what takes the place of TVM's."""
+        hint = None
+        if not name.startswith("_"):
+            from ..tvm_names import absent_modules
+
+            hint = absent_modules.ABSENT_IN_TE.get(name)
+        raise AttributeError(f"module 'tilewright.te' has no attribute {name!r}{f': {hint}' if hint else ''}")
+
 
 __all__ = [
     "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ProducerLoad", "ScanOp", "Schedule", "Stage", "Tensor", "TensorSlice", "abs", "acos",

@@ -28,7 +28,7 @@ MAY_IMPORT = {
 }
 """What each layer may import besides itself. ``tuner`` stores what it measures: it knows the database, not the reverse."""
 
-FORWARDED = {"tir/__init__.py": "tvm_names"}
+FORWARDED = {"tir/__init__.py": "tvm_names", "te/__init__.py": "tvm_names", "te/classic/stage.py": "tvm_names"}
 """Front pages that hand out names of an upper layer, and that layer. It loads when such a name is asked for, and the front
 page works without it: the import stands in ``__getattr__``, and nowhere else in the file."""
 

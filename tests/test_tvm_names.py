@@ -95,6 +95,19 @@ def test_meta_schedule(tmp_path):
             NotImplementedError,
             "tune_tir: no strategy; there are space, max_trials_per_task, num_trials_per_iter, seed",
         ),
+        (
+            lambda: te.decl_tensor_intrin,
+            AttributeError,
+            "no attribute 'decl_tensor_intrin': an instruction is a .*TensorIntrin",
+        ),
+        (lambda: te.hybrid, AttributeError, "no attribute 'hybrid': programs with loops .* @T.prim_func"),
+        (lambda: te.plaecholder, AttributeError, "module 'tilewright.te' has no attribute 'plaecholder'"),
+        (lambda: tvm.register_func, AttributeError, "register_func.*register_operation"),
+        (
+            lambda: te.create_schedule((c := product()[2]).op)[c].set_store_predicate,
+            AttributeError,
+            "a stage has no 'set_store_predicate': .*te.if_then_else",
+        ),
         (lambda: tvm.relay, AttributeError, "module 'tilewright' has no attribute 'relay'"),
     ],
 )

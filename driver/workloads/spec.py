@@ -103,7 +103,9 @@ def _from_file(path: Path, function: str) -> Workload:
         )
     found = vars(module).get(function) if function else next(iter(marked.values()))
     if found is None:
-        raise WorkloadError(f"{path} has no function {function!r}{did_you_mean(function, [*marked, *own])}")
+        raise WorkloadError(
+            f"{path} has no function {function!r}{did_you_mean(function, [*marked, *own]) or '; it has no functions'}"
+        )
     if not callable(found):
         raise WorkloadError(f"{function} in {path} is not a function that returns te tensors")
     return replace(found if isinstance(found, Workload) else workload(found), origin=str(path))

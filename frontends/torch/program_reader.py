@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -53,6 +56,17 @@ class UnsupportedTorchOperators(UnsupportedOperators, TorchError):
     adder = "tilewright.frontends.torch.op"
 
 
+@contextmanager
+def _quiet(logger: str) -> Iterator[None]:
+    """Keep a logger of PyTorch from printing meanwhile."""
+    found = logging.getLogger(logger)
+    before, found.disabled = found.disabled, True
+    try:
+        yield
+    finally:
+        found.disabled = before
+
+
 def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
     """Returns the graph of an exported program of PyTorch, or of a ``.pt2`` file.
 
@@ -66,7 +80,9 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
         if not Path(program).is_file():
             raise TorchError(f"there is no file {program}")
         try:
-            program = torch.export.load(str(program))
+            with warnings.catch_warnings(), _quiet("torch.export"):  # the error below says it in a line
+                warnings.simplefilter("ignore")
+                program = torch.export.load(str(program))
         except Exception as error:  # damaged files raise errors without a common class
             raise TorchError(f"{program} is not a program that torch.export.save wrote: {error}") from error
     if not isinstance(program, torch.export.ExportedProgram):
@@ -79,7 +95,9 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
             f"as_strided of {strided.all_input_nodes[0].name}, an intermediate result that may not be row-major, "
             f"is not supported ({_place(strided)}); make its operand contiguous, or take slices"
         )
-    plain = program.run_decompositions(with_own(torch.export.default_decompositions()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # what PyTorch says of its own code
+        plain = program.run_decompositions(with_own(torch.export.default_decompositions()))
     changed = set(plain.graph_signature.buffers_to_mutate.values())
     held = {**_parameters(plain, changed), **_constants(plain)}
     reader = Reader(name or "main")

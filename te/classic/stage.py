@@ -46,6 +46,16 @@ def caller() -> str:
 class Stage:
     """A stage is one operation of a schedule. ``op`` is what it computes now (``cache_write`` and ``rfactor`` change it)."""
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            hint = None
+            if not name.startswith("_"):
+                from ...tvm_names import absent_modules
+
+                hint = absent_modules.ABSENT_IN_STAGES.get(name)
+            raise AttributeError(f"a stage has no {name!r}{f': {hint}' if hint else ''}")
+
     def __init__(self, schedule: Schedule, op: Operation) -> None:
         self.schedule = schedule
         self.op = op

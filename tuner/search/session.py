@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -198,7 +199,21 @@ class TuningSession:
             limits=self.options.limits,
         )  # fmt: skip
 
+    def _warn_of_refused_sketches(self) -> None:
+        """Warn of sketches that no schedule applied of: their rule proposes what the primitives refuse."""
+        mine = self.records[self._run.before :]
+        for sketch in dict.fromkeys(r.sketch for r in mine):
+            own = [r for r in mine if r.sketch == sketch]
+            if all(r.status == "schedule_error" for r in own):
+                first = own[0].error.split("\n")[0]
+                warnings.warn(
+                    f"no candidate of the sketch {sketch} applies, {len(own)} were tried; the first: {first}",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+
     def _result(self, stopped: Stopped, elapsed: float, limit: float, late: str) -> TuneResult:
+        self._warn_of_refused_sketches()
         failures: dict[str, int] = {}
         for record in self.records:
             if not record.ok:
