@@ -147,6 +147,33 @@ def main(A: T.Buffer((13,), "float32"), C: T.Buffer((16,), "float32")):
     assert lower(func, AVX512).func is not None
 
 
+def test_rows_whose_last_vector_is_masked_are_in_registers():
+    """A masked vector reaches beyond its row of 12, where the next row must not be."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((9, 12), "float32"), C: T.Buffer((2, 12), "float32")):
+    S = T.alloc_buffer((2, 12), scope="local")
+    for i in T.unroll(2):
+        for h in T.unroll(2):
+            for v in T.vectorized(8):
+                if h * 8 + v < 12:
+                    S[i, h * 8 + v] = T.float32(0)
+    for k in range(9):
+        for i in T.unroll(2):
+            for h in T.unroll(2):
+                for v in T.vectorized(8):
+                    if h * 8 + v < 12:
+                        S[i, h * 8 + v] = S[i, h * 8 + v] + A[k, h * 8 + v]
+    for i in T.unroll(2):
+        for h in T.unroll(2):
+            for v in T.vectorized(8):
+                if h * 8 + v < 12:
+                    C[i, h * 8 + v] = S[i, h * 8 + v]
+""")
+    lowered = check(func, AVX2)
+    assert 'scope="register"' in str(lowered) and 'scope="local"' not in str(lowered)
+
+
 def test_a_load_shared_inside_and_outside_a_parallel_loop_stays_in_memory():
     """The same node of a program may stand at several places; whether a parallel loop is around it differs."""
     func = parse("""

@@ -71,3 +71,18 @@ def test_values_that_a_type_does_not_hold_are_unknown():
     assert Interval(0, 127).unless_wrapped("int8") == (0, 127)
     assert Interval(0, 128).unless_wrapped("int8") == EVERYTHING == Interval(None, 3).unless_wrapped("int8")
     assert Interval(0, 0).times(Interval(None, 3)) == EVERYTHING
+
+
+def small_intervals():
+    ends = [None, *range(-3, 4)]
+    return [Interval(lo, hi) for lo in ends for hi in ends if lo is None or hi is None or lo <= hi]
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_all_small_intervals(name):
+    """Each pair of small intervals holds all results, so that an end which is off by one has nowhere to hide."""
+    among = {a: [n for n in range(-7, 8) if inside(n, a)] for a in small_intervals()}
+    for a, b in itertools.product(among, repeat=2):
+        out = getattr(a, name)(b)
+        results = {BINARY[name](x, y) for x in among[a] for y in among[b]} - {None}
+        assert all(inside(n, out) for n in results), (a, b, out)

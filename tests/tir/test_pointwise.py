@@ -72,3 +72,14 @@ def test_lies_between():
     assert not lies_between(at, i // 2, i // 2, lambda _: (0, None))
     assert not lies_between(at, i // 2, i // 2, lambda _: (0, 10**6))
     assert not lies_between(i // 2, IntImm(0), IntImm(1000), lambda _: (0, 99))  # the rules are for these
+
+
+def test_bounds_have_to_hold_at_each_point():
+    """An expression that is inside at some points only is not proven to lie between the ends."""
+    half = te.cast("int32", te.floor(te.cast("float32", i) * te.const(0.5, "float32")))
+    zero, range_of = IntImm(0), {i: (0, 20)}.__getitem__
+    assert lies_between(half, zero, IntImm(10), range_of)
+    assert not lies_between(half, zero, IntImm(9), range_of)  # 10 at the last point alone
+    assert not lies_between(half, IntImm(1), IntImm(10), range_of)  # 0 at the first points
+    assert lies_between(half, i // 2, i // 2, range_of)
+    assert not lies_between(half, zero, IntImm(10), lambda v: (-1, 20))  # -1 at the first point
