@@ -59,12 +59,34 @@ MORE: dict[str, tuple[str, ...]] = {
     "graph": (
         "graph/entry.py", "graph/fuse.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py",
         "graph/memory_plan.py", "graph/rewrite.py", "graph/text.py", "graph/verify_graph.py", "graph/builder.py",
+        "graph/symbolic_sizes.py", "graph/weighted.py", "graph/kernel_order.py",
+    ),
+    "rules": (
+        "graph/algebra/element_rules.py", "graph/algebra/cast_rules.py", "graph/algebra/sinking_rules.py",
+        "graph/algebra/slice_rules.py", "graph/algebra/transpose_rules.py", "graph/algebra/view_rules.py",
+        "graph/passes/fold_scales.py", "graph/passes/fold_constants.py", "graph/passes/join_products.py",
+        "graph/passes/split_transposed.py", "graph/passes/hoist_from_loops.py", "graph/passes/merge_equal.py",
+        "graph/patterns/attention_pattern.py", "graph/patterns/norm_pattern.py", "graph/patterns/quantized_pattern.py",
+        "graph/patterns/softmax_pattern.py", "graph/patterns/gelu_pattern.py", "graph/layouts/relabeled.py",
+        "graph/layouts/carried_attributes.py", "graph/layouts/labels.py", "graph/rules/pattern.py", "graph/rules/rewriter.py",
     ),
     "ONNX": (
         "frontends/onnx/control_flow.py", "frontends/onnx/importer.py", "frontends/onnx/known_values.py",
         "frontends/onnx/pooling.py", "frontends/onnx/products.py", "frontends/onnx/quantized.py",
         "frontends/onnx/recurrent.py", "frontends/onnx/reductions.py", "frontends/onnx/shapes.py",
-        "frontends/onnx/single_elements.py", "frontends/onnx/sums_of_products.py",
+        "frontends/onnx/single_elements.py", "frontends/onnx/sums_of_products.py", "frontends/onnx/indexing.py",
+        "frontends/onnx/resizing.py", "frontends/onnx/shape_values.py",
+    ),
+    "readers": (
+        "frontends/torch/aten_elements.py", "frontends/torch/aten_indexing.py", "frontends/torch/aten_products.py",
+        "frontends/torch/aten_reductions.py", "frontends/torch/aten_shapes.py", "frontends/torch/aten_windows.py",
+        "frontends/torch/program_reader.py", "frontends/stablehlo/hlo_elements.py", "frontends/stablehlo/hlo_control.py",
+        "frontends/stablehlo/hlo_lookups.py", "frontends/stablehlo/hlo_products.py", "frontends/stablehlo/hlo_reductions.py",
+        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/zero_stuffing.py",
+    ),
+    "measuring": (
+        "tuner/measure/runner.py", "tuner/measure/inputs.py", "tuner/measure/reference.py", "tuner/measure/measuring_worker.py",
+        "tuner/measure/statistics.py", "tuner/measure/protocol.py", "tuner/search/final_race.py", "tuner/search/early_end.py",
     ),
 }  # fmt: skip
 """Further files by group, which ``--more`` draws from."""
@@ -78,7 +100,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "primitives": ("tests/schedule", "tests/conformance"),
     "passes": ("tests/codegen",),
     "graph": ("tests/graph", "tests/frontends"),
+    "rules": ("tests/graph", "tests/frontends"),
     "ONNX": ("tests/frontends",),
+    "readers": ("tests/frontends",),
+    "measuring": ("tests/tuner", "tests/driver"),
 }
 """Tests by group, in the order in which they run; the first failure ends the run."""
 
