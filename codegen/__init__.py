@@ -6,29 +6,20 @@
 scratch memory, argument checks, timing.
 """
 
-from . import packing as _packing  # noqa: F401  (registers itself)
 from . import target_view as _target_view  # noqa: F401  (registers itself)
-from .backend import even_lanes as _even_lanes  # noqa: F401  (registers itself)
 from .backend.registry import Backend, register_backend
 from .c.c_header import c_header
 from .c.c_source import emit_c
 from .compile import compile
 from .fat_library import export_fat
 from .gpu import CUDA, GPU_SIM, GpuError, RaceError
-from .jit import object_cache as _object_cache
-from .llvm.jit import OBJECT_STORE, JITError
+from .llvm.jit import JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
 from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
 from .machine.target_text import TargetError
 from .mlir.mlir_source import emit_mlir
-from .runtime import array_libraries as _array_libraries  # noqa: F401  (registers itself)
-from .runtime import dlpack_views as _dlpack_views  # noqa: F401  (registers itself)
-from .runtime import line_tables as _line_tables  # noqa: F401  (registers itself)
-from .runtime import native_glue as _native_glue  # noqa: F401  (registers itself)
-from .runtime import sources as _sources  # noqa: F401  (registers itself)
-from .runtime import weight_packing as _weight_packing  # noqa: F401  (registers itself)
 from .runtime.arguments import ArgumentError
 from .runtime.bound_calls import BoundCall
 from .runtime.export import WRITERS, ExportError
@@ -74,4 +65,3 @@ register_backend(Backend("mlir", ".mlir", emit_mlir))
 register_target_kind(CUDA)
 register_target_kind(GPU_SIM)
 register_target_kind(VERILOG)
-OBJECT_STORE.set(_object_cache)

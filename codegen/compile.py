@@ -31,7 +31,7 @@ from .lower import lower
 from .lowered import LoweredFunc, functions_of
 from .machine.target import Target
 from .machine.target_kinds import TARGET_KINDS
-from .runtime.call_services import SERVICES
+from .packing import packed_ahead
 from .runtime.module import Module
 
 
@@ -70,8 +70,7 @@ def compile(
         if isinstance(item, LoweredFunc):
             one = item
         else:
-            if "packed_ahead" in SERVICES:
-                main, packs, free = SERVICES["packed_ahead"](item)
+            main, packs, free = packed_ahead(item)
             one = lower(main, machine)
         symbol = _symbol(name or symbols[key])
         if one.name != symbol:

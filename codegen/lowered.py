@@ -30,7 +30,14 @@ OUT_OF_MEMORY = -1
 """The return value when there was no scratch memory."""
 NULL_ARRAY = -3
 """The return value when an array that has elements is at the address 0."""
-FAILURES = {OUT_OF_MEMORY: "no memory for its scratch buffers", NULL_ARRAY: "an array with elements is NULL"}
+NO_TILES = -2
+"""The return value when the operating system does not permit the use of tile registers."""
+FAILURES = {
+    OUT_OF_MEMORY: "no memory for its scratch buffers",
+    NO_TILES: "the operating system does not let this process use AMX's tile registers "
+    "(arch_prctl refused); build for a target with -mattr=-amx-tile",
+    NULL_ARRAY: "an array with elements is NULL",
+}
 """What the negative return values of emitted functions mean; positive ones are numbers of assertions."""
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import IntImm, Var
 from ..tir.stmt import BlockRealize, Buffer, PrimFunc, SeqStmt, Stmt, root_block, seq
-from .runtime.call_services import register_service
 
 LAYOUT_FREE = "layout_free_buffers"
 
@@ -169,9 +168,6 @@ def _all_writers(buffer: Buffer, accesses: list[_Accesses | None], fine: list[in
     return bool(writers) and all(n in fine for n in writers)
 
 
-def _packed_ahead(func: PrimFunc) -> tuple[PrimFunc, Mapping[int, PrimFunc], tuple[int, ...]]:
+def packed_ahead(func: PrimFunc) -> tuple[PrimFunc, Mapping[int, PrimFunc], tuple[int, ...]]:
     split = split_packing(func)
     return split.main, split.packs, layout_free_params(func)
-
-
-register_service("packed_ahead", _packed_ahead)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 from ..pages.short_repr import short_repr
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import Expr, IntImm, Var, array_bytes, same
-from ..tir.expr.base.slot import Slot
 
 Dim = Any
 """An extent: an ``int``, or an expression of symbolic sizes (:func:`tilewright.te.var`)."""
@@ -149,13 +148,11 @@ class Graph:
         return Graph(nodes=tuple(nodes), **{**fields, **changes})
 
     def __str__(self) -> str:
-        return GRAPH_TEXT.value(self)
+        from .text import script  # which makes graphs, too
+
+        return script(self)
 
 
 def bodies(graph: Graph) -> Iterator[Graph]:
     """Yields the bodies of the loops in a graph."""
     return (node.body for node in graph.nodes if node.body is not None)
-
-
-GRAPH_TEXT: Slot[Callable[[Graph], str]] = Slot(repr)
-"""The function that makes ``str(graph)``; :mod:`.text` registers it."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import te
 from ..tir.expr import Expr, Var, convert, max_, min_, select, to_numpy
-from .graph import GRAPH_TEXT, Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape
+from .graph import Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape
 from .graph_operators import infer
 
 _INLINE = 16
@@ -244,5 +244,3 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b,
 }
-
-GRAPH_TEXT.set(script)

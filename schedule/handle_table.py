@@ -11,7 +11,7 @@ from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
 from ..tir.walk import transform
 from .errors import bad_argument, unknown_handle
 from .handles import BlockRV
-from .trace_data import FORMULA_OF, Ref, constant
+from .trace_data import Ref, constant, formula_of
 
 
 class HandleTable:
@@ -130,7 +130,7 @@ class HandleTable:
             return constant(value)
         if isinstance(value, Expr):
             try:
-                return FORMULA_OF.value(value, self.name_of)
+                return formula_of(value, self.name_of)
             except TypeError as error:
                 raise bad_argument(str(error), hint="give sampled numbers, or sums and products of them") from None
         if isinstance(value, (list, tuple)):

@@ -1,17 +1,14 @@
-"""This module defines what a schedule records of a step; :mod:`.trace` makes traces of these, and registers itself."""
+"""This module defines what a schedule records of a step, and how it is written as a line of Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..tir.expr.base.slot import Slot
 from .primitive import REGISTRY, Primitive
-from .trace_data import TraceError, refs_in
-
-if TYPE_CHECKING:
-    from .trace import Trace
+from .trace_data import Const, Formula, Ref, TraceError, refs_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +54,66 @@ class Instruction:
 
     def as_python(self) -> str:
         """Return the call as a line of Python on ``sch``; arguments that have their default value are left out."""
-        return STEP_TEXT.value(self)
+        return _step_text(self)
 
 
-def _no_traces(steps: Sequence[Instruction]) -> Trace:
-    raise NotImplementedError("nothing here makes traces of steps")
+def python_lines(insts: Iterable[Instruction]) -> list[str]:
+    """Return the steps as lines of Python, after an import where they need one."""
+    lines, used = [], False
+    for inst in insts:
+        lines.append(_step_text(inst))
+        used = used or any(map(_uses_script, (*inst.arguments.values(), inst.decision)))
+    return ["from tilewright.tir import script as T", *lines] if used else lines
 
 
-TRACE_OF: Slot[Callable[[Sequence[Instruction]], Trace]] = Slot(_no_traces)
-"""Makes a trace of steps; :mod:`.trace` sets it."""
+def _step_text(inst: Instruction) -> str:
+    """Return the call as a line of Python on ``sch``; arguments that have their default value are left out."""
+    parts: list[str] = []
+    step = REGISTRY.get(inst.name)
+    for name, value in inst.arguments.items():
+        parameter = step.signature.parameters.get(name) if step else None
+        if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
+            parts.extend(_value_text(item) for item in value)
+        elif parameter is None or not _is_default(parameter.default, value):
+            parts.append(f"{name}={_value_text(value)}")
+    if inst.decision is not None:
+        parts.append(f"decision={_value_text(inst.decision)}")
+    call = f"sch.{inst.name}({', '.join(parts)})"
+    if inst.outputs is None or inst.outputs == []:
+        return call
+    if isinstance(inst.outputs, str):
+        return f"{inst.outputs} = {call}"
+    return f"{', '.join(inst.outputs)}{',' if len(inst.outputs) == 1 else ''} = {call}"
 
-STEP_TEXT: Slot[Callable[[Instruction], str]] = Slot(lambda step: step.name)
-"""Writes a step as a line of Python; :mod:`.trace_python` sets it."""
+
+def _is_default(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and default == value
+
+
+def _uses_script(value: Any) -> bool:
+    """Return whether :func:`_value_text` of a recorded value uses ``T``."""
+    if isinstance(value, (list, tuple, Mapping)):
+        return any(map(_uses_script, value.values() if isinstance(value, Mapping) else value))
+    return isinstance(value, Const) or (isinstance(value, Formula) and "T." in value.text)
+
+
+def _value_text(value: Any) -> str:
+    """Return a recorded value as Python source."""
+    if isinstance(value, Ref):
+        return value.name
+    if isinstance(value, Formula):
+        return value.text
+    if isinstance(value, Const):
+        shown = (
+            repr(value.value)
+            if not isinstance(value.value, float) or math.isfinite(value.value)
+            else f'"{value.value}"'
+        )
+        return f"T.{value.dtype}({shown})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value_text(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k!r}: {_value_text(v)}" for k, v in value.items()) + "}"
+    return repr(value)

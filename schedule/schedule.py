@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..tir.analysis.tree import blocks_below, symbols_of, tree_of, unique_names
-from ..tir.arith.solver import solving
+from ..tir.arith.smt import solving
 from ..tir.expr import Expr, Var
-from ..tir.index_form import widened
+from ..tir.index_width import widened
 from ..tir.stmt import Buffer, IRModule, PrimFunc
 from ..tir.walk import vars_in
 from .errors import ScheduleError, UnknownHandleError, nearest, unknown_handle
 from .handle_table import HandleTable
 from .handles import PLACES, BlockRV, Handle
-from .instruction import TRACE_OF, Instruction
+from .instruction import Instruction
 from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
 from .require.lookup import find_block, find_loop
+from .trace import Trace
 from .trace_data import refs_in
 
 if TYPE_CHECKING:
     from .method_signatures import MethodSignatures
-    from .trace import Trace
 
 
 if TYPE_CHECKING:  # the methods with their types; those of rules that register primitives later are not among them
@@ -133,7 +133,7 @@ class Schedule(_Methods):
     @property
     def trace(self) -> Trace:
         """Return the steps that were applied so far."""
-        return TRACE_OF.value(tuple(self._insts))
+        return Trace(tuple(self._insts))
 
     def get(self, rv: Any) -> Any:
         """Return the Block, For or number that a handle stands for."""

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import const
 from .errors import ScheduleError
-from .formula_text import formula_value
 from .handles import Handle
-from .instruction import TRACE_OF, Instruction
-from .trace_data import Const, Formula, Ref, TraceError, refs_in
+from .instruction import Instruction, python_lines
+from .trace_data import Const, Formula, Ref, TraceError, formula_value, refs_in
 from .trace_json import steps_as_json, steps_from_json
-from .trace_python import python_lines
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -213,6 +211,3 @@ def apply_instruction(
             hint="the trace was recorded on a function of another form",
         )
     handles.update(zip(names, made, strict=False))
-
-
-TRACE_OF.set(Trace)

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..tir.expr import DType, Var
-from .formula_text import formula_value
 from .instruction import Instruction
 from .primitive import REGISTRY
-from .trace_data import Const, Formula, Ref, TraceError
+from .trace_data import Const, Formula, Ref, TraceError, formula_value
 
 FORMAT = 1
 """The version of the JSON form; it grows when an old reader would misread the data."""

@@ -11,7 +11,8 @@ from numpy.typing import DTypeLike
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
-from .operation import READ_CHECK, ComputeOp, PlaceholderOp, Requirement
+from .operation import ComputeOp, PlaceholderOp, Requirement
+from .reads.read_bounds import require_reads_inside
 from .tensor import Tensor
 
 Shape = Union[Sequence[Union[int, Expr]], int, Expr]
@@ -139,7 +140,7 @@ def compute(
         raise ValueError(f"{said_name('compute', name)}: the function returns an empty tuple")
     body = tuple([convert(e) for e in (result if many else (result,))])
     op = ComputeOp(name, axis, _checked_body(name, body), tag, attrs, requires)
-    READ_CHECK.value(op, True)
+    require_reads_inside(op, True)
     return op.outputs if many and len(body) > 1 else op.output(0)
 
 

@@ -36,8 +36,8 @@ from ..tir.expr import (
     structural_equal,
 )
 from ..tir.expr.base.deep_recursion import with_room
-from ..tir.expr.base.slot import Slot
-from ..tir.index_form import retyped, widened
+from ..tir.index_retyping import with_index_dtype
+from ..tir.index_width import widened
 from ..tir.stmt import (
     AssertStmt,
     Block,
@@ -52,7 +52,9 @@ from ..tir.stmt import (
     seq,
 )
 from ..tir.walk import free_vars, pre_order, reads_memory, statements, substitute, transform
-from .operation import READ_CHECK, ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations
+from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations
+from .reads.decided_conditions import by_domains
+from .reads.read_bounds import require_reads_inside
 from .reduction_body import axes_of, init_and_update
 from .tensor import ProducerLoad, Tensor
 
@@ -79,7 +81,7 @@ def create_prim_func(
     ['A', 'B']
     """
     func = lower_with_blocks(ops, name)[0]
-    return func if index_dtype_override is None else retyped(func, DType(index_dtype_override))
+    return func if index_dtype_override is None else with_index_dtype(func, DType(index_dtype_override))
 
 
 @with_room
@@ -125,9 +127,6 @@ NESTS: dict[type[Operation], Callable[[NestBuilder, Any], list[Stmt]]] = {}
 
 PLACES: dict[type[Operation], Callable[[NestBuilder, Any, Sequence[Operation]], None]] = {}
 """What chooses buffers for the inputs of an operation among all operations, before any of them gets its statements."""
-
-READ_FORM: Slot[Callable[[Expr, Mapping[Var, Range]], Expr]] = Slot(lambda e, ranges: e)
-"""Simplifies an expression by the domains of axes; :mod:`.reads` sets it."""
 
 
 class NestBuilder:
@@ -181,7 +180,7 @@ class NestBuilder:
         if type(op) in NESTS:
             self.nests += NESTS[type(op)](self, op)
         elif isinstance(op, ComputeOp):
-            READ_CHECK.value(op, False)
+            require_reads_inside(op, False)
             self.nests.append(self.compute(op))
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
@@ -271,7 +270,7 @@ class NestBuilder:
             return BufferLoad(self.buffers[n.producer], n.indices) if isinstance(n, ProducerLoad) else None
 
         lowered: Expr = transform(e, post=post)
-        return READ_FORM.value(lowered, ranges)
+        return by_domains(lowered, ranges)
 
     def block_attrs(self, op: ComputeOp) -> dict[str, Any]:
         out: dict[str, Any] = {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..tir.expr import Expr, IterVar, Reduce
-from ..tir.expr.base.slot import Slot
 from ..tir.stmt import Buffer, Stmt
 from ..tir.walk import pre_order
 from .tensor import ProducerLoad, Tensor
@@ -137,11 +136,6 @@ def _loads(e: Expr) -> Iterator[ProducerLoad]:
     for n in pre_order(e):
         if isinstance(n, ProducerLoad):
             yield n
-
-
-READ_CHECK: Slot[Callable[[ComputeOp, bool], None]] = Slot(lambda op, steps_allowed: None)
-"""Raises IndexError for an operation that reads an input outside of its shape. ``steps_allowed``: the operation may
-become a step of a recurrence. :mod:`.reads` sets it."""
 
 
 def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:

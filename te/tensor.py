@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, convert, shape_text
 from ..tir.expr.base.node import node, nodes
-from ..tir.expr.base.slot import Slot
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -18,14 +17,10 @@ if TYPE_CHECKING:
         def __getitem__(self, key: Any) -> Element: ...
 
 
-def _no_operators(*_: Any) -> Any:
-    raise TypeError("arithmetic of whole tensors needs tilewright.te.ops")
+def _operator(symbol: str) -> Callable[[Any, Any], Any]:
+    from .ops.blocks.broadcast import OF_SYMBOLS  # operators make tensors
 
-
-BROADCAST_OPERATORS: Mapping[str, Slot[Callable[[Any, Any], Any]]] = {
-    word: Slot(_no_operators) for word in ("+", "-", "*", "/", "astype")
-}
-"""The functions that make ``A + B`` and the like of whole tensors; :mod:`tilewright.te.ops` registers them."""
+    return OF_SYMBOLS[symbol]
 
 
 class Tensor:
@@ -82,35 +77,37 @@ class Tensor:
         raise TypeError(f"{_describe(self)} cannot be iterated over; index it with the axes of a te.compute")
 
     def __add__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["+"].value(self, other)
+        return _operator("+")(self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["+"].value(other, self)
+        return _operator("+")(other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["-"].value(self, other)
+        return _operator("-")(self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["-"].value(other, self)
+        return _operator("-")(other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["*"].value(self, other)
+        return _operator("*")(self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["*"].value(other, self)
+        return _operator("*")(other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["/"].value(self, other)
+        return _operator("/")(self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return BROADCAST_OPERATORS["/"].value(other, self)
+        return _operator("/")(other, self)
 
     def __neg__(self) -> Tensor:
-        return BROADCAST_OPERATORS["*"].value(self, -1)
+        return _operator("*")(self, -1)
 
     def astype(self, dtype: str) -> Any:
         """Returns the tensor converted to ``dtype``, a stage of its own."""
-        return BROADCAST_OPERATORS["astype"].value(self, dtype)
+        from .ops.elementwise import cast_to
+
+        return cast_to(self, dtype)
 
 
 class TensorSlice:

@@ -34,7 +34,6 @@ from .expr import (
     max_value,
     pre_order,
 )
-from .index_form import RETYPE, WIDEN
 from .index_retyping import ARITHMETIC, with_index_dtype
 from .stmt import Block, Buffer, For, PrimFunc, Stmt, statements
 
@@ -187,7 +186,3 @@ _COMBINED: dict[type, Callable[[Interval, Interval], Interval]] = {
     TruncDiv: _truncated,
     TruncMod: _truncated_rest,
 }
-
-
-WIDEN.set(widened)
-RETYPE.set(with_index_dtype)

@@ -3,21 +3,18 @@ spaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.expr import Broadcast, Expr, IntImm, Ramp
-from ...tir.expr.base.slot import Slot
 from ...tir.stmt import Buffer
+from ..constant_lanes import flat_lanes
 
 Products = tuple[tuple[Expr, Expr], ...]
 """Products of an index and a stride, whose sum is an offset in elements."""
 
 NEAR = 4
 """The largest distance of lanes, in elements, at which code generation picks them out of whole vectors."""
-
-EVEN_LANES: Slot[Callable[[Sequence[Expr], Sequence[Expr]], tuple[Products, int] | None]] = Slot(lambda *_: None)
-"""Finds the first lane and the distance of lanes that are evenly spaced although their indices are no ramps."""
 
 _ONE = IntImm(1)
 
@@ -69,7 +66,16 @@ def lane_offsets(buffer: Buffer, indices: tuple[Expr, ...], strides: tuple[Expr,
     if wide > 1:
         return LaneOffsets(tuple(start), ((_ONE, _ONE),), unit=wide)
     if irregular:
-        even = EVEN_LANES.value(indices, strides)
+        even = _even_lanes(indices, strides)
         if even is not None:
             return LaneOffsets((*([] if plain else [(offset, _ONE)]), *even[0]), ((IntImm(even[1]), _ONE),))
     return LaneOffsets(tuple(start), tuple(apart), tuple(irregular))
+
+
+def _even_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Products, int] | None:
+    """Returns the offset of the first lane and the distance of neighbouring ones, or None unless they are evenly spaced."""
+    flat = flat_lanes(indices, strides)
+    gaps = [] if flat is None else [b - a for a, b in zip(flat[1], flat[1][1:], strict=False)]
+    if flat is None or len(set(gaps)) != 1:
+        return None
+    return ((IntImm(flat[1][0]), IntImm(1)), *flat[0]), gaps[0]

@@ -11,7 +11,6 @@ import re
 from typing import Any
 
 from ..machine.target import Target
-from .jit import REPAIRS
 
 _DIVISION = re.compile(
     r"^ +(?P<name>%\S+) = (?P<op>[us](?:div|rem))(?: exact)? <(?P<lanes>[2-8]) x i8> "
@@ -51,13 +50,10 @@ def widen_byte_divisions(text: str) -> str:
     return _DIVISION.sub(rewritten, text)
 
 
-def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
+def repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
     """Returns the text of a module without divisions of a few bytes by constants; None stands for no change."""
     if not target.has("avx2") or not any(" x i8>" in text and _ANY_DIVISION.search(text) for text in texts):
         return None
     before = str(module)
     after = widen_byte_divisions(before)
     return None if after == before else after
-
-
-REPAIRS.append(_repair)

@@ -11,13 +11,14 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from ...tir.expr.base.slot import Slot
+from ..jit import object_cache
 from ..jit.elf_symbols import undefined_symbols
 from ..machine.target import Target
 from ..machine.target_text import TargetError
 from ..version import CODEGEN_VERSION
+from . import byte_divisions, scalarized_accesses, single_lane_stores, wasm_repairs
 
 LINKS_PER_JIT = 300
 """The number of loads after which a new ORC instance is made, since each load leaves some kilobytes in its instance."""
@@ -31,7 +32,12 @@ HEAD = 200
 """The emitter's remarks are within this number of characters from the start."""
 
 
-REPAIRS: list[Callable[[Any, tuple[str, ...], Target], str | None]] = []
+REPAIRS: tuple[Callable[[Any, tuple[str, ...], Target], str | None], ...] = (
+    single_lane_stores.repair,
+    byte_divisions.repair,
+    scalarized_accesses.repair,
+    wasm_repairs.repair,
+)
 """What replaces instructions of which LLVM's back end would make wrong or slow code. Each takes the optimized module, the texts that
 it was made of, and the target; it returns the module's new text, or None for no change."""
 
@@ -83,15 +89,14 @@ def optimize_and_compile(
     Raises :class:`JITError` when the text is not a valid module.
     """
     options = Options(opt_level, **toggles)
-    store = OBJECT_STORE.value if cache else None
-    key = "" if store is None else store.object_key(_key_parts((ir_text, *link), target, options))
-    kept = None if store is None else store.find_object(key)
+    key = object_cache.object_key(_key_parts((ir_text, *link), target, options)) if cache else ""
+    kept = object_cache.find_object(key) if cache else None
     if kept is not None:
         return CompiledCode(kept, ir_text, target, options, link)
     with _Build((ir_text, *link), target, options) as build:
         made = bytes(build.machine.emit_object(build.module))
-    if store is not None:
-        store.keep_object(key, made)
+    if cache:
+        object_cache.keep_object(key, made)
     return CompiledCode(made, ir_text, target, options, link)
 
 
@@ -99,23 +104,6 @@ def _key_parts(texts: tuple[str, ...], target: Target, options: Options) -> list
     """Returns everything that an object file depends on."""
     features = target.llvm_features
     return [str(CODEGEN_VERSION), llvm_version(), target.triple, target.mcpu, features, repr(options), *texts]
-
-
-class ObjectStore(Protocol):
-    """Represents what keeps object files by their keys: see :mod:`..jit.object_cache`."""
-
-    def object_key(self, parts: Sequence[str]) -> str:
-        """Return the key of the object file that these texts determine."""
-
-    def find_object(self, key: str) -> bytes | None:
-        """Return the object file, or None."""
-
-    def keep_object(self, key: str, made: bytes) -> None:
-        """Keep an object file."""
-
-
-OBJECT_STORE: Slot[ObjectStore | None] = Slot(None)
-"""Where machine code is kept."""
 
 
 class Loaded:

@@ -11,18 +11,11 @@ from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
 from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS
 from ...tir.expr.intrinsics.tiles_in_memory import TILE_ROWS
 from ..backend.expand_dots import expand_dot
-from ..lowered import FAILURES, LoweredFunc
+from ..lowered import NO_TILES, LoweredFunc
 from .external_calls import may_write
 from .function_builder import FunctionBuilder
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix
-
-NO_TILES = -2
-"""The return value when the operating system does not permit the use of tile registers."""
-FAILURES[NO_TILES] = (
-    "the operating system does not let this process use AMX's tile registers "
-    "(arch_prctl refused); build for a target with -mattr=-amx-tile"
-)
 
 _SHAPE = ["i16", "i16"]
 _FULL = [str(TILE_ROWS), str(TILE_BYTES)]

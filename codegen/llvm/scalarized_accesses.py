@@ -12,7 +12,6 @@ import re
 from typing import Any
 
 from ..machine.target import Target
-from .jit import REPAIRS
 
 MOST_BRANCHES = 1024
 """The number of lanes with branches up to which a module keeps them in place."""
@@ -94,7 +93,7 @@ def _lane_by_lane(found: re.Match[str], target: Target) -> bool:
     return not (wide and target.has("avx512f"))
 
 
-def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
+def repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
     """Returns the text of a module with shared functions for its accesses; None stands for no change."""
     kinds = [found for text in texts for found in _KIND.finditer(text)]
     if sum(int(found["lanes"]) for found in kinds if _lane_by_lane(found, target)) <= MOST_BRANCHES:
@@ -102,6 +101,3 @@ def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
     before = str(module)
     after = share_scalarized(before, target)
     return None if after is before else after
-
-
-REPAIRS.append(_repair)

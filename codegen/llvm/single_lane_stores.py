@@ -12,7 +12,6 @@ import re
 from typing import Any
 
 from ..machine.target import Target
-from .jit import REPAIRS
 
 _STORE = re.compile(
     r"^ +(?:tail |notail )?call void @llvm\.masked\.store\.\S+?\("
@@ -55,7 +54,7 @@ def split_single_lane_stores(text: str) -> str:
     return _STORE.sub(rewritten, text)
 
 
-def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
+def repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
     """Returns the text of a module with plain stores of single lanes in place of masked ones. LLVM's AVX-512 back end
     would store too much; None stands for no change."""
     if not target.has("avx512f") or not any("@llvm.masked.store" in text for text in texts):
@@ -63,6 +62,3 @@ def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
     before = str(module)
     after = split_single_lane_stores(before)
     return None if after == before else after
-
-
-REPAIRS.append(_repair)

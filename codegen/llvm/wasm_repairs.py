@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..machine.target import Target
-from .jit import REPAIRS
 from .wasm_fills import write_out_fills
 from .wasm_offsets import keep_offsets
 
 
-def _repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
+def repair(module: Any, texts: tuple[str, ...], target: Target) -> str | None:
     """Returns the text of a module for WebAssembly after all repairs; None for no change."""
     if not target.is_wasm:
         return None
     before = str(module)
     after = keep_offsets(write_out_fills(before))
     return None if after == before else after
-
-
-REPAIRS.append(_repair)

@@ -10,7 +10,6 @@ from typing import Any, overload
 from ...tir.stmt import PrimFunc
 from ..lowered import LoweredFunc, functions_of
 from ..machine.target import Target
-from . import allocation_places as _allocation_places  # noqa: F401  (registers itself)
 from .pipeline import PASSES, PLAIN_PASSES, Pass, PassReport, run_passes
 
 __all__ = ["PASSES", "PLAIN_PASSES", "Pass", "PassReport", "lower", "run_passes"]

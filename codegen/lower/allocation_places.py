@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ...tir.annotations import ALIGN
 from ...tir.expr import BufferLoad, IterVar, Var
 from ...tir.expr.base.node import Node
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt, While
 from ...tir.walk import blocks_of, vars_in
-from .flatten_blocks import ALLOCATIONS, Allocation, Places
 from .stride_alignment import Wish, alignments_of
 
 _NO_BARRIER = 1 << 30
+
+
+class Allocation(NamedTuple):
+    """A buffer to allocate, and the annotations of its allocation."""
+
+    buffer: Buffer
+    annotations: Mapping[str, Any]
+
+
+Places = Mapping[Node, list[Allocation]]
 
 
 def allocation_places(func: PrimFunc) -> Places:
@@ -107,6 +117,3 @@ class _Walk:
         while n < min(len(old), len(path)) and old[n] is path[n]:
             n += 1
         self.common[buffer] = old[:n]
-
-
-ALLOCATIONS.set(allocation_places)

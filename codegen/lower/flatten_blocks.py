@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, Range, Var, conjuncts
 from ...tir.expr.base.node import Node
-from ...tir.expr.base.slot import Slot
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
-from ...tir.walk import blocks_of, substitute, transform
+from ...tir.walk import substitute, transform
+from .allocation_places import allocation_places
 
 Layout = tuple[tuple[Expr, ...], Expr]
 """The strides of a matched buffer in memory, and its first element."""
-
-
-class Allocation(NamedTuple):
-    """A buffer to allocate, and the annotations of its allocation."""
-
-    buffer: Buffer
-    annotations: Mapping[str, Any]
-
-
-Places = Mapping[Node, list[Allocation]]
-
-
-def _at_their_blocks(func: PrimFunc) -> Places:
-    return {realize: [Allocation(b, {}) for b in realize.block.alloc_buffers] for realize in blocks_of(func)}
-
-
-ALLOCATIONS: Slot[Callable[[PrimFunc], Places]] = Slot(_at_their_blocks)
-"""Finds the statements at which the buffers of blocks are allocated."""
 
 
 def flatten_blocks(func: PrimFunc) -> PrimFunc:
@@ -59,7 +41,7 @@ class _Flattening:
     """The rewriting of one function. ``layouts``: those of matched buffers in the memory of their sources."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self.places = ALLOCATIONS.value(func)
+        self.places = allocation_places(func)
         self.layouts: dict[Buffer, Layout] = {}
 
     def visit(self, node: Stmt, env: Mapping[Var, Expr]) -> Stmt:

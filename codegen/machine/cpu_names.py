@@ -6,8 +6,6 @@ gives its CPU names (X86TargetParser.def, AArch64Processors.td), reduced to ours
 
 from __future__ import annotations
 
-from .cpu import Caches
-
 _V2 = frozenset(("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"))
 _AVX = _V2 | {"avx"}
 _V3 = _AVX | {"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}
@@ -82,10 +80,3 @@ AARCH64_CPUS: dict[str, frozenset[str]] = {
     "apple-m3": _V82 | {"bf16", "i8mm"},
     "apple-m4": _V82 | {"bf16", "i8mm"},
 }
-
-
-def generic_caches(arch: str, wide: bool) -> Caches:
-    """Returns assumed caches of an unknown machine: those of a modest core of the last ten years."""
-    if arch == "aarch64":
-        return Caches(64 << 10, 512 << 10, 8 << 20, 4, 8, 16)
-    return Caches(32 << 10, (1 << 20) if wide else (256 << 10), 8 << 20, 8, 16 if wide else 4, 16)

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...pages import did_you_mean
-from .cpu import Caches, available_cores, host
+from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import enabled_features, features_left, parse_attrs
-from .cpu_names import generic_caches
 from .installed_targets import load_installed
 from .missing_abilities import missing_of_processor
-from .target import FACTS, MISSING, SCALABLE, Target
+from .target import SCALABLE, Target
 from .target_kinds import TARGET_KINDS
 from .target_text import FLAGS, NAMED_TARGETS, TARGET_OPTIONS, TargetError, positive
 from .triples import (
@@ -190,10 +189,7 @@ def _canonical(
     return " ".join([*parts, f"-num-cores={cores}", *[f"-{name}" for name in flags]])
 
 
-def _missing(target: Target) -> list[str]:
+def missing_of(target: Target) -> list[str]:
+    """Returns the features, architecture or system that this machine lacks to run code for ``target``."""
     own = TARGET_KINDS.get(target.kind)
     return missing_of_processor(target) if own is None or own.missing is None else own.missing(target)
-
-
-FACTS.set(facts_of)
-MISSING.set(_missing)

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...tir.expr import DType
-from ...tir.expr.base.slot import Slot
-from .cpu import Caches, available_cores, host
+from .cpu import Caches
 from .target_kinds import TARGET_KINDS
-from .target_text import TargetError, positive, spelled, split
+from .target_text import TargetError, spelled, split
 
 SCALABLE = ("sve", "v")
 """The features with vector registers of a width that the processor chooses."""
@@ -74,8 +73,10 @@ class Target:
     _text: str
 
     def __init__(self, target: str | Mapping[str, Any] | Target | None = None, /, **options: Any) -> None:
+        from .described_targets import facts_of  # it reads targets, too
+
         kind, given = _options_of(target, options)
-        for name, value in FACTS.value(target, kind, given).items():
+        for name, value in facts_of(target, kind, given).items():
             object.__setattr__(self, name, value)
 
     @staticmethod
@@ -243,7 +244,9 @@ class Target:
 
     def missing_here(self) -> list[str]:
         """Return the features, architecture or system that this machine lacks to run the code, or nothing."""
-        return MISSING.value(self)
+        from .described_targets import missing_of
+
+        return missing_of(self)
 
     @property
     def key(self) -> str:
@@ -285,39 +288,3 @@ def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str
         raise TargetError(f"a target is text such as 'native' or 'llvm -mcpu=skylake', not {target!r}")
     options |= spelled(keywords)
     return str(options.pop("kind", "native")), options
-
-
-def _this_machine(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the facts of this machine, as LLVM tells them."""
-    if kind != "native" or options.keys() - {"num-cores"}:
-        raise TargetError(f"target {target!r}: nothing here knows more than 'native -num-cores=N'")
-    here, cores = host(), positive(options.get("num-cores", available_cores()), "-num-cores")
-    enabled = frozenset(f[1:] for f in here.features if f[0] == "+")
-    return {
-        "arch": here.triple.split("-")[0],
-        "caches": here.caches,
-        "features": here.features,
-        "flags": (),
-        "full_triple": here.triple,
-        "has_runtime": True,
-        "is_freestanding": False,
-        "kind": kind,
-        "llvm_abi": "",
-        "mcpu": here.cpu,
-        "model": here.model,
-        "num_cores": cores,
-        "num_vector_registers": 32 if "avx512vl" in enabled else 16,
-        "triple": here.triple,
-        "winograd": 0,
-        "vector_bits": 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128,
-        "_enabled": enabled,
-        "_text": f"native -num-cores={cores}",
-    }
-
-
-FACTS: Slot[Callable[[Any, str, Mapping[str, Any]], dict[str, Any]]] = Slot(_this_machine)
-"""Determines the facts of a target from what was given, its kind and its options. :mod:`.described_targets` knows other
-machines than this one."""
-
-MISSING: Slot[Callable[[Target], list[str]]] = Slot(lambda target: [])
-"""Lists the features, architecture or system that this machine lacks to run code for a target."""

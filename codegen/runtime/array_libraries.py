@@ -16,8 +16,8 @@ import numpy as np
 from ...tir.expr import IntImm, to_numpy
 from ..lowered import Param
 from .arguments import apart
-from .call_services import UNUSUAL, register_service
 from .completed_arguments import completed
+from .native_glue import UNUSUAL
 
 if TYPE_CHECKING:
     from .module import Function
@@ -169,7 +169,3 @@ def completed_call(function: Function, args: Sequence[Any], named: Mapping[str, 
         return None
     out = returned(fresh, [*args, *named.values()])
     return out[0] if len(out) == 1 else tuple(out)
-
-
-register_service("array_call", array_call)
-register_service("completed_call", completed_call)

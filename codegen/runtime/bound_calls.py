@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...pages.short_repr import short_repr
 from .arguments import in_slots
-from .call_services import register_service
 from .timing import TimingResult, native_seconds, time_packed
 
 if TYPE_CHECKING:
@@ -65,7 +64,3 @@ def time_evaluator(
         )
 
     return evaluate
-
-
-register_service("bind", bind)
-register_service("time_evaluator", time_evaluator)

@@ -25,7 +25,6 @@ from ..lowered import LoweredFunc
 from ..machine.installed_targets import load_installed
 from ..machine.target import Target
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
-from .call_services import register_service
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
 
@@ -194,6 +193,3 @@ def _linker(target: Target) -> list[str]:
         f"a shared library needs a linker, and none of {', '.join(names)} is on the PATH; "
         "install one (pip install ziglang, or apt-get install binutils), or export a .o and link it elsewhere"
     )
-
-
-register_service("export", export_module)

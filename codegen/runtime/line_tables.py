@@ -20,7 +20,6 @@ from ..llvm.function_builder import FunctionBuilder
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..llvm.llvm_scope import LlvmUnit
 from ..lowered import LoweredFunc
-from .call_services import register_service
 
 DWARF_VERSION = 4
 """The newest version that old binutils, gdb and perf read."""
@@ -171,6 +170,3 @@ def with_line_tables(functions: Sequence[LoweredFunc], code: CompiledCode, path:
     options = dataclasses.asdict(code.options)
     located = optimize_and_compile(modules[0], code.target, link=tuple(modules[1:]), cache=False, **options)
     return located, text
-
-
-register_service("line_tables", with_line_tables)

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,15 @@ from ...tir.walk import free_vars, pre_order, reads_memory
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
 from .arguments import MOST_ARGUMENTS, Arguments, SizeError, c_types, in_slots
-from .call_services import SERVICES, UNUSUAL, service
+from .array_libraries import array_call, completed_call
+from .bound_calls import BoundCall, bind, time_evaluator
+from .export import export_module
+from .line_tables import with_line_tables
 from .loader import runtime_symbols
-
-if TYPE_CHECKING:
-    from .bound_calls import BoundCall
-    from .timing import TimingResult
+from .native_glue import UNUSUAL, glue_for
+from .sources import source_of
+from .timing import TimingResult
+from .weight_packing import pack_weights, packed_arguments
 
 
 class Function:
@@ -41,14 +44,13 @@ class Function:
         self._keep = keep  # the code is unloaded when this is no longer referenced
         self._arguments = Arguments(self.name, self.params)
         self._arity = len(self._arguments.given)
-        self._glue: Any = SERVICES["glue"](self.params) if "glue" in SERVICES else None
+        self._glue: Any = glue_for(self.params)
         direct = len(self.params) <= MOST_ARGUMENTS or self._glue is None
         self._raw: Callable[..., int] = (
             ctypes.CFUNCTYPE(ctypes.c_int32, *c_types(self.params))(address) if direct else self._through_slots
         )
         self._quick: Callable[..., int] = (self._glue and self._glue.call) or _never
-        others = SERVICES.get("array_call")
-        self._others: Callable[[Sequence[Any]], int] = _never if others is None else others(self)
+        self._others: Callable[[Sequence[Any]], int] = array_call(self)
 
     def __repr__(self) -> str:
         return f"<compiled {self.signature}>"
@@ -60,7 +62,7 @@ class Function:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if named or len(args) < self._arity:
-            return service("completed_call")(self, args, named)
+            return completed_call(self, args, named)
         code = UNUSUAL
         if len(args) == self._arity:
             try:
@@ -92,8 +94,7 @@ class Function:
 
     def bind(self, *args: Any) -> BoundCall:
         """Check the arguments now, and return an object that calls the function on them repeatedly without checks."""
-        bound: BoundCall = service("bind")(self, args)
-        return bound
+        return bind(self, args)
 
     def time_evaluator(
         self,
@@ -111,10 +112,7 @@ class Function:
         most 256 MiB; or a number of bytes). Every call writes the outputs.
         """
 
-        found: Callable[..., TimingResult] = service("time_evaluator")(
-            self, repeat, number, min_repeat_ms, cold=cold, warmup=warmup
-        )
-        return found
+        return time_evaluator(self, repeat, number, min_repeat_ms, cold=cold, warmup=warmup)
 
     def failure(self, code: int, args: Sequence[Any] = ()) -> RuntimeError:
         """Returns the error of a call that returned ``code``. Where the function asserts something of sizes, it tells
@@ -216,12 +214,11 @@ class Module:
         Returns a new array for one, a tuple for several; where the schedule packs nothing ahead, the array itself.
         ValueError for another number of arrays, and for a function without such parameters.
         """
-        return service("pack_weights")(self, weights, self._main() if function is None else function)
+        return pack_weights(self, weights, self._main() if function is None else function)
 
     def packed_arguments(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the arguments of the only function with its layout-free parameters packed."""
-        packed: list[Any] = service("packed_arguments")(self, arguments)
-        return packed
+        return packed_arguments(self, arguments)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.entry(*args, **named)
@@ -250,8 +247,7 @@ class Module:
         """Return the program as text, at a stage or in the words of a back end. That is ``tir`` or ``scheduled``
         (before lowering), ``lowered``, ``ir`` (LLVM IR as emitted), ``ll`` (after LLVM's passes), ``asm``, portable
         ``c``, or the name of another back end of the table. ValueError for another word."""
-        text: str = service("source")(self, fmt)
-        return text
+        return source_of(self, fmt)
 
     def export(self, path: str | Path, *, debug_info: bool = False) -> list[Path]:
         """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.
@@ -260,17 +256,13 @@ class Module:
         With ``debug_info`` the code has line tables, and the lowered program to which they refer is written beside it as
         ``.tir``: ``objdump -dlS``, gdb and perf then show the program's lines. The machine code is the same.
         Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
-        written: list[Path] = service("export")(list(self._lowered.values()), self.code, Path(path), debug_info)
-        return written
+        return export_module(list(self._lowered.values()), self.code, Path(path), debug_info)
 
     export_library = save = export  # TVM's names
 
     def with_line_tables(self) -> tuple[CompiledCode, str]:
         """Return the code with line tables, and the lowered programs as the text to whose lines they refer."""
-        located: tuple[CompiledCode, str] = service("line_tables")(
-            list(self._lowered.values()), self.code, Path("program.tir")
-        )
-        return located
+        return with_line_tables(list(self._lowered.values()), self.code, Path("program.tir"))
 
     def _load(self) -> Loaded:
         missing = self.target.missing_here()

@@ -25,7 +25,9 @@ from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target
 from .arguments import MOST_ARGUMENTS
-from .call_services import UNUSUAL, register_service
+
+UNUSUAL = -(1 << 31)
+"""The result of a quick call that did not call the function, because the careful path has to decide."""
 
 _PAIRS = 64
 """The number of pairs of arrays up to which each pair is compared; more arrays are sorted by their addresses."""
@@ -401,6 +403,3 @@ def _emit_span(out: list[str], i: int, at: int, written: bool) -> None:
     out.append(f"  store i64 %begin{i}, ptr %span{i}, align 8")
     out.append(f"  %spanend{i} = getelementptr i64, ptr %span{i}, i64 1")
     out.append(f"  store i64 %coded{i}, ptr %spanend{i}, align 8")
-
-
-register_service("glue", glue_for)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ..backend.registry import BACKENDS
 from ..machine.installed_targets import load_installed
-from .call_services import register_service
 
 if TYPE_CHECKING:
     from .module import Module
@@ -32,6 +31,3 @@ def source_of(module: Module, fmt: str) -> str:
     if fmt in BACKENDS:
         return BACKENDS[fmt].emit(functions)
     raise ValueError(f"no source {fmt!r}; there are {', '.join((*SOURCES, *BACKENDS))}")
-
-
-register_service("source", source_of)

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...tir.expr import array_bytes, to_numpy
 from ..backend.storage import CACHE_LINE
-from .call_services import register_service
 
 if TYPE_CHECKING:
     from .module import Module
@@ -47,7 +46,3 @@ def packed_arguments(module: Module, arguments: Sequence[Any]) -> list[Any]:
     """Returns the arguments of the only function with its layout-free parameters packed."""
     steps = module._packing.get(module._main(), {})
     return [_packed(module, steps[n], a) if n in steps else a for n, a in enumerate(arguments)]
-
-
-register_service("pack_weights", pack_weights)
-register_service("packed_arguments", packed_arguments)

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
-from ...tir.arith.solver import is_solving
+from ...tir.arith.smt import is_solving
 from ...tir.expr import IterVar, Var, is_const_int
 from ...tir.stmt import BlockRealize, For, PrimFunc
 from ...tir.walk import uses_var

@@ -10,7 +10,7 @@ from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer, detect_iter_map, linear_coefficients
-from ...tir.arith.itermap import CONSTANT_FORM
+from ...tir.arith.itermap import constant_form
 from ...tir.expr import Expr, IntImm, IterVar, Mul, Range, Var, is_const_int
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import pre_order, uses_var
@@ -69,7 +69,7 @@ def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> 
     above = tree.loops_above(realize)
     inside = above[above.index(nest[0]) :]
     ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in inside}
-    if CONSTANT_FORM.value(realize.iter_values, ranges, realize.predicate, False) is not None:
+    if constant_form(realize.iter_values, ranges, realize.predicate, False) is not None:
         return
     outer = analyzer_above(tree, nest[0])
     found = detect_iter_map(realize.iter_values, ranges, realize.predicate, outer)

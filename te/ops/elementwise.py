@@ -14,7 +14,7 @@ from ...tir.expr.intrinsics.float_operations import abs_
 from ...tir.expr.intrinsics.integer_operations import reinterpret as as_bits
 from ..compute import compute
 from ..operation import Requirement
-from ..tensor import BROADCAST_OPERATORS, Tensor
+from ..tensor import Tensor
 from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
 
 
@@ -255,6 +255,3 @@ def swiglu(gate: Tensor, up: Tensor, name: str = "T_swiglu") -> Tensor:
 
     out: Tensor = compute(gate.shape, f, name=name, tag=BROADCAST, requires=requires)
     return out
-
-
-BROADCAST_OPERATORS["astype"].set(cast_to)

@@ -26,7 +26,6 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.node_methods import map_tuple
 from ...tir.walk import pre_order, transform
-from ..create_prim_func import READ_FORM
 
 _DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 _TRUE, _FALSE = const(True, "bool"), const(False, "bool")
@@ -43,7 +42,7 @@ def within(known: Mapping[Var, Range], least_size: int) -> Analyzer:
     return analyzer
 
 
-def _simplified(e: Expr, ranges: Mapping[Var, Range]) -> Expr:
+def by_domains(e: Expr, ranges: Mapping[Var, Range]) -> Expr:
     """Returns ``e`` without the conditions that the domains ``ranges`` of the axes decide. Indices that have divisions
     (those of a reshape, for example) are simplified."""
     if any(isinstance(n, Select) or (isinstance(n, Call) and n.op == "tir.if_then_else") for n in pre_order(e)):
@@ -114,6 +113,3 @@ def _decide(condition: Expr, analyzer: Analyzer) -> Expr:
 
 def _reads(e: Expr) -> bool:
     return any(isinstance(n, (BufferLoad, Call)) for n in pre_order(e))
-
-
-READ_FORM.set(_simplified)

@@ -35,7 +35,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.walk import pre_order, substitute, vars_in
-from ..operation import READ_CHECK, ComputeOp
+from ..operation import ComputeOp
 from ..tensor import ProducerLoad
 from .decided_conditions import within
 
@@ -67,7 +67,7 @@ class _Read:
 
 
 @with_room
-def _require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
+def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
     """Raise IndexError when ``op`` reads an input outside of its shape.
 
     ``steps_allowed``: the operation may become a step of a recurrence, which starts later than its domain; so it may
@@ -202,6 +202,3 @@ def _describe(op: ComputeOp, read: _Read) -> str:
 
 def _last(read: _Read) -> Expr:
     return simplify(read.extent - 1)
-
-
-READ_CHECK.set(_require_reads_inside)

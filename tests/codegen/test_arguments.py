@@ -13,8 +13,7 @@ from tilewright.codegen.lowered import LoweredFunc, Param, abi_of
 from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import ArgumentError, Arguments, apart
 from tilewright.codegen.runtime.array_views import view_of
-from tilewright.codegen.runtime.call_services import UNUSUAL
-from tilewright.codegen.runtime.native_glue import fast_call_ir, glue_for
+from tilewright.codegen.runtime.native_glue import UNUSUAL, fast_call_ir, glue_for
 from tilewright.tir.expr import DType, IntImm, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import BufferStore, Evaluate, PrimFunc, decl_buffer

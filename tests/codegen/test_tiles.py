@@ -13,8 +13,8 @@ from tilewright import te
 from tilewright.codegen import Target, compile
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.llvm.llvm_tiles import NO_TILES
+from tilewright.codegen.machine import cpu
 from tilewright.codegen.machine import cpu as cpu_module
-from tilewright.codegen.machine import host_details
 from tilewright.codegen.runtime.runtime_ir import runtime_ir
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
@@ -303,7 +303,7 @@ def test_a_refusal_is_an_error(monkeypatch):
 
 
 def test_a_system_that_refuses_has_no_unit(monkeypatch):
-    monkeypatch.setattr(host_details, "tiles_allowed", lambda: False)
+    monkeypatch.setattr(cpu, "tiles_allowed", lambda: False)
     cpu_module.host.cache_clear()
     try:
         here = Target("native")
@@ -328,7 +328,7 @@ def test_the_runtime_asks_the_system():
     target = Target("native -num-cores=1")
     loaded = load(optimize_and_compile(runtime_ir(target), target).object, ["tw_tiles"])
     ask = ctypes.CFUNCTYPE(ctypes.c_int32)(loaded.address("tw_tiles"))
-    assert [ask() == 0, ask() == 0] == [host_details.tiles_allowed()] * 2
+    assert [ask() == 0, ask() == 0] == [cpu.tiles_allowed()] * 2
 
 
 CALLER = """

@@ -58,11 +58,12 @@ class Source:
         return ast.parse(self.text)
 
     def imported(self, names: frozenset[str]) -> set[str]:
-        """Returns the modules among ``names`` that the file imports when it runs; types alone do not count."""
+        """Returns the modules among ``names`` that the file imports when it is loaded; types alone do not count."""
         package = self.name.split(".") if self.is_front_page else self.name.split(".")[:-1]
         ignored: set[ast.AST] = set()
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            late = isinstance(node, ast.FunctionDef)  # imports in functions run when the module is whole
+            if late or isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
                 ignored.update(ast.walk(node))
         found: set[str] = set()
         for node in ast.walk(self.tree):

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.arith.solver import solving
+from tilewright.tir.arith.smt import solving
 from tilewright.tir.expr import And, IntImm, Not, Or, Range, Var, max_, min_
 from tilewright.tir.walk import substitute
 

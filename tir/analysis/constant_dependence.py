@@ -14,7 +14,6 @@ from ..arith.normal_form.linear import Linear, collect, expression_key
 from ..expr import Expr, IntImm, Range, Var, uses_var
 from ..stmt import For
 from .access import Access
-from .dependence import CONSTANT_TEST
 
 Span = tuple[int, int]
 """The first and the last value of a loop, or of a digit of it."""
@@ -138,6 +137,3 @@ def _times(spans: Mapping[Var, Span | None], digit: Digit, factor: int) -> Span 
         return None
     ends = span[0] // lower * factor, span[1] // lower * factor
     return min(ends), max(ends)
-
-
-CONSTANT_TEST.set(undetermined)

@@ -32,15 +32,11 @@ from ..expr import (
     uses_var,
     value_key,
 )
-from ..expr.base.slot import Slot
 from ..stmt import Buffer, For
 from .access import Access
+from .constant_dependence import undetermined
 from .known_ranges import bind_loops
 from .simplify import bind_sizes
-
-ConstantTest = Callable[[Sequence[For], Access, Access, Iterable[Var]], tuple[Var, ...] | None]
-CONSTANT_TEST: Slot[ConstantTest] = Slot(lambda chain, store, other, wanted: None)
-"""A faster test for indices with constant coefficients, which is asked first; None: it does not know."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +92,7 @@ def conflicts(
             analyzer.bind(second[loop.loop_var], _range(loop, second))
     written: dict[tuple[Access, bool], _Digits] = {}
     for store, other in _pairs(touches):
-        missing = CONSTANT_TEST.value(chain, store, other, wanted)
+        missing = undetermined(chain, store, other, wanted)
         if missing != () and harmless(store.buffer):
             continue
         if missing is None:

@@ -3,14 +3,16 @@ fills."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..expr import BufferLoad, Expr, IterVar, Var, pre_order, vars_in
-from ..expr.base.slot import Slot
 from ..stmt import Block, BlockRealize, Buffer, For, While, loads_and_stores
 from .access import Access, opaque_buffers
+from .accessed_boxes import all_accessed_boxes
 from .dependence import Conflict
 from .reduction_updates import find_reducer, updates_of
+from .region_cover import why_not_covered
+from .scope import scope_at
 from .tree import Tree, blocks_below
 
 
@@ -85,17 +87,44 @@ def _reads(e: Expr, buffers: Collection[Buffer]) -> bool:
     return any(a.buffer in buffers for a in loads_and_stores(e))
 
 
-def _shared(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Access]) -> str | None:
-    return f"{buffer.name} is shared"
-
-
-PRIVACY: Slot[Callable[[Tree, For, Buffer, Sequence[Access]], str | None]] = Slot(_shared)
-"""What :func:`why_not_privatizable` asks; :mod:`.private_buffers` sets it."""
-
-
 def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Access]) -> str | None:
     """Return why iterations of ``loop`` cannot each have a private copy of ``buffer``; None when they can.
 
-    ``touches`` are the accesses below the loop.
+    ``touches`` are the accesses below the loop. A private copy is possible when nothing outside the loop accesses the buffer, and each iteration writes everything
+    that it reads.
     """
-    return PRIVACY.value(tree, loop, buffer, touches)
+    if any(buffer is b for b in tree.func.buffer_map.values()):
+        return f"{buffer.name} is a parameter"
+    mine = [t for t in touches if t.buffer is buffer]
+    everywhere = all_accessed_boxes(tree.func)
+    if everywhere is None:
+        return "pointers are used elsewhere in the function"
+    if len(mine) != sum(t.buffer is buffer for t in everywhere):
+        return f"{buffer.name} is used outside loop {loop.loop_var.name} too"
+    writers: dict[BlockRealize, None] = {}
+    readers: dict[BlockRealize, None] = {}
+    for t in mine:
+        if not t.blocks:
+            return f"{buffer.name} is used outside blocks"
+        (writers if t.is_store else readers)[t.blocks[0]] = None
+    order = scope_at(tree.scope(loop)).order
+    for reader in readers:
+        if reader in writers and reader.block.init is not None:
+            # the reduction starts again in every iteration, unless a loop further outside carries it
+            reduced = bound_variables(reader, True)
+            outside = (up for up in tree.loops_above(reader) if tree.is_below(loop, up))
+            carrier = next((up.loop_var for up in outside if up.loop_var in reduced), None)
+            if carrier is not None:
+                return f"loop {carrier.name} carries the reduction of block {reader.block.name_hint!r}"
+            continue
+        problem = f"block {reader.block.name_hint!r} reads {buffer.name} before it is written"
+        for writer in writers:
+            if order[writer] >= order[reader]:
+                continue
+            why = why_not_covered(tree, writer, reader, buffer)
+            if why is None:
+                break
+            problem = why.text
+        else:
+            return problem
+    return None

@@ -40,7 +40,7 @@ from .normal_form.floor_division import join_splits
 from .normal_form.interval import EVERYTHING, Interval
 from .normal_form.polynomial import ONE, Poly, add, const_of, constant, scale
 from .rewrite_rules import RULES
-from .solver import solver_proves
+from .smt import solver_proves
 
 _MAX_PARTS = 6
 

@@ -1,6 +1,6 @@
 """This module proves conditions with a solver for integer arithmetic (z3) where the analyzer's rules cannot.
 
-Only this module imports z3, an optional package, and registers itself with :mod:`.solver`. Inside :func:`~.solver.solving` a condition that an :class:`Analyzer` cannot
+Only this module imports z3, an optional package. Inside :func:`solving` a condition that an :class:`Analyzer` cannot
 prove is passed to the solver: all that is known (ranges, conditions, the definitions of quotients and remainders)
 together with the negated condition. If no values of the variables satisfy them, the condition is proved. The effort is
 limited by a count of steps rather than by time, so that an answer is the same on every machine.
@@ -9,11 +9,13 @@ limited by a count of steps rather than by time, so that an answer is the same o
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..expr import EQ, GE, GT, LE, LT, NE, And, CmpOp, Expr, IntImm, Not, Or
 from .normal_form.polynomial import Poly, const_of
-from .solver import LOAD, PROVES
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
@@ -23,6 +25,29 @@ STEPS = 400_000
 
 _LOCK = threading.Lock()  # only one thread at a time may use z3's objects
 _INT_TYPES = ("int32", "int64")
+_ON: ContextVar[bool] = ContextVar("solver", default=False)
+
+
+@contextmanager
+def solving(on: bool = True) -> Iterator[None]:
+    """Let the analyzer ask the solver inside the ``with``. ImportError when it is not installed."""
+    if on:
+        _z3()
+    token = _ON.set(on)
+    try:
+        yield
+    finally:
+        _ON.reset(token)
+
+
+def is_solving() -> bool:
+    """Return whether the analyzer may ask the solver. Stored proofs must be kept apart for the two cases."""
+    return _ON.get()
+
+
+def solver_proves(analyzer: Analyzer, condition: Expr) -> bool:
+    """Return whether the solver is on and proves that ``condition`` is never false."""
+    return _ON.get() and proves(analyzer, condition)
 
 
 def _z3() -> Any:
@@ -137,7 +162,3 @@ class _Question:
         for fact in self.an.facts():
             if const_of(fact) is None:
                 self.known.append(self.poly(fact) <= 0)
-
-
-LOAD.set(_z3)
-PROVES.set(proves)

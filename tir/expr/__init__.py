@@ -7,7 +7,6 @@ kinds, and :mod:`.equal` compares them.
 """
 
 # isort: skip_file
-from .base import large_stack as _large_stack  # noqa: F401  (registers itself)
 from .base.dtype import (
     INDEX,
     INT64,

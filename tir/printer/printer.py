@@ -18,7 +18,6 @@ from typing import Any
 
 from ..expr import CommReducer, Expr
 from ..expr.base.deep_recursion import with_room
-from ..expr.base.node import RENDERER
 from ..stmt import IRModule, PrimFunc, Stmt
 from .printer_expr import ExprPrinter
 from .printer_func import ProgramPrinter
@@ -77,7 +76,8 @@ def script_lines(func: PrimFunc) -> tuple[str, dict[int, list[int]]]:
 
 
 @with_room
-def _render(node: Any, words: str | None = None, marks: Mapping[Any, str] | Iterable[Any] = ()) -> str:
+def node_text(node: Any, words: str | None = None, marks: Mapping[Any, str] | Iterable[Any] = ()) -> str:
+    """Return the text of a node; ``words`` and ``marks`` are those of :func:`script`."""
     if isinstance(node, (Expr, CommReducer)):
         return ExprPrinter().text(node)
     return script(node, words=words, highlight=marks)
@@ -89,6 +89,3 @@ def _words(asked: str | None) -> str:
         where = "words" if asked is not None else "TILEWRIGHT_SCRIPT"
         raise ValueError(f"{where} is {words!r}; there are {' and '.join(map(repr, SPELLINGS))}")
     return words
-
-
-RENDERER.set(_render)

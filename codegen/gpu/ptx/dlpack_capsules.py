@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from ...runtime.array_views import ArrayView
-from ...runtime.dlpack_views import KINDS, Tensor
+from ...runtime.array_views import KINDS, ArrayView, Tensor
 
 
 class _Managed(ctypes.Structure):

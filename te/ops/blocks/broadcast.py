@@ -27,7 +27,7 @@ from ....tir.expr import (
 from ....tir.expr.intrinsics.float_operations import copysign, floor, fmod, pow_
 from ...compute import as_shape, compute
 from ...operation import Requirement
-from ...tensor import BROADCAST_OPERATORS, Tensor
+from ...tensor import Tensor
 from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text
 
 
@@ -227,5 +227,5 @@ def broadcast_to(x: Tensor, shape: Any, name: str = "T_broadcast_to") -> Tensor:
     return out
 
 
-for _symbol, _build in (("+", add), ("-", subtract), ("*", multiply), ("/", divide)):
-    BROADCAST_OPERATORS[_symbol].set(_build)
+OF_SYMBOLS = {"+": add, "-": subtract, "*": multiply, "/": divide}
+"""What makes ``A + B`` and the like of whole tensors."""

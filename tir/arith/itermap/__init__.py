@@ -6,17 +6,17 @@ inner part, :func:`invert` solves them for the loops, and :func:`with_digit_vari
 variables.
 """
 
-from . import constant_numbers as _constant_numbers  # noqa: F401  (registers itself)
+from .constant_numbers import constant_form
 from .digit_sums import DigitSum, write_digits
 from .digit_variables import value_count, with_digit_variables, without_low_digits
 from .inverse_map import inverse, invert, invert_sums
-from .iter_map import CONSTANT_FORM, detect_iter_map
+from .iter_map import detect_iter_map
 from .iter_simplify import iter_map_simplify
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, digit_of
 from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [
-    "CONSTANT_FORM", "DigitSum", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "detect_iter_map",
+    "DigitSum", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "constant_form", "detect_iter_map",
     "digit_of", "divide_subspace", "inverse", "invert", "invert_sums", "iter_map_simplify", "value_count", "with_digit_variables", "without_low_digits",
     "write_digits",
 ]  # fmt: skip

@@ -13,11 +13,10 @@ from operator import itemgetter
 from ...expr import Expr, IntImm, Range, Var, conjuncts, const, is_const_int
 from ..inequality import as_difference
 from ..normal_form.linear import Linear, collect
-from .iter_map import CONSTANT_FORM
 from .mixed_radix import digit_of
 
 
-def _form(
+def constant_form(
     bindings: Sequence[Expr], loops: Mapping[Var, Range], predicate: Expr | None, keep_unit: bool
 ) -> list[Expr] | None:
     """Return the normal form of a surjective map of constant numbers; None for all others.
@@ -72,6 +71,3 @@ def _constant_span(lower: int, upper: int | None, dom: Range) -> tuple[int, int]
     end = extent if upper is None else upper
     fits = end > lower and end % lower == 0 and extent % end == 0 and upper != extent
     return (lower, end) if fits else None
-
-
-CONSTANT_FORM.set(_form)

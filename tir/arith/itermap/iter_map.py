@@ -14,18 +14,13 @@ reduces the extent of the number that its digits form; when no binding contains 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...expr import Expr, IntImm, Range, Var, const, pre_order
-from ...expr.base.slot import Slot
 from ..analyzer import Analyzer
 from .iter_predicates import constraints_of, install
 from .iter_sums import DigitSums, NotAffine
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
-
-ConstantForm = Callable[[Sequence[Expr], Mapping[Var, Range], Expr | None, bool], list[Expr] | None]
-CONSTANT_FORM: Slot[ConstantForm] = Slot(lambda bindings, loops, predicate, keep_unit: None)
-"""What returns the normal form of a surjective map that integers alone decide, and None for all others."""
 
 
 def detect_iter_map(

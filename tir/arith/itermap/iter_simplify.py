@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from ...expr import Expr, Range, Var, const, is_const_int, product
 from ..analyzer import Analyzer
-from .iter_map import CONSTANT_FORM, detect_iter_map
+from .constant_numbers import constant_form
+from .iter_map import detect_iter_map
 from .mixed_radix import IterMap, IterSplit, IterSum
 
 
@@ -31,7 +32,7 @@ def iter_map_simplify(
     >>> [str(e) for e in iter_map_simplify([j + (i * 1 + 0) * 8], {i: Range.from_extent(4), j: Range.from_extent(8)})]
     ['i * 8 + j']
     """
-    short = CONSTANT_FORM.value(bindings, loops, predicate, keep_unit)
+    short = constant_form(bindings, loops, predicate, keep_unit)
     if short is not None:
         return short
     an = Analyzer() if analyzer is None else analyzer

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .node_methods import changed, fast_constructor, install
-from .slot import Slot
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -32,13 +31,17 @@ else:
 P = TypeVar("P", bound="Part")
 C = TypeVar("C", bound=type)
 Parts = tuple[tuple[str, str], ...]
-RENDERER: Slot[Callable[..., str]] = Slot(lambda node, *rest: object.__repr__(node))
-"""What ``str(node)`` calls; the printer sets it."""
+
+
+def _text(node: Any, words: str | None = None, marks: Mapping[Any, str] | Iterable[Any] = ()) -> str:
+    from ...printer.printer import node_text  # the printer prints nodes
+
+    return node_text(node, words, marks)
 
 
 def marked_text(node: Any, marks: Mapping[Any, str] | Iterable[Any] = ()) -> str:
     """Return the text of a node with some of its parts underlined, as :func:`tilewright.tir.printer.script` does."""
-    return RENDERER.value(node, None, marks)
+    return _text(node, None, marks)
 
 
 def nodes(*names: str) -> Parts:
@@ -198,13 +201,13 @@ class Node(Part):
     def script(self, *, words: str | None = None) -> str:
         """Return the node as TVMScript text; a PrimFunc's text parses back to an equal function. ``words="sblock"``
         spells blocks as TVM 0.27 does, see :func:`tilewright.tir.printer.script`."""
-        return RENDERER.value(self, words)
+        return _text(self, words)
 
     def show(self, *, words: str | None = None) -> None:
         """Print :meth:`script`."""
         print(self.script(words=words))
 
     def __repr__(self) -> str:
-        return RENDERER.value(self)
+        return _text(self)
 
     __str__ = __repr__
