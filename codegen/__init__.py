@@ -6,7 +6,6 @@
 scratch memory, argument checks, timing.
 """
 
-from . import target_view as _target_view  # noqa: F401  (registers itself)
 from .backend.registry import Backend, register_backend
 from .c.c_header import c_header
 from .c.c_source import emit_c

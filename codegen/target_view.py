@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ..pages import card, folded, shown_in_notebooks, size_text, table
+from ..pages import card, folded, size_text, table
 from .machine.target import Target
 
 
-@shown_in_notebooks(Target)
 def target_html(target: Target) -> str:
     """Returns the properties of a target as HTML."""
     facts = target.describe()

@@ -57,6 +57,17 @@ class Plan:
 
     __repr__ = short_repr("kind", "origin", "target")
 
+    def _repr_html_(self) -> str:
+        from .module_view import plan_html
+
+        return plan_html(self)
+
+    def shown(self, *before: str) -> str:
+        """Returns the plan as HTML after other parts, for modules that were built by it."""
+        from .module_view import plan_html
+
+        return plan_html(self, *before)
+
     def compile(self) -> Module:
         """Returns the machine code; its ``origin`` is the plan's."""
         name = self.request.func.name

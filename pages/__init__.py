@@ -10,7 +10,6 @@ from .figures import counted, duration_text, rate_text, seconds_text, share_text
 from .html_text import card, folded, table
 from .linked_listings import LISTING_STYLE, Listing, side_by_side
 from .near_words import did_you_mean
-from .notebook import shown_in_notebooks
 from .page_style import CHART_STYLE, COLOURS
 from .plot import Axis, Plot, thinned
 from .search_chart import improvements, search_chart, sparkline
@@ -33,7 +32,6 @@ __all__ = [
     "search_chart",
     "seconds_text",
     "share_text",
-    "shown_in_notebooks",
     "side_by_side",
     "size_text",
     "sparkline",

@@ -1,24 +1,9 @@
-"""Notebooks ask an object for ``_repr_html_``; views register themselves here for the classes that they show."""
+"""What notebooks show of an exception: IPython asks it for ``_render_traceback_``."""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
-
-View = TypeVar("View", bound=Callable[[Any], str])
-
-
-def shown_in_notebooks(shown: type) -> Callable[[View], View]:
-    """Return a decorator that makes a function of an object, which returns HTML, the notebook's view of a class."""
-
-    def register(view: View) -> View:
-        shown._repr_html_ = view  # type: ignore[attr-defined]
-        return view
-
-    return register
-
 
 _LIBRARY = str(Path(__file__).parent.parent)
 

@@ -8,7 +8,6 @@ Primitives ask the analyses of :mod:`tilewright.tir.analysis`, state what they n
 
 from ..tir.expr.reducers import register_reducer
 from . import primitives as _primitives  # noqa: F401  (registers them)
-from . import schedule_view as _schedule_view  # noqa: F401  (registers itself)
 from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
 from .instruction import Instruction

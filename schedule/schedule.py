@@ -169,6 +169,11 @@ class Schedule(_Methods):
         if self._insts:
             print("\n# how it came to be\n" + self.trace.as_python())
 
+    def _repr_html_(self) -> str:
+        from .schedule_view import schedule_html
+
+        return schedule_html(self)
+
     def __repr__(self) -> str:
         return f"Schedule({self._current}, {len(self._insts)} steps)"
 

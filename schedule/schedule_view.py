@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ..pages import card, code_html, folded, shown_in_notebooks
+from ..pages import card, code_html, folded
 from .schedule import Schedule
 from .trace import Trace
 
 
-@shown_in_notebooks(Schedule)
 def schedule_html(sch: Schedule) -> str:
     """Returns the program and, folded, its trace as HTML."""
     text = sch.func.script() if len(sch.mod.functions) == 1 else sch.mod.script()
@@ -16,7 +15,6 @@ def schedule_html(sch: Schedule) -> str:
     return card("Schedule", code_html(text), steps, note=f"{count} steps" if count else "as written")
 
 
-@shown_in_notebooks(Trace)
 def trace_html(trace: Trace) -> str:
     """Returns the steps as Python."""
     return card("Trace", code_html(trace.as_python(), fold=False), note=f"{len(trace)} steps")

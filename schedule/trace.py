@@ -40,6 +40,11 @@ class Trace:
                 raise ValueError(f"the instruction {inst.name} is not part of this trace")
         self.insts = tuple([replace(i, decision=known[i]) if i in known else i for i in insts]) if known else insts
 
+    def _repr_html_(self) -> str:
+        from .schedule_view import trace_html
+
+        return trace_html(self)
+
     def __len__(self) -> int:
         return len(self.insts)
 

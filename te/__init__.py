@@ -76,11 +76,7 @@ from ..tir.expr.intrinsics.integer_operations import (
     shift_right,
 )
 from ..tir.expr.intrinsics.warp_matrix_operations import round_tf32
-from . import extern_nests as _extern_nests  # noqa: F401  (registers itself)
 from . import ops
-from . import reads as _reads  # noqa: F401  (registers itself)
-from . import scan_nests as _scan_nests  # noqa: F401  (registers itself)
-from . import tensor_text as _tensor_text  # noqa: F401  (registers itself)
 from .classic.create_schedule import Schedule, create_schedule
 from .classic.stage import Stage
 from .compute import compute, placeholder, size_var, thread_axis, var

@@ -51,11 +51,13 @@ from ..tir.stmt import (
     root_block,
     seq,
 )
-from ..tir.walk import free_vars, pre_order, reads_memory, statements, substitute, transform
+from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, statements, substitute, transform
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations
 from .reads.decided_conditions import by_domains
 from .reads.read_bounds import require_reads_inside
 from .reduction_body import axes_of, init_and_update
+from .scan import ScanOp
+from .scan_nests import place_first_steps, recurrence
 from .tensor import ProducerLoad, Tensor
 
 LAYOUT_FREE = "layout_free_placeholders"
@@ -120,13 +122,6 @@ def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
     if not any(isinstance(a, Tensor) for a in args):
         raise ValueError("create_prim_func needs at least one tensor")
     return args
-
-
-NESTS: dict[type[Operation], Callable[[NestBuilder, Any], list[Stmt]]] = {}
-"""What makes the statements of an operation other than a ``ComputeOp``, by its class. Files of such operations add it."""
-
-PLACES: dict[type[Operation], Callable[[NestBuilder, Any, Sequence[Operation]], None]] = {}
-"""What chooses buffers for the inputs of an operation among all operations, before any of them gets its statements."""
 
 
 class NestBuilder:
@@ -289,6 +284,47 @@ class NestBuilder:
     def func_attrs(self) -> dict[str, Any]:
         which = [i for i, a in enumerate(self.args) if any(a is free for free in self.layout_free)]
         return {"layout_free_buffers": which} if which else {}
+
+
+def _with_unique_blocks(builder: NestBuilder, body: Stmt) -> Stmt:
+    """Returns ``body`` with block names that are different from the existing ones."""
+
+    def post(n: Any) -> Any:
+        if isinstance(n, Block):
+            name = unique_name(builder.block_names, n.name_hint)
+            return None if name == n.name_hint else n.with_(name_hint=name)
+        return None
+
+    out: Stmt = transform(body, post=post)
+    return out
+
+
+def _extern(builder: NestBuilder, op: ExternOp) -> list[Stmt]:
+    mapping = {
+        inner: builder.buffers[t]
+        for inner, t in zip(op.input_placeholders, op.inputs, strict=True)
+        if inner is not builder.buffers[t]
+    }
+    for inner, t in zip(op.output_placeholders, op.outputs, strict=True):
+        if inner is not builder.buffers[t]:
+            mapping[inner] = builder.buffers[t]
+    reads = tuple([builder.buffers[t].full_region() for t in op.inputs])
+    writes = tuple([builder.buffers[t].full_region() for t in op.outputs])
+    body: Any = replace_buffers(op.body, mapping)
+    allocs: tuple[Buffer, ...] = ()
+    if isinstance(body, BlockRealize) and not body.block.iter_vars and not body.block.reads + body.block.writes:
+        body, allocs = body.block.body, body.block.alloc_buffers  # a function's root
+    body = _with_unique_blocks(builder, body)
+    name = builder.block_name(op, op.name)
+    block = Block((), reads, writes, name, body, None, allocs, (), dict(op.attrs))
+    return [BlockRealize((), const(True, "bool"), block)]
+
+
+NESTS: dict[type[Operation], Callable[[NestBuilder, Any], list[Stmt]]] = {ExternOp: _extern, ScanOp: recurrence}
+"""What makes the statements of an operation other than a ``ComputeOp``, by its class."""
+
+PLACES: dict[type[Operation], Callable[[NestBuilder, Any, Sequence[Operation]], None]] = {ScanOp: place_first_steps}
+"""What chooses buffers for the inputs of an operation among all operations, before any of them gets its statements."""
 
 
 def unique_name(taken: dict[str, int], name: str) -> str:

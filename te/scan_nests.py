@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..tir.expr import IterVar, Reduce, Var
 from ..tir.stmt import For, Stmt, seq
-from .create_prim_func import NESTS, PLACES, NestBuilder
 from .operation import ComputeOp, Operation
 from .scan import ScanOp, copy_of
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .create_prim_func import NestBuilder
 
 
 def _accumulates_apart(update: Tensor, state: Tensor) -> bool:
@@ -18,7 +21,7 @@ def _accumulates_apart(update: Tensor, state: Tensor) -> bool:
     return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
 
 
-def _place_first_steps(builder: NestBuilder, op: ScanOp, ops: Sequence[Operation]) -> None:
+def place_first_steps(builder: NestBuilder, op: ScanOp, ops: Sequence[Operation]) -> None:
     """Let first steps that only the recurrence reads be computed in the buffers of its results, as in TVM.
 
     A reduction is not: it accumulates in a buffer that nothing else writes.
@@ -32,7 +35,7 @@ def _place_first_steps(builder: NestBuilder, op: ScanOp, ops: Sequence[Operation
             builder.buffers[init] = builder.buffers[out]
 
 
-def _recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
+def recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
     """Returns the first steps copied, and the loop over the others; all write the buffers of the results."""
     nests: list[Stmt] = []
     copies: list[tuple[Tensor, Tensor]] = []
@@ -74,7 +77,3 @@ def _one_step(
     nest = builder.compute(moved, step)
     builder.blocks.setdefault(inner if inner in op.body else op, []).extend(builder.blocks.pop(moved))
     return nest
-
-
-NESTS[ScanOp] = _recurrence
-PLACES[ScanOp] = _place_first_steps

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, convert, shape_text
 from ..tir.expr.base.node import node, nodes
+from ..tir.printer.printer_expr import register_printer
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -176,3 +177,8 @@ def _one_index(tensor: Tensor, item: Any) -> Expr:
     if not index.dtype.is_int:
         raise TypeError(f"{_describe(tensor)}: an index is {index.dtype}, not an integer")
     return index
+
+
+register_printer(
+    ProducerLoad, lambda e, p: f"{e.producer.name}[{', '.join([p.text(i, 0) for i in e.indices]) or '()'}]"
+)

@@ -13,8 +13,6 @@ which order and under which conditions (:mod:`.analysis`), and count operations 
 from typing import TYPE_CHECKING, Any
 
 from . import arith, walk
-from . import index_width as _index_width  # noqa: F401  (registers itself)
-from . import program_view as _program_view  # noqa: F401  (registers itself)
 from .annotations import register_annotation
 from .difference import assert_structural_equal
 from .expr import (
@@ -23,7 +21,6 @@ from .expr import (
     PrimExpr, Ramp, Range, Reduce, Select, Shuffle, StringImm, Sub, TruncDiv, TruncMod, Var, const, convert,
     intrinsics, is_const_int, reducers, structural_equal,
 )  # fmt: skip
-from .expr import position_reducers as _position_reducers  # noqa: F401  (registers itself)
 from .expr.nodes import op
 from .interpret import InterpretError, interpret
 from .parser import ParseError, parse

@@ -16,7 +16,6 @@ from .rules import Group, ScheduleFunction, ScheduleRule, default_rules, registe
 from .rules.sketch_part import Decision, Part
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
 from .search import result_plots as _result_plots  # noqa: F401  (registers its methods)
-from .search import result_view as _result_view  # noqa: F401  (registers itself)
 from .search.nearest_shapes import Transferred, transferred
 from .search.session import TuningSession, tune
 from .search.tune_options import TuneOptions

@@ -103,6 +103,11 @@ class Target:
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
 
+    def _repr_html_(self) -> str:
+        from ..target_view import target_html
+
+        return target_html(self)
+
     def with_(self, **options: Any) -> Target:
         """Return this target with options changed, e.g. ``target.with_(num_cores=1)``."""
         return Target(split(str(self)) | {"kind": self.kind} | spelled(options))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...pages import card, table
 from ...tir.stmt import AssertStmt
 from ...tir.walk import free_vars, pre_order, reads_memory
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
@@ -151,13 +152,20 @@ class Module:
         self.code = code
         self.target = code.target
         self.origin = ""  # the origin of the schedule as text, when it is known
-        self.plan: Any = None  # how it was scheduled, when the driver built it
+        self.plan: Any = None  # how it was scheduled, when the driver built it; ``plan.shown`` shows it in notebooks
         self._functions: dict[str, Function] = {}
         self._loaded: Loaded | None = None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<Module {', '.join(self._lowered)} for {self.target}{f'; {self.origin}' if self.origin else ''}>"
+
+    def _repr_html_(self) -> str:
+        calls = table(("call",), [(self[name].signature,) for name in self])
+        if self.plan is not None:
+            return str(self.plan.shown(calls))
+
+        return card(", ".join(self), calls, note=f"for {self.target}. {self.origin}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._lowered)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...tir.expr import Expr, all_, cast, const, max_identity, max_value, select
-from ...tir.expr.position_reducers import ARGMAX, ARGMAX_OR_NAN
+from ...tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN
 from ..compute import compute
 from ..reduce import reduce_axis, reduction_by
 from ..tensor import Tensor

@@ -8,8 +8,7 @@ import pytest
 from tilewright import te
 from tilewright.schedule import Schedule
 from tilewright.tir import Expr, IntImm, Var, const
-from tilewright.tir.expr.position_reducers import ARGMAX, ARGMIN
-from tilewright.tir.expr.reducers import ALL, ANY, MAX, MIN, PROD, REDUCERS, SUM
+from tilewright.tir.expr.reducers import ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, REDUCERS, SUM
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
 
 PAIRS = [(1, 2.0), (2, 2.0), (0, -1.0), (3, 5.0), (4, -1.0)]

@@ -8,7 +8,6 @@ tells whether they are one to one. Whole programs are simplified by :func:`tilew
 """
 
 from ..expr import conjuncts
-from . import smt as _smt  # noqa: F401  (registers itself)
 from .affine import Ends, constant_coefficients, eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .itermap import (

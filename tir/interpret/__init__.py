@@ -4,7 +4,6 @@ Statements become Python functions (:mod:`.interpret_stmt`), expressions Python 
 access to memory is checked (:mod:`.interpret_memory`). What operations mean stands in :mod:`..intrinsics`.
 """
 
-from . import interpret_calls as _interpret_calls  # noqa: F401  (registers itself)
 from .interpret_expr import InterpretError
 from .interpret_stmt import interpret
 

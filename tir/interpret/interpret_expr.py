@@ -50,7 +50,9 @@ from ..expr import (
 )
 from ..expr.base.rounding import round_bfloat16, round_float
 from ..expr.intrinsics import OPERATIONS
+from ..expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
 from ..expr.intrinsics.numpy_values import caster, divider, fmax, fmin, scalar_type, value_dtype, wrapper
+from .interpret_llvm import llvm_evaluator
 
 _DEPTH = 40
 _DIVISIONS: dict[type, str] = {
@@ -282,9 +284,55 @@ _WRITERS: dict[type, Callable[[Any, Any, int], str]] = {
     Let: _C._let,
     Call: _C._call,
 }
+
+
+def _address(c: ExprCompiler, e: Call, depth: int) -> str:
+    load = e.args[0]
+    if not isinstance(load, BufferLoad) or c.locator is None:
+        return c.applied(None, e, depth)
+    first = [i.base if isinstance(i, Ramp) else i.value if isinstance(i, Broadcast) else i for i in load.indices]
+    return f"{c.name(c.locator(load.buffer))}({', '.join(c.text(i, depth) for i in first)})"
+
+
+def _assumption(c: ExprCompiler, e: Call, depth: int) -> str:
+    broken = raiser(f"an assumption does not hold: {e.args[0]}")
+    return f"({c.text(e.args[0], depth)} or {c.name(broken)}())"
+
+
+def _place(c: ExprCompiler, e: Call, depth: int) -> str:
+    return f"{c.text(e.args[1], depth)}[{c.text(e.args[2], depth)}:]"
+
+
+def _extern(c: ExprCompiler, e: Call, depth: int) -> str:
+    name = e.args[0]
+    return c.applied(c.externs.get(name.value) if isinstance(name, StringImm) else None, e, depth, 1)
+
+
+def _llvm(c: ExprCompiler, e: Call, depth: int) -> str:
+    name, types = e.args[0], tuple([a.dtype for a in e.args])
+    skip = 2 if len(e.args) > 1 and isinstance(e.args[1], IntImm) and types[1] == "uint32" else 1
+    found = llvm_evaluator(name.value, e.dtype, types[skip:]) if isinstance(name, StringImm) else None
+    return c.applied(found, e, depth, skip)
+
+
+def _misaligned(there: np.ndarray, size: int) -> int:
+    return int(there.__array_interface__["data"][0] % size)
+
+
 CallWriter = Callable[[ExprCompiler, Call, int], str]
 CALL_WRITERS: dict[str, CallWriter] = {
     "tir.if_then_else": _C._choice,
     "tir.likely": lambda c, e, depth: c.text(e.args[0], depth),
+    "tir.address_of": _address,
+    "tir.assume": _assumption,
+    "tir.call_extern": _extern,
+    "tir.call_pure_extern": _extern,
+    "tir.call_llvm_intrin": _llvm,
+    "tir.call_llvm_pure_intrin": _llvm,
+    "tir.misaligned": lambda c, e, depth: c.applied(_misaligned, e, depth),
+    "tir.prefetch": lambda c, e, depth: "0",
+    "tir.tvm_access_ptr": _place,
+    "tir.type_annotation": lambda c, e, depth: "None",
+    **dict.fromkeys(FIXED_POINT, lambda c, e, depth: c.text(fixed_point_steps(e), depth)),
 }
-"""What writes calls that are more than a function of the values of their arguments; :mod:`.interpret_calls` adds rows."""
+"""What writes calls that are more than a function of the values of their arguments."""

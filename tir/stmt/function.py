@@ -30,6 +30,11 @@ class PrimFunc(Node):
 
     parts = binds("params") + matches("buffer_map") + nodes("body")
 
+    def _repr_html_(self) -> str:
+        from ..program_view import program_html
+
+        return program_html(self)
+
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers of the parameters, in order."""
@@ -64,6 +69,11 @@ class IRModule(Node):
 
     functions: Mapping[str, PrimFunc]
     attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        from ..program_view import module_html
+
+        return module_html(self)
 
     def __getitem__(self, name: str) -> PrimFunc:
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ...pages import card, code_html, folded, rate_text, search_chart, seconds_text, shown_in_notebooks, table
+from ...pages import card, code_html, folded, rate_text, search_chart, seconds_text, table
 from .tune_result import TuneResult
 
 
-@shown_in_notebooks(TuneResult)
 def result_html(result: TuneResult) -> str:
     """Returns the figures, the curve, what failed and the steps of the best schedule as HTML."""
     rows = [("best", f"{seconds_text(result.best_seconds)}" if result.best else result.problem)]

@@ -112,6 +112,11 @@ class TuneResult:
         took = f"best {seconds_text(self.best_seconds)}" if self.best is not None else "nothing measured"
         return f"TuneResult({self.func.name} on {self.target}: {took}, {len(self.records)} trials; {self.why})"
 
+    def _repr_html_(self) -> str:
+        from .result_view import result_html
+
+        return result_html(self)
+
     @property
     def why(self) -> str:
         """Returns a clause that says why the search ended."""

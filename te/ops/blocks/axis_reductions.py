@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....tir.expr import Expr, IterVar, Range, cast, const, convert
-from ....tir.expr.position_reducers import ARGMAX, ARGMAX_OR_NAN, ARGMIN, ARGMIN_OR_NAN
+from ....tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN, ARGMIN, ARGMIN_OR_NAN
 from ...compute import compute
 from ...reduce import max_, min_, reduce_axis, reduction_by, sum_
 from ...reduce import prod as product
