@@ -52,7 +52,9 @@ def _grow(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list
 def _in_order(block: BlockInfo) -> bool:
     """Returns whether every buffer it writes is written at its spatial axes, in order, and they stand before the
     others."""
-    return block.axes == (*block.spatial, *block.reduce) and all(use.is_at(block.spatial) for use in block.stores)
+    if block.axes != (*block.spatial, *block.reduce):
+        return False
+    return block.fills_in_order or all(use.is_at(block.spatial) for use in block.stores)
 
 
 def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
