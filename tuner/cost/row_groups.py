@@ -58,7 +58,7 @@ def _in_order(block: BlockInfo) -> bool:
 
 
 def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
-    if not _in_order(block):
+    if not _in_order(block) or not block.axes:  # what follows one element has its own loops, and threads to share them
         return False
     extents = [block.extents[v] for v in block.spatial]
     if block.is_reduction:
