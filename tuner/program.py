@@ -13,10 +13,10 @@ from ..codegen.packing import layout_free_params
 from ..tir.analysis.access import Access, accesses
 from ..tir.arith import Analyzer
 from ..tir.arith.normal_form.linear import Linear, collect, expression_key
-from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var
+from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var, is_const_int
 from ..tir.expr.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, children_of
-from ..tir.walk import blocks_of, loads_and_stores, pre_order
+from ..tir.walk import blocks_of, loads_and_stores, pre_order, uses_var
 
 
 def affine(expr: Expr) -> Linear | None:
@@ -67,6 +67,19 @@ class Use:
         plain = [dim if dim is None else dict(dim) for dim in self.dims] == [{axis: 1} for axis in axes]
         return plain and not any(self.offsets)
 
+    def fills(self, axes: Sequence[Var], extents: Mapping[Var, int]) -> bool:
+        """Returns whether the indices go through the whole buffer in the order of ``axes``. Each index is one of them, or
+        a sum over neighbouring ones that are its digits."""
+        left = list(reversed(axes))
+        for dim, size in zip(reversed(self.dims), reversed(self.buffer.shape), strict=True):
+            step, terms = 1, {axis: factor for axis, factor in (dim or {}).items() if factor}
+            while left and terms.get(left[0]) == step:
+                step *= extents[left[0]]
+                del terms[left.pop(0)]
+            if dim is None or terms or getattr(size, "value", None) != step:
+                return False
+        return not left and not any(self.offsets)
+
     def stride(self, axis: Var) -> int | None:
         """Returns how many elements one step of ``axis`` moves; None when that is not known."""
         total, stride = 0, 1
@@ -114,13 +127,21 @@ class BlockInfo:
         self.loops, self.shared = tuple(loops), shared
         self.block: Block = realize.block
         self.name = self.block.name_hint
-        self.axes = tuple(iv.var for iv in self.block.iter_vars)
-        self.extents = {iv.var: _largest(iv.dom.extent, self.loops) for iv in self.block.iter_vars}
-        self.spatial = tuple(iv.var for iv in self.block.iter_vars if iv.kind == "spatial")
-        self.reduce = tuple(iv.var for iv in self.block.iter_vars if iv.kind == "reduce")
+        moving = () if self._single else self.block.iter_vars
+        self.axes = tuple(iv.var for iv in moving)
+        self.extents = {iv.var: _largest(iv.dom.extent, self.loops) for iv in moving}
+        self.spatial = tuple(iv.var for iv in moving if iv.kind == "spatial")
+        self.reduce = tuple(iv.var for iv in moving if iv.kind == "reduce")
 
     def __repr__(self) -> str:
         return f"BlockInfo({self.name})"
+
+    @property
+    def _single(self) -> bool:
+        """Returns whether the block has one instance: no loops, and axes of one value that its body does not use."""
+        axes = {iv.var for iv in self.block.iter_vars}
+        one = all(iv.kind == "spatial" and is_const_int(iv.dom.extent, 1) for iv in self.block.iter_vars)
+        return not self.loops and bool(axes) and one and not uses_var(self.block.body, lambda v: v in axes)
 
     @property
     def is_reduction(self) -> bool:
@@ -130,14 +151,14 @@ class BlockInfo:
     @cached_property
     def obstacle(self) -> str | None:
         """Returns why no rule can schedule the block, or None."""
-        values = self.realize.iter_values
+        values = () if self._single else self.realize.iter_values
         if len(values) != len(self.loops) or not all(
             v is loop.loop_var or (self.keeps_order and _begins_later(v, loop, self.loops[:n]))
             for n, (v, loop) in enumerate(zip(values, self.loops, strict=True))
         ):
             return "its axes are not its loops, each one loop"
         for iv in self.block.iter_vars:
-            if self.extents[iv.var] <= 0:
+            if self.extents.get(iv.var, 1) <= 0:
                 return f"the extent {iv.dom.extent} of its axis {iv.var.name} has no upper limit above zero"
         return None
 
@@ -213,6 +234,14 @@ class BlockInfo:
         if len({use.buffer for use in self.stores}) != 1:
             return False
         return self.stores[0].is_at(self.spatial)
+
+    @cached_property
+    def fills_in_order(self) -> bool:
+        """Returns whether it writes one buffer in the order of its spatial axes; several of them may make one index of a
+        buffer whose shape is given."""
+        if len({use.buffer for use in self.stores}) != 1:
+            return False
+        return self.writes_in_order or (not self.is_reduction and self.stores[0].fills(self.spatial, self.extents))
 
 
 def _use(access: Access) -> Use:
@@ -345,6 +374,10 @@ class Program:
     def consumers(self, block: BlockInfo) -> list[BlockInfo]:
         """Returns the blocks that read what ``block`` writes, in program order."""
         return self._in_order(self._readers, block.stores, block)
+
+    def comes_before(self, block: BlockInfo, other: BlockInfo) -> bool:
+        """Returns whether ``block`` stands before ``other`` in the program."""
+        return self._places[block] < self._places[other]
 
     def other_writers(self, block: BlockInfo) -> list[BlockInfo]:
         """Returns the other blocks that write what ``block`` writes, in program order."""

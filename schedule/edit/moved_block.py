@@ -46,6 +46,9 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
     scope = ordered_scope(tree, realize)
     own = _check_movable(tree, scope, realize, target, forward)
     partners = scope.consumers(realize) if forward else scope.producers(realize)
+    if not forward:
+        finished = _finished_before(tree, scope, realize, target, partners)
+        partners = [p for p in partners if p not in finished]
     _check_partners(tree, realize, target, partners, forward)
     if not partners:
         _check_free(tree, scope, realize, target)
@@ -182,6 +185,24 @@ def _check_order(scope: Scope, realize: BlockRealize) -> None:
         check_writes_first(scope, realize, readers, region.buffer, hint)
 
 
+def _finished_before(
+    tree: Tree, scope: Scope, realize: BlockRealize, target: For, producers: Sequence[BlockRealize]
+) -> set[BlockRealize]:
+    """Return the producers that are done when the loop begins, where another one is under it: they stand before the loop,
+    under loops that hold the block as well, and are the only writers of what it reads of them."""
+    inside = [p for p in producers if tree.is_below(p, target)]
+    if not inside:
+        return set()
+    made = {region.buffer for p in inside for region in p.block.writes}
+    first = min(scope.order[b] for b in scope.blocks if tree.is_below(b, target))
+    around = set(tree.above(target))
+    return {
+        p for p in producers
+        if p not in inside and scope.order[p] < first and made.isdisjoint([region.buffer for region in p.block.writes])
+        and all(tree.is_below(realize, loop) for loop in tree.loops_above(p) if loop in around)
+    }  # fmt: skip
+
+
 def _check_partners(
     tree: Tree, realize: BlockRealize, target: For, partners: Sequence[BlockRealize], forward: bool
 ) -> None:
@@ -277,7 +298,7 @@ def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: Bl
     out: Required = []
     written = {r.buffer for r in realize.block.writes}
     for buffer in {r.buffer: None for r in realize.block.reads}:
-        writers = [w for w in scope.writers.get(buffer, ()) if w is not realize]
+        writers = [w for w in scope.writers.get(buffer, ()) if w is not realize and tree.is_below(w, target)]
         if not writers or buffer in written:
             continue
         made = _boxes(tree, analyzer, writers, buffer, target, True)

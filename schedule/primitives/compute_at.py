@@ -72,9 +72,9 @@ def reverse_compute_at(
     Loops of one iteration are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
     under the loop: -1 the last possible, -2 the first possible (just after the last producer).
 
-    Applies when the block is complete or a reduction block, all its producers are under the loop, what it reads is
-    final and complete there in each iteration, and all iterations together run it on the whole domain of its axes. A
-    block without producers may be moved as a whole under any loop before its consumers.
+    Applies when the block is complete or a reduction block, all its producers are under the loop or done before it
+    begins, what it reads is final and complete there in each iteration, and all iterations together run it on the whole
+    domain of its axes. A block without producers may be moved as a whole under any loop before its consumers.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse

@@ -242,14 +242,45 @@ def test_reverse_compute_at_refuses_unfinished_sums():
     sch.reverse_compute_at("C", i)
 
 
-def test_reverse_compute_at_refuses_producers_elsewhere():
+def test_reverse_compute_at_refuses_producers_that_come_later():
     A = te.placeholder((7,), name="A")
     B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((7,), lambda i: A[i] + 2.0, name="C")
-    D = te.compute((7,), lambda i: B[i] + C[i], name="D")
-    sch = Schedule(te.create_prim_func([A, D]))
-    with pytest.raises(ScheduleError, match="not all producers of block 'D' are under loop i: 'B'"):
-        sch.reverse_compute_at("D", sch.get_loops("C")[0])
+    D = te.compute((7,), lambda i: B[i] + C[6 - i], name="D")
+    func = te.create_prim_func([A, D])
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="not all producers of block 'D' are under loop i: 'C'"):
+        sch.reverse_compute_at("D", sch.get_loops("B")[0])
+    sch.reverse_compute_at("D", sch.get_loops("C")[0])  # all of B is there when the loop begins
+    a, out = np.arange(7, dtype="float32"), np.zeros(7, "float32")
+    interpret(sch.func, a, out)
+    np.testing.assert_array_equal(out, a + 1 + (6 - a) + 2)
+
+
+def test_reverse_compute_at_refuses_what_is_only_there_after_the_outer_loop():
+    """B is before the loop j, but complete only when i has ended."""
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 8)), D: T.Buffer((4, 8))):
+    B = T.alloc_buffer((4,))
+    C = T.alloc_buffer((4, 8))
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi, 0]
+        for j in range(8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(4, 8):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = C[vi, vj] + B[3 - vi]
+""")
+    )
+    with pytest.raises(ScheduleError, match="not all producers of block 'D' are under loop j: 'B'"):
+        sch.reverse_compute_at("D", sch.get_loops("C")[1])
 
 
 def test_reverse_compute_at_refuses_to_split_a_reduction_into_turns():

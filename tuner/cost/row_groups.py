@@ -52,11 +52,13 @@ def _grow(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list
 def _in_order(block: BlockInfo) -> bool:
     """Returns whether every buffer it writes is written at its spatial axes, in order, and they stand before the
     others."""
-    return block.axes == (*block.spatial, *block.reduce) and all(use.is_at(block.spatial) for use in block.stores)
+    if block.axes != (*block.spatial, *block.reduce):
+        return False
+    return block.fills_in_order or all(use.is_at(block.spatial) for use in block.stores)
 
 
 def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
-    if not _in_order(block):
+    if not _in_order(block) or not block.axes:  # what follows one element has its own loops, and threads to share them
         return False
     extents = [block.extents[v] for v in block.spatial]
     if block.is_reduction:

@@ -50,11 +50,10 @@ class ElementwiseRule(ScheduleRule):
 
 def _is_flat(block: BlockInfo) -> bool:
     """Returns whether every access is contiguous in the order of the loops."""
-    shape = [block.extents[v] for v in block.spatial]
     for use in (*block.stores, *block.loads):
         if not use.dims:
             continue
-        if not use.is_at(block.spatial) or [getattr(e, "value", None) for e in use.buffer.shape] != shape:
+        if not use.fills(block.spatial, block.extents):
             return False
     return True
 

@@ -70,7 +70,7 @@ def _groups(
 def _is_stage(block: BlockInfo) -> bool:
     """Returns whether the block writes one buffer at its spatial axes, and reduces from a start value if it does."""
     return (
-        block.writes_in_order
+        block.fills_in_order
         and len(block.stores) == 1
         and block.axes == (*block.spatial, *block.reduce)
         and not block.keeps_order
@@ -115,7 +115,7 @@ def fused_regions(
         if block in regions or block not in free or not consumers or not set(consumers) <= set(regions):
             continue
         level[block] = 1 + max(level[c] for c in consumers)
-        if level[block] > depth or not _is_stage(block) or program.is_output(block):
+        if level[block] > depth or not _is_stage(block) or not block.writes_in_order or program.is_output(block):
             continue
         region = needed_region(block, {c: regions[c] for c in consumers})
         if region is not None and _small(block, {**regions, block: region}):

@@ -67,13 +67,14 @@ def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> 
     if len(consumers) != 1 or program.is_output(block):
         return None
     consumer = consumers[0]
-    if consumer.is_reduction or consumer not in free or not consumer.writes_in_order:
+    if consumer.is_reduction or consumer not in free or not consumer.fills_in_order:
         return None
     written = block.stores[0].buffer
     for use in consumer.loads:
         if use.buffer is written and not use.is_at(consumer.spatial):
             return None
-        if program.writer.get(use.buffer) not in (None, block):  # its other operands are computed elsewhere
+        writer = program.writer.get(use.buffer, block)
+        if writer is not block and not program.comes_before(writer, block):  # another operand does not exist yet
             return None
     return consumer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...tir.annotations import WINOGRAD
 from ...tir.expr_length import Length, inlined_length
@@ -107,6 +107,8 @@ def _inline(program: Program, block: BlockInfo) -> bool:
         return False
     if copies(block):
         return all(_reads_plainly(c, block) for c in consumers)
+    if _stands_between(program, block, consumers):
+        return True
     for consumer in consumers:
         reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
         repeated = reads > block.spatial_size
@@ -115,6 +117,18 @@ def _inline(program: Program, block: BlockInfo) -> bool:
         if repeated and block.operations > _CHEAP:
             return False
     return len(consumers) == 1 or block.operations <= _CHEAP
+
+
+def _stands_between(program: Program, block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
+    """Returns whether the block computes one element, between a reduction and the element-wise stage that reads both.
+
+    The stage could not be computed with the reduction, since the element does not exist yet. Its value does not change
+    in the stage's loops, so the code generator computes it before them.
+    """
+    if block.axes or block.operations > _MUCH or any(c.is_reduction for c in consumers):
+        return False
+    read = [p for c in consumers for p in program.producers(c)]
+    return any(p.is_reduction and p.spatial and program.comes_before(p, block) for p in read)
 
 
 def _times_read(program: Program, block: BlockInfo) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError
 from ...tir.stmt import PrimFunc
+from ..canonical_form import bring_into_canonical_form
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
@@ -70,7 +71,8 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        before = Program(base.func)
+        before = Program(base.func) if whole else bring_into_canonical_form(base)
+        canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         self.inlined = _inline(base, asked_for)
         self.program = Program(base.func)
@@ -84,7 +86,7 @@ class Space:
             if once == asked_for:  # the same steps
                 self.variants += self._fused(asked, base.copy())
             else:
-                fused = Schedule(func, seed=0)
+                fused = canonical
                 _inline(fused, once)
                 self.variants += self._fused(asked, fused)
         if not avoid:  # else the names were checked before

@@ -1,0 +1,250 @@
+"""The form that rules see: stages of one element and divided axes do not keep them from tiles, and traces replay."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen.machine.target import Target
+from tilewright.schedule import Schedule, Trace
+from tilewright.tir import assert_structural_equal, parse
+from tilewright.tir.interpret import interpret
+from tilewright.tuner import Space, default_schedule
+from tilewright.tuner.canonical_form import bring_into_canonical_form
+
+WIDE = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
+THREADS = Target("llvm -mcpu=x86-64-v3 -num-cores=2")
+
+
+def number(name):
+    return te.placeholder((), name=name)
+
+
+def scalar(value, name):
+    return te.compute((), value, name=name)
+
+
+def product(a, b, rows=24, columns=48, steps=16, name="acc"):
+    r = te.reduce_axis((0, steps), name="r")
+    return te.compute((rows, columns), lambda i, j: te.sum(a(i, r) * b(r, j), axis=r), name=name)
+
+
+def operands(a=(24, 16), b=(16, 48)):
+    return te.placeholder(a, name="A"), te.placeholder(b, name="B")
+
+
+def scaled(*, by, before=False, after=True):
+    """A product times a number that is computed from two others: in its operand, or in its result."""
+    A, B = operands()
+    s, t = number("s"), number("t")
+    u = scalar(lambda: by(s(), t()), "u")
+    acc = product(lambda i, r: A[i, r] * u() if before else A[i, r], lambda r, j: B[r, j])
+    out = te.compute((24, 48), lambda i, j: acc[i, j] * u() + 1.0, name="y") if after else acc
+    return te.create_prim_func([A, B, s, t, out])
+
+
+def zero_point():
+    """The scale and the zero point of all values, from their minimum and maximum, as in QuantizeLinear."""
+    A, B = operands()
+    axes = [te.reduce_axis((0, n), name=f"k{m}") for m, n in enumerate((24, 16, 24, 16))]
+    hi = scalar(lambda: te.max(A[axes[0], axes[1]], axis=axes[:2]), "hi")
+    lo = scalar(lambda: te.min(A[axes[2], axes[3]], axis=axes[2:]), "lo")
+    scale = scalar(lambda: (te.max(hi(), 0.0) - te.min(lo(), 0.0)) / 255.0, "scale")
+    zero = scalar(lambda: te.round(-te.min(lo(), 0.0) / scale()), "zero")
+    q = te.compute((24, 16), lambda i, j: te.round(A[i, j] / scale()) + zero(), name="q")
+    acc = product(lambda i, r: q[i, r] - zero(), lambda r, j: B[r, j])
+    return te.create_prim_func([A, B, te.compute((24, 48), lambda i, j: acc[i, j] * scale(), name="y")])
+
+
+def row_scale():
+    A, B = operands()
+    k = te.reduce_axis((0, 16), name="k")
+    largest = te.compute((24,), lambda i: te.max(te.abs(A[i, k]), axis=k), name="largest")
+    scale = te.compute((24,), lambda i: largest[i] / 127.0, name="scale")
+    q = te.compute((24, 16), lambda i, j: te.round(A[i, j] / scale[i]), name="q")
+    acc = product(lambda i, r: q[i, r], lambda r, j: B[r, j])
+    return te.create_prim_func([A, B, te.compute((24, 48), lambda i, j: acc[i, j] * scale[i], name="y")])
+
+
+def divided(a, b, left, right, **sizes):
+    A, B = operands(a, b)
+    return te.create_prim_func([A, B, product(lambda i, r: left(A, i, r), lambda r, j: right(B, r, j), **sizes)])
+
+
+def plain(X, *index):
+    return X[index]
+
+
+def attention(kv, group, depth=16, length=24):
+    """One token of grouped queries: several heads share keys and values."""
+    heads = kv * group
+    q = te.placeholder((heads, depth), name="q")
+    K, V = te.placeholder((kv, length, depth), name="K"), te.placeholder((kv, length, depth), name="V")
+    r, u = te.reduce_axis((0, depth), name="r"), te.reduce_axis((0, length), name="u")
+    s = te.compute((heads, length), lambda h, t: te.sum(q[h, r] * K[h // group, t, r], axis=r), name="s")
+    p = te.ops.softmax(s)
+    o = te.compute((heads, depth), lambda h, j: te.sum(p[h, u] * V[h // group, u, j], axis=u), name="o")
+    return te.create_prim_func([q, K, V, o])
+
+
+def grouped_convolution():
+    x, w = te.placeholder((1, 16, 12, 12), name="x"), te.placeholder((24, 4, 3, 3), name="w")
+    c, y, v = (te.reduce_axis((0, n), name=name) for n, name in ((4, "c"), (3, "y"), (3, "v")))
+    out = te.compute(
+        (1, 24, 10, 10),
+        lambda n, f, i, j: te.sum(x[n, f // 6 * 4 + c, i + y, j + v] * w[f, c, y, v], axis=[c, y, v]), name="out",
+    )  # fmt: skip
+    return te.create_prim_func([x, w, te.ops.relu(out)])
+
+
+SCALED = {
+    "result": lambda: scaled(by=lambda s, t: s * t),
+    "result, divided": lambda: scaled(by=lambda s, t: s / t),
+    "result, many operations": lambda: scaled(by=lambda s, t: te.tanh(te.exp(s) / t)),
+    "operand": lambda: scaled(by=lambda s, t: s * t, before=True, after=False),
+    "operand and result": lambda: scaled(by=lambda s, t: s / t, before=True),
+    "zero point": zero_point,
+    "row scale": row_scale,
+}
+DIVIDED = {
+    "i // 4": lambda: divided((6, 16), (16, 48), lambda A, i, r: A[i // 4, r], plain),
+    "i // 3 and i % 3": lambda: divided((8, 3, 16), (16, 48), lambda A, i, r: A[i // 3, i % 3, r], plain),
+    "i % 8": lambda: divided((8, 16), (16, 48), lambda A, i, r: A[i % 8, r], plain),
+    "three digits": lambda: divided(
+        (2, 3, 4, 16), (16, 48), lambda A, i, r: A[i // 12, i // 4 % 3, i % 4, r], plain
+    ),
+    "r // 4": lambda: divided((24, 16), (4, 48), plain, lambda B, r, j: B[r // 4, j]),
+    "j // 2": lambda: divided((24, 16), (16, 24), plain, lambda B, r, j: B[r, j // 2]),
+    "attention 4 x 2": lambda: attention(4, 2),
+    "attention 2 x 3": lambda: attention(2, 3),
+    "attention 2 x 8": lambda: attention(2, 8, length=13),
+    "grouped convolution": grouped_convolution,
+}  # fmt: skip
+
+
+def check_candidates(func, target, rows=1):
+    """The default schedule and the best rows of some sketches give the interpreter's numbers, and replay."""
+    rng = np.random.default_rng(3)
+    args = [rng.standard_normal([int(n) for n in func.buffer_map[p].shape]) for p in func.params]
+    args = [np.asarray(a if np.ndim(a) else abs(a) + 1, "float32") for a in args]
+    expected = args[-1].copy()
+    interpret(func, *args[:-1], expected)
+    space = Space(func, target)
+    schedules = [default_schedule(func, target)]
+    schedules += [space.schedule(sketch, row) for sketch in space.sketches[:3] for row in space.best_rows(sketch, rows)]
+    for sch in schedules:
+        again = Schedule(func)
+        Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
+        assert_structural_equal(again.func, sch.func)
+        out = np.zeros_like(expected)
+        tw.codegen.compile(sch.func, target)(*args[:-1], out)
+        np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+    return space, schedules[0]
+
+
+@pytest.mark.parametrize("target", [WIDE, THREADS], ids=["one thread", "threads"])
+@pytest.mark.parametrize("name", SCALED)
+def test_stages_of_one_element(name, target):
+    space, default = check_candidates(SCALED[name](), target)
+    assert not space.left
+    assert all("tile_acc_" in sketch.name or "fused" in sketch.name for sketch in space.sketches)
+    assert "T.vectorized" in default.func.script()
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    *((name, WIDE) for name in DIVIDED),
+    *((name, THREADS) for name in ("i // 4", "attention 2 x 3", "grouped convolution")),
+    ("i // 4", Target("gpu-sim")), ("attention 2 x 3", Target("gpu-sim")),
+], ids=str)  # fmt: skip
+def test_divided_axes(name, target):
+    space, _ = check_candidates(DIVIDED[name](), target)
+    assert not space.left
+    assert target.is_gpu or any("tile_" in sketch.name for sketch in space.sketches)
+    assert all(use.affine for block in space.program.blocks for use in block.loads)
+
+
+def test_the_scale_is_computed_with_the_tile():
+    """The stage between the sums and what reads them is no obstacle to an epilogue in registers."""
+    space = Space(scaled(by=lambda s, t: s / t), WIDE)
+    assert space.inlined == ["u"]
+    assert {sketch.name for sketch in space.sketches} == {
+        sketch.name for sketch in Space(scaled(by=lambda s, t: 2.0), WIDE).sketches
+    }
+
+
+@pytest.mark.parametrize("rows", [24, 25])
+def test_axes_that_do_not_divide_stay(rows):
+    """Ten rows of the operand for 24 or 25 of the result, or digits that are no chain: the program stays as written."""
+    func = divided((10, 16), (16, 48), lambda A, i, r: A[i // 5 + i // 7, r], plain, rows=rows)
+    sch = Schedule(func)
+    bring_into_canonical_form(sch)
+    assert sch.func is func and not sch.trace.insts
+    check_candidates(func, WIDE)
+
+
+def test_a_buffer_that_is_read_elsewhere_keeps_its_shape():
+    """The sums are also read one row later, so their buffer is not split; the product has its tiles all the same."""
+    A, B = operands((6, 16), (16, 48))
+    acc = product(lambda i, r: A[i // 4, r], lambda r, j: B[r, j])
+    y = te.compute((23, 48), lambda i, j: acc[i, j] - acc[i + 1, j], name="y")
+    space, _ = check_candidates(te.create_prim_func([A, B, y]), WIDE)
+    assert any("tile_acc" in sketch.name for sketch in space.sketches)
+
+
+def test_buffers_of_one_name():
+    """Two buffers inside the function have the name T; each is split by what divides its own axis."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((6, 16)), B: T.Buffer((8, 24)), C: T.Buffer((24,)), D: T.Buffer((24,))):
+    S = T.alloc_buffer((24,))
+    T_1 = T.alloc_buffer((24,))
+    for i, k in T.grid(24, 16):
+        with T.block("one"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = T.float32(0)
+            S[vi] = S[vi] + A[vi // 4, vk]
+    for i, k in T.grid(24, 24):
+        with T.block("two"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                T_1[vi] = T.float32(0)
+            T_1[vi] = T_1[vi] + B[vi // 3, vk]
+    for i in range(24):
+        with T.block("three"):
+            vi = T.axis.spatial(24, i)
+            C[vi] = S[vi]
+    for i in range(24):
+        with T.block("four"):
+            vi = T.axis.spatial(24, i)
+            D[vi] = T_1[vi]
+"""
+    func = parse(text)
+    sch = Schedule(func)
+    bring_into_canonical_form(sch)
+    assert [tuple(map(int, b.shape)) for b in sch.func.body.block.alloc_buffers] == [(6, 4), (8, 3)]
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((6, 16)).astype("float32"), rng.standard_normal((8, 24)).astype("float32")
+    c, d = np.zeros(24, "float32"), np.zeros(24, "float32")
+    interpret(sch.func, a, b, c, d)
+    np.testing.assert_allclose(c, np.repeat(a.sum(1), 4), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(d, np.repeat(b.sum(1), 3), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("group", [2, 3, 4])
+def test_a_symbolic_number_of_groups(group):
+    """The schedule of an example replays with n groups: n * group heads."""
+    n = te.var("n")
+    A, B = te.placeholder((n * group, 24, 16), name="A"), te.placeholder((n, 16, 32), name="B")
+    r = te.reduce_axis((0, 16), name="r")
+    C = te.compute(
+        (n * group, 24, 32), lambda h, i, j: te.sum(A[h, i, r] * B[h // group, r, j], axis=r), name="C"
+    )  # fmt: skip
+    module = tw.build([A, B, C], target=WIDE)
+    for size in (1, 2, 5, 0):
+        rng = np.random.default_rng(size)
+        a = rng.standard_normal((size * group, 24, 16)).astype("float32")
+        b = rng.standard_normal((size, 16, 32)).astype("float32")
+        out = np.zeros((size * group, 24, 32), "float32")
+        module(a, b, out)
+        np.testing.assert_allclose(out, a @ np.repeat(b, group, 0), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,192 @@
+"""This module brings a function into the form that schedule rules look for, by steps of a schedule.
+
+An axis that is used as ``h // 4`` and ``h % 4`` becomes two, ``h = 4 * h0 + h1``, and the accesses become affine. The
+buffers of the function that the axis counts through get two dimensions in its place, and the other stages of these
+buffers are split alike. The steps are recorded as all steps are, so that a trace replays on the function as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..schedule import Schedule, ScheduleError
+from ..tir.analysis.access import accesses
+from ..tir.expr import FloorDiv, FloorMod, IntImm, Var
+from ..tir.stmt import Buffer
+from ..tir.walk import pre_order
+from .program import BlockInfo, Program, Use
+
+_Place = tuple[BlockInfo | Buffer, int]
+"""An axis of a block or a dimension of a buffer, by its number."""
+
+
+def bring_into_canonical_form(sch: Schedule) -> Program:
+    """Split the axes that reductions divide, where that makes accesses affine; returns the program that results."""
+    program = Program(sch.func)
+    refused: set[frozenset[str]] = set()
+    while True:
+        found = next((group for group in _divided_axes(program) if group.blocks not in refused), None)
+        if found is None:
+            return program
+        before = sch.copy()
+        try:
+            found.split(sch)
+        except ScheduleError:
+            sch.restore(before)
+        after = Program(sch.func)
+        if _not_affine(after) < _not_affine(program) and len(after.left) <= len(program.left):
+            program = after
+        else:
+            sch.restore(before)
+            refused.add(found.blocks)
+
+
+def _not_affine(program: Program) -> int:
+    """Returns how many accesses of the blocks that rules may schedule are not affine."""
+    return sum(not use.affine for b in program.blocks for use in (*b.stores, *b.loads))
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """Axes that count through the same values, with the dimensions of buffers inside the function that they go through.
+
+    ``factors`` are the extents of the new axes without the outermost one. Each buffer comes with the block that writes
+    it.
+    """
+
+    factors: tuple[int, ...]
+    axes: dict[BlockInfo, list[int]]
+    dims: dict[Buffer, list[int]]
+    writers: dict[Buffer, BlockInfo]
+
+    @property
+    def blocks(self) -> frozenset[str]:
+        """Returns the names of the blocks whose axes are split."""
+        return frozenset([block.name for block in self.axes])
+
+    def split(self, sch: Schedule) -> None:
+        """Split the axes and dimensions; ScheduleError where a step does not apply."""
+        nests = [(block.name, numbers, len(block.axes)) for block, numbers in self.axes.items()]
+        for block, numbers in self.axes.items():
+            places = [block.spatial.index(block.axes[n]) for n in numbers if block.axes[n] in block.spatial]
+            if block.is_reduction and block.writes_in_order and places and block.stores[0].buffer not in self.dims:
+                # the buffer stays as it is: the sums go through one that has the new axes
+                copy = sch.cache_write(block.name, 0, "global")
+                sch.transform_layout(block.name, ("write", 0), self._map(len(block.spatial), places))
+                nests.append((copy.name, places, len(block.spatial)))
+        for buffer, numbers in self.dims.items():
+            writer = self.writers[buffer]
+            place = next(n for n, region in enumerate(writer.block.writes) if region.buffer is buffer)
+            sch.transform_layout(writer.name, ("write", place), self._map(buffer.ndim, numbers))
+        for name, numbers, rank in nests:
+            sch.transform_block_layout(name, self._map(rank, numbers))
+
+    def _map(self, rank: int, numbers: Sequence[int]) -> str:
+        """Returns the text of the index map that splits the indices of these ``numbers``."""
+        names = [f"i{n}" for n in range(rank)]
+        new = [
+            part for n, name in enumerate(names) for part in (_digits(name, self.factors) if n in numbers else [name])
+        ]
+        return f"lambda {', '.join(names)}: ({', '.join(new)},)"
+
+
+def _digits(name: str, factors: Sequence[int]) -> list[str]:
+    """Returns the digits of an index, the outermost one first.
+
+    >>> _digits("h", (2, 4))
+    ['h // 8', 'h // 4 % 2', 'h % 4']
+    """
+    out, below = [], 1
+    for factor in reversed(factors):
+        out.append(f"{name} // {below} % {factor}" if below > 1 else f"{name} % {factor}")
+        below *= factor
+    return [f"{name} // {below}", *reversed(out)]
+
+
+def _divided_axes(program: Program) -> Iterator[_Divided]:
+    """Returns the groups of axes that reductions divide, with the dimensions that they count through."""
+    free = [b for b in program.blocks if not b.keeps_order]
+    divisors = {b: _divisors(b) for b in free if b.is_reduction and not all(use.affine for use in b.loads)}
+    if not any(map(any, divisors.values())):
+        return
+    dims = _counted_dims(program, free)
+    together: dict[_Place, list[_Place]] = {(block, n): [(block, n)] for block in free for n in range(len(block.axes))}
+    together.update({(buffer, d): [(buffer, d)] for buffer, numbers in dims.items() for d in numbers})
+    for block in free:
+        for use in (*block.stores, *block.loads):
+            for d in dims.get(use.buffer, ()):
+                (axis,) = use.dims[d] or ()
+                one, other = together[block, block.axes.index(axis)], together[use.buffer, d]
+                if one is not other:
+                    one += other
+                    together.update(dict.fromkeys(other, one))
+    for places in {id(places): places for places in together.values()}.values():
+        axes: dict[BlockInfo, list[int]] = {}
+        counted: dict[Buffer, list[int]] = {}
+        for what, n in places:
+            if isinstance(what, BlockInfo):
+                axes.setdefault(what, []).append(n)
+            else:
+                counted.setdefault(what, []).append(n)
+        by = {d for block, numbers in axes.items() if block in divisors for n in numbers for d in divisors[block][n]}
+        factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
+        if factors:
+            yield _Divided(factors, axes, counted, {buffer: program.writer[buffer] for buffer in counted})
+
+
+def _divisors(block: BlockInfo) -> list[set[int]]:
+    """Returns for each axis the numbers that it is divided by in indices, as ``h // 4``, ``h % 4`` and ``h // 4 % 2``."""
+    found: dict[Var, set[int]] = {v: set() for v in block.axes}
+    for access in accesses(block.block.body):
+        for node in [n for index in access.indices for n in pre_order(index)]:
+            if isinstance(node, (FloorDiv, FloorMod)) and isinstance(node.b, IntImm):
+                inner, by = node.a, node.b.value
+                if isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
+                    inner, by = inner.a, by * inner.b.value
+                if isinstance(inner, Var) and inner in found:
+                    found[inner].add(by)
+    return [found[v] for v in block.axes]
+
+
+def _chain(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]:
+    """Returns the factors of axes of one extent that are divided by these numbers; none where one does not divide the
+    next.
+
+    >>> _chain({4, 8}, {64}), _chain({4, 6}, {24}), _chain({4}, {30})
+    ((2, 4), (), ())
+    """
+    (extent,) = extents if len(extents) == 1 else (0,)
+    below, out = 1, list[int]()
+    for divisor in [*sorted(d for d in divisors if d != extent), extent]:
+        if divisor <= below or divisor % below:
+            return ()
+        out.append(divisor // below)
+        below = divisor
+    return tuple(reversed(out[:-1]))
+
+
+def _counted_dims(program: Program, free: Collection[BlockInfo]) -> dict[Buffer, list[int]]:
+    """Returns for each buffer inside the function the dimensions that each access goes through by an axis of its own."""
+    touched: dict[Buffer, list[tuple[BlockInfo, Use]]] = {}
+    for block in program.blocks:
+        for use in (*block.stores, *block.loads):
+            touched.setdefault(use.buffer, []).append((block, use))
+    out = {}
+    for buffer, uses in touched.items():
+        writer = program.writer.get(buffer)
+        if writer is None or program.is_output(writer) or not all(block in free for block, _ in uses):
+            continue
+        found = [d for d in range(buffer.ndim) if all(_goes_through(block, use, d) for block, use in uses)]
+        if found:
+            out[buffer] = found
+    return out
+
+
+def _goes_through(block: BlockInfo, use: Use, d: int) -> bool:
+    """Returns whether the index of a dimension is an axis that has its extent."""
+    size, dim = use.buffer.shape[d], use.dims[d]
+    if dim is None or len(dim) != 1 or use.offsets[d] or not isinstance(size, IntImm):
+        return False
+    ((axis, factor),) = dim.items()
+    return factor == 1 and block.extents.get(axis) == size.value
