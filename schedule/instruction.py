@@ -73,7 +73,9 @@ def _step_text(inst: Instruction) -> str:
     for name, value in inst.arguments.items():
         parameter = step.signature.parameters.get(name) if step else None
         if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
-            parts.extend(_value_text(item) for item in value)
+            if value:  # what stands before these arguments has no names either
+                before = list(inst.arguments.values())[: list(inst.arguments).index(name)]
+                parts = [_value_text(item) for item in (*before, *value)]
         elif parameter is None or not _is_default(parameter.default, value):
             parts.append(f"{name}={_value_text(value)}")
     if inst.decision is not None:

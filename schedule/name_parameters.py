@@ -7,7 +7,7 @@ from typing import Any
 from ..tir.stmt import Block, Buffer
 
 BLOCK_PARAMETERS = frozenset((
-    "block", "block_or_loop", "consumer_blocks", "epilogue_block", "reduction_block", "scope_block", "target",
+    "block", "block_or_loop", "blocks", "consumer_blocks", "epilogue_block", "reduction_block", "scope_block", "target",
 ))  # fmt: skip
 """These parameters of primitives take blocks by name (beside the one of ``get_block``)."""
 

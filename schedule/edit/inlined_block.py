@@ -1,8 +1,9 @@
-"""This module computes a stage inside its readers."""
+"""This module computes stages inside their readers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.declared_regions import hidden_reads
@@ -25,7 +26,7 @@ from ..require.block_preconditions import (
     check_writes_first,
     ordered_scope,
 )
-from ..require.lookup import find_block
+from ..require.lookup import find_block, scope_around
 from .inlined_places import as_data, may_wrap
 from .single_store import axes_of_store, defined_in, single_store, with_regions
 from .statement_edits import freeing
@@ -34,12 +35,64 @@ _LONGEST = 1 << 14
 """The largest number of operations of a block after an inlining that more than doubles it."""
 
 
-def inlined(func: PrimFunc, block: str) -> PrimFunc:
-    """Return the function with the value of ``block`` computed where it is read, and the block and its buffer removed."""
+@dataclass(frozen=True)
+class _Value:
+    """What stands in the stead of a load of an inlined buffer: the ``store`` of ``writer``, whose axes are ``axes`` in terms
+    of the indices ``places``. ``hidden`` are reads of the value through pointers."""
+
+    writer: BlockRealize
+    store: BufferStore
+    places: Sequence[Var]
+    axes: Mapping[Var, Expr]
+    hidden: Sequence[BufferRegion]
+
+    def axes_at(self, load: BufferLoad) -> dict[Var, Expr]:
+        at = {v: cast(v.dtype, i) for v, i in zip(self.places, load.indices, strict=True)}
+        return {v: substitute(e, at) for v, e in self.axes.items()}
+
+
+def inlined(func: PrimFunc, *blocks: str) -> PrimFunc:
+    """Return the function with the values of ``blocks`` computed where they are read, and the blocks and their buffers
+    removed.
+
+    The blocks of a scope are taken together, in program order: each reader is rewritten once, with the values of all blocks
+    that it reads, so that the time is in proportion to the program.
+    """
     tree = tree_of(func)
-    realize = find_block(tree, block)
-    scope = ordered_scope(tree, realize)
-    store = single_store(realize)
+    scopes: dict[BlockRealize, list[str]] = {}
+    for name in dict.fromkeys(blocks):
+        scopes.setdefault(scope_around(tree, find_block(tree, name)), []).append(name)
+    first, *others = scopes.values()
+    func = _inlined_in_scope(tree, [find_block(tree, name) for name in first])
+    return inlined(func, *[name for names in others for name in names]) if others else func
+
+
+def _inlined_in_scope(tree: Tree, realizes: Sequence[BlockRealize]) -> PrimFunc:
+    """Return the function with blocks of one scope inlined."""
+    scope = ordered_scope(tree, realizes[0])
+    read: dict[BlockRealize, list[_Value]] = {}  # the values that a block reads
+    changes: dict[Stmt, Stmt | None] = {}
+    freed: set[Buffer] = set()
+    for realize in sorted(realizes, key=scope.order.__getitem__):
+        now = _with_values(tree, realize, read.pop(realize, ()))
+        value, readers = _value_and_readers(tree, scope, realize, now, len(scope.blocks) - len(freed))
+        for reader in readers:
+            read.setdefault(reader, []).append(value)
+        changes[realize] = None
+        freed.add(value.store.buffer)
+    changes.update({reader: _with_values(tree, reader, values) for reader, values in read.items()})
+    return tree.replace(changes, {scope.root.block: freeing(freed)})
+
+
+def _value_and_readers(
+    tree: Tree, scope: Scope, realize: BlockRealize, now: BlockRealize, left: int
+) -> tuple[_Value, list[BlockRealize]]:
+    """Return the value of a block that can be inlined, and the blocks that read it; ScheduleError for other blocks.
+
+    ``now`` is the block with the values that it reads itself; ``left`` is the number of blocks of the scope that are left.
+    """
+    block = realize.block.name_hint
+    store = single_store(now)
     check_complete(tree, realize)
     check_plain_path(tree, realize)
     buffer = store.buffer
@@ -53,35 +106,19 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
     readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
     readers += [r for r in in_conditions if r not in readers]
     check_writes_first(scope, realize, readers, buffer)
-    if len(scope.blocks) == 1:
+    if left == 1:
         raise ScheduleError(
             f"block {block!r} is the only one of its scope, which cannot be left empty", where=realize,
             hint=f"nothing reads {buffer.name}; return it, or drop the function",
         )  # fmt: skip
     last = max([scope.order[r] for r in readers], default=0)
-    check_reads_stay(scope, realize, last, "move the consumers before that block first")
+    check_reads_stay(scope, realize, last, "move the consumers before that block first", now.block.reads)
     if not _reads_exist(tree, realize, readers, store):
         if in_conditions:
             check_read_by_blocks_alone(scope, buffer)
         for reader in readers:
-            require(why_not_covered(tree, realize, reader, store.buffer))
-    _check_length(realize, readers, store)
-
-    def axes_at(load: BufferLoad) -> dict[Var, Expr]:
-        at = {v: cast(v.dtype, i) for v, i in zip(places, load.indices, strict=True)}
-        return {v: substitute(e, at) for v, e in axes.items()}
-
-    def value_of(load: BufferLoad) -> Expr | None:
-        return substitute(store.value, axes_at(load)) if load.buffer is buffer else None
-
-    changes: dict[Stmt, Stmt | None] = {realize: None}
-    for reader in readers:
-        analyzer = analyzer_at(tree, reader)
-        for iv in reader.block.iter_vars:
-            analyzer.bind(iv.var, iv.dom)
-        wraps = index_like(store.value) and may_wrap(analyzer, reader, value_of)
-        changes[reader] = _with_value(reader, store, axes_at, hidden_reads(realize.block), wraps)
-    return tree.replace(changes, {scope.root.block: freeing(buffer)})
+            require(why_not_covered(tree, realize, reader, buffer))
+    return _Value(realize, store, places, axes, hidden_reads(now.block)), readers
 
 
 def _reading_outside(scope: Scope, realize: BlockRealize, buffer: Buffer) -> list[BlockRealize]:
@@ -91,7 +128,7 @@ def _reading_outside(scope: Scope, realize: BlockRealize, buffer: Buffer) -> lis
     if not all(stmt in scope.order and stmt is not realize for stmt in found) or hidden_reads(realize.block):
         check_read_by_blocks_alone(scope, buffer)
     check_no_pointers(scope.root.block, [buffer], "so it has to exist", scope.root)
-    return [r for r in scope.blocks if r in found]
+    return [r for r in scope.blocks if r in found] if found else []
 
 
 def _reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> bool:
@@ -116,46 +153,56 @@ def _reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockReali
     return apart and whole and covers_domain(tree, realize)
 
 
-def _check_length(realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
+def _check_length(reader: BlockRealize, values: Sequence[_Value]) -> None:
     """Raise ScheduleError when the expressions of a reader would grow beyond the limit.
 
     Expressions that read each other at several places, also in indices, grow exponentially.
     """
-    one = inlined_length(store.value, {iv.var for iv in realize.block.iter_vars}, {})
-    for reader in readers:
-        values = [n.value for n in pre_order(reader) if isinstance(n, BufferStore)]
-        old, new = (sum(sum(inlined_length(e, (), known)) for e in values) for known in ({}, {store.buffer: one}))
-        if new > max(_LONGEST, 2 * old):
-            raise ScheduleError(
-                f"block {reader.block.name_hint!r} would compute expressions of {new} operations, {old} now",
-                where=(realize, reader),
-                hint="let the block store its values: compute_at puts it near its readers",
-            )
+    one = {
+        v.store.buffer: inlined_length(v.store.value, {iv.var for iv in v.writer.block.iter_vars}, {}) for v in values
+    }
+    found = [n.value for n in pre_order(reader) if isinstance(n, BufferStore)]
+    old, new = (sum(sum(inlined_length(e, (), known)) for e in found) for known in ({}, one))
+    if new > max(_LONGEST, 2 * old):
+        raise ScheduleError(
+            f"block {reader.block.name_hint!r} would compute expressions of {new} operations, {old} now",
+            where=(*[v.writer for v in values], reader),
+            hint="let the block store its values: compute_at puts it near its readers",
+        )
 
 
-def _with_value(
-    reader: BlockRealize,
-    store: BufferStore,
-    axes_at: Callable[[BufferLoad], dict[Var, Expr]],
-    hidden: Sequence[BufferRegion],
-    wraps: bool,
-) -> BlockRealize:
-    """Return the block with loads of the store's buffer replaced, and its regions computed anew.
-
-    ``hidden`` are reads of the value through pointers; ``wraps``: the value has to stay data, whose arithmetic wraps.
-    """
-    seen: list[dict[Var, Expr]] = []
+def _with_values(tree: Tree, reader: BlockRealize, values: Sequence[_Value]) -> BlockRealize:
+    """Return the block with loads of the buffers of ``values`` replaced, and its regions computed anew."""
+    if not values:
+        return reader
+    _check_length(reader, values)
+    known = {v.store.buffer: v for v in values}
+    like_index = {b for b, v in known.items() if index_like(v.store.value)}
+    if like_index:  # whether these values have to stay data, whose arithmetic wraps
+        analyzer = analyzer_at(tree, reader)
+        for iv in reader.block.iter_vars:
+            analyzer.bind(iv.var, iv.dom)
+        if not may_wrap(
+            analyzer, reader, lambda load: _value_at(known[load.buffer], load) if load.buffer in known else None
+        ):
+            like_index = set()
+    seen: dict[Buffer, list[dict[Var, Expr]]] = {buffer: [] for buffer in known}
 
     def post(n: Any) -> Any:
-        if isinstance(n, BufferLoad) and n.buffer is store.buffer:
-            seen.append(axes_at(n))
-            value = substitute(store.value, seen[-1])
-            return as_data(value) if wraps else value
-        if isinstance(n, Block) and any(r.buffer is store.buffer for r in n.reads):
-            return with_regions(n, _carried(n, hidden, seen))
+        if isinstance(n, BufferLoad) and n.buffer in known:
+            value = known[n.buffer]
+            seen[n.buffer].append(value.axes_at(n))
+            new = substitute(value.store.value, seen[n.buffer][-1])
+            return as_data(new) if n.buffer in like_index else new
+        if isinstance(n, Block) and any(r.buffer in known for r in n.reads):
+            return with_regions(n, [region for b, v in known.items() for region in _carried(n, v.hidden, seen[b])])
         return None
 
     return transform(reader, post=post)
+
+
+def _value_at(value: _Value, load: BufferLoad) -> Expr:
+    return substitute(value.store.value, value.axes_at(load))
 
 
 def _carried(block: Block, hidden: Sequence[BufferRegion], seen: Sequence[dict[Var, Expr]]) -> list[BufferRegion]:
@@ -163,6 +210,8 @@ def _carried(block: Block, hidden: Sequence[BufferRegion], seen: Sequence[dict[V
 
     Whole buffers stand for regions that depend on variables defined inside the block.
     """
+    if not hidden:
+        return []
     inside = defined_in(block.body)
     out = []
     for region in hidden:

@@ -87,7 +87,7 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     more += _conditions_of_both(tree, producer, realize)
     predicate = all_(*conjuncts(producer.predicate), *more) if more else producer.predicate
     merged = BlockRealize(producer.iter_values, predicate, block_now)
-    return tree.replace({realize: None, producer: merged}, {scope.root.block: freeing(buffer)})
+    return tree.replace({realize: None, producer: merged}, {scope.root.block: freeing([buffer])})
 
 
 def _conditions_of_both(tree: Tree, producer: BlockRealize, realize: BlockRealize) -> list[Expr]:

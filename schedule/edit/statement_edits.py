@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ...tir.stmt import Block, Buffer, SeqStmt, Stmt, children_of
 
@@ -18,6 +18,6 @@ def allocating(*buffers: Buffer) -> Callable[[Block], Stmt]:
     return lambda block: block.with_(alloc_buffers=(*block.alloc_buffers, *buffers))
 
 
-def freeing(buffer: Buffer) -> Callable[[Block], Stmt]:
-    """Return the change of a block that no longer allocates ``buffer``; for :meth:`Tree.replace`."""
-    return lambda block: block.with_(alloc_buffers=tuple([b for b in block.alloc_buffers if b is not buffer]))
+def freeing(buffers: Collection[Buffer]) -> Callable[[Block], Stmt]:
+    """Return the change of a block that no longer allocates ``buffers``; for :meth:`Tree.replace`."""
+    return lambda block: block.with_(alloc_buffers=tuple([b for b in block.alloc_buffers if b not in buffers]))

@@ -64,6 +64,7 @@ _FILL_IMPL = """
 _STORE = """
 @T.prim_func
 def wgmma_store_{n}_{role}(c: T.handle, d: T.handle):
+    T.func_attr({{"any_scope": True}})
     C = T.match_buffer(c, (64, {n}), "float32", strides=({n}, 1), offset_factor=1, scope="wgmma.accumulator")
     D = T.match_buffer(d, (64, {n}), "float32", strides=("d_row", 1), offset_factor=1)
     with T.block("root"):

@@ -8,8 +8,11 @@ from ..primitive import primitive
 
 
 @primitive
-def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
+def compute_inline(func: PrimFunc, block: str, *blocks: str) -> PrimFunc:
     """Compute the value of ``block`` where it is read, and remove the block and its buffer.
+
+    Further blocks, ``blocks``, are inlined in the same step, whose time is in proportion to the program; one step for each
+    goes through the whole program every time. What is inlined may read what is inlined.
 
     Applies to a complete block that stores one value, at a place that determines its axes (axes, also descending or
     shifted, digits such as ``v // 16, v % 16``, or sums of these), into a buffer that does not live on after the scope.
@@ -45,4 +48,4 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
                 T.writes(C[vi, vj])
                 C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
     """
-    return inlined(func, block)
+    return inlined(func, block, *blocks)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.expr import Reason
-from ...tir.stmt import AssertStmt, Block, BlockRealize, Buffer, For, SeqStmt, below_assertions
+from ...tir.stmt import AssertStmt, Block, BlockRealize, Buffer, BufferRegion, For, SeqStmt, below_assertions
 from ..errors import ScheduleError
 from .lookup import scope_around
 
@@ -121,10 +121,15 @@ def check_writes_first(
             )
 
 
-def check_reads_stay(scope: Scope, realize: BlockRealize, last: int, hint: str) -> None:
-    """Raise ScheduleError when a later block, up to number ``last`` of the scope, overwrites what the block reads."""
+def check_reads_stay(
+    scope: Scope, realize: BlockRealize, last: int, hint: str, reads: Sequence[BufferRegion] | None = None
+) -> None:
+    """Raise ScheduleError when a later block, up to number ``last`` of the scope, overwrites what the block reads.
+
+    ``reads``: what it is about to read, where its declared regions are not that.
+    """
     here = scope.order[realize]
-    for region in realize.block.reads:
+    for region in realize.block.reads if reads is None else reads:
         for writer in scope.writers.get(region.buffer, ()):
             if here < scope.order[writer] <= last:
                 raise ScheduleError(

@@ -3,7 +3,7 @@ import pytest
 
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.tir import parse
+from tilewright.tir import assert_structural_equal, parse
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import blocks_of, substitute
@@ -67,6 +67,120 @@ def test_compute_inline_under_a_shared_loop(chain, agree):
     sch.compute_at("B", sch.get_loops("C")[0])
     sch.compute_inline("B")
     agree(func, sch.func)
+
+
+def stages(rng, count):
+    """Stages that read two earlier stages or inputs each, some at two places, shifted or turned; the last one is the output."""
+    found = [te.placeholder((5, 5), name=f"x{n}") for n in range(2)]
+    for n in range(count):
+        a, b = (found[k] for k in rng.integers(max(0, len(found) - 4), len(found), 2))
+        at = rng.integers(4)
+        found.append(te.compute(
+            (5, 5),
+            lambda i, j, a=a, b=b, at=at: [a[i, j] + b[j, i], a[i, j] * 0.5 - b[i, 4 - j], a[i, j] + 1.0,
+                                           te.if_then_else(i < 3, a[i, j], b[j, j] + a[i, 0])][at],
+            name=f"s{n}",
+        ))  # fmt: skip
+    return te.create_prim_func([*found[:2], found[-1]])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_compute_inline_of_several_blocks_is_that_of_one_after_the_other(seed, agree, replays):
+    rng = np.random.default_rng(seed)
+    func = stages(rng, 9)
+    names = [b.name for b in Schedule(func).get_child_blocks(Schedule(func).get_block("root"))]
+    names = [n for n in names[:-1] if rng.random() < 0.8] or names[:1]
+    one, all_ = Schedule(func), Schedule(func)
+    for name in names:
+        one.compute_inline(name)
+    all_.compute_inline(*rng.permutation(names).tolist())
+    agree(func, all_.func)
+    assert_structural_equal(one.func, all_.func)
+    replays(all_, func)
+
+
+def test_compute_inline_of_blocks_of_several_scopes(agree, replays):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
+    B = T.alloc_buffer((7, 13))
+    for i, j in T.grid(7, 13):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i in range(7):
+        with T.block("outer"):
+            vi = T.axis.spatial(7, i)
+            T.reads(B[vi, 0:13])
+            T.writes(C[vi, 0:13])
+            D = T.alloc_buffer((13,))
+            for j in range(13):
+                with T.block("D"):
+                    vj = T.axis.spatial(13, j)
+                    D[vj] = B[vi, vj] + T.float32(1)
+            for j in range(13):
+                with T.block("C"):
+                    vj = T.axis.spatial(13, j)
+                    C[vi, vj] = D[vj] * D[12 - vj]
+""")
+    for names in (("B", "D"), ("D", "B")):
+        sch = Schedule(func)
+        sch.compute_inline(*names)
+        agree(func, sch.func)
+        replays(sch, func)
+        assert {b.block.name_hint for b in blocks_of(sch.func)} == {"root", "outer", "C"}
+
+
+def test_compute_inline_of_several_blocks_applies_to_all_or_none():
+    """What the second stage reads through the first one is overwritten before its reader."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    D = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(7):
+        with T.block("D"):
+            vi = T.axis.spatial(7, i)
+            D[vi] = B[vi] + T.float32(1)
+    for i in range(7):
+        with T.block("over"):
+            vi = T.axis.spatial(7, i)
+            A[vi] = T.float32(0)
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = D[vi]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="block 'D' reads A, which block 'over' overwrites later"):
+        sch.compute_inline("B", "D")
+    assert sch.func is func and not sch.trace.insts
+    sch.compute_inline("B")
+    with pytest.raises(ScheduleError, match="overwrites later"):
+        sch.compute_inline("D")
+
+
+def test_compute_inline_of_all_blocks_of_a_scope_is_refused():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    D = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi]
+    for i in range(7):
+        with T.block("D"):
+            vi = T.axis.spatial(7, i)
+            D[vi] = B[vi]
+""")
+    with pytest.raises(ScheduleError, match="block 'D' is the only one of its scope"):
+        Schedule(func).compute_inline("B", "D")
 
 
 def test_compute_inline_refuses_an_output(chain):

@@ -15,7 +15,7 @@ from tilewright.tuner.cost.cost_features import Costs, seconds_of_counts
 from tilewright.tuner.cost.gpu_model import GPU, SHEETS, gpu_model, measured
 from tilewright.tuner.rules import default_rules
 
-from .gpu_programs import PROGRAMS, difference
+from .gpu_programs import PROGRAMS, _soft, difference
 
 SIMULATED = Target("gpu-sim")
 
@@ -244,3 +244,87 @@ def test_features_of_gpus():
     assert choose_default(space).scheduled == 1  # in one kernel
     with pytest.raises(KeyError, match="'l3_bytes' is not a feature"):
         Costs(1, features=GPU).put(l3_bytes=1.0)
+
+
+EPILOGUES = {
+    "bias, relu": (lambda c, b, r: te.compute(c.shape, lambda i, j: te.max(c[i, j] + b[j], te.const(0, c.dtype)), name="D"),
+                   lambda c, b, r: np.maximum(c + b, 0)),
+    "residual": (lambda c, b, r: te.ops.add(c, r), lambda c, b, r: c + r),
+    "square of a column bias": (
+        lambda c, b, r: te.compute(c.shape, lambda i, j: (c[i, j] + r[i, 0]) * (c[i, j] + r[i, 0]), name="D"),
+        lambda c, b, r: (c + r[:, :1]) ** 2),
+    "rounded": (lambda c, b, r: te.compute(c.shape, lambda i, j: te.max(te.min(c[i, j] * 2, 100), -100).astype("int8"), name="D"),
+                lambda c, b, r: np.clip(c * 2, -100, 100)),
+}  # fmt: skip
+
+
+def with_epilogue(m, n, k, dtype, after):
+    out = "int32" if dtype == "int8" else "float32"
+    a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((k, n), dtype, "B")
+    bias, other = te.placeholder((n,), out, "bias"), te.placeholder((m, n), out, "other")
+    r = te.reduce_axis((0, k), name="k")
+    wide = te.round_tf32 if dtype == out else (lambda x: x.astype(out))
+    c = te.compute((m, n), lambda i, j: te.sum(wide(a[i, r]) * wide(b[r, j]), axis=r), name="C")
+    return te.create_prim_func([a, b, bias, other, after(c, bias, other)])
+
+
+def small_integers(func, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-2, 3, [int(e) for e in b.shape]).astype(str(b.dtype)) for b in func.buffers[:-1]]
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+@pytest.mark.parametrize(("dtype", "shape", "arch"), [
+    ("float16", (64, 64, 64), "sm_90a"), ("float16", (48, 32, 32), "sm_80"), ("float32", (16, 48, 16), "sm_80"),
+    ("int8", (32, 16, 16), "sm_80"),
+])  # fmt: skip
+def test_stages_after_products_on_matrix_units(name, dtype, shape, arch):
+    """One kernel, whose sums reach the stage through shared memory; a drawn row of each sketch is exact."""
+    after, reference = EPILOGUES[name]
+    func, target = with_epilogue(*shape, dtype, after), Target(f"gpu-sim -arch={arch}")
+    space = Space(func, target)
+    assert [s.name for s in space.sketches] == ["groups_C", "warps_C"][arch != "sm_90a" :]
+    arrays = small_integers(func)
+    a, b, bias, other = [x.astype("int64") for x in arrays]
+    for sketch in space.sketches:
+        (row,) = sketch.sample(1, np.random.default_rng(len(name)))
+        module = tw.codegen.compile(space.schedule(sketch, row).func, target)
+        np.testing.assert_array_equal(module(*arrays), reference(a @ b, bias, other), str(sketch.decisions_of(row)))
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize("name", EPILOGUES)
+@pytest.mark.parametrize(("arch", "word"), [("sm_80", "wmma.mma.sync"), ("sm_90a", "wgmma.mma_async")])
+def test_the_assembler_takes_stages_after_products(name, arch, word):
+    target = Target(f"cuda -arch={arch}")
+    space = Space(with_epilogue(512, 512, 256, "float16", EPILOGUES[name][0]), target)
+    sketch = space.sketches[0]
+    (row,) = sketch.best_rows(1)
+    module = tw.codegen.compile(space.schedule(sketch, row).func, target)
+    (kernel,), (text,) = module.kernels["main"], module.ptx.values()
+    (report,), _ = run_ptxas(text, arch)
+    assert word in text and report.spill_bytes == report.stack_bytes == 0
+    estimate = sketch.parts[0]._shared(sketch.tables[0].columns(row[None]))[0]
+    assert 0.9 * kernel.shared_bytes <= estimate <= 1.2 * kernel.shared_bytes
+
+
+def _slice(c, bias, other):
+    return te.compute((32, 32), lambda i, j: c[i, j] + 1, name="D")
+
+
+def _twice(c, bias, other):
+    return te.compute(c.shape, lambda i, j: c[i, j] + c[j, i], name="D")
+
+
+@pytest.mark.parametrize(("after", "reference"), [
+    (_slice, lambda c: c[:32, :32] + 1), (_twice, lambda c: c + c.T), (lambda c, b, r: te.ops.softmax(c), _soft),
+])  # fmt: skip
+def test_products_whose_readers_are_no_epilogue(after, reference):
+    """The product is on the matrix units all the same, and the stages after it are apart."""
+    func = with_epilogue(48, 48, 16, "float16", after)
+    space = Space(func, SIMULATED)
+    assert space.sketches[0].parts[0].name == "warps_C"
+    arrays = small_integers(func)
+    module = tw.codegen.compile(space.schedule(space.sketches[0], space.sketches[0].best_rows(1)[0]).func, SIMULATED)
+    c = arrays[0].astype("float64") @ arrays[1].astype("float64")
+    np.testing.assert_allclose(module(*arrays), reference(c), 1e-5)

@@ -36,7 +36,7 @@ def gpu_product(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -
     if axes is None:
         return None
     padding = [b for b in program.producers(block) if b in free and is_padding(b) and program.consumers(b) == [block]]
-    return GpuProduct(block, *axes, tuple(padding), _epilogue(program, block, free))
+    return GpuProduct(block, *axes, tuple(padding), epilogue_of(program, block, free))
 
 
 def product_axes(block: BlockInfo) -> tuple[Var, Var] | None:
@@ -57,7 +57,9 @@ def product_axes(block: BlockInfo) -> tuple[Var, Var] | None:
     return row, column
 
 
-def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
+def epilogue_of(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
+    """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, each element where it writes
+    one; None without such a stage."""
     after = program.consumers(block)
     if len(after) != 1 or after[0] not in free or after[0].is_reduction or program.is_output(block):
         return None

@@ -10,7 +10,7 @@ from ...schedule import Schedule
 from ...schedule.intrin.warp_group_units import STEPS
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, PANEL
 from .loop_steps import copy_ahead, loops_within
-from .matrix_unit_steps import store_tiles, tiles_on_blocks
+from .matrix_unit_steps import out_at, store_tiles, tiles_on_blocks
 
 GROUP_WORDS = {"float16": "f16", "bfloat16": "bf16"}
 """The words of intrinsics for an operand's type; sums are float32."""
@@ -34,9 +34,12 @@ class GroupTiles:
     in_flight: bool = False
 
 
-def group_product(sch: Schedule, block: Any, sizes: GroupTiles) -> None:
+def group_product(sch: Schedule, block: Any, sizes: GroupTiles, epilogue: Any = None) -> None:
     """Schedule ``block``, ``C[i, j] += A[i, k] * B[k, j]``, on warp groups. The tiles of a block divide the extents,
-    and 64 divides k's."""
+    and 64 divides k's.
+
+    ``epilogue`` is the element-wise stage that alone reads the result; each group passes it one tile at a time.
+    """
     block = sch.get_block(block) if isinstance(block, str) else block
     wide = sizes.columns
     out = sch.cache_write(block, 0, "wgmma.accumulator")
@@ -57,12 +60,12 @@ def group_product(sch: Schedule, block: Any, sizes: GroupTiles) -> None:
         sch.bind(sch.fuse(line, piece), "threadIdx.x")
         sch.vectorize(lane)
     copy_ahead(sch, loops["k0"], sizes.versions, sizes.in_flight)
-    sch.reverse_compute_at(out, group, preserve_unit_loops=True)
+    rows = out_at(sch, out, group, epilogue, GROUP_ROWS, WARP_GROUP)
     init = sch.decompose_reduction(block, loops["k0"])
     sch.transform_layout(copies[1], ("write", 0), lambda k, j: (j // PANEL, k, j % PANEL))
     sch.tensorize(loops["i3"], f"wgmma_64x{wide}x64_{GROUP_WORDS[sizes.dtype]}")
     fill = sch.get_loops(init)
     sch.tensorize(fill[-2], f"wgmma_fill_64x{wide}")
-    i0, j0 = store_tiles(sch, out, group, (GROUP_ROWS, wide), f"wgmma_store_64x{wide}")
+    i0, j0 = store_tiles(sch, out, rows, (GROUP_ROWS, wide), f"wgmma_store_64x{wide}")
     for loop in (loops["i2"], *fill[-3:-2], i0, j0):
         sch.unroll(loop)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...schedule import Schedule
 from .loop_steps import copy_ahead, fuse_all, loops_within
-from .matrix_unit_steps import store_tiles, tiles_on_blocks
+from .matrix_unit_steps import out_at, store_tiles, tiles_on_blocks
 
 TILE = 16
 WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "float32": ("tf32", "f32"), "int8": ("s8", "s32")}
@@ -31,8 +31,11 @@ class WarpTiles:
     versions: int = 1
 
 
-def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
-    """Schedule ``block``, ``C[i, j] += A[i, k] * B[k, j]`` with extents that the tiles of a block divide."""
+def warp_product(sch: Schedule, block: Any, sizes: WarpTiles, epilogue: Any = None) -> None:
+    """Schedule ``block``, ``C[i, j] += A[i, k] * B[k, j]`` with extents that the tiles of a block divide.
+
+    ``epilogue`` is the element-wise stage that alone reads the result; each warp passes it 16 rows of sums at a time.
+    """
     block = sch.get_block(block) if isinstance(block, str) else block
     operand, sums = WORDS[sizes.dtype]
     out = sch.cache_write(block, 0, "wmma.accumulator")
@@ -54,11 +57,11 @@ def warp_product(sch: Schedule, block: Any, sizes: WarpTiles) -> None:
         factor = 2 * offset
         sch.storage_align(copy, 0, -2, factor, offset)
     copy_ahead(sch, loops["k0"], sizes.versions)
-    sch.reverse_compute_at(out, warp, preserve_unit_loops=True)
+    rows = out_at(sch, out, warp, epilogue, TILE, 32)
     init = sch.decompose_reduction(block, loops["k0"])
     sch.tensorize(loops["i3"], f"wmma_16x16x16_{operand}")
     fill = sch.get_loops(init)
     sch.tensorize(fill[-2], f"wmma_fill_16x16_{sums}")
-    i0, j0 = store_tiles(sch, out, warp, (TILE, TILE), f"wmma_store_16x16_{sums}")
+    i0, j0 = store_tiles(sch, out, rows, (TILE, TILE), f"wmma_store_16x16_{sums}")
     for loop in (loops["k1"], loops["i2"], loops["j2"], *fill[-4:-2], i0, j0):
         sch.unroll(loop)

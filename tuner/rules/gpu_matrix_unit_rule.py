@@ -13,11 +13,12 @@ from ...schedule.intrin.warp_group_units import STEPS
 from ...tir.expr.intrinsics.group_matrix_operations import PANEL
 from ..cost.cost_features import Columns, Costs
 from ..cost.gpu_model import GpuModel
-from ..cost.gpu_roles import multiplied, touched_bytes
+from ..cost.gpu_roles import epilogue_of, multiplied, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..recipes.gpu_group_product import GROUP_WORDS, GroupTiles, group_product
 from ..recipes.gpu_warp_product import SUMS, TILE, WORDS, WarpTiles, warp_product
+from ..recipes.matrix_unit_steps import SUMS_OFFSET
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .sketch_part import Decision, Part
 
@@ -27,25 +28,32 @@ _RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
 
 class GpuMatrixUnitRule(ScheduleRule):
     """This rule takes products of a type that matrix units of GPUs have. They are ``C[i, j] += A[i, k] * B[k, j]`` of
-    float16, bfloat16, int8, or float32 rounded to tf32; 16 divides all extents."""
+    float16, bfloat16, int8, or float32 rounded to tf32; 16 divides all extents. The element-wise stage that alone reads
+    the result belongs to it."""
 
     name = "gpu_matrix_units"
     priority = 5
     gpu = True
 
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        return Group(block, (block,)) if _operand_type(program, block) else None
+        if not _operand_type(block):
+            return None
+        after = epilogue_of(program, block, free)
+        whole = after is not None and [after.extents[v] for v in after.axes] == [
+            block.extents[v] for v in block.spatial
+        ]
+        return Group(block, (block, after) if after is not None and whole else (block,))
 
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
         if not isinstance(machine, GpuModel):
             return []
-        groups = [GroupTilesPart(group.anchor, machine)] if machine.warp_groups and _for_groups(group.anchor) else []
-        return [*groups, WarpTilesPart(group.anchor, machine)]
+        groups = [GroupTilesPart(group, machine)] if machine.warp_groups and _for_groups(group.anchor) else []
+        return [*groups, WarpTilesPart(group, machine)]
 
 
-def _operand_type(program: Program, block: BlockInfo) -> str:
+def _operand_type(block: BlockInfo) -> str:
     """Returns the type of the operands of a product that matrix units compute, or an empty text."""
-    if not program.is_output(block) or not block.stores:
+    if not block.stores:
         return ""
     sums = str(block.stores[0].buffer.dtype)
     operands = multiplied(block, sums)
@@ -61,14 +69,25 @@ def _for_groups(block: BlockInfo) -> bool:
     return known and all(block.extents[v] % PANEL == 0 for v in block.axes)
 
 
+def _epilogue_name(group: Group) -> str | None:
+    """Returns the name of the stage after the product, or None."""
+    return group.blocks[1].name if len(group.blocks) > 1 else None
+
+
+def _shared_sums(group: Group, rows: np.ndarray, columns: np.ndarray) -> np.ndarray | float:
+    """Returns the bytes of the sums that the stage after the product reads in shared memory; 0 without one."""
+    return rows * (columns + SUMS_OFFSET) * 4.0 if len(group.blocks) > 1 else 0.0
+
+
 class GroupTilesPart(Part):
     """This part computes tiles of 64 rows of sums by warp groups of sm_90a. Its decisions are the groups of a block along rows and
     columns, the tiles of a group, their columns, and the ``versions`` of operands in shared memory, 64 steps each."""
 
     structure = ("row_groups", "column_groups", "row_tiles", "width")
 
-    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
-        self.block, self.machine = block, machine
+    def __init__(self, group: Group, machine: GpuModel) -> None:
+        self.group, self.machine = group, machine
+        block = self.block = group.anchor
         self.name = f"groups_{block.name}"
         self.dtype = str(block.loads[0].buffer.dtype)
         self.m, self.n, self.k = (block.extents[v] // PANEL for v in (*block.spatial, *block.reduce))
@@ -79,9 +98,8 @@ class GroupTilesPart(Part):
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         groups = (row["row_groups"], row["column_groups"])
-        group_product(
-            sch, self.block.name, GroupTiles(self.dtype, groups, row["row_tiles"], row["width"], row["versions"])
-        )
+        sizes = GroupTiles(self.dtype, groups, row["row_tiles"], row["width"], row["versions"])
+        group_product(sch, self.block.name, sizes, _epilogue_name(self.group))
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         tall, wide = self._tiles(columns)
@@ -109,7 +127,7 @@ class GroupTilesPart(Part):
             matrix_flops=block.flops / GROUP_RATE,
             shared_wavefronts=blocks * self.k * (operands + tile_bytes) / 128,
             l2_bytes=moved + 4.0 * block.spatial_size,
-            memory_bytes=machine.memory_bytes(touched_bytes([block]), moved, blocks),
+            memory_bytes=machine.memory_bytes(touched_bytes(self.group.blocks), moved, blocks),
             blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
             chain_cycles=self.k * (busy + 2 * BARRIER_CYCLES + waiting) + 1500.0,
             coalescing=1.0, conflicts=1.0, versions=columns["versions"], rows=columns["row_tiles"],
@@ -128,7 +146,8 @@ class GroupTilesPart(Part):
 
     def _shared(self, columns: Columns) -> np.ndarray:
         tall, wide = self._tiles(columns)
-        return np.asarray((tall + wide) * PANEL * STEPS * 2.0 * columns["versions"] + 1024)
+        sums = _shared_sums(self.group, columns["row_groups"] * PANEL, wide * PANEL)
+        return np.asarray((tall + wide) * PANEL * STEPS * 2.0 * columns["versions"] + 1024 + sums)
 
     def _registers(self, columns: Columns) -> np.ndarray:
         return np.asarray(columns["row_tiles"] * columns["width"] / 2 + 40.0)
@@ -140,8 +159,9 @@ class WarpTilesPart(Part):
 
     structure = ("row_warps", "column_warps", "row_tiles", "column_tiles")
 
-    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
-        self.block, self.machine = block, machine
+    def __init__(self, group: Group, machine: GpuModel) -> None:
+        self.group, self.machine = group, machine
+        block = self.block = group.anchor
         self.name = f"warps_{block.name}"
         self.dtype = str(block.loads[0].buffer.dtype)
         self.bytes = block.loads[0].buffer.dtype.bytes
@@ -156,7 +176,7 @@ class WarpTilesPart(Part):
             self.dtype, (row["row_warps"], row["column_warps"]), (row["row_tiles"], row["column_tiles"]), row["steps"],
             self._lanes(row["steps"]), row["versions"],
         )  # fmt: skip
-        warp_product(sch, self.block.name, sizes)
+        warp_product(sch, self.block.name, sizes, _epilogue_name(self.group))
 
     def _lanes(self, steps: int) -> int:
         """Returns the elements that a thread copies at once: 16 bytes of a line."""
@@ -196,7 +216,7 @@ class WarpTilesPart(Part):
             matrix_flops=block.flops / _RATE[self.dtype],
             shared_wavefronts=blocks * steps * (warps * columns["steps"] * fragments * each / 128 + tile_bytes / 128),
             l2_bytes=moved + 4.0 * block.spatial_size,
-            memory_bytes=machine.memory_bytes(touched_bytes([block]), moved, blocks),
+            memory_bytes=machine.memory_bytes(touched_bytes(self.group.blocks), moved, blocks),
             blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
             chain_cycles=steps * (busy + 2 * BARRIER_CYCLES + np.maximum(0.0, waiting - busy)) + 1500.0,
             coalescing=np.minimum(1.0, columns["steps"] * TILE * self.bytes / SECTOR), conflicts=1.0,
@@ -218,7 +238,8 @@ class WarpTilesPart(Part):
         tall, wide = self._tiles(columns)
         left = tall * TILE * (columns["steps"] * TILE * self.bytes + 16)
         right = columns["steps"] * TILE * (wide * TILE * self.bytes + 16)
-        return np.asarray((left + right) * columns["versions"])
+        sums = _shared_sums(self.group, columns["row_warps"] * TILE, wide * TILE)
+        return np.asarray((left + right) * columns["versions"] + sums)
 
     def _registers(self, columns: Columns) -> np.ndarray:
         fragment = 8.0 * self.bytes / 2

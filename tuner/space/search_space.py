@@ -248,13 +248,17 @@ class Space:
 
 
 def _inline(sch: Schedule, names: Sequence[str]) -> list[str]:
-    """Inline the stages where possible; return the names of those that were inlined."""
-    done = []
-    for name in names:
-        before = sch.copy()
-        try:
-            sch.compute_inline(sch.get_block(name))
-            done.append(name)
-        except ScheduleError:
-            sch.restore(before)
-    return done
+    """Inline the stages where possible, producers first; return the names of those that were inlined.
+
+    All are inlined in one step; where that does not apply, each half of them is tried.
+    """
+    if not names:
+        return []
+    before = sch.copy()
+    try:
+        sch.compute_inline(*[sch.get_block(name) for name in names])
+        return list(names)
+    except ScheduleError:
+        sch.restore(before)
+    half = len(names) // 2
+    return [*_inline(sch, names[:half]), *_inline(sch, names[half:])] if half else []
