@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import Call, DType, Var
-from ..tir.stmt import Block, Buffer, BufferStore, IRModule, PrimFunc
+from ..tir.stmt import AssertStmt, Block, Buffer, BufferStore, IRModule, PrimFunc
 from ..tir.walk import nodes_by_type, pre_order
 
 if TYPE_CHECKING:
@@ -87,6 +87,10 @@ class LoweredFunc:
     def of(func: PrimFunc, target: Target, name: str | None = None, scheduled: PrimFunc | None = None) -> LoweredFunc:
         """Return ``func`` with the parameters that :func:`abi_of` finds, and its own name unless one is given."""
         return LoweredFunc(func, name or func.name, target, abi_of(func), scheduled)
+
+    def assertions(self) -> list[AssertStmt]:
+        """Return what the function asserts: it returns n when the n-th does not hold."""
+        return [*{id(n): n for n in pre_order(self.func.body) if isinstance(n, AssertStmt)}.values()]
 
     def script(self) -> str:
         """Return the lowered function's text."""

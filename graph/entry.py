@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..te.operation import Requirement
-from ..tir.expr import BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, all_, const, floordiv, floormod
+from ..tir.expr import NE, BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, all_, const, floordiv, floormod
 from ..tir.stmt import (
     AssertStmt,
     Buffer,
@@ -20,6 +20,7 @@ from ..tir.stmt import (
     Evaluate,
     For,
     IfThenElse,
+    LetStmt,
     PrimFunc,
     Stmt,
     While,
@@ -54,7 +55,8 @@ class KernelCall:
     """The call of a kernel: its C symbol, and its arguments in order.
 
     An argument is a value of the graph, a key of the constants (weights in the layout of the kernel), or an expression
-    (a symbolic size). ``beyond`` is called in its place when one of the sizes is larger than in ``up_to``.
+    (a symbolic size). ``beyond`` is called in its place when one of the sizes is larger than in ``up_to``. ``failures``
+    says what the values mean that the kernel returns when it fails.
     """
 
     kernel: Kernel
@@ -62,6 +64,7 @@ class KernelCall:
     arguments: Sequence[object]
     up_to: Mapping[Var, int] = field(default_factory=dict)
     beyond: KernelCall | None = None
+    failures: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def every(self) -> list[KernelCall]:
@@ -141,6 +144,15 @@ def _called(one: KernelCall, arguments: Callable[[KernelCall], Sequence[Expr]]) 
     """Returns the call of a kernel, which fails the function when it fails."""
     call = Call("tir.call_extern", (StringImm(one.symbol), *arguments(one)), "int32")
     made: Stmt = AssertStmt(call.equal(0), f"the kernel {one.kernel.name} failed", _NOTHING)
+    if one.failures:
+        code = Var("code", "int32")
+        asserts: Stmt = AssertStmt(code.equal(0), f"the kernel {one.kernel.name} failed", _NOTHING)
+        for value, meaning in reversed(one.failures.items()):
+            asserts = seq(
+                AssertStmt(NE(code, const(value, "int32")), f"the kernel {one.kernel.name}: {meaning}", _NOTHING),
+                asserts,
+            )
+        made = LetStmt(code, call, IfThenElse(NE(code, const(0, "int32")), asserts))
     if one.beyond is None:
         return made
     small = all_(*[var <= const(end, var.dtype) for var, end in one.up_to.items()])

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from ..tir.arith import Analyzer, eval_interval
 from ..tir.arith.itermap import invert_sums
 from ..tir.expr import (
+    INDEX_TYPES,
     Add,
     BinaryOp,
     Cast,
@@ -34,10 +35,12 @@ from ..tir.expr import (
     Reason,
     Sub,
     Var,
+    const,
     convert,
     is_const_int,
     make_binary,
     match_types,
+    max_value,
 )
 from ..tir.parser import parse_expression
 from ..tir.printer.printer_expr import ExprPrinter
@@ -153,9 +156,12 @@ class IndexMap:
         return [v for v in found if v not in indices]
 
     def checked(self, sizes: Collection[Var] = ()) -> IndexMap:
-        """Return the map itself; ScheduleError when it uses more than its indices, ``sizes`` and integer arithmetic."""
+        """Return the map in one integer type; ScheduleError when it uses more than its indices, ``sizes`` and integer
+        arithmetic."""
         allowed = {*self.initial_indices, *sizes}
-        for e in self.final_indices:
+        plain = self._in_one_type()
+        allowed.update(plain.initial_indices)
+        for e in plain.final_indices:
             for n in pre_order(e):
                 if isinstance(n, Var) and n not in allowed:
                     raise bad_argument(
@@ -171,7 +177,36 @@ class IndexMap:
                     raise bad_argument(
                         f"{e} is not an index map: it divides by zero", hint="divide by a positive number"
                     )
-        return self
+        return plain
+
+    def _in_one_type(self) -> IndexMap:
+        """Return the map without casts between int32 and int64, such as ``i // np.int64(4)`` brings in.
+
+        The type is the wider one when an index or a size has it, or a number needs it.
+        """
+        parts = {n for e in self.final_indices for n in pre_order(e) if n.dtype in INDEX_TYPES}
+        if not any(isinstance(n, Cast) or n.dtype == "int64" for n in parts):
+            return self
+        wide = any(
+            n.dtype == "int64" if isinstance(n, Var) else isinstance(n, IntImm) and abs(n.value) > max_value("int32")
+            for n in (*self.initial_indices, *parts)
+        )
+        dtype = "int64" if wide else "int32"
+        fresh = {v: v if v.dtype == dtype else Var(v.name, dtype) for v in self.initial_indices}
+
+        def walk(e: Expr) -> Expr:
+            if isinstance(e, BinaryOp):
+                return make_binary(type(e), walk(e.a), walk(e.b))
+            if isinstance(e, Cast) and {str(e.dtype), str(e.value.dtype)} <= {"int32", "int64"}:
+                return walk(e.value)
+            if isinstance(e, IntImm) and e.dtype in INDEX_TYPES:
+                return const(e.value, dtype)
+            return fresh.get(e, e) if isinstance(e, Var) else e
+
+        try:
+            return IndexMap(tuple(fresh.values()), tuple([walk(e) for e in self.final_indices]), self.axis_separators)
+        except TypeError:  # sizes of different types
+            return self
 
     def as_text(self) -> str:
         """Return the map as a Python lambda."""
@@ -250,17 +285,18 @@ class IndexMap:
             )
         an = Analyzer() if analyzer is None else analyzer
         mine, ranges = self._bound(shape, an)
-        mine._check_divisors(an)
         out = []
         plain = Analyzer()
-        for e in mine.final_indices:
-            ends = eval_interval(an.simplify(_whole_remainders(plain.simplify(e), an, ranges)), ranges, an)
-            if ends is None or not an.can_prove(ends[0] >= 0):
-                raise ScheduleError(
-                    f"the index map {self} sends some index to {e}, which is not known to be >= 0",
-                    hint="add what keeps it from going below 0, or divide and take remainders only",
-                )
-            out.append(an.simplify(ends[1] + 1))
+        with an.nonempty(*[r.extent for r in ranges.values()]):
+            mine._check_divisors(an)
+            for e in mine.final_indices:
+                ends = eval_interval(an.simplify(_whole_remainders(plain.simplify(e), an, ranges)), ranges, an)
+                if ends is None or not an.can_prove(ends[0] >= 0):
+                    raise ScheduleError(
+                        f"the index map {self} sends some index to {e}, which is not known to be >= 0",
+                        hint="add what keeps it from going below 0, or divide and take remainders only",
+                    )
+                out.append(an.simplify(ends[1] + 1))
         return tuple(out)
 
     def divisors(self) -> list[Expr]:
@@ -273,7 +309,8 @@ class IndexMap:
             if not analyzer.can_prove(e >= 1):
                 raise ScheduleError(
                     f"the index map {self} divides by {e}, which is not known to be at least 1",
-                    hint="divide by numbers, or by sizes of the function's buffers; a scalar parameter may be 0",
+                    hint="divide by numbers, or by sizes of what is mapped; other sizes and scalar parameters may be 0, "
+                    "unless the function begins with an assertion that they are not",
                 )
 
     def inverse(
@@ -286,22 +323,23 @@ class IndexMap:
         """
         an = Analyzer() if analyzer is None else analyzer
         mine, doms = self._bound(shape, an)
-        found = invert_sums(an, doms, mine.final_indices, variables, as_written=True)
-        if isinstance(found, Reason):
-            found = invert_sums(an, doms, mine.final_indices, variables, as_written=False)
-        if isinstance(found, Reason):
-            raise ScheduleError(
-                f"the index map {self} is not known to send each index to a place of its own: {found}",
-                hint="use splits, fusions and a reordering of the indices",
-            )
-        solved, tests = found
-        forth = {v: e for v, e in zip(variables, mine.final_indices, strict=True)}
-        for v, e in solved.items():  # the inverse of the result for v must be v
-            if not an.can_prove_equal(substitute(e, forth), v):
+        with an.nonempty(*[r.extent for r in doms.values()]):
+            found = invert_sums(an, doms, mine.final_indices, variables, as_written=True)
+            if isinstance(found, Reason):
+                found = invert_sums(an, doms, mine.final_indices, variables, as_written=False)
+            if isinstance(found, Reason):
                 raise ScheduleError(
-                    f"the index map {self} is not known to send each index to a place of its own",
+                    f"the index map {self} is not known to send each index to a place of its own: {found}",
                     hint="use splits, fusions and a reordering of the indices",
                 )
+            solved, tests = found
+            forth = {v: e for v, e in zip(variables, mine.final_indices, strict=True)}
+            for v, e in solved.items():  # the inverse of the result for v must be v
+                if not an.can_prove_equal(substitute(e, forth), v):
+                    raise ScheduleError(
+                        f"the index map {self} is not known to send each index to a place of its own",
+                        hint="use splits, fusions and a reordering of the indices",
+                    )
         shorten = Analyzer() if tests else an
         back = [solved[v] if isinstance(solved[v], Var) else shorten.simplify(solved[v]) for v in mine.initial_indices]
         return tuple(back), [an.simplify(t) for t in tests]

@@ -9,7 +9,7 @@ name and says what was expected, what was passed, and how to convert it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from ...tir.expr import (
     min_value,
     shape_text,
     to_numpy,
+    vars_in,
 )
 from ...tir.expr.base.rounding import float_bits
 from ..lowered import Param
@@ -40,6 +41,22 @@ class ArgumentError(TypeError, ValueError):
 
 class SizeError(ArgumentError, RuntimeError):
     """Raised for sizes of arguments that do not fit together, as an assertion of the function says."""
+
+
+def check_not_negative(
+    function: str, output: str, shape: Sequence[Expr | int], sizes: Sequence[int], told: Mapping[Var, str]
+) -> None:
+    """Raise SizeError where the ``shape`` of an output has a negative size.
+
+    ``sizes`` is its value. ``told`` says where symbolic sizes come from; see :meth:`Arguments.told_sizes`.
+    """
+    for axis, (extent, size) in enumerate(zip(shape, sizes, strict=True)):
+        if size < 0:
+            used = [told[v] for v in sorted(vars_in(extent), key=lambda v: v.name) if v in told]  # type: ignore[arg-type]
+            raise SizeError(
+                f"{function}: dimension {axis} of the output {output} is {extent}, which would be {size} "
+                f"({'; '.join(used)}); pass an input for which it is at least 0"
+            )
 
 
 MOST_ARGUMENTS = 1000

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tir.expr import Var, to_numpy
 from ..lowered import Param
-from .arguments import ArgumentError, Arguments, evaluate
+from .arguments import ArgumentError, Arguments, check_not_negative, evaluate
 
 
 def completed(
@@ -34,7 +34,8 @@ def completed(
             f"{arguments.name} takes {len(arguments.given)} arguments, {len(places)} were given; it is {arguments.signature()}"
         )
     known = _known_sizes(arguments, places)
-    fresh = {index: _fresh(arguments, arguments.given[index], known) for index in missing}
+    told = arguments.told_sizes([places.get(index) for index in range(len(arguments.given))])
+    fresh = {index: _fresh(arguments, arguments.given[index], known, told) for index in missing}
     return [{**places, **fresh}[index] for index in range(len(arguments.given))], list(fresh.values())
 
 
@@ -52,7 +53,7 @@ def _known_sizes(arguments: Arguments, places: Mapping[int, Any]) -> dict[Var, i
     return known
 
 
-def _fresh(arguments: Arguments, param: Param, known: dict[Var, int]) -> np.ndarray:
+def _fresh(arguments: Arguments, param: Param, known: dict[Var, int], told: Mapping[Var, str]) -> np.ndarray:
     assert param.buffer is not None
     shape = [evaluate(extent, known) for extent in param.buffer.shape]
     if param.buffer.strides or None in shape:
@@ -60,4 +61,5 @@ def _fresh(arguments: Arguments, param: Param, known: dict[Var, int]) -> np.ndar
             f"{arguments.name}: the array {param.name} has to be given: its "
             f"{'strides are its own' if param.buffer.strides else 'shape does not follow from the others'}"
         )
+    check_not_negative(arguments.name, param.name, param.buffer.shape, [n for n in shape if n is not None], told)
     return np.zeros([n for n in shape if n is not None], to_numpy(param.dtype))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...pages import card, table
-from ...tir.stmt import AssertStmt
+from ...tir.expr import Var
 from ...tir.walk import free_vars, pre_order, reads_memory
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
@@ -120,14 +120,17 @@ class Function:
         those of ``args``."""
         if code in FAILURES:
             return RuntimeError(f"{self.name}: {FAILURES[code]}")
-        assertions = [*{id(n): n for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)}.values()]
+        assertions = self._lowered.assertions()
         if not 0 < code <= len(assertions):
             return RuntimeError(f"{self.name} failed with code {code}")
         failed = assertions[code - 1]
         free = free_vars(failed.condition)
-        if not free or reads_memory(failed.condition) or not free <= {p.var for p in self.params}:
-            return RuntimeError(f"{self.name}: {failed.message}")
         told = self._arguments.told_sizes(args)
+        if not free or reads_memory(failed.condition):
+            return RuntimeError(f"{self.name}: {failed.message}")
+        if not free <= {p.var for p in self.params}:  # what a kernel returned
+            values = "; ".join([text for v, text in told.items() if isinstance(v, Var)])
+            return RuntimeError(f"{self.name}: {failed.message}{f' ({values})' if values else ''}")
         values = "; ".join([told[v] for v in dict.fromkeys(pre_order(failed.condition)) if v in told])
         return SizeError(f"{self.name}: {failed.message}{f' ({values})' if values else ''}")
 

@@ -58,11 +58,15 @@ class KernelJob:
         return f"tw_{self.key[:24]}"
 
 
+_MESSAGE = "kernel with the texts of its assertions"
+"""What a kept kernel holds; it changes with :meth:`BuiltKernel.as_message`."""
+
+
 @dataclass(frozen=True)
 class BuiltKernel:
     """A compiled kernel: its symbol, its object file, and how it was planned (see :class:`..planning.Plan`). It also
     has the scheduled function as text, what is packed ahead, by the number of the parameter, and which of the job's
-    traces it follows."""
+    traces it follows. ``assertions``: the messages of what it asserts, the first being that of the return value 1."""
 
     symbol: str
     kind: str
@@ -71,18 +75,19 @@ class BuiltKernel:
     object: bytes = field(repr=False)
     packs: Mapping[int, PackedWeight]
     applied: int | None = None
+    assertions: Sequence[str] = ()
 
     def as_message(self) -> tuple[dict[str, Any], list[bytes]]:
         """Returns plain values and bytes, for a file or another process."""
         packs = [[n, p.symbol, list(p.shape), p.dtype] for n, p in self.packs.items()]
         header = {"symbol": self.symbol, "kind": self.kind, "origin": self.origin, "scheduled": self.scheduled}
-        return {**header, "packs": packs, "applied": self.applied}, [self.object]
+        return {**header, "packs": packs, "applied": self.applied, "assertions": [*self.assertions]}, [self.object]
 
     @staticmethod
     def of_message(header: Mapping[str, Any], blobs: Sequence[bytes]) -> BuiltKernel:
         """Returns the kernel of which :meth:`as_message` made these."""
         packs = {int(n): PackedWeight(symbol, tuple(shape), dtype) for n, symbol, shape, dtype in header["packs"]}
-        texts = {name: header[name] for name in ("symbol", "kind", "origin", "scheduled", "applied")}
+        texts = {name: header[name] for name in ("symbol", "kind", "origin", "scheduled", "applied", "assertions")}
         return BuiltKernel(object=blobs[0], packs=packs, **texts)
 
 
@@ -98,7 +103,7 @@ def job_for(
         free = [str(int(n)) for n in func.attrs.get(LAYOUT_FREE, ())]
         sizes = [f"{name}={size}" for name, size in func.attrs.get(EXAMPLE, {}).items()]
         what = ["workload", workload_key(func), *free, *sizes]
-    key = object_key([*choices_key(target), *what, "traces", *[text for _, text in traces]])
+    key = object_key([*choices_key(target), _MESSAGE, *what, "traces", *[text for _, text in traces]])
     return KernelJob(lambda: with_example(kernel.func, examples or {}).script(), str(target), key, tuple(traces))
 
 
@@ -130,15 +135,18 @@ def build_kernel(job: KernelJob) -> BuiltKernel:
         made = pack.buffer_map[pack.params[1]]
         packs[n] = PackedWeight(f"{job.symbol}_pack{n}", tuple([int(e) for e in made.shape]), str(made.dtype))  # type: ignore[call-overload]
         functions[packs[n].symbol] = pack
-    code = b"" if target.is_c_only else _machine_code(functions, target)
-    built = BuiltKernel(job.symbol, plan.kind, plan.origin, plan.scheduled.script(), code, packs, applied)
+    code, said = (b"", ()) if target.is_c_only else _machine_code(functions, target)
+    built = BuiltKernel(job.symbol, plan.kind, plan.origin, plan.scheduled.script(), code, packs, applied, said)
     keep_object(job.key, b"".join(bytes(part) for part in encode(*built.as_message())))
     return built
 
 
-def _machine_code(functions: Mapping[str, PrimFunc], target: Target) -> bytes:
-    texts = [emit(lower(one, target, symbol)) for symbol, one in functions.items()]
-    return optimize_and_compile(texts[0], target, link=tuple(texts[1:]), cache=False).object
+def _machine_code(functions: Mapping[str, PrimFunc], target: Target) -> tuple[bytes, Sequence[str]]:
+    """Returns the object file of the functions, and what the first one asserts."""
+    lowered = [lower(one, target, symbol) for symbol, one in functions.items()]
+    texts = [emit(one) for one in lowered]
+    code = optimize_and_compile(texts[0], target, link=tuple(texts[1:]), cache=False).object
+    return code, [s.message for s in lowered[0].assertions()]
 
 
 def _planned(func: PrimFunc, target: Target, traces: Sequence[tuple[str, str]]) -> tuple[Plan, int | None]:

@@ -121,7 +121,7 @@ class Model:
         self._loaded: Loaded | None = None
         self._run: Callable[..., None] = self._load_and_run
         self._names = [v.name for v in self.inputs]
-        self._shapes = OutputShapes(self.inputs, self.outputs, [*asserted(parts.entry)])
+        self._shapes = OutputShapes(self.name, self.inputs, self.outputs, [*asserted(parts.entry)])
         self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...codegen import Target
 from ...codegen.llvm.jit import load
-from ...codegen.lowered import size_vars
+from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.fuse import fuse
@@ -202,7 +202,10 @@ def _assembled(
 def _call(kernel: Kernel, versions: Sequence[Version]) -> KernelCall:
     first, *others = versions
     beyond = _call(kernel, others) if others else None
-    return KernelCall(kernel, first.built.symbol, _arguments(kernel, first.built), first.up_to, beyond)
+    failures = dict(enumerate(first.built.assertions, 1))
+    if failures:
+        failures.update(FAILURES)
+    return KernelCall(kernel, first.built.symbol, _arguments(kernel, first.built), first.up_to, beyond, failures)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...codegen.runtime.arguments import ArgumentError, SizeError
+from ...codegen.runtime.arguments import ArgumentError, SizeError, check_not_negative
 from ...graph.graph import Value
 from ...te.operation import Requirement
 from ...tir.analysis.known_sizes import evaluate
@@ -22,10 +22,13 @@ class OutputShapes:
     """The shapes of ``outputs``, which the symbolic sizes in the shapes of ``inputs`` tell. ``requires``: what has to hold
     of sizes, for errors."""
 
-    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value], requires: Sequence[Requirement] = ()) -> None:
+    def __init__(
+        self, name: str, inputs: Sequence[Value], outputs: Sequence[Value], requires: Sequence[Requirement] = ()
+    ) -> None:
+        self._name = name
         self._inputs, self._outputs, self._requires = inputs, outputs, requires
         told = {d: (n, axis) for n, v in enumerate(inputs) for axis, d in enumerate(v.shape) if isinstance(d, Var)}
-        self._told = [*told.values()]
+        self._where, self._told = told, [*told.values()]
         self._is_static = all(v.is_static for v in outputs)
         self._fixed: Shaped = [(v.shape, to_numpy(v.dtype)) for v in outputs] if self._is_static else []
         self._found: dict[tuple[int, ...], Shaped] = {}
@@ -56,14 +59,20 @@ class OutputShapes:
 
     def _evaluated(self, inputs: Sequence[Any]) -> Shaped:
         sizes = self.sizes(inputs)
+        told = {
+            d: f"{d.name} = {sizes[d]}, dimension {axis} of {self._inputs[n].name}"
+            for d, (n, axis) in self._where.items()
+            if d in sizes
+        }
         out: Shaped = []
         for v in self._outputs:
             shape = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
             if None in shape or any(e is not None and e < 0 for e in shape):
                 missed = next((text for holds, text in self._requires if evaluate(holds, sizes) == 0), None)
                 if missed is not None:
-                    told = "; ".join([f"{var.name} = {size}" for var, size in sizes.items()])
-                    raise SizeError(f"{missed} ({told})")
-                raise ArgumentError(f"the inputs do not tell the shape of the output {v}; give it with out=")
+                    raise SizeError(f"{missed} ({'; '.join(told.values())})")
+                if None in shape:
+                    raise ArgumentError(f"the inputs do not tell the shape of the output {v}; give it with out=")
+                check_not_negative(self._name, v.name, v.shape, [e for e in shape if e is not None], told)
             out.append((tuple([int(e) for e in shape if e is not None]), to_numpy(v.dtype)))
         return out

@@ -163,7 +163,9 @@ def written_box(
     for store in stores:
         analyzer = analyzer_at(tree, writer)
         bind_loops(analyzer, store.loops)
-        whole = whole_box(analyzer, store, inner) if exactly else None
+        bare = analyzer_at(tree, writer, maybe_empty=inner)
+        bind_loops(bare, store.loops, nonempty=False)
+        whole = whole_box(analyzer, bare, store, inner) if exactly else None
         if exactly and whole is None:
             raise ScheduleError(
                 f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.analysis.known_ranges import analyzer_above
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.expr import IntImm, IterVar
 from ...tir.reduction_init import start_in_front
@@ -38,7 +38,7 @@ def may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
     extents = [iv.dom.extent for iv in realize.block.iter_vars if iv.kind == IterVar.REDUCE]
     if all(isinstance(e, IntImm) and e.value > 0 for e in extents):
         return False
-    analyzer = analyzer_above(tree, realize)
+    analyzer = analyzer_at(tree, realize, maybe_empty=tree.loops_above(realize))
     return not all(analyzer.can_prove(e >= 1) for e in extents)
 
 

@@ -239,6 +239,7 @@ def _table(
     if any(uses_var(x, lambda v: v in inner) for lp in mine for x in (lp.min, lp.extent)):
         raise ScheduleError("the range of a loop depends on another loop", where=mine, hint="do this before compute_at")
     analyzer = sized_analyzer(tree.func)
+    analyzer.learn_nonempty(*[lp.extent for lp in mine])
     sizes = set(symbols_of(tree.func))
     ranges = {lp.loop_var: (lp.min, lp.min + lp.extent - 1) for lp in mine}
     shape: list[Expr] = []

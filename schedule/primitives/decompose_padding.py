@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.footprint import exact_box
-from ...tir.analysis.known_ranges import analyzer_above, analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
@@ -224,7 +224,7 @@ def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[
     assert isinstance(store, BufferStore)
     axes: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars}
     loops = fresh_variables(inner)
-    outside = analyzer_above(tree, target)
+    outside = analyzer_at(tree, target)
     indices = tuple([substitute(i, axes) for i in store.indices])
     made = Block(
         tuple([IterVar(iv.dom, axes[iv.var], IterVar.SPATIAL, iv.thread_tag) for iv in block.iter_vars]),  # type: ignore[arg-type]
@@ -246,7 +246,7 @@ def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[
     block = realize.block
     store = block.body
     assert isinstance(store, BufferStore)
-    analyzer = analyzer_above(tree, own[0] if own else realize)
+    analyzer = analyzer_at(tree, own[0] if own else realize)
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in own}
     moved: dict[Var, Expr] = {}
     for value, inner in zip(realize.iter_values, padding.box, strict=True):

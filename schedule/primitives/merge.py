@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.analysis.accessed_boxes import accessed_boxes_below
 from ...tir.analysis.dependence import conflicts
-from ...tir.analysis.known_ranges import analyzer_above
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Expr, Var, const
 from ...tir.stmt import For, PrimFunc, SeqStmt, Stmt, seq
@@ -131,7 +131,7 @@ def _check_nests(tree: Tree, meet: SeqStmt, nests: Sequence[Sequence[For]]) -> N
                 where=(nests[0][-1], nest[-1]),
                 hint="choose loops of the same depth",
             )
-        analyzer = analyzer_above(tree, nest[0])
+        analyzer = analyzer_at(tree, nest[0])
         for lp, other in zip(nest, nests[0], strict=True):
             check_plain(lp, "merge")
             check_at_zero(lp, analyzer)
@@ -158,7 +158,7 @@ def _check_order(tree: Tree, nests: Sequence[Sequence[For]], bodies: Sequence[St
             where=[nest[-1] for nest in nests],
             hint="blocks say what they touch; put the statements into some",
         )
-    for conflict in conflicts(analyzer_above(tree, nests[0][0]), chain, together):
+    for conflict in conflicts(analyzer_at(tree, nests[0][0]), chain, together):
         a, b = origin[conflict.store], origin[conflict.other]
         if a != b:
             first, second = nests[min(a, b)][-1], nests[max(a, b)][-1]

@@ -237,7 +237,9 @@ class _Work:
         boxes = []
         for store in stores:
             analyzer = self.analyzer(store)
-            box = whole_box(analyzer, store, self.relaxed)
+            outside = analyzer_at(self.tree, self.loop.body, maybe_empty=self.relaxed)
+            bind_loops(outside, store.loops, nonempty=False)
+            box = whole_box(analyzer, outside, store, self.relaxed)
             if box is None or any(map(self._changes, box)):
                 raise ScheduleError(
                     f"the elements of {self.old.name} that an iteration of loop {self.loop.loop_var.name} writes are not "

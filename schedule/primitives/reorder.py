@@ -13,7 +13,7 @@ from ...tir.analysis.harmless_conflicts import (
     same_instance,
     why_not_privatizable,
 )
-from ...tir.analysis.known_ranges import analyzer_above
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import IterVar, Var
 from ...tir.stmt import Block, BlockRealize, For, PrimFunc, Stmt
@@ -105,7 +105,7 @@ def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
     """Raise ScheduleError unless iterations that share an element keep their order."""
     touches = require(accessed_boxes_below(nest[-1].body))
     place = {loop.loop_var: n for n, loop in enumerate(new)}
-    for conflict in conflicts(analyzer_above(tree, nest[0]), nest, touches):
+    for conflict in conflicts(analyzer_at(tree, nest[0]), nest, touches):
         free = conflict.loops
         if [place[v] for v in free] == sorted(place[v] for v in free):
             continue

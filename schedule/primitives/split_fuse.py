@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from ...tir.analysis.known_ranges import analyzer_above, bind_symbols
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import bare_loads
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
@@ -85,7 +85,7 @@ def split(
     tree = tree_of(func)
     target = find_loop(tree, loop)
     check_plain(target, "split")
-    analyzer = analyzer_above(tree, target, keep_unit=preserve_unit_iters)
+    analyzer = analyzer_at(tree, target, keep_unit=preserve_unit_iters)
     check_at_zero(target, analyzer)
     extents = _extents(tree, target, analyzer, _as_factors(factors, factor, nparts))
     dtype = extents[0].dtype
@@ -168,7 +168,6 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
         raise bad_argument(f"the factors {_text(factors)} leave more than one None", where=loop, hint="leave one open")
     dtype = _dtype(loop, factors)
     extent = cast(dtype, extent)
-    bind_symbols(analyzer, tree, [f for f in factors if isinstance(f, Expr)])
     out: list[Expr | None] = []
     product: Expr = const(1, dtype)
     for f in factors:
@@ -235,7 +234,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
         )
     tree = tree_of(func)
     chain = [find_loop(tree, v) for v in loops]
-    analyzer = analyzer_above(tree, chain[0], keep_unit=preserve_unit_iters)
+    analyzer = analyzer_at(tree, chain[0], keep_unit=preserve_unit_iters)
     for loop in chain:
         check_plain(loop, "fuse")
         check_at_zero(loop, analyzer)

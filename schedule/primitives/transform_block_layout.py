@@ -77,6 +77,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
     shape = mapping.map_shape(extents, analyzer)
     places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
     for v, e in zip(places, shape, strict=True):
+        analyzer.learn_nonempty(e)
         analyzer.bind(v, Range.from_extent(e))
     back, tests = mapping.inverse(extents, places, analyzer)
     kinds = _new_kinds(realize, mapping)

@@ -8,7 +8,6 @@ from typing import Any
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.scope import region_of
-from ...tir.analysis.simplify import bind_sizes
 from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, Range, Var, max_value, shape_text
@@ -56,7 +55,8 @@ def transform_layout(
 
     ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name. ``index_map`` is a function
     from old indices to a tuple of new ones (or an :class:`IndexMap`, or its text). It may use sizes and scalar
-    parameters of the function; its divisors must be known to be at least 1, as sizes of buffers are.
+    parameters of the function; its divisors must be known to be at least 1 where the buffer has elements, as its own
+    sizes are.
 
     When the shape does not fit the map (100 rows in tiles of 16), the new buffer is larger; ``pad_value``, a constant
     or a function of the new indices, gives the value of its padding. A block that stores one element in each iteration
@@ -67,7 +67,7 @@ def transform_layout(
 
     When the buffer is a parameter, the function's signature changes: the caller has to pass the new layout.
     ``assume_injective_transform`` without ``pad_value`` is trusted, as in TVM, that no two elements share a place and
-    that divisors are at least 1: the caller may then not pass 0 for a scalar parameter that divides. Padding is then
+    that divisors are at least 1: the caller may then not pass 0 for what divides. Padding is then
     neither written nor read.
 
     >>> from tilewright.schedule import Schedule
@@ -130,6 +130,7 @@ def transform_layout(
     shape = mapping.map_shape(old.shape, analyzer)
     places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
     for v, e in zip(places, shape, strict=True):
+        analyzer.learn_nonempty(e)
         analyzer.bind(v, Range.from_extent(e))
     back, tests = ((), []) if trusted else mapping.inverse(old.shape, places, analyzer)
     new = old.with_(shape=shape, axis_separators=mapping.axis_separators)
@@ -149,15 +150,13 @@ def transform_layout(
 
 def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: bool) -> PrimFunc:
     """Return the function with all accesses to ``old`` replaced by accesses to ``new``; those to ``new`` stay."""
-    sizes = sized_analyzer(func)
-    stack: list[Analyzer] = [sizes]
+    stack: list[Analyzer] = [sized_analyzer(func)]
 
     def walk(n: Any) -> Any:
         if isinstance(n, Stmt) and old not in memory_in(n):
             return n
         if isinstance(n, Block):
-            stack.append(Analyzer())
-            bind_sizes(stack[-1], func.buffer_map.values())
+            stack.append(sized_analyzer(func))
             for iv in n.iter_vars:
                 stack[-1].bind(iv.var, iv.dom)
             out = n.map_children(walk)
@@ -188,7 +187,10 @@ def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: 
     def there(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return where they go: simplified with the ranges of the axes when the map fits the shape, without them
         else."""
-        return mapping.map_indices(indices, stack[-1], keep_constants=False) if fits else mapping.map_indices(indices)
+        if not fits:
+            return mapping.map_indices(indices)
+        with stack[-1].nonempty(*old.shape):  # an element is accessed
+            return mapping.map_indices(indices, stack[-1], keep_constants=False)
 
     body = walk(func.body)
     buffers = {p: new if b is old else b for p, b in func.buffer_map.items()}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ...tir.analysis.accessed_boxes import accessed_boxes_below
 from ...tir.analysis.dependence import conflicts
 from ...tir.analysis.harmless_conflicts import binding_block, only_reduced, why_not_privatizable
-from ...tir.analysis.known_ranges import analyzer_above
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree
 from ...tir.annotations import ATOMIC
 from ...tir.expr import IterVar, Var
@@ -43,7 +43,7 @@ def check_independent(
             why_shared[buffer] = why_not_privatizable(tree, loop, buffer, touches)
         return private and why_shared[buffer] is None
 
-    for conflict in conflicts(analyzer_above(tree, loop), [loop], touches, harmless=is_private):
+    for conflict in conflicts(analyzer_at(tree, loop), [loop], touches, harmless=is_private):
         buffer = conflict.store.buffer
         block = binding_block(conflict.store, conflict.other, [var])
         carries = block is not None and only_reduced(block, [var])

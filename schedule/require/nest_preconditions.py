@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from math import gcd
 from typing import Any
 
-from ...tir.analysis.known_ranges import analyzer_above
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer, detect_iter_map, linear_coefficients
@@ -46,7 +46,7 @@ def check_blocks_of_nest(
             loops = [loop.loop_var for loop in (above[above.index(nest[0]) :] if nest[0] in above else above)]
             why = _not_affine(value, loops)
             if why is None and axis.dom.extent is not value and is_output_block(tree, realize):
-                analyzer = analyzer or analyzer_above(tree, realize)
+                analyzer = analyzer or analyzer_at(tree, realize)
                 why = _holes(analyzer, value, loops)
             if why is not None:
                 raise ScheduleError(
@@ -71,7 +71,7 @@ def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> 
     ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in inside}
     if constant_form(realize.iter_values, ranges, realize.predicate, False) is not None:
         return
-    outer = analyzer_above(tree, nest[0])
+    outer = analyzer_at(tree, nest[0])
     found = detect_iter_map(realize.iter_values, ranges, realize.predicate, outer)
     if found.errors and not detect_iter_map(realize.iter_values, ranges, None, outer).errors:
         raise ScheduleError(

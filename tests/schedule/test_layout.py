@@ -292,6 +292,7 @@ def main(a: T.handle, C: T.Buffer((16,), "int32"), s: T.int32, D: T.Buffer((16,)
     n = T.int32()
     A = T.match_buffer(a, (n,))
     B = T.alloc_buffer((16,), "int32")
+    assert n >= 1, "A has no elements"
     for i in range(16):
         with T.block("B"):
             vi = T.axis.spatial(16, i)

@@ -3,7 +3,7 @@
 import pytest
 
 from tilewright import te
-from tilewright.tir import Add, Var, decl_buffer, parse
+from tilewright.tir import Add, Evaluate, PrimFunc, Var, const, decl_buffer, parse
 from tilewright.tir.analysis.scope import Scope, why_not_reduction
 from tilewright.tir.analysis.simplify import bind_sizes, simplify
 from tilewright.tir.analysis.tree import tree_of
@@ -27,12 +27,20 @@ def test_a_wide_sum_is_narrowed_only_where_it_fits():
         assert bool(narrow_sums(analyzer.simplify(total))) is fits
 
 
-def test_sizes_are_at_least_one():
-    n = te.var("n")
+def test_sizes_are_at_least_one_inside_loops_over_them():
+    n, m, k = te.var("n"), te.var("m"), te.var("k")
     analyzer = Analyzer()
-    bind_sizes(analyzer, [decl_buffer((n, 4), "float32", "A")])
-    assert analyzer.const_int_bound(n) == (1, None)
-    assert analyzer.can_prove(n >= 1) and not analyzer.can_prove(n >= 2)
+    handle = Var("handle", "handle")
+    bind_sizes(analyzer, PrimFunc((handle,), Evaluate(const(0)), {handle: decl_buffer((n, m, 4), "float32", "A")}))
+    assert analyzer.const_int_bound(n) == (0, None) and not analyzer.can_prove(n >= 1)
+    for extent, least in ((n, 1), (n * m, 1), ((n + 31) // 32, 1), (n - 3, 4), (n // 4, 1), (n + 1, 0), (n * 0 + 7, 0)):
+        with analyzer.nonempty(extent):
+            assert analyzer.can_prove(n >= least) and not analyzer.can_prove(n >= least + 1), extent
+        assert not analyzer.can_prove(n >= 1), extent
+    with analyzer.nonempty(k):  # the loop has iterations, whatever is known of its extent
+        assert analyzer.can_prove(k >= 1) and not analyzer.can_prove(n >= 1)
+    analyzer.learn_nonempty(n + m * 0, m * n)
+    assert analyzer.can_prove(n * m >= 1)
 
 
 def test_axes_with_something_added_are_solved_for():

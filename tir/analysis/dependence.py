@@ -36,7 +36,6 @@ from ..stmt import Buffer, For
 from .access import Access
 from .constant_dependence import undetermined
 from .known_ranges import bind_loops
-from .simplify import bind_sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +83,6 @@ def conflicts(
     # a loop of one iteration cannot tell iterations apart
     several = [loop.loop_var for loop in chain if not is_const_int(loop.extent, 1)]
     wanted = several if asked is None else [v for v in asked if v in several]
-    bind_sizes(analyzer, {t.buffer: None for t in touches})  # an element is accessed, so no extent is 0
     bind_loops(analyzer, chain)
     second = {v: Var(f"{v.name}'", v.dtype) for v in several}
     for loop in chain:
@@ -96,16 +94,19 @@ def conflicts(
         if missing != () and harmless(store.buffer):
             continue
         if missing is None:
-            for as_written in (False, True):  # simplifying may tear the digits of one number apart
-                if (store, as_written) not in written:
-                    bind_loops(analyzer, store.loops)
-                    indices = _within_guards(analyzer, store.indices, store.guards, [lp.loop_var for lp in store.loops])
-                    written[store, as_written] = write_digits(analyzer, indices, as_written)
-                missing = _undetermined(
-                    analyzer, second, wanted, (store, written[store, as_written]), other, as_written
-                )
-                if not missing or not _has_digits((*store.indices, *other.indices)):
-                    break
+            # an element is accessed, so no extent is 0
+            with analyzer.nonempty(*store.buffer.shape, *[lp.extent for lp in store.loops]):
+                for as_written in (False, True):  # simplifying may tear the digits of one number apart
+                    if (store, as_written) not in written:
+                        bind_loops(analyzer, store.loops, nonempty=False)
+                        own = [lp.loop_var for lp in store.loops]
+                        indices = _within_guards(analyzer, store.indices, store.guards, own)
+                        written[store, as_written] = write_digits(analyzer, indices, as_written)
+                    missing = _undetermined(
+                        analyzer, second, wanted, (store, written[store, as_written]), other, as_written
+                    )
+                    if not missing or not _has_digits((*store.indices, *other.indices)):
+                        break
         if missing:
             yield Conflict(store, other, missing)
 

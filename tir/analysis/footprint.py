@@ -178,14 +178,30 @@ def _form(analyzer: Analyzer, e: Expr, numbers: set[int]) -> tuple[dict[int, Pol
     return None if p is None or analyzer.data(p) else linear_form(analyzer, p, numbers)
 
 
-def whole_box(analyzer: Analyzer, access: Access, loops: Iterable[For]) -> list[Ends] | None:
+def whole_box(analyzer: Analyzer, outside: Analyzer, access: Access, loops: Iterable[For]) -> list[Ends] | None:
     """Return the box that an access covers without holes and unconditionally, while the loops run. None stands for no
-    proof."""
-    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*loops, *access.loops)}
+    proof.
+
+    ``analyzer`` knows that the loops have iterations, ``outside`` only their ranges.
+    """
+    own = [*loops, *access.loops]
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in own}
     box = exact_box(analyzer, access.indices, ranges, access.guards)
     if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
         return None
+    if not all_run(outside, own, [last - first + 1 for first, last in box.ends]):
+        return None
     return list(box.ends)
+
+
+def all_run(outside: Analyzer, loops: Iterable[For], extents: Iterable[Expr]) -> bool:
+    """Return whether all loops have iterations where a box of these extents has elements."""
+    unknown = [lp.extent for lp in loops if not isinstance(lp.extent, IntImm) or lp.extent.value < 1]
+    extents = [outside.simplify(e) for e in extents] if unknown else []
+    if not unknown or any(isinstance(e, IntImm) and e.value < 1 for e in extents):
+        return True
+    with outside.nonempty(*extents):
+        return all(outside.can_prove(extent >= 1) for extent in unknown)
 
 
 def _apply(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from ..arith import Analyzer, eval_interval
 from ..arith.itermap import invert
@@ -15,7 +16,7 @@ from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Reason
 from ..expr.traversal import pre_order, substitute, uses_var
 from ..stmt import BlockRealize, Buffer, For, IfThenElse, While
 from .access import Access, accesses, opaque_buffers
-from .footprint import Box, exact_box
+from .footprint import Box, all_run, exact_box
 from .known_ranges import analyzer_at, bind_loops
 from .scope import scope_at
 from .tree import Tree
@@ -28,6 +29,9 @@ def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: 
     if loops is None:
         loops = tree.loops_above(realize)
     analyzer = analyzer_at(tree, realize)
+    outside = analyzer_at(tree, realize, maybe_empty=loops)
+    if not all_run(outside, loops, [iv.dom.extent for iv in block.iter_vars]):
+        return False  # the block may not run although there are points
     box = exact_box(
         analyzer,
         realize.iter_values,
@@ -141,7 +145,9 @@ def why_not_covered(tree: Tree, writer: BlockRealize, reader: BlockRealize, buff
             ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in mine}
             box = exact_box(analyzer, store.indices, ranges, store.guards)
             if box is not None:
-                boxes.append(box)
+                needed = [lp for lp in mine if not isinstance(lp.extent, IntImm) and not _only_reduces(writer, lp)]
+                runs = [lp.extent >= 1 for lp in needed]
+                boxes.append(replace(box, conditions=(*box.conditions, *runs)))
     if not boxes:
         return Reason(
             f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes in one iteration of the shared "
@@ -161,6 +167,13 @@ def why_not_covered(tree: Tree, writer: BlockRealize, reader: BlockRealize, buff
                 hint="choose an outer loop, where the writer covers more",
             )
     return None
+
+
+def _only_reduces(realize: BlockRealize, loop: For) -> bool:
+    """Return whether the block writes its init where the loop has no iterations, as a loop over reduce axes alone."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    kinds = {iv.kind for iv, value in pairs if uses_var(value, loop.loop_var)}
+    return realize.block.init is not None and kinds == {IterVar.REDUCE}
 
 
 def _why_skipped(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> Reason | None:
@@ -186,6 +199,7 @@ def _inside(tree: Tree, reader: BlockRealize, load: Access, box: Box) -> bool:
     analyzer = analyzer_at(tree, reader)
     bind_loops(analyzer, load.loops)
     with ExitStack() as known:
+        known.enter_context(analyzer.nonempty(*load.buffer.shape))  # it has the element that is read
         for guard in load.guards:
             known.enter_context(analyzer.constraint(guard))
         if not all(analyzer.can_prove(c) for c in box.conditions):

@@ -15,8 +15,6 @@ from ..expr import (
     logical_not,
     pre_order,
     reads_memory,
-    substitute,
-    vars_in,
 )
 from ..expr.base.deep_recursion import with_room
 from ..expr.base.node_methods import map_tuple
@@ -37,12 +35,12 @@ from ..stmt import (
 )
 
 
-def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
-    """Let the analyzer know that variables which are a dimension of a buffer are at least 1."""
-    for buffer in buffers:
+def bind_sizes(analyzer: Analyzer, func: PrimFunc) -> None:
+    """Let the analyzer know that the sizes of the function's parameters are not negative; each of them may be 0."""
+    for buffer in func.buffer_map.values():
         for extent in buffer.shape:
             if isinstance(extent, Var):
-                analyzer.bind(extent, (1, None))
+                analyzer.bind(extent, (0, None))
 
 
 def loop_values(loop: For) -> Range | tuple[None, None]:
@@ -70,31 +68,16 @@ def simplify(node: Any, analyzer: Analyzer | None = None) -> Any:
         if all(functions[name] is f for name, f in node.functions.items()):
             return node
         return IRModule(functions, node.attrs)
-    walk = _Walk(an)
     if isinstance(node, PrimFunc):
-        for buffer in node.buffer_map.values():
-            walk.sizes.update(extent for extent in buffer.shape if isinstance(extent, Var))
-        for size in walk.sizes:
-            an.bind(size, (0, None))
-    return walk(node)
+        bind_sizes(an, node)
+    return _Walk(an)(node)
 
 
 class _Walk:
-    """Simplifies statements. ``sizes`` are those that may be 0 where the walk is: what stands in a loop that has no
-    iterations then is simplified as if they were at least 1."""
+    """Simplifies statements. What stands in a loop is simplified as if the loop had iterations."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.an = analyzer
-        self.sizes: set[Var] = set()
-
-    def _never_empty(self, extent: Expr) -> set[Var]:
-        """Returns the sizes that are at least 1 where a loop of this extent has iterations."""
-        out = set()
-        for size in vars_in(extent) & self.sizes if self.sizes else ():
-            least = self.an.simplify(substitute(extent, {size: IntImm(0, size.dtype)}))
-            if isinstance(least, IntImm) and least.value <= 0:
-                out.add(size)
-        return out
 
     def __call__(self, node: Any) -> Any:
         if isinstance(node, Expr):
@@ -106,15 +89,10 @@ class _Walk:
         lo, extent = self(loop.min), self(loop.extent)
         if isinstance(extent, IntImm) and extent.value <= 0:
             return Evaluate(IntImm(0))
-        counted = self._never_empty(extent)
-        self.sizes -= counted
-        for size in counted:
-            self.an.bind(size, (1, None))
-        self.an.bind(loop.loop_var, loop_values(loop.with_(min=lo, extent=extent)))
-        body = self(loop.body)
-        self.sizes |= counted
-        for size in counted:
-            self.an.bind(size, (0, None))
+        values = loop_values(loop.with_(min=lo, extent=extent))
+        with self.an.nonempty(extent):
+            self.an.bind(loop.loop_var, values)
+            body = self(loop.body)
         if lo is loop.min and extent is loop.extent and body is loop.body:
             return loop
         return loop.with_(min=lo, extent=extent, body=body)

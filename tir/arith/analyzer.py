@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..expr import (
@@ -43,6 +43,7 @@ from .rewrite_rules import RULES
 from .smt import solver_proves
 
 _MAX_PARTS = 6
+_NATURAL = Interval(0, None)
 
 
 class Analyzer(Canonical):
@@ -55,8 +56,8 @@ class Analyzer(Canonical):
     >>> an.can_prove_equal((i * 8 + j) // 8, i), an.can_prove(i * 8 + j < 32)
     (True, True)
 
-    A variable that is not bound may have any value; bind sizes with ``bind(n, (1, None))``. Index arithmetic never
-    overflows.
+    A variable that is not bound may have any value; bind sizes with ``bind(n, (0, None))``. Inside a loop over a size it
+    is at least 1, which :meth:`nonempty` and :meth:`learn_nonempty` tell. Index arithmetic never overflows.
     """
 
     def __init__(self) -> None:
@@ -134,6 +135,55 @@ class Analyzer(Canonical):
                 self._poly_memo, self._simp_memo, self._bounds = memos
             else:  # a variable was bound again in the meantime
                 self._forget()
+
+    def learn(self, condition: Expr) -> None:
+        """Assume ``condition`` from now on, or until the :meth:`constraint` around ends."""
+        facts, tight = list(self._facts), dict(self._tight)
+        self._learn(condition, True, facts, tight)
+        if len(facts) > len(self._facts) or tight != self._tight:
+            self._facts, self._tight = tuple(facts), tight
+            self._version += 1
+            self._forget()
+
+    @contextmanager
+    def nonempty(self, *extents: Expr) -> Iterator[None]:
+        """Assume inside the ``with`` that each of ``extents`` is at least 1, as extents of loops are inside the loops.
+
+        >>> from tilewright.tir.expr import Var
+        >>> n, m, an = Var("n"), Var("m"), Analyzer()
+        >>> an.bind(n, (0, None)), an.bind(m, (0, None))
+        (None, None)
+        >>> with an.nonempty(n * m):
+        ...     an.can_prove(n >= 1)
+        True
+        >>> an.can_prove(n >= 1)
+        False
+        """
+        with ExitStack() as known:
+            for condition in self._iterations(extents):
+                known.enter_context(self.constraint(condition))
+            yield
+
+    def learn_nonempty(self, *extents: Expr) -> None:
+        """Assume from now on that each of ``extents`` is at least 1; see :meth:`nonempty`."""
+        for condition in self._iterations(extents):
+            self.learn(condition)
+
+    def _iterations(self, extents: Iterable[Expr]) -> Iterator[Expr]:
+        """Yield what holds where loops of these extents have iterations.
+
+        Variables that are at least 0 are at least 1 when an extent would be 0 with them.
+        """
+        for extent in extents:
+            if isinstance(extent, IntImm) or extent.dtype not in INDEX_TYPES:
+                continue
+            for var in {n: None for n in pre_order(extent) if isinstance(n, Var) and n.dtype in INDEX_TYPES}:
+                atom = self.var_atom(var)
+                if var is not extent and self.ends_of(atom)[1] is None and self.atom_bound(atom) == _NATURAL:
+                    least = self.simplify(substitute(extent, {var: const(0, var.dtype)}))
+                    if isinstance(least, IntImm) and least.value <= 0:
+                        yield var >= 1
+            yield extent >= 1
 
     def _learn(self, e: Expr, holds: bool, facts: list[Poly], tight: dict[int, Interval]) -> None:
         if isinstance(e, Not):

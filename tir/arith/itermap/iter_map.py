@@ -8,7 +8,8 @@ that of TVM's iter_affine_map, after the paper "TensorIR" (Feng et al., ASPLOS 2
 
 A map is *surjective* here when every combination of the values is reached, so that the values form a box and the axes
 are independent; it is *injective* when no two iterations give the same values, *bijective* when both hold. Extents may
-be symbolic; without an analyzer the variables in them are assumed to be at least 1. A predicate ``i0 * 8 + i1 < 17``
+be symbolic; without an analyzer the variables in them are assumed not to be negative. What is said holds where all
+loops have iterations: a loop over a size says there that the size is at least 1. A predicate ``i0 * 8 + i1 < 17``
 reduces the extent of the number that its digits form; when no binding contains that number, the predicate is an error.
 """
 
@@ -51,17 +52,18 @@ def detect_iter_map(
         for r in loops.values():
             for n in (*pre_order(r.min), *pre_order(r.extent)):
                 if isinstance(n, Var):
-                    an.bind(n, (1, None))
-    for v, r in loops.items():
-        unit = keep_unit and an.can_prove_equal(r.extent, 1)
-        an.bind(v, (r.min, r.min + 1) if unit else r)  # one iteration more, so that simplifying keeps the variable
-    simple = list(bindings) if as_written else [an.simplify(b) for b in bindings]
-    found = _split_bindings(simple, loops, predicate, an, keep_unit, as_written)
-    if found.errors and predicate is not None and not as_written:
-        # the bindings may be digits of a number with a predicate: loops that were fused, then split with a remainder
-        other = _split_bindings(simple, loops, predicate, an, keep_unit, True)
-        return found if other.errors else other
-    return found
+                    an.bind(n, (0, None))
+    with an.nonempty(*[r.extent for r in loops.values()]):
+        for v, r in loops.items():
+            unit = keep_unit and an.can_prove_equal(r.extent, 1)
+            an.bind(v, (r.min, r.min + 1) if unit else r)  # one iteration more, so that simplifying keeps the variable
+        simple = list(bindings) if as_written else [an.simplify(b) for b in bindings]
+        found = _split_bindings(simple, loops, predicate, an, keep_unit, as_written)
+        if found.errors and predicate is not None and not as_written:
+            # the bindings may be digits of a number with a predicate: loops that were fused, then split with a remainder
+            other = _split_bindings(simple, loops, predicate, an, keep_unit, True)
+            return found if other.errors else other
+        return found
 
 
 def _split_bindings(
