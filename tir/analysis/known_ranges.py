@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from ..arith import Analyzer
 from ..expr import Expr, IterVar, Range, Var, is_const_int, pre_order
@@ -63,6 +64,15 @@ def bind_loops(analyzer: Analyzer, loops: Iterable[For]) -> None:
     """Tell the analyzer the ranges of loops, outermost first."""
     for loop in loops:
         bind_loop(analyzer, loop)
+
+
+@contextmanager
+def assume_iterations(analyzer: Analyzer, loops: Iterable[For]) -> Iterator[None]:
+    """Let the analyzer assume, inside the ``with``, that each of the loops has an iteration."""
+    with ExitStack() as assumed:
+        for loop in loops:
+            assumed.enter_context(analyzer.constraint(loop.extent >= 1))
+        yield
 
 
 def analyzer_of(axes: Iterable[IterVar]) -> Analyzer:
