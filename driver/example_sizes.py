@@ -6,15 +6,17 @@ symbolic size get bounds checks, which lowering takes out of the tiles that are 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from operator import index, is_not
 
 from ..codegen.lowered import size_vars
 from ..graph.symbolic_sizes import asserted
-from ..tir.analysis.known_sizes import fitting_sizes
+from ..tir.analysis.known_sizes import evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import IntImm, Var, const
+from ..tir.expr import Expr, IntImm, Var, const
 from ..tir.fresh_copy import fresh_copy
 from ..tir.stmt import Block, For, PrimFunc
 from ..tir.walk import blocks_of, loads_and_stores, pre_order, replace_buffers, vars_in
@@ -87,21 +89,39 @@ def typical_sizes(func: PrimFunc) -> dict[Var, int]:
 
 
 def _typical(largest: int | None) -> int:
-    """Returns the example of a size that may be up to ``largest``: half of that, where it is much."""
-    return _TYPICAL if largest is None else min(largest, max(_TYPICAL, largest // 2))
+    """Returns the example of a size that may be up to ``largest``: about half of that, where it is much."""
+    return _TYPICAL if largest is None else min(largest, max(_TYPICAL, largest // (2 * _TYPICAL) * _TYPICAL))
+
+
+_FAR = 1 << 24
+"""Sizes up to this one are tried where an array bounds a size."""
 
 
 def _largest_of(func: PrimFunc) -> dict[Var, int]:
-    """Returns how large a size may be where axes up to it are indices of dimensions of known extent."""
+    """Returns how large a size may be where axes up to it, or up to a number made of it, are in indices of dimensions
+    of known extent."""
     largest: dict[Var, int] = {}
     for realize in blocks_of(func):
-        ends = {iv.var: iv.dom.extent for iv in realize.block.iter_vars if isinstance(iv.dom.extent, Var)}
-        for access in loads_and_stores(realize.block.body) if ends else ():
+        ends = {iv.var: iv.dom.extent for iv in realize.block.iter_vars}
+        symbolic = {axis for axis, end in ends.items() if not isinstance(end, IntImm)}
+        for access in loads_and_stores(realize.block.body) if symbolic else ():
             for at, extent in zip(access.indices, access.buffer.shape, strict=True):
-                size = ends.get(at) if isinstance(at, Var) else None
-                if size is not None and isinstance(extent, IntImm):
-                    largest[size] = min(extent.value, largest.get(size, extent.value))
+                axes = symbolic & vars_in(at)
+                sizes = {v for axis in axes for v in vars_in(ends[axis])}
+                if len(sizes) == 1 and isinstance(extent, IntImm):
+                    (size,) = sizes
+                    fits = partial(_fits, at, extent.value, ends, size)
+                    most = bisect_left(range(1, _FAR), True, key=lambda n, fits=fits: not fits(n))
+                    if 0 < most < _FAR - 1:
+                        largest[size] = min(most, largest.get(size, most))
     return largest
+
+
+def _fits(at: Expr, extent: int, ends: Mapping[Var, Expr], size: Var, number: int) -> bool:
+    """Returns whether the largest index lies within ``extent`` when ``size`` is ``number``; other axes are 0."""
+    last = {axis: max((evaluate(end, {size: number}) or 1) - 1, 0) for axis, end in ends.items() if vars_in(end)}
+    index = evaluate(at, {size: number, **dict.fromkeys(ends, 0), **last})
+    return index is not None and index < extent
 
 
 def example_of(func: PrimFunc, less: int = 0) -> PrimFunc | None:
@@ -126,7 +146,7 @@ def _folded(func: PrimFunc) -> PrimFunc:
     inner = [made for n in pre_order(func.body) if isinstance(n, Block) for made in n.alloc_buffers]
     shapes = {b: tuple([simplify(extent) for extent in b.shape]) for b in (*func.buffers, *inner)}
     changed = {b: b.with_(shape=shape) for b, shape in shapes.items() if any(map(is_not, shape, b.shape))}
-    made: PrimFunc = simplify(replace_buffers(func, changed)) if changed else func
+    made: PrimFunc = simplify(replace_buffers(func, changed) if changed else func)
     return made
 
 
