@@ -6,25 +6,27 @@ symbolic size get bounds checks, which lowering takes out of the tiles that are 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from operator import index, is_not
 
 from ..codegen.lowered import size_vars
 from ..graph.symbolic_sizes import asserted
-from ..tir.analysis.known_sizes import fitting_sizes
+from ..tir.analysis.known_sizes import evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import IntImm, Var, const
+from ..tir.expr import Expr, IntImm, Var, const
 from ..tir.fresh_copy import fresh_copy
-from ..tir.stmt import Block, PrimFunc
-from ..tir.walk import pre_order, replace_buffers
+from ..tir.stmt import Block, For, PrimFunc
+from ..tir.walk import blocks_of, loads_and_stores, pre_order, replace_buffers, vars_in
 from ..tuner.measure.inputs import unknown_sizes
 
 EXAMPLE = "example_sizes"
 """The attribute of a function that has the example sizes by their names."""
 
 _TYPICAL = 64
-"""The example of a size that the attribute does not name."""
+"""The example of a size that the attribute does not name and nothing bounds."""
 
 ODD = 3
 """How much less the example is where the first one's schedule does not apply: a size that few tiles divide."""
@@ -64,24 +66,78 @@ def largest_of(bounds: Bounds) -> dict[str, int]:
 
 def with_example(func: PrimFunc, examples: Mapping[str, int]) -> PrimFunc:
     """Returns the function with an example of each symbolic size, 64 where none is given."""
-    named = {v.name: examples.get(v.name, _TYPICAL) for v in size_vars(func)}
+    named = {v.name: examples.get(v.name, size) for v, size in typical_sizes(func).items()}
     return func.with_attr(EXAMPLE, named) if named else func
+
+
+def typical_sizes(func: PrimFunc) -> dict[Var, int]:
+    """Returns an example of each symbolic size: what the function's attribute says, or a number that fits its arrays.
+
+    Sizes are in the shapes of arrays, or are integer arguments that loops, axes or buffers end at.
+    """
+    ends = [e for b in func.buffers for e in b.shape]
+    for n in pre_order(func.body):
+        if isinstance(n, For):
+            ends += (n.min, n.extent)
+        elif isinstance(n, Block):
+            ends += [e for b in n.alloc_buffers for e in b.shape]
+    used = {v for e in ends if not isinstance(e, IntImm) for v in vars_in(e)}
+    given = [p for p in func.params if p in used and p not in func.buffer_map and p.dtype.is_int]
+    largest = _largest_of(func) if given else {}
+    named = func.attrs.get(EXAMPLE, {})
+    return {v: int(named.get(v.name, _typical(largest.get(v)))) for v in (*size_vars(func), *given)}
+
+
+def _typical(largest: int | None) -> int:
+    """Returns the example of a size that may be up to ``largest``: about half of that, where it is much."""
+    return _TYPICAL if largest is None else min(largest, max(_TYPICAL, largest // (2 * _TYPICAL) * _TYPICAL))
+
+
+_FAR = 1 << 24
+"""Sizes up to this one are tried where an array bounds a size."""
+
+
+def _largest_of(func: PrimFunc) -> dict[Var, int]:
+    """Returns how large a size may be where axes up to it, or up to a number made of it, are in indices of dimensions
+    of known extent."""
+    largest: dict[Var, int] = {}
+    for realize in blocks_of(func):
+        ends = {iv.var: iv.dom.extent for iv in realize.block.iter_vars}
+        symbolic = {axis for axis, end in ends.items() if not isinstance(end, IntImm)}
+        for access in loads_and_stores(realize.block.body) if symbolic else ():
+            for at, extent in zip(access.indices, access.buffer.shape, strict=True):
+                axes = symbolic & vars_in(at)
+                sizes = {v for axis in axes for v in vars_in(ends[axis])}
+                if len(sizes) == 1 and isinstance(extent, IntImm):
+                    (size,) = sizes
+                    fits = partial(_fits, at, extent.value, ends, size)
+                    most = bisect_left(range(1, _FAR), True, key=lambda n, fits=fits: not fits(n))
+                    if 0 < most < _FAR - 1:
+                        largest[size] = min(most, largest.get(size, most))
+    return largest
+
+
+def _fits(at: Expr, extent: int, ends: Mapping[Var, Expr], size: Var, number: int) -> bool:
+    """Returns whether the largest index lies within ``extent`` when ``size`` is ``number``; other axes are 0."""
+    last = {axis: max((evaluate(end, {size: number}) or 1) - 1, 0) for axis, end in ends.items() if vars_in(end)}
+    index = evaluate(at, {size: number, **dict.fromkeys(ends, 0), **last})
+    return index is not None and index < extent
 
 
 def example_of(func: PrimFunc, less: int = 0) -> PrimFunc | None:
     """Returns the function of example sizes, which are smaller by ``less``. None stands for known sizes, and for those
-    that do not follow from the shapes of arrays."""
-    sizes = size_vars(func)
+    that are neither in the shapes of arrays nor arguments."""
+    sizes = typical_sizes(func)
     if not sizes:
         return None
-    named = func.attrs.get(EXAMPLE, {})
-    wanted = {v: max(int(named.get(v.name, _TYPICAL)) - less, 1) for v in sizes}
+    wanted = {v: max(size - less, 1) for v, size in sizes.items()}
     extents = [e for b in func.buffers for e in b.shape if not isinstance(e, (IntImm, Var))]
     conditions = [*[condition for condition, _ in asserted(func)], *[e >= const(1, e.dtype) for e in extents]]
     numbers = fitting_sizes(conditions, wanted)
     if numbers is None:
         return None
-    made: PrimFunc = _folded(fresh_copy(func, {v: const(number, v.dtype) for v, number in numbers.items()}))
+    left = func.with_(params=tuple([p for p in func.params if p not in numbers]))
+    made: PrimFunc = _folded(fresh_copy(left, {v: const(number, v.dtype) for v, number in numbers.items()}))
     return None if unknown_sizes(made) is not None else made.without_attr(EXAMPLE)
 
 
@@ -90,11 +146,10 @@ def _folded(func: PrimFunc) -> PrimFunc:
     inner = [made for n in pre_order(func.body) if isinstance(n, Block) for made in n.alloc_buffers]
     shapes = {b: tuple([simplify(extent) for extent in b.shape]) for b in (*func.buffers, *inner)}
     changed = {b: b.with_(shape=shape) for b, shape in shapes.items() if any(map(is_not, shape, b.shape))}
-    made: PrimFunc = simplify(replace_buffers(func, changed)) if changed else func
+    made: PrimFunc = simplify(replace_buffers(func, changed) if changed else func)
     return made
 
 
 def shown_sizes(func: PrimFunc, less: int = 0) -> str:
     """Returns the example sizes as text, ``n = 64``."""
-    named = func.attrs.get(EXAMPLE, {})
-    return ", ".join([f"{v.name} = {max(int(named.get(v.name, _TYPICAL)) - less, 1)}" for v in size_vars(func)])
+    return ", ".join([f"{v.name} = {max(size - less, 1)}" for v, size in typical_sizes(func).items()])

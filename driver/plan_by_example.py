@@ -11,19 +11,27 @@ from .request import Request
 
 
 def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None:
-    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them, where that applies."""
+    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them, or
+    as written, with the reason. None: no examples are known."""
+    failed = ""
     for less in (0, ODD):
         example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
         if example is None:
-            return None
-        trace = tuner.choose_default(tuner.Space(example, machine)).schedule.trace
+            break
+        default = tuner.choose_default(tuner.Space(example, machine))
+        trace = default.schedule.trace
         try:
             scheduled = tuner.replay(asked.func, trace).func
-        except (ScheduleError, TraceError):
+        except (ScheduleError, TraceError) as error:
+            failed = failed or f"the schedule for {shown_sizes(asked.func, less)} does not apply: {error}"
             continue
-        origin = f"{before}the analytic model's best schedule for {shown_sizes(asked.func, less)}, not tuned"
+        best = "the analytic model's best schedule"
+        origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
         return Plan(asked, machine, "default", origin, scheduled, None, trace)
-    return None
+    if not failed:
+        return None
+    reason = failed.split("\n")[0]
+    return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
 
 
 symbolic_planners.append(plan_by_example)

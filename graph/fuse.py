@@ -3,18 +3,20 @@
 An element-wise operator joins the kernel that makes its operand: the result of a product or a convolution is still in
 registers or in the first-level cache then. Chains of element-wise and injective operators become one kernel; operators
 over rows (softmax, norms) and reductions take the element-wise operators before them as well, when nothing else reads
-those. Kernels are joined only where no way leads from one to the other through a third one.
+those. A product takes the operators that widen its weights: they are decoded where they are multiplied. Kernels are joined only where no way leads from one to the other through a third one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..tir.expr import DType
 from .graph import Graph, Node, Value, same_shape
 from .graph_operators import operator
 from .kernels import Division, divide, is_view
 
 _LIGHT = ("elementwise", "broadcast")
+_PRODUCTS = ("matmul", "dense")
 _MEMBERS = 24
 """The most operators of one kernel, so that functions stay short."""
 
@@ -31,6 +33,8 @@ def fuse(graph: Graph) -> Division:
             groups.join_producer(node)
         elif kind in ("rows", "reduction", "injective"):
             groups.join_light_operands(node)
+        elif node.op in _PRODUCTS:
+            groups.join_decoded_weight(node)
     return divide(graph, groups.listed(), fuse)
 
 
@@ -71,6 +75,21 @@ class _Groups:
             kinds = {operator(n.op).kind for n in self.of[p]}
             if kinds <= {"elementwise", "broadcast", "injective"}:
                 self._merge(p, node)
+
+    def join_decoded_weight(self, node: Node) -> None:
+        """Take in the element-wise kernel that widens the second operand of a product, such as weights of int8 with
+        scales. The product then reads the narrow numbers, and decodes them in registers."""
+        weight = node.inputs[1]
+        p = None if weight is None else self.producers.get(weight)
+        if weight is None or p is None or p not in self.of or not self._is_read_only_by(p, node):
+            return
+        members = self.of[p]
+        made = {v for n in members for v in n.outputs}
+        read = dict.fromkeys([v for n in members for v in n.given if v not in made])
+        wide = [v for v in read if same_shape(v.shape, weight.shape)]
+        narrow = 2 * sum(DType(v.dtype).bits for v in wide) <= DType(weight.dtype).bits
+        if wide and narrow and all(operator(n.op).kind in _LIGHT for n in members):
+            self._merge(p, node)
 
     def _is_read_only_by(self, producer: Node, node: Node) -> bool:
         return len(producer.outputs) == 1 and all(

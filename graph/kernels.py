@@ -120,9 +120,20 @@ class Kernel:
         return (*types, *rows, tuple([values[v] for v in self.outputs]))
 
     def _is_weight(self, value: Value) -> bool:
-        """Returns whether an anchor of this kernel, and nothing else in it, reads ``value`` as its second operand."""
-        users = [n for n in self.nodes if value in n.inputs]
-        return len(users) == 1 and operator(users[0].op).kind == "anchor" and users[0].inputs[1:2] == (value,)
+        """Returns whether an anchor of this kernel, and nothing else in it, reads ``value`` as its second operand: as
+        it is, or element by element through operators that decode it."""
+        shape = value.shape
+        while True:
+            users = [n for n in self.nodes if value in n.inputs]
+            if len(users) != 1 or value in self.outputs:
+                return False
+            (user,) = users
+            kind = operator(user.op).kind
+            if kind == "anchor":
+                return user.inputs[1:2] == (value,)
+            if kind not in ("elementwise", "broadcast") or user.output.shape != shape:
+                return False
+            value = user.output
 
 
 @dataclass(frozen=True, eq=False)

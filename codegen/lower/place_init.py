@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...tir.analysis.reduction_init import start_in_front
 from ...tir.expr import IterVar
 from ...tir.expr.nodes import op
-from ...tir.reduction_init import start_in_front
 from ...tir.stmt import BlockRealize, For, IfThenElse, PrimFunc, Stmt, seq
 from .scoped_transform import ScopedTransform
 

@@ -60,7 +60,27 @@ def glue_for(params: Sequence[Param]) -> Glue:
 
 
 def _argument_kinds(params: Sequence[Param]) -> str:
-    return "".join("O" if p.kind == "buffer" else "d" for p in params if p.kind != "size")
+    return "".join("O" if p.kind == "buffer" else "i" if _is_integer(p) else "d" for p in params if p.kind != "size")
+
+
+def _is_integer(p: Param) -> bool:
+    """Returns whether the parameter is an integer of whole bytes, which is passed as an int64."""
+    return p.kind == "scalar" and p.dtype.is_int and p.dtype.bits in (8, 16, 32, 64)
+
+
+class _Integer(ctypes.c_int64):
+    """This is the type of an integer that ctypes passes: a Python int of 64 bits, where c_int64 takes longer ones, too."""
+
+    @classmethod
+    def from_param(cls, value: Any) -> ctypes.c_int64:  # type: ignore[override]
+        if isinstance(value, np.integer):
+            value = int(value)
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            raise TypeError("not an integer of 64 bits")
+        return cls(value)
+
+
+_C_TYPES = {"O": ctypes.py_object, "i": _Integer, "d": ctypes.c_double}
 
 
 @lru_cache(maxsize=512)
@@ -71,7 +91,7 @@ def _load(packed: str, fast: str, kinds: str) -> Glue:
     loaded = load(made.object, ["tw_packed", "tw_call"] if fast else ["tw_packed"])
     if not fast:
         return Glue(loaded, None)
-    types = [ctypes.py_object if kind == "O" else ctypes.c_double for kind in kinds]
+    types = [_C_TYPES[kind] for kind in kinds]
     return Glue(loaded, ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, *types)(loaded.address("tw_call")))
 
 
@@ -191,9 +211,9 @@ def _header_is_known() -> bool:
 
 
 def fast_call_ir(params: Sequence[Param]) -> str | None:
-    """Returns ``i32 tw_call(ptr fn, …)``, with a PyObject per buffer and a double per scalar.
+    """Returns ``i32 tw_call(ptr fn, …)``, with a PyObject per buffer and a double or an i64 per scalar.
 
-    None for a signature with strides, offsets, computed extents or integer scalars, which take the careful path.
+    None for a signature with strides, offsets, or computed extents, which take the careful path.
     """
     if not _header_is_known():
         return None
@@ -238,7 +258,7 @@ def fast_call_ir(params: Sequence[Param]) -> str | None:
 
 
 def _object_type(p: Param) -> str:
-    return "ptr" if p.kind == "buffer" else "double"
+    return "ptr" if p.kind == "buffer" else "i64" if _is_integer(p) else "double"
 
 
 _SPAN = "{ i64, i64 }"
@@ -287,6 +307,8 @@ def _emit_arguments(out: list[str], params: Sequence[Param], these: range, known
             if not _emit_buffer(out, i, p, known):
                 return None
             passed.append(f"ptr %data{i}")
+        elif _is_integer(p):
+            passed.append(f"{p.llvm_type} {_emit_integer(out, i, p, known)}")
         elif p.kind == "scalar":
             if p.llvm_type not in ("float", "double"):
                 return None
@@ -300,6 +322,26 @@ def _emit_arguments(out: list[str], params: Sequence[Param], these: range, known
                 return None
             passed.append(f"i64 {known[p.var]}")
     return passed
+
+
+def _emit_integer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> str:
+    """Emit checks that the i-th argument fits its type, and is what the arrays before it tell, and return its value."""
+    value, checks = f"%a{i}", []
+    if p.dtype.bits < 64:
+        value = f"%s{i}"
+        out.append(f"  {value} = trunc i64 %a{i} to {p.llvm_type}")
+        out.append(f"  %wide{i} = {'zext' if p.dtype.kind == 'uint' else 'sext'} {p.llvm_type} {value} to i64")
+        checks.append(f"icmp eq i64 %wide{i}, %a{i}")
+    elif p.dtype.kind == "uint":
+        checks.append(f"icmp sge i64 %a{i}, 0")
+    if p.var in known:
+        checks.append(f"icmp eq i64 %a{i}, {known[p.var]}")
+    for n, check in enumerate(checks):
+        out.append(f"  %holds{i}_{n} = {check}")
+        out.append(f"  br i1 %holds{i}_{n}, label %held{i}_{n}, label %unusual")
+        out.append(f"held{i}_{n}:")
+    known[p.var] = f"%a{i}"
+    return value
 
 
 def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...tir.analysis.known_ranges import analyzer_at
+from ...tir.analysis.reduction_init import start_in_front
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.expr import IntImm, IterVar
-from ...tir.reduction_init import start_in_front
 from ...tir.stmt import BlockRealize, For, PrimFunc, Stmt
 from ..errors import ScheduleError
 from ..require.lookup import find_block

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.footprint import exact_box
-from ...tir.analysis.known_ranges import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at, assume_iterations
+from ...tir.analysis.reduction_init import start_in_front
 from ...tir.analysis.tree import Tree
 from ...tir.expr import Expr, IterVar, Range, conjuncts
-from ...tir.reduction_init import start_in_front
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError
@@ -69,10 +69,13 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
                 where=realize,
                 hint="split the reduction evenly, or choose an outer loop",
             )
-    start = {lp.loop_var: lp.min for lp in inner if is_reduce_loop(realize, lp)}
+    reduced = [lp for lp in inner if is_reduce_loop(realize, lp)]
+    start = {lp.loop_var: lp.min for lp in reduced}
     mixed = [c for c in conjuncts(realize.predicate) if uses_var(c, lambda v: v in start)]
     for c in mixed:
-        if not analyzer.can_prove(substitute(c, start)):
+        with assume_iterations(analyzer, reduced):  # where one has no iterations, the init that stands in front is all
+            first_kept = analyzer.can_prove(substitute(c, start))
+        if not first_kept:
             raise ScheduleError(
                 f"under {c} the reduction may leave out its first element, where the init runs",
                 where=realize,

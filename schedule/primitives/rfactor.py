@@ -9,6 +9,7 @@ from typing import Any
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
+from ...tir.analysis.reduction_init import start_in_front
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, all_, conjuncts, is_const_int
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
@@ -111,6 +112,8 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     new = _axes_of_partial(realize, loops, own, target)
     guards = [(c, _in_axes(c, new, loops, realize, target)) for c in tail]
     rf_nest = _partial_nest(realize, own, new, rf_name, reduction, guards, to)
+    if tail:
+        _check_partial_starts(tree, realize, own, target, rf_nest)
     final = _final_realize(realize, own, target, reduction, to)
     outermost = own[0]
     final_nest = in_loops([lp for lp in own if lp is target or not is_reduce_loop(realize, lp)], final)
@@ -177,29 +180,47 @@ def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[
 def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) -> list[Expr]:
     """Return the conditions under which a partial result may have no first element.
 
-    These are the conditions not known to hold in the first iteration of the other reduction loops. ScheduleError is
-    raised when such a loop may have no iteration. A loop of one iteration that no axis uses divides nothing: its conditions
-    say where the block runs at all.
+    These are the conditions not known to hold in the first iteration of the other reduction loops. A loop of one
+    iteration that no axis uses divides nothing: its conditions say where the block runs at all.
     """
     if not is_reduce_loop(realize, target):
         return []
     others = {lp.loop_var: lp.min for lp in own if lp is not target and is_reduce_loop(realize, lp)}
     analyzer = analyzer_at(tree, realize)
-    tail = [
+    return [
         c
         for c in conjuncts(realize.predicate)
         if (uses_var(c, target.loop_var) or uses_var(c, lambda v: v in others))
         and not analyzer.can_prove(substitute(c, others))
     ]
-    for lp in own if tail else ():
-        if lp.loop_var in others and not analyzer.can_prove(lp.extent >= 1):
-            raise ScheduleError(
-                f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, so the {target.extent} partial "
-                "results would never start",
-                where=(lp, realize),
-                hint="a size of the function's buffers is at least 1; reduce over such a size",
-            )
-    return tail
+
+
+def _check_partial_starts(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For, partial: Stmt) -> None:
+    """Raise ScheduleError where the other reduction loops may have no iteration and the init of the partial results
+    cannot stand in front of them."""
+    analyzer = analyzer_at(tree, realize)
+    lp = next(
+        (
+            lp
+            for lp in own
+            if lp is not target and is_reduce_loop(realize, lp) and not analyzer.can_prove(lp.extent >= 1)
+        ),
+        None,
+    )
+    if lp is None:
+        return
+    path = [n for n in list(tree.above(realize))[::-1] if n not in own]
+    while isinstance(partial, For):
+        path.append(partial)
+        partial = partial.body
+    assert isinstance(partial, BlockRealize)
+    if partial.block.init is None or start_in_front(partial, path) is None:
+        raise ScheduleError(
+            f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, so the {target.extent} partial "
+            "results would never start",
+            where=(lp, realize),
+            hint="a size of the function's buffers is at least 1; reduce over such a size",
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

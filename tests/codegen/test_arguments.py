@@ -238,11 +238,37 @@ def test_signatures_without_a_quick_path():
     for func in (
         buffer_function(decl_buffer((n + 1,), "int8", "A")),
         buffer_function(decl_buffer((4,), "int8", "A", strides=(2,))),
-        buffer_function(scalars=(Var("k"),)),
+        buffer_function(scalars=(Var("k", "bool"),)),
     ):
         params = abi_of(func)
         assert fast_call_ir(params) is None
         assert glue_for(params).call is None
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_integers_of_the_quick_path(dtype):
+    n = Var("n", dtype)
+    func = PrimFunc((n, Var("A", "handle")), Evaluate(IntImm(0)), "f")
+    a = decl_buffer((n, 2), "float32", "A")
+    func = func.with_(buffer_map={func.params[1]: a})
+    call, fn = (
+        glue_for(abi_of(func)).call,
+        ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)(lambda *_: 7),
+    )
+    address = ctypes.cast(fn, ctypes.c_void_p).value
+    array = np.zeros((3, 2), np.float32)
+    assert call(address, 3, array) == call(address, np.int64(3), array) == 7
+    assert call(address, 2, array) == UNUSUAL  # the array has three rows
+    low, high = min_value(dtype), max_value(dtype)
+    for wrong in {low - 1, high + 1, high + 4, 3 - (1 << DType(dtype).bits), 3 + (1 << DType(dtype).bits)}:
+        if -(1 << 63) <= wrong < 1 << 63:
+            assert call(address, wrong, array) == UNUSUAL
+        else:
+            with pytest.raises(ctypes.ArgumentError):
+                call(address, wrong, array)
+    for wrong in (3.0, True, "3"):
+        with pytest.raises(ctypes.ArgumentError):
+            call(address, wrong, array)
 
 
 def test_equal_signatures_share_their_glue():

@@ -38,7 +38,7 @@ from ..expr import (
 from ..expr.traversal import pre_order, substitute, uses_var
 from ..stmt import For
 from .access import Access
-from .known_ranges import bind_loops
+from .known_ranges import assume_iterations, bind_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +62,28 @@ def exact_box(
     ranges: Mapping[Var, Range],
     conditions: Iterable[Expr] = (),
     once: bool = False,
+    started: Sequence[For] = (),
 ) -> Box | None:
     """Return the box that ``indices`` cover without holes while the variables of ``ranges`` run; None when that is not
     proven.
 
     ``analyzer`` knows all variables. With ``once`` the result is also None when an element may be accessed more than
-    once.
+    once. ``started`` are loops that may be taken to have an iteration
+    (:func:`~tilewright.tir.analysis.reduction_init.started_loops`).
     """
     tests = list(conditions)
-    return _constant_box(analyzer, indices, ranges, tests, once) or _general_box(analyzer, indices, ranges, tests, once)
+    return _constant_box(analyzer, indices, ranges, tests, once) or _general_box(
+        analyzer, indices, ranges, tests, once, started
+    )
 
 
 def _general_box(
-    analyzer: Analyzer, indices: Sequence[Expr], ranges: Mapping[Var, Range], conditions: Iterable[Expr], once: bool
+    analyzer: Analyzer,
+    indices: Sequence[Expr],
+    ranges: Mapping[Var, Range],
+    conditions: Iterable[Expr],
+    once: bool,
+    started: Sequence[For],
 ) -> Box | None:
     once_only = {v for v, r in ranges.items() if is_const_int(analyzer.simplify(r.extent), 1)}
     own = {v: r for v, r in ranges.items() if v not in once_only}
@@ -113,16 +122,19 @@ def _general_box(
     unused = [v for v in mine if v not in used]
     if once and unused:
         return None
-    if not all(analyzer.can_prove(mine[v].extent >= 1) for v in unused):
-        return None  # a loop may have no iteration, and the bounds do not express that
+    with assume_iterations(analyzer, started):
+        if not all(analyzer.can_prove(mine[v].extent >= 1) for v in unused):
+            return None  # a loop may have no iteration, and the bounds do not express that
     outer: list[Expr] = []
     complete = True
     repeat = {v: mine[v].min for v in unused}
     for test in tests:
         if uses_var(test, repeat.__contains__):  # loops that repeat the same elements: take their first iteration
-            test = analyzer.simplify(substitute(test, repeat))
-            if analyzer.can_prove(test):
-                continue
+            test = substitute(test, repeat)
+            with assume_iterations(analyzer, started):
+                if analyzer.can_prove(test):
+                    continue
+            test = analyzer.simplify(test)
             complete = False
         if not _apply(analyzer, test, mine, own, lines, ends, outer):
             return None
@@ -178,18 +190,20 @@ def _form(analyzer: Analyzer, e: Expr, numbers: set[int]) -> tuple[dict[int, Pol
     return None if p is None or analyzer.data(p) else linear_form(analyzer, p, numbers)
 
 
-def whole_box(analyzer: Analyzer, outside: Analyzer, access: Access, loops: Iterable[For]) -> list[Ends] | None:
+def whole_box(
+    analyzer: Analyzer, outside: Analyzer, access: Access, loops: Iterable[For], started: Sequence[For] = ()
+) -> list[Ends] | None:
     """Return the box that an access covers without holes and unconditionally, while the loops run. None stands for no
     proof.
 
-    ``analyzer`` knows that the loops have iterations, ``outside`` only their ranges.
+    ``analyzer`` knows that the loops have iterations, ``outside`` only their ranges; for ``started`` see :func:`exact_box`.
     """
     own = [*loops, *access.loops]
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in own}
-    box = exact_box(analyzer, access.indices, ranges, access.guards)
+    box = exact_box(analyzer, access.indices, ranges, access.guards, started=started)
     if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
         return None
-    if not all_run(outside, own, [last - first + 1 for first, last in box.ends]):
+    if not all_run(outside, [lp for lp in own if lp not in started], [last - first + 1 for first, last in box.ends]):
         return None
     return list(box.ends)
 

@@ -18,6 +18,7 @@ from ..stmt import BlockRealize, Buffer, For, IfThenElse, While
 from .access import Access, accesses, opaque_buffers
 from .footprint import Box, all_run, exact_box
 from .known_ranges import analyzer_at, bind_loops
+from .reduction_init import started_loops
 from .scope import scope_at
 from .tree import Tree
 
@@ -137,13 +138,14 @@ def why_not_covered(tree: Tree, writer: BlockRealize, reader: BlockRealize, buff
             hint="do this before tensorize and other steps that bring in pointers",
         )
     boxes = []
+    started = started_loops(writer, list(tree.above(writer))[::-1])
     for store in writes:
         if store.is_store and not store.around.in_init:
             analyzer = analyzer_at(tree, writer)
             bind_loops(analyzer, store.loops)
             mine = [lp for lp in (*writer_loops, *store.loops) if lp.loop_var not in shared_vars]
             ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in mine}
-            box = exact_box(analyzer, store.indices, ranges, store.guards)
+            box = exact_box(analyzer, store.indices, ranges, store.guards, started=started)
             if box is not None:
                 needed = [lp for lp in mine if not isinstance(lp.extent, IntImm) and not _only_reduces(writer, lp)]
                 runs = [lp.extent >= 1 for lp in needed]

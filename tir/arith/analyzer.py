@@ -226,6 +226,13 @@ class Analyzer(Canonical):
             (a,), c = terms[0]
             new = Interval(None, -k // c) if c > 0 else Interval(_ceil_div(k, -c), None)
             tight[a] = new.meet(tight.get(a, EVERYTHING))
+            atom = self.atoms[a]
+            if atom.kind == "split" and atom.args[2] is None and not atom.data:  # q // d <= e is q < (e + 1) * d
+                q, d, _ = atom.args
+                if new.hi is not None:
+                    self._fact(add(q, constant((new.hi + 1) * d - 1), -1), facts, tight)
+                if new.lo is not None:
+                    self._fact(add(constant(new.lo * d), q, -1), facts, tight)
             return
         facts.append(p)
         for m, c in terms:  # c * a <= -rest bounds a when the rest is bounded

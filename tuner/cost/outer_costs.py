@@ -11,6 +11,7 @@ from ..program import BlockInfo
 from .cost_features import Costs
 from .machine_model import MachineModel, crowding
 from .step_sizes import ceil_div
+from .vector_choice import moving_loads
 
 _FAR = 1024
 """The bytes between rows from which on reading them one after the other pays."""
@@ -24,18 +25,18 @@ def rows_apart(block: BlockInfo, vector: Var) -> bool:
     if wide != [vector] or len(block.reduce) != 1 or block.axes[-1] not in block.reduce or block.keeps_order:
         return False
     (step,) = block.reduce
-    moving = [use for use in block.loads if vector in use.axes()]
+    moving = moving_loads(block, vector)
     if len(moving) != 1 or moving[0].buffer in block.packed_ahead or block.stores[0].stride(vector) != 1:
         return False
     stride = moving[0].stride(step)
-    return moving[0].stride(vector) == 1 and stride is not None and abs(stride) * block.itemsize >= _FAR
+    return moving[0].stride(vector) == 1 and stride is not None and abs(stride) * moving[0].buffer.dtype.bytes >= _FAR
 
 
 def outer_costs(
     block: BlockInfo, vector: Var, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int, *, parallel: bool
 ) -> Costs:  # fmt: skip
     """Returns the costs of ``rows`` candidates with the decisions ``vectors`` and ``steps``."""
-    (moving,) = [use for use in block.loads if vector in use.axes()]
+    (moving,) = moving_loads(block, vector)
     (step,) = block.reduce
     steps, size, depth, lanes = (
         columns["steps"],
@@ -47,7 +48,7 @@ def outer_costs(
     passes = ceil_div(depth, steps)
     results = size * block.itemsize
     moved = float(moving.buffer.num_bytes() or 0)
-    stride = abs(moving.stride(step) or 0) * block.itemsize
+    stride = abs(moving.stride(step) or 0) * moving.buffer.dtype.bytes
     streams = (0.6 + 0.4 / steps) * (1.0 + crowding(steps, stride, machine))  # several rows, whose lines may collide
     trips = vectors / columns["vectors"] * passes
     return Costs(rows).put(

@@ -16,7 +16,7 @@ from .loop_nest import Access, Loop, Nest, shape_of
 from .machine_model import MachineModel, crowding
 from .product_roles import TiledBlock
 from .step_sizes import ceil_div
-from .vector_choice import lane_loads
+from .vector_choice import kept_load, lane_loads
 
 _TRANSPOSED = 0.35
 """Cycles per element of a tile that is transposed in registers: shuffles, and stores of vectors."""
@@ -83,6 +83,8 @@ class TilingCosts:
             if self.axes.vector not in axes:
                 broadcasts = broadcasts + copies
                 continue
+            if kept_load(self.block, self.axes.vector, use):
+                continue
             each = 1.0 if use is self.part.packed else lane_loads(use, self.axes.vector, self.lanes)
             each *= 2.0 if self.part.conditional else 1.0
             vectors = vectors + copies * self.columns["vectors"] * each * self._kept_in_window(use)[0]
@@ -111,9 +113,10 @@ class TilingCosts:
 
     @cached_property
     def registers(self) -> np.ndarray:
-        """Returns the vector registers in use: accumulators, one row of vectors, a broadcast."""
+        """Returns the vector registers in use: accumulators, one row of vectors, a broadcast, and what is kept."""
         vectors, broadcasts = self.loads
-        return self.accumulators + np.minimum(vectors, self.columns["vectors"]) + np.minimum(broadcasts, 1)
+        kept = sum(kept_load(self.block, self.axes.vector, use) for use in self.block.loads) * self.columns["vectors"]
+        return self.accumulators + kept + np.minimum(vectors, self.columns["vectors"]) + np.minimum(broadcasts, 1)
 
     @cached_property
     def _live(self) -> np.ndarray:
@@ -202,10 +205,11 @@ class TilingCosts:
     def _jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
         """Returns the cycles of waiting for ``lines`` that the reduction reaches by steps of a page or so. Each step
         goes to a run too short for the prefetchers: as many elements as ``spans`` make."""
-        strides = [abs(use.stride(v) or 0) * self.block.itemsize for v in self.axes.reduce]
+        itemsize = use.buffer.dtype.bytes
+        strides = [abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce]
         step = min((s for s in strides if s), default=0)
         far = min(1.0, max(0.0, (step - 1024) / 3072))
-        run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * self.block.itemsize / 64)
+        run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * itemsize / 64)
         return np.asarray(far * self.machine.jump_cycles * lines / run)
 
     def _together(self, use: Use) -> np.ndarray:
@@ -240,13 +244,12 @@ class TilingCosts:
         def dims(use: Use) -> tuple[dict[str, int], ...]:
             return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
 
-        itemsize = self.block.itemsize
         accesses = [
-            Access(dims(use), itemsize, contiguous=use is part.packed, shape=shape_of(use.buffer))
+            Access(dims(use), use.buffer.dtype.bytes, contiguous=use is part.packed, shape=shape_of(use.buffer))
             for use in self.block.loads
         ]
         store = self.block.stores[0]
-        accesses.append(Access(dims(store), itemsize, write=True, shape=shape_of(store.buffer)))
+        accesses.append(Access(dims(store), store.buffer.dtype.bytes, write=True, shape=shape_of(store.buffer)))
         return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
 
     def _conflict(self) -> np.ndarray:
@@ -280,7 +283,7 @@ class TilingCosts:
         """Returns the share of a load's lines that are evicted from the second-level cache, and the lines of a step.
         Evicted are those that are read again later: a stride of S leaves room for size / S lines, however large the
         cache."""
-        itemsize, size = self.block.itemsize, self.machine.l2_bytes
+        itemsize, size = use.buffer.dtype.bytes, self.machine.l2_bytes
         strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
         far = [v for v, stride in strides.items() if stride >= 1024]
         spatial = set(self.block.spatial)
@@ -313,7 +316,7 @@ class TilingCosts:
         use = self.part.packed
         if use is None:
             return np.zeros(self.rows)
-        size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
+        size = math.prod(self.extents[v] for v in use.axes()) * use.buffer.dtype.bytes
         slices = np.maximum(self.trips[self.axes.vector] / np.maximum(self.slice, 1.0), 1.0)
         near = (self.slice > 0) & (size / slices < 0.5 * self.machine.l2_bytes)
         moved = np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 1.5)

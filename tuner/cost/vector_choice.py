@@ -23,7 +23,9 @@ def vector_axes(block: BlockInfo) -> list[Var]:
             last
             and moving
             and (
-                len(contiguous) == len(moving) or (len(moving) == 1 and packable(block, axis)) or not _reads_rows(block)
+                len(contiguous) == len(moving)
+                or (len(moving_loads(block, axis)) == 1 and packable(block, axis))
+                or not _reads_rows(block)
             )
         ):
             out.append(axis)
@@ -53,9 +55,20 @@ def _reuses(block: BlockInfo, use: Use) -> bool:
     return any(block.extents[v] > 1 for v in block.spatial if v not in use.axes())
 
 
+def moving_loads(block: BlockInfo, vector: Var) -> list[Use]:
+    """Returns the loads that depend on ``vector`` and move with the reduction. Others, such as scales of columns, are
+    loaded once for a tile."""
+    return [use for use in block.loads if vector in use.axes() and not use.axes().isdisjoint(block.reduce)]
+
+
+def kept_load(block: BlockInfo, vector: Var, use: Use) -> bool:
+    """Returns whether the load is a vector that stays the same during the reduction."""
+    return vector in use.axes() and use.affine and use.axes().isdisjoint(block.reduce)
+
+
 def packable(block: BlockInfo, vector: Var) -> list[Use]:
-    """Returns the one load that depends on ``vector``, when each of its indices is a single axis."""
-    moving = [use for use in block.loads if vector in use.axes()]
+    """Returns the one load that depends on ``vector`` and moves, when each of its indices is a single axis."""
+    moving = moving_loads(block, vector)
     if len(moving) != 1 or not (_reuses(block, moving[0]) or moving[0].buffer in block.packed_ahead):
         return []
     use = moving[0]

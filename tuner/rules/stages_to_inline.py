@@ -23,6 +23,10 @@ _MUCH = 32
 _REPEATED = 48
 """The number of operations that all reads of a stage in one element of its consumer may take together."""
 
+_ROWS = 16
+"""The number of rows of a product up to which its narrow operand is decoded where it is multiplied: the rows of a tile
+share what is decoded."""
+
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
 
@@ -42,16 +46,22 @@ def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
     """
     out: list[str] = []
     work: dict[Buffer, int] = {}  # operations of an element of what is inlined
-    text: dict[Buffer, Length] = {}  # and how long its expression is
+    text: dict[Buffer, Length] = {}  # how long its expression is
+    bits: dict[Buffer, int] = {}  # and what of each element it reads
     for block in program.blocks:
         mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
         if not repeated and not copies(block) and _times_read(program, block) > 1:
             continue
-        if _inline(program, block) and isinstance(block.block.body, BufferStore):
+        read = sum([bits.get(u.buffer, u.buffer.dtype.bits) for u in block.loads if u.axes() == set(block.spatial)])
+        decodes = (
+            0 < 2 * read <= block.stores[0].buffer.dtype.bits and len(block.spatial) > 1 if block.stores else False
+        )
+        if _inline(program, block, decodes) and isinstance(block.block.body, BufferStore):
             added = {use.buffer: inlined_length(block.block.body.value, set(block.axes), text) for use in block.stores}
             if _stays_small(program, block, mine, text, {**text, **added}):
                 out.append(block.name)
                 work.update({use.buffer: mine for use in block.stores})
+                bits.update({use.buffer: read for use in block.stores})
                 text.update(added)
     return out
 
@@ -97,7 +107,9 @@ def paddings_to_inline(program: Program) -> list[str]:
     return out
 
 
-def _inline(program: Program, block: BlockInfo) -> bool:
+def _inline(program: Program, block: BlockInfo, decodes: bool) -> bool:
+    """Returns whether to inline a stage. ``decodes``: it widens what it reads element by element, as weights of 8 bits
+    are; to store it takes several times the traffic of what it reads."""
     consumers = program.consumers(block)
     if block.is_reduction or not consumers or program.is_output(block) or not block.writes_in_order:
         return False
@@ -112,7 +124,7 @@ def _inline(program: Program, block: BlockInfo) -> bool:
     for consumer in consumers:
         reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
         repeated = reads > block.spatial_size
-        if consumer.is_reduction and repeated:
+        if consumer.is_reduction and repeated and not (decodes and reads <= _ROWS * block.spatial_size):
             return False
         if repeated and block.operations > _CHEAP:
             return False

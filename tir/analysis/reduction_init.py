@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .analysis.access_regions import access_regions
-from .arith import Analyzer
-from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var, all_, conjuncts, substitute, vars_in
-from .expr.base.node import Node
-from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While, loads_and_stores
+from ..arith import Analyzer
+from ..expr import LT, BufferLoad, Expr, IntImm, IterVar, Var, all_, conjuncts, substitute, vars_in
+from ..expr.base.node import Node
+from ..stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While, loads_and_stores
+from .access_regions import access_regions
 
 
 def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, Stmt] | None:
@@ -76,6 +76,20 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
             loop.thread_binding,
         )  # fmt: skip
     return inner[0], stmt
+
+
+def started_loops(realize: BlockRealize, path: Sequence[Node]) -> list[For]:
+    """Return the loops that reduce, when the init of ``realize`` runs in front of them; else nothing.
+
+    Without iterations of such a loop the block writes the same elements: those of its init. So what is proven of the
+    elements that it writes may take for granted that the loop has one.
+    """
+    block = realize.block
+    if block.init is None or start_in_front(realize, path) is None:
+        return []
+    pairs = zip(block.iter_vars, realize.iter_values, strict=True)
+    reduced: set[Var] = set().union(*[vars_in(v) for iv, v in pairs if iv.kind == IterVar.REDUCE])
+    return [n for n in path if isinstance(n, For) and n.loop_var in reduced]
 
 
 def _in_scope(path: Sequence[Node]) -> Sequence[Node]:
