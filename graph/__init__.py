@@ -30,13 +30,13 @@ from .memory_plan import MemoryPlan, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
 from .reference import evaluate
 from .rewrite import specialize
-from .scan_operator import add_scan, add_while
+from .scan_operator import add_cond, add_scan, add_while
 from .services import Services
 from .text import named_constants, parse
 from .verify_graph import verify
 
 __all__ = [
     "Builder", "Division", "Graph", "GraphError", "GraphPass", "HostGraph", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",
-    "Services", "Value", "add_scan", "add_while", "evaluate", "fuse", "named_constants", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
+    "Services", "Value", "add_cond", "add_scan", "add_while", "evaluate", "fuse", "named_constants", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
     "register_rule", "specialize", "unfused", "verify",
 ]  # fmt: skip

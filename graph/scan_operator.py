@@ -125,6 +125,44 @@ def add_while(
     return list(made[1:])
 
 
+def add_cond(
+    builder: Builder, chosen: Value, first: Callable[[], Sequence[Value]], second: Callable[[], Sequence[Value]]
+) -> list[Value]:
+    """Add both branches of a choice that depends on data, and return the results of the one that is chosen.
+
+    ``first`` is the branch for a truth value ``chosen`` of one element that holds; both functions add operators to
+    ``builder``. GraphError for branches whose results differ in number, type or shape.
+
+    Branches of few operators are computed both, and their results selected. A branch with a loop inside is a loop of
+    one step, or of none where the other branch is chosen.
+    """
+    flag = chosen if chosen.dtype == "bool" else builder.op("not_equal", chosen, builder.constant(0, "c", chosen.dtype))
+    flag = builder.op("reshape", flag, shape=()) if flag.ndim else flag
+    before = len(builder.nodes)
+    sides = [list(first()), list(second())]
+    if len(sides[0]) != len(sides[1]):
+        raise GraphError(f"one branch gives {len(sides[0])} results, the other {len(sides[1])}")
+    for n, (a, b) in enumerate(zip(*sides, strict=True)):
+        if a.dtype != b.dtype or not same_shape(a.shape, b.shape):
+            raise GraphError(f"result {n} is {a.type_text} in one branch and {b.type_text} in the other")
+    if not any(node.op == SCAN for node in builder.nodes[before:]):
+        return [_selected(builder, flag, a, b) for a, b in zip(*sides, strict=True)]
+    del builder.nodes[before:]
+    results = [builder.op("broadcast_to", builder.constant(0, "c", v.dtype), shape=v.shape) for v in sides[0]]
+    no = builder.constant(False, "c", "bool")
+
+    def where(turn: Value, branch: Callable[[], Sequence[Value]], otherwise: Sequence[Value]) -> list[Value]:
+        return add_while(builder, [turn, *otherwise], lambda states: states[0], lambda states: [no, *branch()])[1:]
+
+    return where(builder.op("logical_not", flag), second, where(flag, first, results))
+
+
+def _selected(builder: Builder, flag: Value, a: Value, b: Value) -> Value:
+    if a is b:
+        return a
+    return builder.op("where", builder.op("broadcast_to", flag, shape=a.shape) if a.ndim else flag, a, b)
+
+
 def _body(
     builder: Builder, inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value]
 ) -> tuple[Graph, list[Value]]:

@@ -58,7 +58,8 @@ Item = Value | ValueList
 class Call(GraphCall):
     """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
 
-    ``known`` has the numbers of values that are known while the graph is made: constants, and shapes.
+    ``known`` has the numbers of values that are known while the graph is made: constants, and shapes. ``small`` has the
+    values whose numbers fit a type of less than a byte, with its name: the graph has them as uint8 or int8.
     """
 
     failure = OnnxError
@@ -78,6 +79,7 @@ class Call(GraphCall):
         self.inputs, self.attributes, self.outputs = list(inputs), attributes, outputs
         self.shapes: Mapping[Value, Any] = {}
         self.sequences: Mapping[int, ValueList] = {}
+        self.small: dict[Value, str] = {}
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Returns an attribute; texts as ``str``, lists as tuples, tensors as arrays."""

@@ -1,6 +1,7 @@
-"""Branches and loops, whose conditions and trip counts have to be known while the graph is made.
+"""Branches and loops. What is known while the model is read is decided then, the rest when the graph runs.
 
-A loop stays a loop where each iteration is like the others; else it is unrolled.
+A loop with a trip count that is known, or a formula of sizes, stays a loop where each iteration is like the others. Others
+are unrolled where their conditions are known, and go on as long as these hold for data where they are not.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import GraphError, Value
-from ...graph.scan_operator import add_scan
+from ...graph.scan_operator import add_cond, add_scan, add_while
 from ...tir.expr import Expr
-from .call import Item, NeedsConstant, OnnxError
+from .call import LARGEST_TABLE, Item, NeedsConstant, OnnxError, ValueList
 
 LONGEST_LOOP = 1024
 """Loops of more iterations are not unrolled."""
@@ -32,52 +33,157 @@ def known(builder: Builder, value: Any, what: str, label: str) -> Any:
 
 
 def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: Value, run: Body) -> list[Item]:
-    """Returns the results of ``If``."""
-    holds = bool(np.all(known(builder, condition, "the condition", label)))
-    return run(attributes["then_branch" if holds else "else_branch"], ())
+    """Returns the results of ``If``: those of one branch where the condition is known, else of the one that data choose."""
+    data = builder.constants.get(condition)
+    if data is not None:
+        return run(attributes["then_branch" if np.all(data) else "else_branch"], ())
+
+    def side(name: str) -> list[Value]:
+        return _tensors(run(attributes[name], ()), label)
+
+    try:
+        return [*add_cond(builder, condition, lambda: side("then_branch"), lambda: side("else_branch"))]
+    except GraphError as error:
+        what = f"{label}: {error}; so the condition, {condition.name}, has to be a constant"
+        raise NeedsConstant(what, condition) from error
+
+
+def _tensors(items: Sequence[Item], label: str) -> list[Value]:
+    """Returns the items; OnnxError for a sequence among them."""
+    if any(isinstance(v, ValueList) for v in items):
+        raise OnnxError(f"{label}: a result is a sequence, which has to be known while the model is read")
+    return [v for v in items if isinstance(v, Value)]
 
 
 def loop(
-    builder: Builder, label: str, attributes: dict[str, Any], inputs: Sequence[Item | None], run: Body
-) -> list[Item]:
-    """Returns the results of ``Loop``: the last values of the variables, and what each iteration adds, stacked."""
-    body = attributes["body"]
-    limit = LONGEST_LOOP if inputs[0] is None else int(np.ravel(known(builder, inputs[0], "the trip count", label))[0])
-    goes_on = inputs[1] is None or bool(np.all(known(builder, inputs[1], "the condition", label)))
+    builder: Builder,
+    label: str,
+    attributes: dict[str, Any],
+    inputs: Sequence[Item | None],
+    run: Body,
+    count: Any,
+    wanted: Sequence[bool],
+) -> list[Item | None]:
+    """Returns the results of ``Loop``: the last values of the variables, and what each iteration adds, stacked.
+
+    ``count`` is the trip count where it is a formula of sizes. ``wanted`` says which results something reads.
+    """
+    body, trips, condition = attributes["body"], inputs[0], inputs[1]
     values = [v for v in inputs[2:] if v is not None]
     tensors = [v for v in values if isinstance(v, Value)]
-    if inputs[0] is not None and goes_on and limit > 1 and len(tensors) == len(values):
+    limit: Any = LONGEST_LOOP + 1 if trips is None else count
+    if limit is None and trips in builder.constants:
+        limit = int(np.ravel(known(builder, trips, "the trip count", label))[0])
+    starts = np.True_ if condition is None else builder.constants.get(condition)  # type: ignore[arg-type]
+    goes_on = starts is None or bool(np.all(starts))
+    before = len(builder.nodes)
+    reason: Exception | None = None
+    counted = limit is not None and trips is not None and (not isinstance(limit, int) or 1 < limit <= LARGEST_TABLE)
+    if starts is not None and goes_on and counted and len(tensors) == len(values):
         try:
             return [*_kept_loop(builder, label, body, limit, tensors, run)]
         except (OnnxError, GraphError):
-            pass  # iterations differ, in sizes or in what has to be known
+            del builder.nodes[before:]  # iterations differ, in sizes or in what has to be known
+    if starts is not None and isinstance(limit, int):
+        try:
+            return _unrolled(builder, label, body, limit, goes_on, values, run)
+        except OnnxError as error:
+            del builder.nodes[before:]
+            if not isinstance(error, (NeedsConstant, TooLongError)):
+                raise
+            reason = error
+    if len(tensors) != len(values):
+        raise reason or OnnxError(f"{label}: a loop as long as data say cannot change a sequence")
+    rows = [n for n in range(len(tensors), len(body.output) - 1) if any(wanted[n : n + 1])]
+    if rows:
+        name = body.output[rows[0] + 1].name
+        what = f"{label}: data say how often it runs, so how many rows of {name} there are is not known"
+        unknown = next((v for v in (trips, condition) if isinstance(v, Value) and v not in builder.constants), None)
+        raise NeedsConstant(what, unknown) if unknown is not None else OnnxError(what)
+    ends = _open_loop(builder, label, body, trips, condition, tensors, run)
+    return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
+
+
+class TooLongError(OnnxError):
+    """Raised for a loop of too many iterations to be unrolled."""
+
+
+def _unrolled(
+    builder: Builder, label: str, body: Any, limit: int, goes_on: bool, values: Sequence[Item], run: Body
+) -> list[Item | None]:
+    """Returns the results of a loop that is written out, iteration by iteration."""
     rows: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(values))]
     number = 0
     while goes_on and number < limit:
         if number >= LONGEST_LOOP:
-            raise OnnxError(f"{label}: a loop of {limit} iterations is too long to be unrolled")
+            raise TooLongError(f"{label}: a loop of {limit} iterations is too long to be unrolled")
         outputs = run(body, [builder.constant(number, "c", "int64"), builder.constant(True, "c", "bool"), *values])
         goes_on = bool(np.all(known(builder, outputs[0], "the condition of the next iteration", label)))
         values = outputs[1 : 1 + len(values)]
         for row, v in zip(rows, outputs[1 + len(values) :], strict=True):
             row.append(v)
         number += 1
-    if any(not row for row in rows):
-        raise OnnxError(f"{label}: a loop without iterations has results of no elements, which are not supported")
+    if rows and not number:
+        return [*values, *_no_rows(builder, label, body, values, run)]
     return [*values, *[stacked(builder, row, 0) for row in rows]]
 
 
-def _kept_loop(builder: Builder, label: str, body: Any, limit: int, values: Sequence[Value], run: Body) -> list[Value]:
+def _no_rows(builder: Builder, label: str, body: Any, values: Sequence[Item], run: Body) -> list[Value]:
+    """Returns the stacked rows of a loop without iterations, which have no elements."""
+    before = len(builder.nodes)
+    made = run(body, [builder.constant(0, "c", "int64"), builder.constant(True, "c", "bool"), *values])
+    del builder.nodes[before:]
+    rows = _tensors(made[1 + len(values) :], label)
+    return [builder.op("broadcast_to", builder.constant(0, "c", v.dtype), shape=(0, *v.shape)) for v in rows]
+
+
+def _kept_loop(builder: Builder, label: str, body: Any, limit: Any, values: Sequence[Value], run: Body) -> list[Value]:
     """Returns the results of a loop of ``limit`` iterations; OnnxError or GraphError where iterations differ."""
 
     def step(states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
         made = run(body, [parts[0], builder.constant(True, "c", "bool"), *states])
         if not np.all(known(builder, made[0], "the condition of the next iteration", label)):
             raise OnnxError(f"{label}: the loop ends before its trip count")
-        return made[1 : 1 + len(values)], made[1 + len(values) :]
+        tensors = _tensors(made, label)
+        return tensors[1 : 1 + len(values)], tensors[1 + len(values) :]
 
-    ends, rows = add_scan(builder, values, [builder.constant(np.arange(limit), "c", "int64")], step)
+    if isinstance(limit, int):
+        numbers = builder.constant(np.arange(limit), "c", "int64")
+    else:
+        empty = builder.op("broadcast_to", builder.constant(0, "c", "int64"), shape=(limit,))
+        numbers = builder.op("places", empty, axis=0, dtype="int64")
+    ends, rows = add_scan(builder, values, [numbers], step)
     return [*ends, *rows]
+
+
+def _open_loop(
+    builder: Builder,
+    label: str,
+    body: Any,
+    trips: Item | None,
+    condition: Item | None,
+    values: Sequence[Value],
+    run: Body,
+) -> list[Value]:
+    """Returns the variables of a loop that goes on as long as its condition holds and its trip count says."""
+
+    def scalar(v: Item | None, otherwise: Any, dtype: str) -> Value:
+        if not isinstance(v, Value):
+            return builder.constant(otherwise, "c", dtype)
+        return builder.op("reshape", v, shape=()) if v.ndim else v
+
+    most = scalar(trips, np.iinfo(np.int64).max, "int64")
+
+    def goes_on(states: Sequence[Value]) -> Value:
+        return builder.op("logical_and", states[1], builder.op("less", states[0], most))
+
+    def step(states: Sequence[Value]) -> Sequence[Value]:
+        made = _tensors(run(body, [states[0], states[1], *states[2:]]), label)
+        after = builder.op("add", states[0], builder.constant(1, "c", "int64"))
+        return [after, scalar(made[0], True, "bool"), *made[1 : 1 + len(values)]]
+
+    first = [builder.constant(0, "c", "int64"), scalar(condition, True, "bool"), *values]
+    return add_while(builder, first, goes_on, step)[2:]
 
 
 def scan(

@@ -51,7 +51,7 @@ from .package import load_onnx
 from .shape_values import Formulas, add_formulas, computed_formulas, shape_of
 from .table import CONVERTERS
 from .text import TEXT_OPERATORS, split_text
-from .types import dtype_of, type_of
+from .types import SMALL_DTYPES, dtype_of, type_of
 
 TABLES = (
     indexing, machine_learning, pooling, products, quantized, recurrent, reductions, regions, resizing, sequences,
@@ -124,6 +124,7 @@ class _Reader:
         self.functions = {(f.domain, f.name): f for f in proto.functions}
         self.sizes: dict[str, Any] = {}
         self.shapes: dict[Value, Formulas] = {}  # of values that are computed of symbolic sizes
+        self.small: dict[Value, str] = {}  # the types of values whose numbers have less than a byte in the model
         self.inputs: dict[str, Value] = {}
         self.read = self.depth = 0
 
@@ -226,7 +227,10 @@ class _Reader:
 
     def constant(self, tensor: Any, name: str) -> Value:
         data, dtype = self.tensor(tensor, f"the tensor {shown(name)}")
-        return self.builder.constant(data, name[:_LONGEST_NAME], dtype)
+        value = self.builder.constant(data, name[:_LONGEST_NAME], dtype)
+        if tensor.data_type in SMALL_DTYPES:
+            self.small[value] = SMALL_DTYPES[tensor.data_type]
+        return value
 
     # nodes
 
@@ -268,6 +272,9 @@ class _Reader:
                     raise OnnxError(f"{label_of(node)} reads {shown(name)}, which nothing provides")
             inputs = [scope[name] if name else None for name in node.input]
             results = self.checked(node, inputs, scope, opsets)
+            first = inputs[0] if inputs else None
+            if node.op_type in _MOVES and isinstance(first, Value) and first in self.small:
+                self.small.update((v, self.small[first]) for v in results if isinstance(v, Value))
             made = [*results, *[None] * (len(node.output) - len(results))]
             for n, (name, value) in enumerate(zip(node.output, made, strict=False)):
                 if name and value is None:
@@ -318,7 +325,7 @@ class _Reader:
         if lists and not takes_lists:
             raise OnnxError(f"{label}: input {next(iter(lists))} is a sequence; only tensors are supported")
         call = Call(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
-        call.shapes, call.sequences = self.shapes, lists
+        call.shapes, call.sequences, call.small = self.shapes, lists, self.small
         before = len(self.builder.nodes)
         try:
             made = convert(call)
@@ -333,7 +340,7 @@ class _Reader:
 
     def special(
         self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
-    ) -> Sequence[Item]:
+    ) -> Sequence[Item | None]:
         """Returns the results of operators that have to do with the model itself: constants, shapes, branches."""
         if node.op_type == "Constant":
             return [self.constant_node(node)]
@@ -357,7 +364,10 @@ class _Reader:
             return [inner[o.name] for o in body.output]
 
         if node.op_type == "Loop":
-            return control_flow.loop(self.builder, label, attributes, inputs, run)
+            trips = inputs[0]
+            count = self.shapes[trips].flat[0] if isinstance(trips, Value) and trips in self.shapes else None
+            wanted = [bool(name) for name in node.output]
+            return control_flow.loop(self.builder, label, attributes, inputs, run, count, wanted)
         tensors = [v for v in inputs if isinstance(v, Value)]
         if any(isinstance(v, ValueList) for v in inputs):
             raise OnnxError(f"{label}: one of its inputs is a sequence; only tensors are supported")
@@ -389,6 +399,8 @@ class _Reader:
             return None if found is None else [add_formulas(self.builder, self.shapes, *found, node.output[0])]
         if node.op_type == "DequantizeLinear" and inputs[0] is not None and inputs[0].ndim > 1:
             return None  # passes want narrow weights
+        if any(v in self.small for v in inputs if v is not None) and node.op_type not in (*_MOVES, "DequantizeLinear"):
+            return None  # the reference would take them for numbers of 8 bits
         data = [None if v is None else (self.builder.constants[v], v.dtype) for v in inputs]
         results = evaluate(self.onnx, node, data, opsets)
         if results is None:
@@ -460,6 +472,9 @@ class _Reader:
             self.nodes([copy], scope, opsets)
         return [scope.get(name) for name in function.output]
 
+
+_MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators whose results are the first input's numbers in another order."""
 
 _SPECIAL = {
     *[("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "Scan")],

@@ -14,7 +14,7 @@ import numpy as np
 from ...tir.expr import array_bytes, to_numpy
 from .call import LARGEST, OnnxError, shown
 from .missing_operators import label_of
-from .types import dtype_of
+from .types import SMALL_DTYPES, bits_of, stored_dtype
 
 _REMARKS = {"doc_string", "producer_name", "producer_version", "metadata_props"}
 """Fields of a model that nothing reads."""
@@ -122,28 +122,50 @@ def _cycle(nodes: Sequence[Any], needs: Sequence[set[int]], done: set[int]) -> s
 
 
 def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tuple[Any, str]:
-    """Returns the array of a tensor (bfloat16 as its bits) and its data type. ``label`` names it in errors.
+    """Returns the array of a tensor (bfloat16 as its bits, numbers of 2 and 4 bits as 8) and its data type.
+
+    ``label`` names it in errors.
 
     The sizes are checked before anything is allocated. Data outside of the file is mapped from a file in ``folder``.
     """
-    dtype = dtype_of(tensor.data_type, label)
-    shape = tuple(tensor.dims)
+    dtype = stored_dtype(tensor.data_type, label)
+    shape, small = tuple(tensor.dims), SMALL_DTYPES.get(tensor.data_type)
     if any(d < 0 for d in shape):
         raise OnnxError(f"{label} has a negative size: {shape}")
     if math.prod(shape) > LARGEST:
         raise OnnxError(f"{label} of the shape {shape} is too large")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _external(tensor, folder, label, shape, dtype), dtype
+        if small is None:
+            return _external(tensor, folder, label, shape, dtype), dtype
+        count = math.prod(shape)
+        packed = _external(tensor, folder, label, (-(-count * bits_of(small) // 8),), "uint8")
+        return unpacked(packed, bits_of(small), dtype)[:count].reshape(shape), dtype
     if tensor.HasField("segment"):
         raise OnnxError(f"{label}: data in segments is not supported")
-    size = array_bytes(shape, dtype)
+    size = array_bytes(shape, dtype) if small is None else -(-math.prod(shape) * bits_of(small) // 8)
     if tensor.HasField("raw_data") and len(tensor.raw_data) != size:
         raise OnnxError(f"{label}: the shape {shape} of {dtype} needs {size} bytes, there are {len(tensor.raw_data)}")
     try:
         array = onnx.numpy_helper.to_array(tensor)
     except Exception as error:  # damaged or hostile data
         raise OnnxError(f"{label} cannot be read: {shown(error)}") from error
+    if small is not None:
+        return array.astype(dtype), dtype
     return (array.view(np.uint16) if dtype == "bfloat16" else array), dtype
+
+
+def unpacked(packed: Any, bits: int, dtype: str) -> Any:
+    """Returns the numbers of 2, 4 or 8 bits that the bytes of an array hold along its last axis, the lowest bits first.
+
+    >>> unpacked(np.array([0xF1], np.uint8), 4, "int8"), unpacked(np.array([0xF1], np.uint8), 4, "uint8")
+    (array([ 1, -1], dtype=int8), array([ 1, 15], dtype=uint8))
+    """
+    places = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = (packed[..., None] >> places) & np.uint8((1 << bits) - 1)
+    flat = numbers.reshape(*packed.shape[:-1], packed.shape[-1] * len(places))
+    if not dtype.startswith("uint") and bits < 8:
+        flat = (flat ^ np.uint8(1 << (bits - 1))) - np.uint8(1 << (bits - 1))  # the highest bit is the sign
+    return flat.view(dtype)
 
 
 def _external(tensor: Any, folder: Path | None, label: str, shape: tuple[int, ...], dtype: str) -> Any:

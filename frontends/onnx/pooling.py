@@ -13,7 +13,11 @@ from .table import converter
 
 @converter("MaxPool", "AveragePool", "LpPool")
 def pool(c: Call) -> tuple[Value, ...] | Value:
-    x = c.input(0)
+    return windows_of(c, c.input(0), c.op_type)
+
+
+def windows_of(c: Call, x: Value, op_type: str) -> tuple[Value, ...] | Value:
+    """Returns the maxima, means or norms (as ``op_type`` says) of the windows that the node's attributes describe."""
     n = x.ndim - 2
     if n not in (1, 2, 3):
         raise c.error(f"pooling in {n} dimensions is not supported")
@@ -23,9 +27,9 @@ def pool(c: Call) -> tuple[Value, ...] | Value:
         "kernel": kernel, "stride": strides, "padding": padding, "dilation": dilations,
         "ceil_mode": bool(c.attr("ceil_mode", 0)),
     }  # fmt: skip
-    if c.op_type == "MaxPool":
+    if op_type == "MaxPool":
         return _max_pool(c, x, attrs)
-    if c.op_type == "AveragePool":
+    if op_type == "AveragePool":
         return c.op(f"avg_pool{n}d", x, count_include_pad=bool(c.attr("count_include_pad", 0)), **attrs)
     p = c.attr("p", 2)
     powers = c.op("power", c.op("abs", x), c.like(p, x))

@@ -1,20 +1,34 @@
-"""Converters of quantized numbers."""
+"""Converters of quantized numbers: those of ONNX, and those that ONNX Runtime's quantizer writes (domain com.microsoft).
+
+A number q stands for (q - zero point) · scale. Operators on such numbers compute what they stand for in float32, and
+round the result to even; products are sums of integers in int32, which are scaled at the end. Numbers of 2 and 4 bits
+are held one a byte.
+"""
 
 from __future__ import annotations
 
-from ...graph.graph import Value
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...graph.graph import Value, same_shape
 from ...tir.expr import max_value, min_value
 from .call import Call
+from .model_file import unpacked
+from .pooling import windows_of
+from .reductions import as_matrix
 from .sums_of_products import convolution, product, shifted
-from .table import converter
-from .types import dtype_of
+from .table import contributed, converter
+from .types import SMALL_DTYPES, bits_of, dtype_of, holding
+
+# numbers, scales and zero points
 
 
 def along(c: Call, v: Value, x: Value, axis: int) -> Value:
-    """Returns a scale or zero point in a shape that broadcasts to ``x``."""
+    """Returns a scale or zero point in a shape that broadcasts to ``x``. A vector has one per index of ``axis``."""
     if v.ndim == 0 or v.shape == (1,):
-        return c.op("reshape", v, shape=(1,) * x.ndim) if v.ndim != x.ndim and x.ndim else v
-    if v.ndim == x.ndim:
+        return c.op("reshape", v, shape=(1,) * x.ndim) if v.ndim != x.ndim else v
+    if v.ndim != 1 or c.attr("block_size", 0):
         return blocked(c, v, x, axis)
     shape = [1] * x.ndim
     shape[axis % x.ndim] = v.shape[0]
@@ -24,81 +38,342 @@ def along(c: Call, v: Value, x: Value, axis: int) -> Value:
 def blocked(c: Call, v: Value, x: Value, axis: int) -> Value:
     """Returns ``v`` with each entry repeated over its block along ``axis``."""
     size = c.attr("block_size", 0)
+    if v.ndim != x.ndim:
+        raise c.error(f"{v.type_text} is a scale or a zero point of {x.type_text}: a number, one a row, or one a block")
     if not size:
         return v
     wide = c.op("repeat", v, repeats=size, axis=axis % x.ndim)
     return wide if wide.shape == x.shape else c.op("strided_slice", wide, begin=(0,) * x.ndim, end=x.shape)
 
 
-@converter("QuantizeLinear")
-def quantize(c: Call) -> Value:
-    x, scale, zero, axis = c.input(0), c.input(1), c.optional(2), c.attr("axis", 1)
-    to = zero.dtype if zero is not None else "uint8"
-    if c.attr("output_dtype", 0):
-        to = dtype_of(c.attr("output_dtype"), c.label)
-    return _quantized(c, x, along(c, scale, x, axis), None if zero is None else along(c, zero, x, axis), to)
+def _ends(dtype: str) -> tuple[float, float]:
+    """Returns the least and the greatest number of a type, which may be a small one."""
+    if dtype not in SMALL_DTYPES.values():
+        return min_value(dtype), max_value(dtype)
+    count = 1 << bits_of(dtype)
+    return (0, count - 1) if dtype.startswith("u") else (-count // 2, count // 2 - 1)
 
 
 def _quantized(c: Call, x: Value, scale: Value, zero: Value | None, to: str) -> Value:
+    """Returns the numbers of the type ``to`` that are nearest to ``x``, ties to even, saturated."""
     wide = c.cast(x, "float32")
     whole = c.op("round", c.op("divide", wide, c.cast(scale, "float32")))
     if zero is not None:
         whole = c.op("add", whole, c.cast(zero, "float32"))
-    return c.op("cast", c.op("clip", whole, low=float(min_value(to)), high=float(max_value(to))), dtype=to)
+    low, high = _ends(to)
+    small = to in SMALL_DTYPES.values()
+    held = c.op("clip", whole, low=float(low), high=float(high))
+    out = c.op("cast", held, dtype=holding(to) if small else to)
+    if small:
+        c.small[out] = to
+    return out
+
+
+def _real(c: Call, x: Value, scale: Value, zero: Value | None) -> Value:
+    """Returns what numbers stand for, in float32."""
+    wide = c.cast(x, "int32")
+    if zero is not None:
+        wide = c.op("subtract", wide, c.cast(zero, "int32"))
+    return c.op("multiply", c.op("cast", wide, dtype="float32"), c.cast(scale, "float32"))
+
+
+@converter("QuantizeLinear")
+@contributed("QuantizeLinear")
+def quantize(c: Call) -> Value:
+    x, scale, zero, axis = c.input(0), c.input(1), c.optional(2), c.attr("axis", 1)
+    to = "uint8" if zero is None else c.small.get(zero, zero.dtype)
+    number = c.attr("output_dtype", 0)
+    if number:
+        to = SMALL_DTYPES.get(number) or dtype_of(number, c.label)
+    return _quantized(c, x, along(c, scale, x, axis), None if zero is None else along(c, zero, x, axis), to)
 
 
 @converter("DequantizeLinear")
+@contributed("DequantizeLinear")
 def dequantize(c: Call) -> Value:
     x, scale, zero, axis = c.input(0), c.input(1), c.optional(2), c.attr("axis", 1)
-    wide = c.cast(x, "int32")
-    if zero is not None:
-        wide = c.op("subtract", wide, c.cast(along(c, zero, x, axis), "int32"))
     to = dtype_of(c.attr("output_dtype"), c.label) if c.attr("output_dtype", 0) else scale.dtype
-    return c.cast(
-        c.op("multiply", c.op("cast", wide, dtype="float32"), c.cast(along(c, scale, x, axis), "float32")), to
-    )
+    given = None if zero is None else along(c, zero, x, axis)
+    return c.cast(_real(c, x, along(c, scale, x, axis), given), to)
 
 
 @converter("DynamicQuantizeLinear")
 def dynamic_quantize(c: Call) -> tuple[Value, ...]:
-    x = c.input(0)
+    return _by_extremes(c, c.input(0))
+
+
+def _by_extremes(c: Call, x: Value) -> tuple[Value, Value, Value]:
+    """Returns ``x`` as uint8 with a scale and a zero point that hold its least and greatest number, and 0."""
     axes = tuple(range(x.ndim))
     zero_f = c.like(0, x)
     highest = c.op("maximum", c.op("max", x, axis=axes), zero_f)
     lowest = c.op("minimum", c.op("min", x, axis=axes), zero_f)
-    scale = c.op("divide", c.op("subtract", highest, lowest), c.like(255, x))
+    span = c.op("subtract", highest, lowest)
+    scale = c.op("where", c.op("equal", span, zero_f), c.like(1, x), c.op("divide", span, c.like(255, x)))
     middle = c.op("round", c.op("divide", c.op("subtract", zero_f, lowest), scale))
     zero = c.op("cast", c.op("clip", middle, low=0.0, high=255.0), dtype="uint8")
     return _quantized(c, x, scale, zero, "uint8"), scale, zero
 
 
+# products
+
+
 @converter("QLinearMatMul")
 def qlinear_matmul(c: Call) -> Value:
     a, sa, za, b, sb, zb, sy, zy = [c.input(n) for n in range(8)]
-    total = product(c, _shift(c, a, za, -2), _shift(c, b, zb, -1), "int32")
-    scale = c.op("multiply", _fit(c, sa, total, -2), _fit(c, sb, total, -1))
-    real = c.op("multiply", c.op("cast", total, dtype="float32"), c.cast(scale, "float32"))
-    return _quantized(c, real, _fit(c, sy, total, -2), _fit(c, zy, total, -2), zy.dtype)
+    real = _scaled_product(c, (a, sa, za), (b, sb, zb))
+    return _quantized(c, real, along(c, sy, real, -2), along(c, zy, real, -2), zy.dtype)
 
 
-def _shift(c: Call, x: Value, zero: Value, axis: int) -> Value:
-    return c.op("subtract", c.cast(x, "int32"), c.cast(_fit(c, zero, x, axis), "int32"))
+def _scaled_product(
+    c: Call, left: tuple[Value, Value, Value | None], right: tuple[Value, Value, Value | None]
+) -> Value:
+    """Returns a product of quantized matrices in float32. ``left`` may have a scale and a zero point per row, ``right``
+    per column."""
+    a, scale_a, zero_a = left
+    b, scale_b, zero_b = right
+    total = product(c, shifted(c, a, zero_a, -2), shifted(c, b, zero_b, -1), "int32")
+    scale = c.op("multiply", along(c, scale_a, total, -2), along(c, scale_b, total, -1))
+    return c.op("multiply", c.op("cast", total, dtype="float32"), c.cast(scale, "float32"))
 
 
-def _fit(c: Call, v: Value, x: Value, axis: int) -> Value:
-    if v.ndim == 1 and v.shape[0] != 1 and x.ndim > 1:
-        shape = [1] * x.ndim
-        shape[axis] = v.shape[0]
-        return c.op("reshape", v, shape=tuple(shape))
-    return v
+@contributed("MatMulIntegerToFloat")
+def matmul_integer_to_float(c: Call) -> Value:
+    a, b, scale_a, scale_b = [c.input(n) for n in range(4)]
+    real = _scaled_product(c, (a, scale_a, c.optional(4)), (b, scale_b, c.optional(5)))
+    return _with_bias(c, c.cast(real, scale_a.dtype), c.optional(6))
+
+
+@contributed("DynamicQuantizeMatMul")
+def dynamic_quantize_matmul(c: Call) -> Value:
+    real = _scaled_product(c, _by_extremes(c, c.input(0)), (c.input(1), c.input(2), c.optional(3)))
+    return _with_bias(c, real, c.optional(4))
+
+
+def _with_bias(c: Call, x: Value, bias: Value | None) -> Value:
+    return x if bias is None else c.op("add", x, bias)
+
+
+@contributed("QGemm")
+def qgemm(c: Call) -> Value:
+    """A product of matrices and an int32 bias, quantized again where there is a scale for it."""
+    a, sa, za, b, sb, zb = [c.input(n) for n in range(6)]
+    bias, sy, zy, turned = c.optional(6), c.optional(7), c.optional(8), bool(c.attr("transB", 0))
+    left = shifted(c, c.op("transpose", a, axes=(1, 0)) if c.attr("transA", 0) else a, za, -2)
+    right = shifted(c, b, zb, -2 if turned else -1)
+    total = c.op("dense" if turned else "matmul", left, right, out_dtype="int32")
+    if bias is not None:
+        total = c.op("add", total, bias)
+    scale = c.op("multiply", along(c, sa, total, -1), along(c, sb, total, -1))
+    if float(c.attr("alpha", 1.0)) != 1.0:
+        scale = c.op("multiply", scale, c.like(c.attr("alpha"), scale))
+    real = c.op("multiply", c.op("cast", total, dtype="float32"), scale)
+    if sy is None:
+        return real
+    to = a.dtype if zy is None else zy.dtype
+    return _quantized(c, real, along(c, sy, real, -1), None if zy is None else along(c, zy, real, -1), to)
 
 
 @converter("QLinearConv")
+@contributed("QLinearConv")
 def qlinear_conv(c: Call) -> Value:
-    x, sx, zx, w, sw, zw, sy, zy = [c.input(n) for n in range(8)]
+    given, sx, zx, w, sw, zw, sy, zy = [c.input(n) for n in range(8)]
+    x = _channels_first(c, given)
     total = convolution(c, shifted(c, x, zx, 0), shifted(c, w, zw, 0), c.optional(8), "int32")
-    shape = (1, -1, *[1] * (x.ndim - 2))
-    per_channel = c.op("reshape", sw, shape=(1, sw.shape[0], *shape[2:])) if sw.ndim and sw.shape[0] != 1 else sw
-    scale = c.op("multiply", sx, per_channel)
+    scale = c.op("multiply", along(c, sx, total, 1), along(c, sw, total, 1))
     real = c.op("multiply", c.op("cast", total, dtype="float32"), scale)
-    return _quantized(c, real, sy, zy, zy.dtype)
+    return _channels_last(c, _quantized(c, real, along(c, sy, real, 1), along(c, zy, real, 1), zy.dtype))
+
+
+def _channels_first(c: Call, x: Value) -> Value:
+    """Returns images with the channels behind the batch, where the node has them at the end."""
+    turned = c.attr("channels_last", 0)
+    return c.op("transpose", x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1))) if turned else x
+
+
+def _channels_last(c: Call, x: Value) -> Value:
+    """Returns images with the channels where the node has them."""
+    turned = c.attr("channels_last", 0)
+    return c.op("transpose", x, axes=(0, *range(2, x.ndim), 1)) if turned else x
+
+
+# weights of a few bits
+
+_BITS = (2, 4, 8)
+
+
+@contributed("MatMulNBits")
+def matmul_of_few_bits(c: Call) -> Value:
+    """A product with weights of 2, 4 or 8 bits; blocks of each of the N rows have a scale and a zero point."""
+    x, packed, scales, zeros, places, bias = c.input(0), c.input(1), c.input(2), *[c.optional(n) for n in (3, 4, 5)]
+    rows, depth, bits, size = c.attr("N"), c.attr("K"), c.attr("bits", 4), c.attr("block_size")
+    if bits not in _BITS or c.attr("weight_prepacked", 0):
+        raise c.error(
+            f"weights of {bits} bits, packed ahead or not by N and K: 2, 4 and 8 bits as stored are supported"
+        )
+    blocks = -(-depth // size)
+    if packed.shape != (rows, blocks, size * bits // 8):
+        raise c.error(f"the weights are {packed.type_text}, not ({rows}, {blocks}, {size * bits // 8})")
+    numbers = c.op("reshape", _unpacked(c, packed, bits), shape=(rows, blocks * size))
+    scale = c.op("reshape", scales, shape=(rows, blocks))
+    zero = c.constant(np.full((1, 1), 1 << (bits - 1), np.uint8), "uint8")
+    if zeros is not None and zeros.dtype == "uint8":
+        width = -(-blocks * bits // 8)
+        codes = _unpacked(c, c.op("reshape", zeros, shape=(rows, width)), bits)
+        zero = c.part(codes, 1, 0, blocks)
+    elif zeros is not None:
+        zero = c.op("reshape", zeros, shape=(rows, blocks))
+
+    def spread(v: Value) -> Value:
+        """Returns one entry per weight; the weights of a row belong to its blocks in order, or as ``places`` say."""
+        if v.shape == (1, 1):
+            return v
+        if places is not None:
+            return c.op("take", v, c.part(places, 0, 0, depth), axis=1)
+        return c.part(c.op("repeat", v, repeats=size, axis=1), 1, 0, depth)
+
+    numbers = c.part(numbers, 1, 0, depth)
+    if zero.dtype == "uint8":
+        weight = _real(c, *_centered(c, numbers, spread(scale), spread(zero)))
+    else:
+        offset = c.op("subtract", c.op("cast", numbers, dtype="float32"), c.cast(spread(zero), "float32"))
+        weight = c.op("multiply", offset, c.cast(spread(scale), "float32"))
+    out = product(c, x, c.op("transpose", c.cast(weight, x.dtype), axes=(1, 0)))
+    return _with_bias(c, out, bias)
+
+
+def _unpacked(c: Call, packed: Value, bits: int) -> Value:
+    """Returns the numbers that bytes hold along the last axis, the lowest bits first, one a byte."""
+    if bits == 8:
+        return packed
+    data = c.builder.constants.get(packed)
+    if data is not None:
+        return c.constant(unpacked(data, bits, "uint8"), "uint8")
+    mask = c.constant((1 << bits) - 1, "uint8")
+    parts = [c.op("right_shift", packed, c.constant(n, "uint8")) if n else packed for n in range(0, 8, bits)]
+    low = [c.op("expand_dims", c.op("bitwise_and", p, mask), axis=packed.ndim) for p in parts]
+    joined = c.op("concatenate", *low, axis=packed.ndim)
+    return c.op("reshape", joined, shape=(*packed.shape[:-1], packed.shape[-1] * len(parts)))
+
+
+def _centered(c: Call, x: Value, scale: Value, zero: Value) -> tuple[Value, Value, Value | None]:
+    """Returns numbers less their zero points as int8 where both are known and the differences fit; else all as given."""
+    data, less = c.builder.constants.get(x), c.builder.constants.get(zero)
+    if data is None or less is None:
+        return x, scale, zero
+    exact = data.astype(np.int16) - less
+    if exact.size and (exact.min() < -128 or exact.max() > 127):
+        return x, scale, zero
+    return c.constant(exact.astype(np.int8), "int8"), scale, None
+
+
+@contributed("GatherBlockQuantized")
+def gather_blocks(c: Call) -> Value:
+    """Rows of quantized numbers in blocks, chosen and then made real."""
+    data, indices, scales, zeros = c.input(0), c.input(1), c.input(2), c.optional(3)
+    bits, size = c.attr("bits", 4), c.attr("block_size", 128)
+    at, axis = c.attr("gather_axis", 0) % data.ndim, c.attr("quantize_axis", 1) % data.ndim
+    if data.dtype == "uint8" and data not in c.small:
+        if bits not in _BITS:
+            raise c.error(f"numbers of {bits} bits; those of 2, 4 and 8 bits are supported")
+        data = _unpacked(c, data, bits)
+        if zeros is not None:
+            zeros = c.part(_unpacked(c, zeros, bits), axis, 0, scales.shape[axis])
+        else:
+            zeros = c.constant(np.full((1,) * data.ndim, 1 << (bits - 1), np.uint8), "uint8")
+    if at == axis:
+        raise c.error(f"choosing along the axis {at} of the blocks is not supported; choose along another one")
+    places = c.from_the_start(indices, data.shape[at])
+    chosen = c.op("take", data, places, axis=at)
+    along_axis = axis if axis < at else axis + indices.ndim - 1
+
+    def spread(v: Value) -> Value:
+        if all(d == 1 for d in v.shape):
+            return c.op("reshape", v, shape=(1,) * chosen.ndim)
+        rows = c.op("take", v, places, axis=at)
+        return c.part(c.op("repeat", rows, repeats=size, axis=along_axis), along_axis, 0, data.shape[axis])
+
+    return c.cast(_real(c, chosen, spread(scales), None if zeros is None else spread(zeros)), scales.dtype)
+
+
+# operators on the numbers one by one, and on windows
+
+
+def _triple(c: Call, n: int) -> tuple[Value, Value, Value | None]:
+    """Returns what inputs ``n`` and after are: numbers, their scale and their zero point."""
+    x, scale, zero = c.input(n), c.input(n + 1), c.optional(n + 2)
+    return x, along(c, scale, x, 1), None if zero is None else along(c, zero, x, 1)
+
+
+def _result(c: Call, real: Value, n: int, to: str) -> Value:
+    """Returns the result quantized by the scale and zero point that inputs ``n`` and ``n + 1`` are."""
+    zero = c.optional(n + 1)
+    return _quantized(c, real, along(c, c.input(n), real, 1), None if zero is None else along(c, zero, real, 1), to)
+
+
+@contributed("QLinearAdd", "QLinearMul")
+def of_two(c: Call) -> Value:
+    combine = "add" if c.op_type == "QLinearAdd" else "multiply"
+    real = c.op(combine, _real(c, *_triple(c, 0)), _real(c, *_triple(c, 3)))
+    return _result(c, real, 6, c.input(0).dtype)
+
+
+@contributed("QLinearSigmoid", "QLinearLeakyRelu")
+def of_one(c: Call) -> Value:
+    x = _real(c, *_triple(c, 0))
+    if c.op_type == "QLinearSigmoid":
+        return _result(c, c.op("sigmoid", x), 3, c.input(0).dtype)
+    return _result(c, c.op("leaky_relu", x, alpha=float(c.attr("alpha", 0.01))), 3, c.input(0).dtype)
+
+
+@contributed("QLinearSoftmax")
+def qlinear_softmax(c: Call) -> Value:
+    x, axis = _real(c, *_triple(c, 0)), c.attr("axis", -1)
+    if c.attr("opset") >= 13:
+        real = c.op("softmax", x, axis=axis % x.ndim)
+    else:
+        real = as_matrix(c, x, axis, lambda flat: c.op("softmax", flat, axis=1))
+    return _result(c, real, 3, c.input(0).dtype)
+
+
+@contributed("QLinearAveragePool", "QLinearGlobalAveragePool")
+def qlinear_pool(c: Call) -> Value:
+    x = _channels_first(c, _real(c, *_triple(c, 0)))
+    if c.op_type == "QLinearGlobalAveragePool":
+        real = c.op("mean", x, axis=tuple(range(2, x.ndim)), keepdims=True)
+    else:
+        made = windows_of(c, x, "AveragePool")
+        real = made[0] if isinstance(made, tuple) else made
+    return _channels_last(c, _result(c, real, 3, c.input(0).dtype))
+
+
+@contributed("QLinearReduceMean")
+def qlinear_mean(c: Call) -> Value:
+    x = _real(c, *_triple(c, 0))
+    axes = tuple([a % x.ndim for a in c.attr("axes")])
+    return _result(c, c.op("mean", x, axis=axes, keepdims=bool(c.attr("keepdims"))), 3, c.input(0).dtype)
+
+
+@contributed("QLinearConcat")
+def qlinear_concat(c: Call) -> Value:
+    parts = [_requantized(c, n, 0) for n in range(2, len(c.inputs), 3)]
+    return c.op("concatenate", *parts, axis=c.attr("axis") % parts[0].ndim)
+
+
+@contributed("QLinearWhere")
+def qlinear_where(c: Call) -> Value:
+    condition, a, b = c.input(0), _requantized(c, 1, 7), _requantized(c, 4, 7)
+    shape = c.broadcast(condition, a, b)
+    return c.op("where", *[v if same_shape(v.shape, shape) else c.op("broadcast_to", v, shape=shape) for v in (condition, a, b)])  # fmt: skip
+
+
+def _requantized(c: Call, n: int, to: int) -> Value:
+    """Returns the numbers of input ``n`` by the scale and zero point of inputs ``to`` and ``to + 1``; as they are where
+    these are their own."""
+    given: Sequence[Value | None] = [c.input(n + 1), c.optional(n + 2), c.input(to), c.optional(to + 1)]
+    if given[0] is given[2] and given[1] is given[3]:
+        return c.input(n)
+    known = [np.ravel(c.builder.constants[v]) for v in given if v in c.builder.constants]
+    if len(known) == 4 and np.array_equal(known[0], known[2]) and np.array_equal(known[1], known[3]):
+        return c.input(n)
+    return _result(c, _real(c, *_triple(c, n)), to, c.input(n).dtype)

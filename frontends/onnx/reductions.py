@@ -98,10 +98,10 @@ def softmax(c: Call) -> Value:
     op = "softmax" if c.op_type == "Softmax" else "log_softmax"
     if c.opset >= 13:
         return c.op(op, x, axis=c.attr("axis", -1) % x.ndim)
-    return _as_matrix(c, x, c.attr("axis", 1), lambda flat: c.op(op, flat, axis=1))
+    return as_matrix(c, x, c.attr("axis", 1), lambda flat: c.op(op, flat, axis=1))
 
 
-def _as_matrix(c: Call, x: Value, axis: int, f: Any) -> Value:
+def as_matrix(c: Call, x: Value, axis: int, f: Any) -> Value:
     """Returns ``f`` of ``x`` as a matrix whose rows begin at ``axis``, in the shape of ``x``."""
     axis %= x.ndim
     rows = math.prod(x.shape[:axis])
@@ -112,7 +112,7 @@ def _as_matrix(c: Call, x: Value, axis: int, f: Any) -> Value:
 def hardmax(c: Call) -> Value:
     x = c.input(0)
     if c.opset < 13:
-        return _as_matrix(c, x, c.attr("axis", 1), lambda flat: _hard(c, flat, 1))
+        return as_matrix(c, x, c.attr("axis", 1), lambda flat: _hard(c, flat, 1))
     return _hard(c, x, c.attr("axis", -1) % x.ndim)
 
 

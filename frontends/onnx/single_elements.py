@@ -86,6 +86,8 @@ def variadic(c: Call) -> Value:
 def cast(c: Call) -> Value:
     to = dtype_of(c.attr("to"), c.label) if c.op_type == "Cast" else c.input(1).dtype
     x = c.input(0)
+    if c.op_type == "CastLike" and c.input(1) in c.small:
+        raise c.error(f"a conversion to {c.small[c.input(1)]} is not supported; QuantizeLinear makes such numbers")
     data = c.builder.constants.get(x)
     if data is not None and c.op_type == "CastLike" and x not in c.shapes:
         with np.errstate(all="ignore"):

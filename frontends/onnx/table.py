@@ -24,3 +24,8 @@ def register_onnx_operator(name: str, convert: Converter, domain: str = "") -> N
 def converter(*names: str) -> Callable[[C], C]:
     """Returns a decorator that enters a function for operators of ONNX's own domain."""
     return entering(CONVERTERS, *[("", name) for name in names])
+
+
+def contributed(*names: str) -> Callable[[C], C]:
+    """Returns a decorator that enters a function for operators of ONNX Runtime's own domain."""
+    return entering(CONVERTERS, *[("com.microsoft", name) for name in names])

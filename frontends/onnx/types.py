@@ -13,6 +13,19 @@ DTYPES = {
 }  # fmt: skip
 """The data types that are supported, by ONNX's number."""
 
+SMALL_DTYPES = {21: "uint4", 22: "int4", 25: "uint2", 26: "int2"}
+"""Types of less than a byte, by ONNX's number. The graph has their numbers as uint8 or int8."""
+
+
+def bits_of(small: str) -> int:
+    """Returns how many bits a number of a type in :data:`SMALL_DTYPES` has."""
+    return int(small[-1])
+
+
+def holding(small: str) -> str:
+    """Returns the data type in which the graph has the numbers of a small one."""
+    return small[:-1] + "8"
+
 
 def dtype_of(number: int, label: str) -> str:
     """Returns the data type of an ONNX number; OnnxError names ``label`` for one that is not supported."""
@@ -21,6 +34,11 @@ def dtype_of(number: int, label: str) -> str:
         name = types.Name(number) if number in types.values() else str(number)
         raise OnnxError(f"{label}: the data type {name.lower()} is not supported")
     return DTYPES[number]
+
+
+def stored_dtype(number: int, label: str) -> str:
+    """Returns the data type in which the graph has a tensor of ONNX's type ``number``, which may be a small one."""
+    return holding(SMALL_DTYPES[number]) if number in SMALL_DTYPES else dtype_of(number, label)
 
 
 def number_of(dtype: str) -> int:

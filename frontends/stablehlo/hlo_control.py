@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ...graph.scan_operator import add_scan, add_while
+from ...graph.scan_operator import add_cond, add_scan, add_while
 from .hlo_call import Given, HloCall
 from .hlo_stacks import NotStackedError, Row, Stack, follows_steps, stacks_among
 from .hlo_table import hlo, op
@@ -184,22 +184,25 @@ def _scanned(c: HloCall, place: int, numbers: list[int], stacks: Sequence[int], 
 
 @hlo("if", "case")
 def branch(c: HloCall) -> tuple[Given, ...]:
-    """Returns the results of one branch where the choice is known; else all are computed, and one is selected."""
+    """Returns the results of the branch that is chosen, when the program is read or when it runs."""
     chosen, regions = c.args[0], c.regions
     if isinstance(chosen, Known):
         number = int(chosen.data.item())
         if c.name == "if":
             return tuple(c.run(regions[0 if number else 1]))
         return tuple(c.run(regions[number if 0 <= number < len(regions) else -1]))
-    if c.name == "if":
-        first, second = [[c.value(v) for v in c.run(r)] for r in regions]
-        return tuple(c.where(c.broadcast(chosen, a.shape), a, b) for a, b in zip(first, second, strict=True))
-    every = [[c.value(v) for v in c.run(r)] for r in regions]
-    out = every[-1]
-    for n, values in enumerate(every[:-1]):
-        here = c.op("equal", chosen, c.constant(n, chosen.dtype))
-        out = [c.where(c.broadcast(here, a.shape), a, b) for a, b in zip(values, out, strict=True)]
-    return tuple(out)
+
+    def results(n: int) -> list[Value]:
+        return [c.value(v) for v in c.run(regions[n])]
+
+    def one_of(n: int) -> list[Value]:
+        """Returns the results of region ``n`` or one behind it."""
+        if n == len(regions) - 1:
+            return results(n)
+        here = chosen if c.name == "if" else c.op("equal", chosen, c.constant(n, chosen.dtype))
+        return add_cond(c.builder, here, lambda: results(n), lambda: one_of(n + 1))
+
+    return tuple(one_of(0))
 
 
 @hlo("optimization_barrier")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...graph.graph import Value
-from ...graph.scan_operator import add_scan, add_while
+from ...graph.scan_operator import add_cond, add_scan, add_while
 from .aten_call import AtenCall
 from .aten_table import op
 
@@ -33,14 +33,10 @@ def scan(c: AtenCall, body: Any, states: Sequence[Any], arrays: Sequence[Any], o
 
 @op("cond")
 def branch(c: AtenCall, chosen: Any, first: Any, second: Any, given: Sequence[Any] = ()) -> Any:
-    """Returns the results of one branch where the choice is known; else both are computed, and one is selected."""
+    """Returns the results of the branch that is chosen, when the program is read or when it runs."""
     if not isinstance(chosen, Value):
         return tuple(c.run(first if chosen else second, given))
-    flag = c.op("reshape", c.cast(chosen, "bool"), shape=())
-    out = []
-    for a, b in zip(c.run(first, given), c.run(second, given), strict=True):
-        out.append(c.op("where", c.op("broadcast_to", flag, shape=a.shape) if a.ndim else flag, a, b))
-    return tuple(out)
+    return tuple(add_cond(c.builder, chosen, lambda: c.run(first, given), lambda: c.run(second, given)))
 
 
 def _tensors(c: AtenCall, given: Sequence[Any]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Recurrent layers, Scan and Loop of ONNX as loops, against ONNX Runtime."""
+"""Recurrent layers, If, Scan and Loop of ONNX, against ONNX Runtime."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ runtime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import from_onnx  # noqa: E402
-from tilewright.graph import fuse, prepare  # noqa: E402
+from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
+from tilewright.graph import evaluate, fuse, prepare  # noqa: E402
 
 FLOAT = TensorProto.FLOAT
 
@@ -112,3 +112,193 @@ def test_loops_with_a_trip_count(ends, loops):
     }
     graph = agree([node], {"s0": [4]}, ["s1", "rows"], constants)
     assert [n.op for n in graph.nodes].count("scan") == loops
+
+
+# what data decide
+
+INT, BOOL = TensorProto.INT64, TensorProto.BOOL
+CONSTANTS = {"zero": np.float32(0), "one": np.float32(1), "five": np.array(5), "hundred": np.float32(100), "yes": np.array(True), "ever": np.array(2**63 - 1)}  # fmt: skip
+node = helper.make_node
+
+
+def body_of(nodes, inputs, outputs):
+    return helper.make_graph(nodes, "body", [info(*i) for i in inputs], [info(*o) for o in outputs])
+
+
+def branch_of(nodes, *outputs):
+    """Returns a branch; its outputs have unknown shapes."""
+    return body_of(nodes, [], [(o, None) if isinstance(o, str) else o for o in outputs])
+
+
+def same(nodes, inputs, outputs, calls, opset=18):
+    """Returns the graph of a model of ``inputs`` (name: shape and type) that gives what ONNX Runtime does, compiled and
+    interpreted."""
+    weights = [numpy_helper.from_array(np.asarray(a), n) for n, a in CONSTANTS.items()]
+    graph = helper.make_graph(nodes, "net", [info(n, *i) for n, i in inputs.items()], [info(*o) for o in outputs], weights)  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    session, read = runtime.InferenceSession(model.SerializeToString()), from_onnx(model)
+    built = build_graph(read, bounds={d: 16 for i in inputs.values() for d in i[0] if isinstance(d, str)})
+    for given in calls:
+        want = session.run(None, dict(zip(inputs, given, strict=True)))
+        made = built(*given)
+        for results in (made if isinstance(made, tuple) else (made,), evaluate(read, *given)):
+            for got, expected in zip(results, want, strict=True):
+                assert got.shape == expected.shape and got.dtype == expected.dtype
+                np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    return read
+
+
+POSITIVE = [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["c"])]
+"""Nodes that say whether the sum of x is positive."""
+
+
+@pytest.mark.parametrize("size", [5, "n"])
+def test_a_branch_that_data_choose(size):
+    then = branch_of([node("Mul", ["x", "x"], ["t"]), node("Shape", ["x"], ["k"])], "t", ("k", [1], INT))
+    other = branch_of([node("Neg", ["x"], ["e"]), node("Constant", [], ["l"], value_ints=[7])], "e", ("l", [1], INT))
+    choice = node("If", ["c"], ["y", "z"], then_branch=then, else_branch=other)
+    x = np.arange(5, dtype=np.float32)
+    calls = [(x,), (-x,), (x * np.float32(np.nan),)]
+    if size == "n":
+        calls += [(x[:1],), (x[1:2],), (x[:0],)]
+    same([*POSITIVE, choice], {"x": ([size],)}, [("y", [size]), ("z", [1], INT)], calls)
+
+
+def test_branches_inside_branches_and_a_flag_that_is_given():
+    inner = node("If", ["b"], ["t"], then_branch=branch_of([node("Exp", ["x"], ["p"])], "p"), else_branch=branch_of([node("Identity", ["x"], ["q"])], "q"))  # fmt: skip
+    choice = node("If", ["c"], ["y"], then_branch=branch_of([inner], "t"), else_branch=branch_of([node("Neg", ["x"], ["e"])], "e"))  # fmt: skip
+    x = np.linspace(-1, 2, 6, dtype=np.float32).reshape(2, 3)
+    calls = [(s * x, np.array([f])) for s in (np.float32(1), np.float32(-1)) for f in (True, False)]
+    same([*POSITIVE, choice], {"x": ([2, 3],), "b": ([1], BOOL)}, [("y", [2, 3])], calls)
+
+
+def test_branches_of_other_shapes_are_refused_and_given_choices_are_read():
+    then = branch_of([node("Identity", ["x"], ["t"])], "t")
+    other = branch_of([node("ReduceSum", ["x"], ["e"], keepdims=1)], "e")
+    graph = helper.make_graph([node("If", ["c"], ["y"], then_branch=then, else_branch=other)], "net", [info("x", [5]), info("c", [], BOOL)], [info("y", None)])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    with pytest.raises(OnnxError, match=r"If 'y': result 0 is float32\[5\] in one branch and float32\[1\] in the other.*the inputs c, which constants= can give"):  # fmt: skip
+        from_onnx(model)
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(build_graph(from_onnx(model, constants={"c": False}))(x), [10])
+
+
+def counting(*more, inner=(), go="on", rows=(), size="n"):
+    """Returns the body of a loop with the variable s, which grows by one and by what ``inner`` makes of it."""
+    nodes = [node("Identity", [go], ["go"]), node("Add", ["s", "one"], ["u"]), *inner, *more]
+    variables = [("i", [], INT), ("on", [], BOOL), ("s", [size])]
+    return body_of(
+        nodes, variables, [("go", [], BOOL), ("u" if not inner else "t", [size]), *[(r, [size]) for r in rows]]
+    )
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+def test_a_trip_count_and_a_condition_that_are_inputs(size):
+    loop = node("Loop", ["m", "f", "x"], ["y"], body=counting())
+    x = np.arange(3, dtype=np.float32)
+    calls = [(x, np.array(m), np.array(f)) for m in (0, 1, 13) for f in (True, False)]
+    if size == "n":
+        calls += [(x[:0], np.array(2), np.array(True)), (x[:1], np.array(2), np.array(True))]
+    read = same([loop], {"x": ([size],), "m": ([], INT), "f": ([], BOOL)}, [("y", [size])], calls)
+    assert [n.op for n in read.nodes].count("scan") == 1
+
+
+@pytest.mark.parametrize("trips", ["", "ever", "five", "m"])
+def test_a_loop_as_long_as_data_say(trips):
+    """Such are the loops that PyTorch writes: the largest trip count, and a condition that the body computes."""
+    small = [node("ReduceMax", ["t"], ["w"], keepdims=0), node("Less", ["w", "hundred"], ["again"])]
+    body = counting(*small, inner=[node("Add", ["u", "u"], ["t"])], go="again")
+    body.node.append(body.node[0])
+    del body.node[0]
+    loop = node("Loop", [trips, "yes", "x"], ["y"], body=body)
+    inputs = {"x": ([3],), **({"m": ([1], INT)} if trips == "m" else {})}
+    calls = [(np.full(3, a, np.float32), *[np.array([4])] * (trips == "m")) for a in (0, 30, 99, 300)]
+    same([loop], inputs, [("y", [3])], calls)
+
+
+def test_rows_of_as_many_steps_as_a_size():
+    body = counting(node("Neg", ["u"], ["row"]), rows=["row"], size=3)
+    shape = [node("Shape", ["z"], ["k"]), node("Squeeze", ["k"], ["m"])]
+    loop = node("Loop", ["m", "", "x"], ["y", "rows"], body=body)
+    x = np.arange(3, dtype=np.float32)
+    calls = [(x, np.zeros(m, np.float32)) for m in (0, 1, 2, 13)]
+    same([*shape, loop], {"x": ([3],), "z": (["m"],)}, [("y", [3]), ("rows", ["m", 3])], calls)
+
+
+def test_rows_of_no_steps():
+    body = counting(node("Neg", ["u"], ["row"]), rows=["row"], size=3)
+    loop = node("Loop", ["none", "yes", "x"], ["y", "rows"], body=body)
+    nodes = [node("Constant", [], ["none"], value_int=0), loop]
+    same(nodes, {"x": ([3],)}, [("y", [3]), ("rows", [0, 3])], [(np.ones(3, np.float32),)])
+
+
+def test_rows_whose_number_data_say_are_refused_unless_nothing_reads_them():
+    body = counting(node("Neg", ["u"], ["row"]), rows=["row"], size=3)
+
+    def read(*outputs):
+        loop = node("Loop", ["m", "", "x"], [*outputs], body=body)
+        graph = helper.make_graph(
+            [loop], "net", [info("x", [3]), info("m", [], INT)], [info(o, None) for o in outputs if o],
+            [numpy_helper.from_array(CONSTANTS["one"], "one")],
+        )  # fmt: skip
+        return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+
+    with pytest.raises(OnnxError, match="how many rows of row there are is not known.*the inputs m, which constants="):
+        read("y", "rows")
+    for outputs in (("y", ""), ("y",)):  # ONNX Runtime takes neither
+        got = build_graph(read(*outputs))(np.ones(3, np.float32), np.array(4))
+        np.testing.assert_array_equal(got, np.full(3, 5, np.float32))
+
+
+def test_more_steps_than_are_unrolled():
+    """A loop without a trip count ends by its condition, however late."""
+    body = body_of(
+        [node("Cast", ["i"], ["f"], to=FLOAT), node("Add", ["s", "one"], ["t"]), node("Less", ["i", "many"], ["go"])],
+        [("i", [], INT), ("on", [], BOOL), ("s", [1])], [("go", [], BOOL), ("t", [1])],
+    )  # fmt: skip
+    nodes = [node("Constant", [], ["many"], value_int=2000), node("Loop", ["", "yes", "x"], ["y"], body=body)]
+    same(nodes, {"x": ([1],)}, [("y", [1])], [(np.zeros(1, np.float32),)])
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+def test_loops_and_branches_inside_each_other(size):
+    """A loop in a branch in a loop; the branch that is not chosen takes no step."""
+    inside = node("Loop", ["i", "", "u"], ["p"], body=body_of(
+        [node("Mul", ["v", "half"], ["w"]), node("Identity", ["k"], ["l"])],
+        [("j", [], INT), ("k", [], BOOL), ("v", [size])], [("l", [], BOOL), ("w", [size])],
+    ))  # fmt: skip
+    choice = [
+        node("ReduceSum", ["u"], ["total"], keepdims=0), node("Greater", ["total", "hundred"], ["large"]),
+        node("If", ["large"], ["t"], then_branch=branch_of([inside], "p"), else_branch=branch_of([node("Add", ["u", "u"], ["q"])], "q")),
+    ]  # fmt: skip
+    nodes = [node("Constant", [], ["half"], value_float=0.5), node("Loop", ["m", "", "x"], ["y"], body=counting(inner=choice))]  # fmt: skip
+    x = np.arange(3, dtype=np.float32)
+    same(nodes, {"x": ([size],), "m": ([], INT)}, [("y", [size])], [(x, np.array(m)) for m in (0, 3, 12)])
+
+
+def test_a_branch_that_is_not_chosen_takes_no_steps():
+    """Its loop would have no end."""
+    forever = node("Loop", ["", "c", "x"], ["t"], body=body_of(
+        [node("Identity", ["c"], ["l"]), node("Add", ["v", "one"], ["w"])],
+        [("j", [], INT), ("k", [], BOOL), ("v", [3])], [("l", [], BOOL), ("w", [3])],
+    ))  # fmt: skip
+    choice = node("If", ["d"], ["y"], then_branch=branch_of([forever], "t"), else_branch=branch_of([node("Neg", ["x"], ["e"])], "e"))  # fmt: skip
+    x = np.ones(3, np.float32)
+    yes, no = np.array(True), np.array(False)
+    same([choice], {"x": ([3],), "c": ([], BOOL), "d": ([], BOOL)}, [("y", [3])], [(x, yes, no), (x, no, yes)])
+
+
+@pytest.mark.parametrize("steps", [4, "n"])
+def test_a_choice_in_each_step_of_a_scan(steps):
+    body = body_of(
+        [node("Greater", ["a", "zero"], ["c"]),
+         node("If", ["c"], ["t"], then_branch=branch_of([node("Add", ["s", "a"], ["p"])], "p"), else_branch=branch_of([node("Neg", ["s"], ["q"])], "q")),
+         node("Identity", ["t"], ["row"])],
+        [("s", []), ("a", [])], [("t", []), ("row", [])],
+    )  # fmt: skip
+    scan = node("Scan", ["s0", "x"], ["s1", "rows"], body=body, num_scan_inputs=1)
+    x = np.float32([1, -2, 3, 4])
+    calls = [(np.float32(2), x), (np.float32(-2), -x)]
+    same(
+        [scan], {"s0": ([],), "x": ([steps],)}, [("s1", []), ("rows", [steps])], [(np.asarray(a), b) for a, b in calls]
+    )
