@@ -147,18 +147,15 @@ def pad(c: Call) -> Value:
     if mode == "wrap":
         return _wrapped(c, x, before, after)
     out = c.op("pad", x, pad_before=tuple(before), pad_after=tuple(after), value=number, mode=mode)
-    return out if given is None or value is not None or mode != "constant" else _filled(c, x, out, before, given)
+    return out if given is None or value is not None or mode != "constant" else _filled(c, x, out, before, after, given)
 
 
-def _filled(c: Call, x: Value, out: Value, before: list[int], value: Value) -> Value:
+def _filled(c: Call, x: Value, out: Value, before: list[int], after: list[int], value: Value) -> Value:
     """Returns ``out``, which is ``x`` with padding, with a value in the padding that is known only at run time."""
-    if not out.is_static:
-        raise c.error(f"padding of {x.type_text} by a value that is not a constant")
-    c.limit(out.shape, LARGEST_TABLE)
-    inside = np.zeros(out.shape, bool)
-    inside[tuple([slice(b, b + e) for b, e in zip(before, x.shape, strict=True)])] = True
+    inside = c.op("broadcast_to", c.constant(True, "bool"), shape=x.shape)
+    inside = c.op("pad", inside, pad_before=tuple(before), pad_after=tuple(after), value=0)
     fill = c.op("broadcast_to", c.op("reshape", value, shape=()), shape=out.shape)
-    return c.op("where", c.constant(inside, "bool"), out, fill)
+    return c.op("where", inside, out, fill)
 
 
 def _wrapped(c: Call, x: Value, before: list[int], after: list[int]) -> Value:

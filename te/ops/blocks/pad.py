@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.expr import DType, Expr, Not, all_, const, convert, is_const_int, max_, min_, select
+from ....tir.expr import DType, Expr, IntImm, Not, all_, const, convert, is_const_int, max_, min_, select
 from ....tir.expr.intrinsics.control_and_memory import if_then_else
 from ...compute import compute
 from ...operation import Requirement
@@ -37,6 +37,13 @@ def pad(
     if mode not in ("constant", "edge", "reflect"):
         raise ValueError(f"pad: mode={mode!r}; there are 'constant', 'edge' and 'reflect'")
     requires: list[Requirement] = []
+    if mode == "edge":
+        for d, (lo, hi, extent) in enumerate(zip(before, after, x.shape, strict=True)):
+            problem = f"pad: dimension {d} of {shape_text(x)} has no elements to repeat"
+            if is_const_int(extent, 0) and not (is_const_int(lo, 0) and is_const_int(hi, 0)):
+                raise ValueError(problem)
+            if not isinstance(extent, IntImm) and not (is_const_int(lo, 0) and is_const_int(hi, 0)):
+                requires.append((extent > 0, problem))
     if mode == "reflect":
         for d, (lo, hi, extent) in enumerate(zip(before, after, x.shape, strict=True)):
             if is_const_int(lo, 0) and is_const_int(hi, 0):
