@@ -12,6 +12,9 @@ from ..graph.graph import GraphError, Value
 from ..te.ops.blocks.operator_arguments import from_front, sizes_analyzer
 from ..tir.expr import Expr, vars_in
 
+LARGEST_PLACES = 1 << 22
+"""The most places that become a constant."""
+
 
 def add_sizes(builder: Builder, numbers: Any, dtype: str, beside: Sequence[Value] = ()) -> Value:
     """Returns an array of numbers of which some are expressions of symbolic sizes, as data that kernels read.
@@ -71,6 +74,15 @@ class GraphCall:
     def size(self, extent: Any, dtype: str) -> Value:
         """Returns a size as a scalar: a constant, or of a symbolic one what the call says."""
         return add_sizes(self.builder, extent, dtype)
+
+    def places(self, extent: Any, dtype: str = "int64", axis: int = 0, rank: int = 1) -> Value:
+        """Returns 0, 1, … up to an extent, which may be symbolic, along one of ``rank`` dimensions; the others have 1."""
+        shape: list[Any] = [1] * rank
+        shape[axis] = extent
+        if isinstance(extent, int) and extent <= LARGEST_PLACES:
+            return self.constant(np.arange(extent).reshape(shape), dtype)
+        zero = self.op("broadcast_to", self.constant(0, dtype), shape=tuple(shape))
+        return self.op("places", zero, axis=axis, dtype=dtype)
 
     def part(self, x: Value, axis: int, begin: Any, count: Any, step: int = 1) -> Value:
         """Returns ``count`` elements along an axis, from ``begin`` on, which counts from 0; the call checks that they exist."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..tir.expr import DType
+from ..tir.expr import DType, Expr, Var, vars_in
 from .graph import Graph, Node, Value, same_shape
 from .graph_operators import operator
 from .kernels import Division, divide, is_view
@@ -101,11 +101,21 @@ class _Groups:
         if first is second or len(first) + len(second) > _MEMBERS:
             return
         both = {*first, *second}
-        if self._leaves_and_returns(both):
+        if self._leaves_and_returns(both) or self._hides_sizes(both):
             return
         joined = sorted(both, key=self.position.__getitem__)
         for member in joined:
             self.of[member] = joined
+
+    def _hides_sizes(self, members: set[Node]) -> bool:
+        """Returns whether no argument of the joined kernel would tell a symbolic size that its operators have."""
+        made = {v for n in members for v in n.outputs}
+        inner = _sizes_of(made)
+        if not inner:
+            return False
+        read = [v for n in members for v in n.given if v not in made]
+        shown = [v for v in made if v in self.graph.outputs or any(u not in members for u in self.users.get(v, []))]
+        return not inner <= _sizes_of([*read, *shown])
 
     def _leaves_and_returns(self, members: set[Node]) -> bool:
         """Returns whether a way leads from the members through other operators back to one of them."""
@@ -127,3 +137,8 @@ class _Groups:
     def _users_of(self, nodes: Iterable[Node]) -> list[Node]:
         values: list[Value] = [v for n in nodes for v in n.outputs]
         return [u for v in values for u in self.users.get(v, [])]
+
+
+def _sizes_of(values: Iterable[Value]) -> set[Var]:
+    """Returns the symbolic sizes in the shapes of values."""
+    return {var for v in values for d in v.shape if isinstance(d, Expr) for var in vars_in(d)}

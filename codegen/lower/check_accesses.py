@@ -265,12 +265,11 @@ class _Checks:
             self.expr(e.args[1], _Scope(scope, guard=e.args[0]))
             self.expr(e.args[2], _Scope(scope, guard=logical_not(e.args[0])))
         else:
-            for child in e.children():
-                if isinstance(child, Call) and child.op == "tir.address_of":  # the place need not be accessed
-                    for index in child.args[0].indices if isinstance(child.args[0], BufferLoad) else ():
-                        self.expr(index, scope)
-                elif isinstance(child, Expr):
-                    self.expr(child, scope)
+            place = e.args[0] if isinstance(e, Call) and e.op == "tir.address_of" else None
+            parts = place.indices if isinstance(place, BufferLoad) else e.children()  # the place need not be accessed
+            for part in parts:
+                if isinstance(part, Expr):
+                    self.expr(part, scope)
 
     # -- one access ---------------------------------------------------------------------------------------------------
 

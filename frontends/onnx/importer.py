@@ -22,7 +22,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.host_graph import HostGraph
 from ...graph.rewrite import with_output_names, without_unread
 from ...graph.verify_graph import verify
-from ...tir.expr import to_numpy
+from ...tir.expr import Expr, to_numpy, vars_in
 from ..unsupported_operators import require_inputs
 from . import (
     control_flow,
@@ -291,7 +291,7 @@ class _Reader:
         except OnnxError:
             raise
         except GraphError as error:
-            raise OnnxError(f"{label_of(node)}: {shown(error, quoted=False)}") from error
+            raise OnnxError(f"{label_of(node)}: {shown(error, quoted=False)}{_way_out(inputs)}") from error
         except _UNFIT as error:
             problem = f"{type(error).__name__}: {shown(error, quoted=False)}"
             raise OnnxError(f"{label_of(node)}: its inputs and attributes do not fit it ({problem})") from error
@@ -471,6 +471,12 @@ class _Reader:
                     copy.input[n] = ""
             self.nodes([copy], scope, opsets)
         return [scope.get(name) for name in function.output]
+
+
+def _way_out(inputs: Sequence[Item | None]) -> str:
+    """Returns what to try where an operator needs sizes that only the call knows, else nothing."""
+    free = {var.name: None for v in inputs if isinstance(v, Value) for d in v.shape if isinstance(d, Expr) for var in vars_in(d)}  # fmt: skip
+    return f"; shapes= can give {', '.join(free)} as numbers" if free else ""
 
 
 _MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")

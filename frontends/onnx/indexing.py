@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...graph.graph import Value
-from .call import LARGEST_TABLE, Call
+from .call import Call
 from .table import converter
 
 
@@ -44,20 +42,14 @@ def scatter_nd(c: Call) -> Value:
 
 @converter("TensorScatter")
 def tensor_scatter(c: Call) -> Value:
-    """Updates of a cache: the places are counted from each batch's own beginning along the axis."""
+    """Returns a cache with updates: the places are counted from each batch's own beginning along the axis."""
     cache, new, begin = c.input(0), c.input(1), c.optional(2)
     axis = c.attr("axis", -2) % cache.ndim
-    steps = new.shape[axis]
-    c.limit((steps,), LARGEST_TABLE)
-    if not new.is_static or not isinstance(cache.shape[axis], int):
-        raise c.error(f"{new.type_text} into {cache.type_text}: the sizes have to be known")
-    column = [1] * new.ndim
-    column[axis] = steps
-    at = c.constant(np.arange(steps).reshape(column), "int64")
+    at = c.places(new.shape[axis], "int64", axis, new.ndim)
     if begin is not None:
         at = c.op("add", at, c.cast(c.op("reshape", begin, shape=(new.shape[0], *[1] * (new.ndim - 1))), "int64"))
     if c.attr("mode", "linear") == "circular":
-        at = c.op("floor_mod", at, c.like(cache.shape[axis], at))
+        at = c.op("floor_mod", at, c.size(cache.shape[axis], at.dtype))
     return c.op("scatter_elements", cache, c.op("broadcast_to", at, shape=new.shape), new, axis=axis)
 
 
@@ -71,28 +63,28 @@ def top_k(c: Call) -> tuple[Value, ...]:
 @converter("OneHot")
 def one_hot(c: Call) -> Value:
     indices, axis = c.input(0), c.attr("axis", -1)
-    depth, values = int(np.ravel(c.known(1))[0]), c.known(2)
-    whole = c.cast(indices, "int64")
-    hot = c.op("one_hot", c.from_the_start(whole, depth), depth=depth, dtype="bool")
+    (depth,), values = c.dims(1), c.known(2)
     rank = indices.ndim + 1
     axis %= rank
-    order = [*range(axis), rank - 1, *range(axis, rank - 1)]
-    hot = hot if axis == rank - 1 else c.op("transpose", hot, axes=tuple(order))
+    whole = c.op("expand_dims", c.from_the_start(c.cast(indices, "int64"), depth), axis=axis)
+    hot = c.op("equal", whole, c.places(depth, "int64", axis, rank))
     off, on = [c.constant(v, values.dtype.name) for v in values]
-    shape = c.broadcast(hot, off)
-    return c.op("where", hot, c.op("broadcast_to", on, shape=shape), c.op("broadcast_to", off, shape=shape))
+    return c.op("where", hot, *[c.op("broadcast_to", v, shape=hot.shape) for v in (on, off)])
 
 
 @converter("ReverseSequence")
 def reverse_sequence(c: Call) -> Value:
     x, time, batch = c.input(0), c.attr("time_axis", 0), c.attr("batch_axis", 1)
-    lengths, extent = c.known(1), x.shape[time]
-    c.limit(x.shape, LARGEST_TABLE)
-    index = np.arange(extent)[:, None] * np.ones(len(lengths), np.int64)
-    for n, length in enumerate(lengths):
-        index[:length, n] = index[:length, n][::-1]
     shape = [1] * x.ndim
-    shape[time], shape[batch] = index.shape
-    index = index if time < batch else index.T
-    whole = np.broadcast_to(index.reshape(shape), x.shape)
-    return c.op("gather_elements", x, c.constant(np.asarray(whole, order="C")), axis=time)
+    shape[batch] = x.shape[batch]
+    length = c.op("reshape", c.cast(c.input(1), "int64"), shape=tuple(shape))
+    place = c.places(x.shape[time], "int64", time, x.ndim)
+    mirrored = c.op("subtract", c.op("subtract", length, c.like(1, length)), place)
+    index = c.op("where", c.op("less", place, length), *_alike(c, mirrored, place))
+    return c.op("gather_elements", x, c.op("broadcast_to", index, shape=x.shape), axis=time)
+
+
+def _alike(c: Call, *values: Value) -> list[Value]:
+    """Returns the values in the shape to which they broadcast."""
+    shape = c.broadcast(*values)
+    return [c.op("broadcast_to", v, shape=shape) for v in values]

@@ -108,8 +108,9 @@ def _by_extremes(c: Call, x: Value) -> tuple[Value, Value, Value]:
     zero_f = c.like(0, x)
     highest = c.op("maximum", c.op("max", x, axis=axes), zero_f)
     lowest = c.op("minimum", c.op("min", x, axis=axes), zero_f)
-    span = c.op("subtract", highest, lowest)
-    scale = c.op("where", c.op("equal", span, zero_f), c.like(1, x), c.op("divide", span, c.like(255, x)))
+    wide = c.op("subtract", highest, lowest)
+    all_zero = c.op("equal", wide, zero_f)
+    scale = c.op("where", all_zero, c.like(1, x), c.op("divide", wide, c.like(255, x)))
     middle = c.op("round", c.op("divide", c.op("subtract", zero_f, lowest), scale))
     zero = c.op("cast", c.op("clip", middle, low=0.0, high=255.0), dtype="uint8")
     return _quantized(c, x, scale, zero, "uint8"), scale, zero

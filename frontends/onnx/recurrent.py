@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ...graph.graph import Value
 from ...graph.scan_operator import add_scan
 from .call import Call
@@ -82,9 +80,7 @@ class _Layer:
         """
         c, arrays = self.c, [self.x]
         if self.lengths is not None:
-            if not isinstance(self.steps, int):
-                raise c.error("the number of time steps has to be known where sequences have lengths")
-            arrays.append(c.constant(np.arange(self.steps), self.lengths.dtype))
+            arrays.append(c.places(self.steps, self.lengths.dtype))
 
         def one(d: int, states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
             made = step(d, parts[0], states)

@@ -118,10 +118,7 @@ def hardmax(c: Call) -> Value:
 
 def _hard(c: Call, x: Value, axis: int) -> Value:
     first = c.op("argmax", x, axis=axis, keepdims=True, dtype="int64")
-    c.limit((x.shape[axis],), LARGEST_TABLE)
-    shape = [1] * x.ndim
-    shape[axis] = x.shape[axis]
-    places = c.constant(np.arange(x.shape[axis]).reshape(shape))
+    places = c.places(x.shape[axis], "int64", axis, x.ndim)
     return c.op("cast", c.op("equal", first, places), dtype=x.dtype)
 
 

@@ -35,8 +35,8 @@ def roi_align(c: Call) -> Value:
 @converter("DeformConv")
 def deformable_convolution(c: Call) -> Value:
     x, w, offset, bias, mask = c.input(0), c.input(1), c.input(2), c.optional(3), c.optional(4)
-    if x.ndim != 4 or not x.is_static or not w.is_static or not offset.is_static:
-        raise c.error(f"{x.type_text} and {w.type_text}: two-dimensional images of known sizes are supported")
+    if x.ndim != 4 or not isinstance(x.shape[1], int) or not w.is_static:
+        raise c.error(f"{x.type_text} and {w.type_text}: two-dimensional images of known channels are supported")
     kernel = tuple(c.attr("kernel_shape", w.shape[2:]))
     pads, groups = tuple(c.attr("pads", (0,) * 4)), c.attr("group", 1)
     windows = c.op(

@@ -7,14 +7,16 @@ elements whose indices and weights are worked out here, in NumPy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from ...graph.graph import Value
-from ...tir.expr import DType
+from ...graph.graph import Value, dims
+from ...te.ops.blocks.operator_arguments import difference
+from ...tir.expr import DType, convert
 from .call import LARGEST_TABLE, Call
 from .table import converter
 
@@ -26,14 +28,28 @@ class _Axis:
     """How one axis is resized: from ``size`` elements to ``out``; ``scale`` is their ratio as the model says it."""
 
     axis: int
-    size: int
-    out: int
-    scale: float
+    size: Any
+    out: Any
+    scale: float | None
     roi: tuple[float, float]
 
     @property
+    def is_known(self) -> bool:
+        """Whether the sizes are numbers; else the call says them, and the scale where sizes were given is None."""
+        return isinstance(self.size, int) and isinstance(self.out, int)
+
+    @property
+    def stays(self) -> bool:
+        same = self.size == self.out if self.is_known else difference(convert(self.size), convert(self.out)) == 0
+        return same and self.scale in (1, None) and self.roi == (0.0, 1.0)
+
+    @property
     def is_whole(self) -> bool:
-        return abs(self.out / self.size - self.scale) < 1e-9
+        return self.is_known and abs(self.out / max(self.size, 1) - self.scale) < 1e-9  # type: ignore[operator]
+
+    @property
+    def growth(self) -> float:
+        return self.out / max(self.size, 1) if self.is_known else self.scale or 1.0
 
     def places(self, mode: str) -> Any:
         """Returns where the elements of the result lie among those of the input.
@@ -60,15 +76,16 @@ class _Axis:
 @converter("Resize", "Upsample")
 def resize(c: Call) -> Value:
     x = c.input(0)
-    if not x.is_static:
-        raise c.error(f"{x.type_text} has symbolic sizes, so it cannot be resized")
     newer = c.op_type == "Resize" and c.opset > 10
     mode = c.attr("coordinate_transformation_mode", "half_pixel" if newer else "asymmetric")
     if mode not in (*_PLAIN, "tf_crop_and_resize", "half_pixel_symmetric", "tf_half_pixel_for_nn"):
         raise c.error(f"the coordinates {mode} are not known")
-    axes = [a for a in _axes(c, x) if a.out != a.size or a.scale != 1 or a.roi != (0.0, 1.0)]
-    if any(a.out < 1 for a in axes):
-        raise c.error(f"a size of {min(a.out for a in axes)} elements is not supported")
+    axes = [a for a in _axes(c, x) if not a.stays]
+    for a in axes:
+        if isinstance(a.out, int) and a.out < 1:
+            raise c.error(f"a size of {a.out} elements is not supported")
+        if isinstance(a.size, int) and a.size < 1:
+            raise c.error(f"axis {a.axis} of {x.type_text} has no elements, and cannot get {a.out}")
     if not axes:
         return c.op("identity", x)
     if (
@@ -86,15 +103,18 @@ def _axes(c: Call, x: Value) -> list[_Axis]:
     """Returns the axes that the node names, with their scales and sizes."""
     chosen = [a % x.ndim for a in c.attr("axes", tuple(range(x.ndim)))]
     scales, sizes = _wanted(c)
-    old = [int(x.shape[a]) for a in chosen]
+    old = [x.shape[a] for a in chosen]
     if (scales is None) == (sizes is None):
         raise c.error("exactly one of scales and sizes has to be there")
     if len(scales if sizes is None else sizes) != len(chosen):
         raise c.error(f"{len(scales if sizes is None else sizes)} scales or sizes for {len(chosen)} axes")
     if sizes is not None:
-        out = [int(s) for s in sizes]
+        out: list[Any] = list(sizes)
         policy = c.attr("keep_aspect_ratio_policy", "stretch")
-        factors = [s / max(e, 1) for s, e in zip(out, old, strict=True)]
+        known = [isinstance(s, int) and isinstance(e, int) for s, e in zip(out, old, strict=True)]
+        factors: list[Any] = [s / max(e, 1) if k else None for s, e, k in zip(out, old, known, strict=True)]
+        if policy != "stretch" and not all(known):
+            raise c.error(f"keep_aspect_ratio_policy={policy} for {x.type_text}, whose sizes only the call knows")
         if policy != "stretch":
             ratio = (min if policy == "not_larger" else max)(factors)
             out, factors = [int(math.floor(ratio * e + 0.5)) for e in old], [ratio] * len(old)
@@ -102,7 +122,7 @@ def _axes(c: Call, x: Value) -> list[_Axis]:
         factors = [float(s) for s in scales]
         if not all(0 < f < 1 << 31 for f in factors):
             raise c.error(f"the scales {factors} are not positive numbers")
-        out = [int(math.floor(e * f)) for e, f in zip(old, factors, strict=True)]
+        out = [_grown(c, e, f) for e, f in zip(old, factors, strict=True)]
     rois = [(0.0, 1.0)] * len(chosen)
     if c.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
         roi = [np.float32(r) for r in np.ravel(c.known(1))]
@@ -121,8 +141,18 @@ def _wanted(c: Call) -> tuple[Any, Any]:
         return (np.asarray(given) if given is not None else c.known(1)), None
     if c.opset < 11:
         return c.known(1), None
-    scales, sizes = [None if v is None or not v.size else np.ravel(v) for v in (c.known(2), c.known(3))]
-    return scales, sizes
+    scales, sizes = c.known(2), c.dims(3)
+    return None if scales is None or not scales.size else np.ravel(scales), sizes or None
+
+
+def _grown(c: Call, size: Any, scale: float) -> Any:
+    """Returns the number of elements of an axis after scaling; that of a symbolic size needs a scale that is a ratio."""
+    if isinstance(size, int):
+        return int(math.floor(size * scale))
+    ratio = Fraction(scale).limit_denominator(1 << 10)
+    if np.float32(ratio.numerator / ratio.denominator) != np.float32(scale):
+        raise c.error(f"a scale of {scale} for {size} elements, which only the call knows; sizes= can say how many")
+    return dims([size * ratio.numerator // ratio.denominator])[0]
 
 
 def _by_operator(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: str) -> Value | None:
@@ -131,7 +161,9 @@ def _by_operator(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: 
     n = last - first + 1
     if n > 3:
         return None
-    out = [int(e) for e in x.shape]
+    out = list(x.shape)
+    if not all(isinstance(e, int) for e in out[first : last + 1]):
+        return None
     for a in axes:
         out[a.axis] = a.out
     lead, tail = math.prod(x.shape[:first]), math.prod(x.shape[last + 1 :])
@@ -150,7 +182,10 @@ def _by_tables(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: st
     out, method = x, c.attr("mode", "nearest")
     if method not in ("nearest", "linear", "cubic"):
         raise c.error(f"the mode {method} is not known")
-    for a in sorted(axes, key=lambda a: a.out / a.size):  # what shrinks comes first
+    for a in sorted(axes, key=lambda a: a.growth):  # what shrinks comes first
+        if not a.is_known:
+            out = _at_the_call(c, out, a, mode, method, c.attr("nearest_mode", rounding))
+            continue
         c.limit((a.out,), LARGEST_TABLE)
         places = a.places("half_pixel" if mode == "tf_half_pixel_for_nn" else mode)
         if method == "nearest":
@@ -165,6 +200,80 @@ def _by_tables(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: st
     if mode == "tf_crop_and_resize":
         out = _beyond(c, out, axes)
     return out if out.dtype == x.dtype else c.op("cast", out, dtype=x.dtype)
+
+
+def _at_the_call(c: Call, x: Value, a: _Axis, mode: str, method: str, rounding: str) -> Value:
+    """Returns ``x`` with one axis resized whose sizes only the call knows, by tables that the call computes."""
+    if mode == "tf_crop_and_resize" or c.attr("antialias", 0):
+        what = mode if mode == "tf_crop_and_resize" else "antialias"
+        raise c.error(f"{what} along axis {a.axis}, which has {a.size} elements; shapes= can give a number")
+    dtype = "float64"
+
+    def number(v: Any) -> Value:
+        return c.constant(v, dtype) if isinstance(v, (int, float)) else c.cast(c.size(v, "int64"), dtype)
+
+    def op(name: str, left: Any, right: Any) -> Value:
+        return c.op(name, *[v if isinstance(v, Value) else number(v) for v in (left, right)])
+
+    at, n, out = c.cast(c.places(a.out), dtype), number(a.size), number(a.out)
+    scale = op("divide", out, op("maximum", n, 1)) if a.scale is None else number(a.scale)
+    wide = op("multiply", scale, n)
+    if mode == "asymmetric":
+        places = op("divide", at, scale)
+    elif mode == "align_corners":
+        last = op("subtract", wide, 1)
+        steps = c.op("where", op("equal", last, 0), number(1), last)
+        places = op("divide", op("multiply", at, op("subtract", n, 1)), steps)
+    else:
+        places = op("subtract", op("divide", op("add", at, 0.5), scale), 0.5)
+        if mode == "half_pixel_symmetric":
+            offset = op("multiply", op("divide", n, 2), op("subtract", 1, op("divide", out, wide)))
+            places = op("add", offset, places)
+        elif mode == "pytorch_half_pixel":
+            begin = c.op("broadcast_to", number(-0.5), shape=places.shape)
+            one = c.op("broadcast_to", op("equal", wide, 1), shape=places.shape)
+            places = c.op("where", one, begin, places)
+    below = c.op("floor", places)
+    rest = op("subtract", places, below)
+    if method == "nearest":
+        compare, edge = {
+            "floor": ("less", 0), "ceil": ("greater", 0), "round_prefer_floor": ("greater", 0.5),
+            "round_prefer_ceil": ("greater_equal", 0.5),
+        }[rounding]  # fmt: skip
+        index = op("add", below, c.cast(op(compare, rest, edge), dtype))
+        inside = op("maximum", op("minimum", index, op("subtract", n, 1)), 0)
+        return c.op("take", x, c.cast(inside, "int64"), axis=a.axis)
+    reach = 1 if method == "linear" else 2
+    steps = c.constant(np.arange(1 - reach, reach + 1, dtype=np.float64)[None])
+    column = [c.op("expand_dims", v, axis=1) for v in (below, rest)]
+    index = op("add", column[0], steps)
+    apart = c.op("abs", op("subtract", steps, column[1]))
+    weights = _kernel_at_the_call(c, op, apart, method)
+    if c.attr("exclude_outside", 0):
+        inside = c.op("logical_and", op("greater_equal", index, 0), op("less", index, n))
+        weights = op("multiply", weights, c.cast(inside, dtype))
+        weights = op("divide", weights, c.op("sum", weights, axis=1, keepdims=True))
+    index = op("maximum", op("minimum", index, op("subtract", n, 1)), 0)
+    real = dtype if x.dtype == dtype else "float32"
+    return c.op("resample", x, c.cast(index, "int32"), c.cast(weights, real), axis=a.axis)
+
+
+def _kernel_at_the_call(c: Call, op: Callable[[str, Any, Any], Value], d: Value, method: str) -> Value:
+    """Returns the weights of neighbours at the distances ``d``, as :func:`_triangle` and :func:`_keys` do."""
+    if method == "linear":
+        return op("maximum", op("subtract", 1, d), 0)
+    alpha = float(c.attr("cubic_coeff_a", -0.75))
+
+    def polynomial(*factors: float) -> Value:
+        total = op("multiply", d, factors[0])
+        for factor in factors[1:-1]:
+            total = op("multiply", op("add", total, factor), d)
+        return op("add", total, factors[-1])
+
+    near = polynomial(alpha + 2, -(alpha + 3), 0.0, 1.0)
+    far = polynomial(alpha, -5 * alpha, 8 * alpha, -4 * alpha)
+    zero = op("multiply", d, 0)
+    return c.op("where", op("less_equal", d, 1), near, c.op("where", op("less", d, 2), far, zero))
 
 
 def _nearest(places: Any, rounding: str) -> Any:
@@ -211,7 +320,7 @@ def _beyond(c: Call, x: Value, axes: Sequence[_Axis]) -> Value:
     value = c.op("broadcast_to", c.like(number if DType(x.dtype).is_float else int(number), x), shape=x.shape)
     for a in axes:
         places = a.places("tf_crop_and_resize")
-        shape = [1] * x.ndim
+        shape: list[Any] = [1] * x.ndim
         shape[a.axis] = a.out
         outside = c.constant(((places < 0) | (places > a.size - 1)).reshape(shape), "bool")
         x = c.op("where", c.op("broadcast_to", outside, shape=x.shape), value, x)

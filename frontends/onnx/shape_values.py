@@ -15,7 +15,7 @@ from ... import te
 from ...graph.builder import Builder
 from ...graph.graph import Value, dims
 from ...te.ops.blocks.operator_arguments import sizes_analyzer
-from ...tir.expr import Expr, max_, min_
+from ...tir.expr import Expr, convert, max_, min_
 from ..graph_call import add_sizes
 from .types import DTYPES
 
@@ -178,7 +178,7 @@ def _smaller(a: Any, b: Any) -> Any:
 def _equal(a: Any, b: Any) -> bool:
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return bool(a == b)
-    return _proved(te.convert(a).equal(b), a, b)
+    return _proved(convert(a).equal(b), a, b)
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {

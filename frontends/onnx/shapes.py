@@ -10,7 +10,7 @@ import numpy as np
 from ...graph.graph import Value, dims
 from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
 from ...te.ops.blocks.operator_arguments import slice_range
-from ...tir.expr import convert
+from ...tir.expr import convert, min_
 from .call import LARGEST_TABLE, Call
 from .table import converter
 from .types import dtype_of
@@ -72,17 +72,33 @@ def concat(c: Call) -> Value:
 @converter("Split")
 def split(c: Call) -> tuple[Value, ...]:
     x, axis = c.input(0), c.attr("axis", 0)
-    sizes = c.ints(1, "split")
+    sizes: Any = c.dims(1, "split")
     extent = x.shape[axis]
-    if not isinstance(extent, int):
-        raise c.error("the extent that is split has to be known")
-    if sizes is None:
+    if sizes is None and isinstance(extent, int):
         c.limit((extent,), LARGEST_TABLE)
         each = max(-(-extent // (c.attr("num_outputs") or c.outputs)), 1)
         sizes = [each] * (extent // each) + ([extent % each] if extent % each else [])
+    elif sizes is None:
+        return _equal_parts(c, x, axis, c.attr("num_outputs") or c.outputs)
     if len(sizes) == 1:
         return (c.op("identity", x),)
-    return c.several("split", x, sections=tuple([int(e) for e in np.cumsum(sizes)[:-1]]), axis=axis)
+    if all(isinstance(e, int) for e in (extent, *sizes)):
+        return c.several("split", x, sections=tuple([int(e) for e in np.cumsum(sizes)[:-1]]), axis=axis)
+    begins = [sum(sizes[:k], 0) for k in range(len(sizes))]
+    last = c.part(x, axis, begins[-1], extent - begins[-1])
+    shape = list(x.shape)
+    shape[axis] = sizes[-1]
+    last = c.op("reshape", last, shape=tuple(shape))  # the call checks that the sizes add up to the extent
+    return (*[c.part(x, axis, b, e) for b, e in zip(begins[:-1], sizes[:-1], strict=True)], last)
+
+
+def _equal_parts(c: Call, x: Value, axis: int, count: int) -> tuple[Value, ...]:
+    """Returns parts of equal size of an axis whose extent the call says; the last ones are shorter or empty."""
+    extent = convert(x.shape[axis])
+    each = (extent + (count - 1)) // count
+    begins = [min_(each * k, extent) for k in range(count)]
+    ends = [*begins[1:], extent]
+    return tuple([c.part(x, axis, b, e - b) for b, e in zip(begins, ends, strict=True)])
 
 
 @converter("Slice")
@@ -100,7 +116,14 @@ def cut(c: Call) -> Value:
 
 @converter("Tile")
 def tile(c: Call) -> Value:
-    return c.op("tile", c.input(0), reps=c.ints(1))
+    x, reps = c.input(0), c.dims(1)
+    if all(isinstance(r, int) for r in reps):
+        return c.op("tile", x, reps=reps)
+    if len(reps) != x.ndim:
+        raise c.error(f"{len(reps)} numbers of copies for {x.type_text}")
+    apart = c.op("reshape", x, shape=tuple([e for d in x.shape for e in (1, d)]))
+    copies = c.op("broadcast_to", apart, shape=tuple([e for pair in zip(reps, x.shape, strict=True) for e in pair]))
+    return c.op("reshape", copies, shape=tuple([r * e for r, e in zip(reps, x.shape, strict=True)]))
 
 
 @converter("Pad")
@@ -124,26 +147,23 @@ def pad(c: Call) -> Value:
     if mode == "wrap":
         return _wrapped(c, x, before, after)
     out = c.op("pad", x, pad_before=tuple(before), pad_after=tuple(after), value=number, mode=mode)
-    return out if given is None or value is not None or mode != "constant" else _filled(c, x, out, before, given)
+    return out if given is None or value is not None or mode != "constant" else _filled(c, x, out, before, after, given)
 
 
-def _filled(c: Call, x: Value, out: Value, before: list[int], value: Value) -> Value:
+def _filled(c: Call, x: Value, out: Value, before: list[int], after: list[int], value: Value) -> Value:
     """Returns ``out``, which is ``x`` with padding, with a value in the padding that is known only at run time."""
-    if not out.is_static:
-        raise c.error(f"padding of {x.type_text} by a value that is not a constant")
-    c.limit(out.shape, LARGEST_TABLE)
-    inside = np.zeros(out.shape, bool)
-    inside[tuple([slice(b, b + e) for b, e in zip(before, x.shape, strict=True)])] = True
+    inside = c.op("broadcast_to", c.constant(True, "bool"), shape=x.shape)
+    inside = c.op("pad", inside, pad_before=tuple(before), pad_after=tuple(after), value=0)
     fill = c.op("broadcast_to", c.op("reshape", value, shape=()), shape=out.shape)
-    return c.op("where", c.constant(inside, "bool"), out, fill)
+    return c.op("where", inside, out, fill)
 
 
 def _wrapped(c: Call, x: Value, before: list[int], after: list[int]) -> Value:
     for d in range(x.ndim):
         if before[d] or after[d]:
-            c.limit((before[d] + x.shape[d] + after[d],), LARGEST_TABLE)
-            index = np.arange(-before[d], int(x.shape[d]) + after[d]) % int(x.shape[d])
-            x = c.op("take", x, c.constant(index), axis=d)
+            place = c.places(before[d] + x.shape[d] + after[d])
+            index = c.op("subtract", place, c.like(before[d], place))
+            x = c.op("take", x, c.op("floor_mod", index, c.size(x.shape[d], index.dtype)), axis=d)
     return x
 
 
@@ -179,10 +199,11 @@ def shaped_by_values(c: Call) -> Value:
 @converter("EyeLike")
 def eye_like(c: Call) -> Value:
     x = c.input(0)
-    c.limit(x.shape, LARGEST_TABLE)
-    rows, columns = x.shape
+    if x.ndim != 2:
+        raise c.error(f"{x.type_text} is no matrix")
+    rows, columns = [c.places(e, "int64", d, 2) for d, e in enumerate(x.shape)]
     dtype = dtype_of(c.attr("dtype"), c.label) if c.attr("dtype") is not None else x.dtype
-    return c.constant(np.eye(rows, columns, c.attr("k", 0)), dtype)
+    return c.cast(c.op("equal", c.op("add", rows, c.like(c.attr("k", 0), rows)), columns), dtype)
 
 
 @converter("DepthToSpace")

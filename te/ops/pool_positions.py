@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tir.expr import Expr, all_, cast, const, max_identity, max_value, select
+from ...tir.expr import Expr, IntImm, all_, cast, const, max_identity, max_value, select
 from ...tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN
 from ..compute import compute
 from ..reduce import reduce_axis, reduction_by
 from ..tensor import Tensor
-from .blocks.operator_arguments import INJECTIVE, check_tensor, constant
+from .blocks.operator_arguments import INJECTIVE, check_tensor
 from .blocks.windows import SPATIAL, Windows
 
 
@@ -27,7 +27,7 @@ def max_pool_positions(
     check_tensor(op, data, (3, 4, 5), "the data")
     n = data.ndim - 2
     windows = Windows.of(op, data, "NC" + SPATIAL[n], kernel, stride, padding, dilation)
-    extents = [constant(op, "a size", e) for e in data.shape]
+    extents: list[Any] = [e.value if isinstance(e, IntImm) else e for e in data.shape]
     padded = windows.padded(max_identity(data.dtype))
     axes = [reduce_axis((0, k), f"k{d}") for d, k in enumerate(windows.sizes)]
     larger = reduction_by(ARGMAX_OR_NAN if data.dtype.is_float else ARGMAX)
@@ -49,11 +49,11 @@ def max_pool_positions(
         return larger((position, padded(*windows.index(i, i[1], [a.var for a in axes]))), axis=axes)
 
     shape = [*data.shape[:2], *windows.counts()]
-    inside = compute(shape, f, f"{name}_inside", tag="comm_reduce")[0]
-    plane = math.prod(extents[2:])
+    inside = compute(shape, f, f"{name}_inside", tag="comm_reduce", requires=windows.requires())[0]
+    plane = math.prod([cast("int64", e) for e in data.shape[2:]])
 
     def whole(*i: Expr) -> Any:
-        return cast("int64", (i[0] * extents[1] + i[1]) * plane) + inside(*i)
+        return cast("int64", i[0] * extents[1] + i[1]) * plane + inside(*i)
 
     out: Tensor = compute(shape, whole, name, tag=INJECTIVE)
     return out

@@ -8,7 +8,7 @@ from ...tir.expr import Expr, cast, const, max_, min_
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.operator_arguments import ELEMWISE, check_tensor, constant, normalize_axis
+from .blocks.operator_arguments import ELEMWISE, check_tensor, constant, normalize_axis, require_same
 
 
 def resample(x: Tensor, indices: Tensor, weights: Tensor, axis: int = -1, name: str = "T_resample") -> Tensor:
@@ -21,12 +21,11 @@ def resample(x: Tensor, indices: Tensor, weights: Tensor, axis: int = -1, name: 
     axis = normalize_axis(op, axis, x.ndim)
     check_tensor(op, indices, 2, "the indices")
     check_tensor(op, weights, 2, "the weights")
-    count, taps = [constant(op, "a size of the tables", e) for e in indices.shape]
-    if (count, taps) != tuple([constant(op, "a size of the tables", e) for e in weights.shape]):
-        raise ValueError(f"{op}: {count}x{taps} indices and {weights.shape[0]}x{weights.shape[1]} weights")
+    count, taps = indices.shape[0], constant(op, "the number of neighbours", indices.shape[1])
+    requires = [r for d in (0, 1) for r in require_same(op, f"size {d} of the tables", *[t.shape[d] for t in (indices, weights)], indices, weights)]  # fmt: skip
     wide = x.dtype if x.dtype.is_float and x.dtype.bits >= 32 else "float32"
     k = reduce_axis((0, taps), "k")
-    shape = [const(count) if d == axis else e for d, e in enumerate(x.shape)]
+    shape = [count if d == axis else e for d, e in enumerate(x.shape)]
 
     def f(*i: Expr) -> Any:
         at = indices(i[axis], k.var)
@@ -34,7 +33,9 @@ def resample(x: Tensor, indices: Tensor, weights: Tensor, axis: int = -1, name: 
         value = cast(wide, x(*i[:axis], at, *i[axis + 1 :]))
         return sum_(value * cast(wide, weights(i[axis], k.var)), axis=k)
 
-    out: Tensor = compute(shape, f, name=name if wide == x.dtype else f"{name}_wide", tag="comm_reduce")
+    out: Tensor = compute(
+        shape, f, name=name if wide == x.dtype else f"{name}_wide", tag="comm_reduce", requires=requires
+    )
     if x.dtype.is_float and wide != x.dtype:
         narrow: Tensor = compute(shape, lambda *i: cast(x.dtype, out(*i)), name=name, tag=ELEMWISE)
         return narrow

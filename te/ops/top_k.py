@@ -24,8 +24,10 @@ def topk(
     check_tensor(op, x)
     axis = normalize_axis(op, axis, x.ndim)
     extent = x.shape[axis]
-    if not sizes_analyzer(k, extent).can_prove(all_(convert(k) >= 0, convert(k) <= extent)):
+    fits, sizes = all_(convert(k) >= 0, convert(k) <= extent), sizes_analyzer(k, extent)
+    if sizes.can_prove(Not(fits)):
         raise ValueError(f"{op}: k={k} of {extent} elements")
+    requires = () if sizes.can_prove(fits) else ((fits, f"{op}: k={k} of {extent} elements of {x.name}"),)
     j, place = [reduce_axis(Range.from_extent(x.shape[axis]), n) for n in ("j", "place")]
 
     def at(i: tuple[Expr, ...], e: Expr) -> Any:
@@ -37,7 +39,7 @@ def topk(
         ahead = Or(_before(other, own, largest), And(level, j.var < i[axis]))
         return sum_(cast("int32", ahead), axis=j)
 
-    ranks = compute(x.shape, rank, f"{name}_rank", tag="comm_reduce")
+    ranks = compute(x.shape, rank, f"{name}_rank", tag="comm_reduce", requires=requires)
     shape = [convert(k) if d == axis else e for d, e in enumerate(x.shape)]
 
     def chosen(*i: Expr) -> Any:

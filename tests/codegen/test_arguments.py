@@ -1,5 +1,6 @@
 """Calls: what fits is passed without a copy, what does not is refused with words that help."""
 
+import ctypes
 import re
 
 import numpy as np
@@ -14,7 +15,7 @@ from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import ArgumentError, Arguments, apart
 from tilewright.codegen.runtime.array_views import view_of
 from tilewright.codegen.runtime.native_glue import UNUSUAL, fast_call_ir, glue_for
-from tilewright.tir.expr import DType, IntImm, Var
+from tilewright.tir.expr import DType, IntImm, Var, max_value, min_value
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import BufferStore, Evaluate, PrimFunc, decl_buffer
 

@@ -97,7 +97,7 @@ def test_the_verifier_finds_what_is_wrong():
     relu = Node("relu", (x,), (y,))
     verify(Graph("f", (x,), (y,), (relu,)))
     broken = {
-        "reads x, which nothing provides": Graph("f", (), (y,), (relu,)),
+        "reads x, which nothing before it provides": Graph("f", (), (y,), (relu,)),
         "is not provided": Graph("f", (x,), (y,), ()),
         "is provided twice": Graph("f", (x,), (y,), (relu, relu)),
         r"gives float32\[2\], not float32\[3\]": Graph(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.expr import DType, Expr, all_, const, convert, is_const_int, max_, min_, select
+from ....tir.expr import DType, Expr, IntImm, Not, all_, const, convert, is_const_int, max_, min_, select
 from ....tir.expr.intrinsics.control_and_memory import if_then_else
 from ...compute import compute
+from ...operation import Requirement
 from ...tensor import Tensor
-from .operator_arguments import INJECTIVE, check_tensor, constant, shape_text
+from .operator_arguments import INJECTIVE, check_tensor, shape_text, sizes_analyzer
 
 
 def pad(
@@ -35,12 +36,24 @@ def pad(
             raise ValueError(f"pad: a negative padding, {p}")
     if mode not in ("constant", "edge", "reflect"):
         raise ValueError(f"pad: mode={mode!r}; there are 'constant', 'edge' and 'reflect'")
+    requires: list[Requirement] = []
+    if mode == "edge":
+        for d, (lo, hi, extent) in enumerate(zip(before, after, x.shape, strict=True)):
+            problem = f"pad: dimension {d} of {shape_text(x)} has no elements to repeat"
+            if is_const_int(extent, 0) and not (is_const_int(lo, 0) and is_const_int(hi, 0)):
+                raise ValueError(problem)
+            if not isinstance(extent, IntImm) and not (is_const_int(lo, 0) and is_const_int(hi, 0)):
+                requires.append((extent > 0, problem))
     if mode == "reflect":
         for d, (lo, hi, extent) in enumerate(zip(before, after, x.shape, strict=True)):
-            if max(constant("pad", "padding", lo), constant("pad", "padding", hi)) >= constant("pad", "a size", extent):
-                raise ValueError(
-                    f"pad: dimension {d} of {shape_text(x)} is too short to reflect {lo} and {hi} elements"
-                )
+            if is_const_int(lo, 0) and is_const_int(hi, 0):
+                continue
+            fits, sizes = all_(lo < extent, hi < extent), sizes_analyzer(lo, hi, extent)
+            problem = f"pad: dimension {d} of {shape_text(x)} is too short to reflect {lo} and {hi} elements"
+            if sizes.can_prove(Not(fits)):
+                raise ValueError(problem)
+            if not sizes.can_prove(fits):
+                requires.append((fits, problem))
     shape = [lo + extent + hi for lo, extent, hi in zip(before, x.shape, after, strict=True)]
     padded = [not (is_const_int(lo, 0) and is_const_int(hi, 0)) for lo, hi in zip(before, after, strict=True)]
 
@@ -62,7 +75,7 @@ def pad(
             return x(*index)
         return if_then_else(all_(*inside), x(*index), _constant(value, x.dtype))
 
-    out: Tensor = compute(shape, f, name=name, tag=INJECTIVE + ",pad")
+    out: Tensor = compute(shape, f, name=name, tag=INJECTIVE + ",pad", requires=requires)
     return out
 
 
