@@ -136,21 +136,24 @@ def _divided_axes(program: Program) -> Iterator[_Divided]:
 
 
 def _divisors(block: BlockInfo) -> list[set[int]]:
-    """Returns for each axis the numbers that it is divided by in indices, as ``h // 4``, ``h % 4`` and ``h // 4 % 2``."""
+    """Returns for each axis the numbers that it is divided by in indices. In ``h // 4 % 2`` they are 4 and 8."""
     found: dict[Var, set[int]] = {v: set() for v in block.axes}
     for access in accesses(block.block.body):
         for node in [n for index in access.indices for n in pre_order(index)]:
             if isinstance(node, (FloorDiv, FloorMod)) and isinstance(node.b, IntImm):
                 inner, by = node.a, node.b.value
                 if isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
-                    inner, by = inner.a, by * inner.b.value
+                    outer = inner.b.value
+                    if isinstance(inner.a, Var) and inner.a in found:
+                        found[inner.a].add(outer)
+                    inner, by = inner.a, by * outer
                 if isinstance(inner, Var) and inner in found:
                     found[inner].add(by)
     return [found[v] for v in block.axes]
 
 
 def _chain(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]:
-    """Returns the factors of axes of one extent that are divided by these numbers; none where one does not divide the
+    """Returns the factors of axes of one extent that are divided by these numbers. None where one does not divide the
     next.
 
     >>> _chain({4, 8}, {64}), _chain({4, 6}, {24}), _chain({4}, {30})

@@ -138,7 +138,8 @@ class BlockInfo:
 
     @property
     def _single(self) -> bool:
-        """Returns whether the block has one instance: no loops, and axes of one value that its body does not use."""
+        """Returns whether the block has one instance. It has no loops, and axes of one value that its body does not
+        use."""
         axes = {iv.var for iv in self.block.iter_vars}
         one = all(iv.kind == "spatial" and is_const_int(iv.dom.extent, 1) for iv in self.block.iter_vars)
         return not self.loops and bool(axes) and one and not uses_var(self.block.body, lambda v: v in axes)
@@ -237,7 +238,7 @@ class BlockInfo:
 
     @cached_property
     def fills_in_order(self) -> bool:
-        """Returns whether it writes one buffer in the order of its spatial axes; several of them may make one index of a
+        """Returns whether it writes one buffer in the order of its spatial axes. Several of them may make one index of a
         buffer whose shape is given."""
         if len({use.buffer for use in self.stores}) != 1:
             return False

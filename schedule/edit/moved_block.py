@@ -188,8 +188,11 @@ def _check_order(scope: Scope, realize: BlockRealize) -> None:
 def _finished_before(
     tree: Tree, scope: Scope, realize: BlockRealize, target: For, producers: Sequence[BlockRealize]
 ) -> set[BlockRealize]:
-    """Return the producers that are done when the loop begins, where another one is under it: they stand before the loop,
-    under loops that hold the block as well, and are the only writers of what it reads of them."""
+    """Return the producers that are done when the loop begins, where another one is under it.
+
+    They stand before the loop, under loops that hold the block as well, and no producer under the loop writes their
+    buffers.
+    """
     inside = [p for p in producers if tree.is_below(p, target)]
     if not inside:
         return set()

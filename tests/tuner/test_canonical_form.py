@@ -1,4 +1,4 @@
-"""The form that rules see: stages of one element and divided axes do not keep them from tiles, and traces replay."""
+"""The canonical form: stages of one element and divided axes do not keep rules from tiles, and traces replay."""
 
 import numpy as np
 import pytest
@@ -174,7 +174,7 @@ def test_the_scale_is_computed_with_the_tile():
 
 @pytest.mark.parametrize("rows", [24, 25])
 def test_axes_that_do_not_divide_stay(rows):
-    """Ten rows of the operand for 24 or 25 of the result, or digits that are no chain: the program stays as written."""
+    """Divisors of which none divides the next: the program stays as written."""
     func = divided((10, 16), (16, 48), lambda A, i, r: A[i // 5 + i // 7, r], plain, rows=rows)
     sch = Schedule(func)
     bring_into_canonical_form(sch)
@@ -183,7 +183,7 @@ def test_axes_that_do_not_divide_stay(rows):
 
 
 def test_a_buffer_that_is_read_elsewhere_keeps_its_shape():
-    """The sums are also read one row later, so their buffer is not split; the product has its tiles all the same."""
+    """The sums are also read one row later, so their buffer is not split. The product has its tiles all the same."""
     A, B = operands((6, 16), (16, 48))
     acc = product(lambda i, r: A[i // 4, r], lambda r, j: B[r, j])
     y = te.compute((23, 48), lambda i, j: acc[i, j] - acc[i + 1, j], name="y")
