@@ -61,7 +61,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     """Returns the graph of an exported program of PyTorch, or of a ``.pt2`` file.
 
     The inputs are the program's own in their order, followed by the buffers that the program changes; the outputs are
-    the program's, followed by the new contents of those buffers. Parameters and other buffers become constants. ``shapes``
+    the program's, followed by the new contents of those buffers, and of inputs that it changes. Parameters and other buffers become constants. ``shapes``
     gives numbers to dynamic dimensions, by the names of inputs; others stay open, up to the largest values that the program
     gives them. TorchError for a program that cannot be read; :class:`UnsupportedTorchOperators` lists all operators that are missing.
     """
@@ -106,7 +106,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     reader.read(plain.graph.nodes)
     (given,) = plain.graph.output_node().args
     outputs = list(given)
-    states = len(plain.graph_signature.buffers_to_mutate)
+    states = len(plain.graph_signature.buffers_to_mutate) + len(plain.graph_signature.user_inputs_to_mutate)
     return replace(reader.graph([*outputs[states:], *outputs[:states]]), bounds=_bounds(plain, reader))
 
 

@@ -3,10 +3,12 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+import tilewright as tw  # noqa: E402
 from tilewright.doors.said_once import forget  # noqa: E402
 from tilewright.frontends.torch import decompositions  # noqa: E402
 from tilewright.frontends.torch.aten_table import CONVERTERS  # noqa: E402
@@ -106,3 +108,16 @@ def test_operators_that_are_taken_apart(name):
     fast = torch.compile(ORDERED[name], backend="tilewright", dynamic=True, options={"strict": True})
     for one in (x, y):
         torch.testing.assert_close(fast(one), ORDERED[name](one), equal_nan=True)
+
+
+def test_new_contents_of_inputs_follow_the_results():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            x.add_(1)
+            return x * 2
+
+    given = torch.arange(3.0)
+    model = tw.build(tw.from_torch(torch.export.export(Model(), (given,))), target="native -num-cores=1")
+    result, changed = model(np.arange(3, dtype=np.float32))
+    np.testing.assert_array_equal(result, [2, 4, 6])
+    np.testing.assert_array_equal(changed, [1, 2, 3])

@@ -561,7 +561,7 @@ def _door(one: Function, run: Callable[..., Any]) -> tuple[Callable[..., Any], C
 
 
 def _tensor(a: Any) -> torch.Tensor:
-    if a.dtype.name == "bfloat16":
+    if a.dtype.name in ("bfloat16", "uint16"):  # bfloat16 is given as its bits; no function has uint16
         return torch.from_numpy(np.array(a.view(np.uint16))).view(torch.bfloat16)
     return torch.from_numpy(np.array(a))
 
