@@ -1,5 +1,7 @@
-"""This module takes operators apart that PyTorch's own tables leave whole: layers, sums over bags of rows, special functions,
-order statistics, scatters along diagonals."""
+"""This module takes operators apart that PyTorch's own tables leave whole.
+
+They are layers, sums over bags of rows, special functions, order statistics, and scatters along diagonals.
+"""
 
 from __future__ import annotations
 

@@ -54,8 +54,10 @@ _MOST_ELEMENTS = 1500
 
 @dataclass(frozen=True)
 class Input:
-    """An input: its shape, in which ``n`` and ``m`` are dynamic sizes, its data type, how it lies in memory, and the seed of
-    its elements, or the elements themselves."""
+    """An input of a function.
+
+    In its shape ``n`` and ``m`` are dynamic sizes. ``seed`` gives its elements, or ``data`` has them.
+    """
 
     shape: tuple[int | str, ...]
     dtype: str
