@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...graph.graph import Value
-from ...tir.expr import Expr, max_
+from ...graph.scan_operator import add_scan
+from ...tir.expr import DType, Expr, max_
 from .aten_call import AtenCall
 from .aten_table import aten
 
@@ -97,6 +99,54 @@ def variance(
 def running(c: AtenCall, x: Value, dim: int, dtype: Any = None) -> Value:
     wide = c.cast(c.cast(x, "uint8") if x.dtype == "bool" else x, c.dtype)
     return c.op("cumsum" if "cumsum" in c.label else "cumprod", wide, axis=c.axis(dim, x)) if x.ndim else wide
+
+
+@aten("cummax", "cummin")
+def running_extreme(c: AtenCall, x: Value, dim: int) -> tuple[Value, ...]:
+    """Returns the extreme up to each element, and its last place. A NaN stays, and its place is that of the last NaN."""
+    if not x.ndim:
+        return c.op("identity", x), c.constant(0, "int64")
+    row = "greater_equal" if "cummax" in c.label else "less_equal"
+    axis, numbers = c.axis(dim, x), c.cast(x, "uint8") if x.dtype == "bool" else x
+    front = (axis, *[d for d in range(x.ndim) if d != axis])
+    moved = c.op("transpose", numbers, axes=front)
+    rest = moved.shape[1:]
+    first = c.op("squeeze", c.part(moved, 0, 0, 1), axis=0)
+    states = [first, c.full(rest, 0, "int64")]
+    places = c.op("places", c.full((x.shape[axis],), 0, "int64"), axis=0, dtype="int64")
+
+    def step(before: Sequence[Value], parts: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        (best, at), (new, place) = before, parts
+        taken = c.op(row, new, best)
+        if DType(new.dtype).is_float:
+            still = c.op("logical_and", taken, c.op("logical_not", c.op("is_nan", best)))
+            taken = c.op("logical_or", c.op("is_nan", new), still)
+        wide = c.op("broadcast_to", place, shape=rest) if rest else place
+        now = [c.op("where", taken, new, best), c.op("where", taken, wide, at)]
+        return now, now
+
+    _, rows = add_scan(c.builder, states, [moved, places], step)
+    back = tuple(int(d) for d in np.argsort(front))
+    values, at = [c.op("transpose", r, axes=back) for r in rows]
+    return c.cast(values, x.dtype), at
+
+
+@aten("logcumsumexp")
+def running_log_of_sum(c: AtenCall, x: Value, dim: int) -> Value:
+    if not x.ndim:
+        return c.op("identity", x)
+    axis = c.axis(dim, x)
+    front = (axis, *[d for d in range(x.ndim) if d != axis])
+    wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    moved = c.op("transpose", wide, axes=front)
+    start = c.full(moved.shape[1:], -math.inf, wide.dtype)
+
+    def step(before: Sequence[Value], parts: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        now = c.op("logaddexp", before[0], parts[0])
+        return [now], [now]
+
+    _, (rows,) = add_scan(c.builder, [start], [moved], step)
+    return c.cast(c.op("transpose", rows, axes=tuple(int(d) for d in np.argsort(front))), x.dtype)
 
 
 @aten("_softmax", "_log_softmax", "softmax.int", "log_softmax.int")
@@ -193,7 +243,7 @@ def dropout(c: AtenCall, x: Value, p: float, train: bool | None) -> tuple[Value,
     return c.op("identity", x), c.full(x.shape, True, "bool")
 
 
-@aten("topk", "sort")
+@aten("topk", "sort", "sort.stable")
 def sorted_values(c: AtenCall, x: Value, *args: Any, **named: Any) -> tuple[Value, ...]:
     if "topk" in c.label:
         k, dim, largest = [*args, *[-1, True][max(len(args) - 1, 0) :]][:3]

@@ -102,17 +102,7 @@ def scatter_part(c: AtenCall, x: Value, source: Value, dim: int = 0, *place: Any
             count = source.shape[axis]  # PyTorch has compared them
     new = c.cast(source, c.dtype)
     if step != 1:
-        c.require_numbers(extent, start, count)
-        places = start + np.arange(count) * step
-        where = np.full(extent, 0)
-        where[places] = np.arange(len(places))
-        picked = c.op("take", new, c.constant(where), axis=axis, mode="fast")
-        mask = np.zeros(extent, bool)
-        mask[places] = True
-        shape = [1] * x.ndim
-        shape[axis] = extent
-        wide = c.op("broadcast_to", c.constant(mask.reshape(shape)), shape=c.shape)
-        return c.op("where", wide, c.op("broadcast_to", picked, shape=c.shape), x)
+        return _scattered_by_steps(c, x, new, axis, start, count, step)
     after = start + count
     left = dims([extent - after])[0]
     parts = [] if isinstance(start, int) and start == 0 else [c.part(x, axis, 0, start)]
@@ -121,6 +111,23 @@ def scatter_part(c: AtenCall, x: Value, source: Value, dim: int = 0, *place: Any
         parts.append(c.part(x, axis, after, left))
     joined = c.op("concatenate", *parts, axis=axis) if len(parts) > 1 else parts[0]
     return c.op("reshape", joined, shape=c.shape)
+
+
+def _scattered_by_steps(c: AtenCall, x: Value, new: Value, axis: int, start: Any, count: Any, step: int) -> Value:
+    """Returns ``x`` with ``new`` at every ``step``-th place along an axis: each element finds out which of them it is."""
+    shape = [1] * x.ndim
+    shape[axis] = x.shape[axis]
+    place = c.op("places", c.full(shape, 0, "int64"), axis=axis, dtype="int64")
+    away = c.op("subtract", place, c.number(start, "int64"))
+    number = c.op("floor_divide", away, c.constant(step, "int64"))
+    none = c.constant(0, "int64")
+    inside = c.op("logical_and", c.op("equal", c.op("multiply", number, c.constant(step, "int64")), away),
+                  c.op("logical_and", c.op("greater_equal", number, none), c.op("less", number, c.number(count, "int64"))))  # fmt: skip
+    if isinstance(count, int) and not count:
+        return c.op("identity", x)
+    flat = c.op("reshape", number, shape=(x.shape[axis],))
+    picked = c.op("take", new, c.op("maximum", flat, none), axis=axis, mode="clip")
+    return c.op("where", *[c.op("broadcast_to", v, shape=c.shape) for v in (inside, picked)], x)
 
 
 @aten("flip")
@@ -167,10 +174,16 @@ def diagonal(c: AtenCall, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 
     rows, columns = x.shape[a], x.shape[b]
     last = c.op("transpose", x, axes=(*others, a, b))
     flat = c.op("reshape", last, shape=(*[x.shape[d] for d in others], rows * columns))
-    places = [i * columns + i + offset for i in range(max(rows, columns)) if i < rows and 0 <= i + offset < columns]
-    if not places:
+    count = c.shape[-1]
+    if isinstance(count, int) and not count:
         return c.full(c.shape, 0, c.dtype)
-    return c.op("take", flat, c.constant(np.array(places)), axis=len(others), mode="fast")
+    first = offset if offset >= 0 else -offset * columns
+    if all(isinstance(e, int) for e in (count, columns)):
+        return c.op("take", flat, c.constant(first + np.arange(count) * (columns + 1)), axis=len(others), mode="fast")
+    places = c.op("places", c.full((count,), 0, "int64"), axis=0, dtype="int64")
+    places = c.op("multiply", places, c.number(columns + 1, "int64"))
+    places = c.op("add", places, c.number(first, "int64"))
+    return c.op("take", flat, places, axis=len(others), mode="fast")
 
 
 @aten("as_strided")

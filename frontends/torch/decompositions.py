@@ -1,7 +1,11 @@
-"""This module takes operators apart that PyTorch's own tables leave whole: layers in one call, sums over bags of rows."""
+"""This module takes operators apart that PyTorch's own tables leave whole.
+
+They are layers, sums over bags of rows, special functions, order statistics, and scatters along diagonals.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,12 +21,31 @@ def with_own(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...,
     """Returns a table of decompositions with those of this module, and without attention's, which is one operator here."""
     aten = load_torch().ops.aten
     whole = (aten._scaled_dot_product_flash_attention_for_cpu.default, aten._safe_softmax.default)
+    more = load_torch("_decomp").get_decompositions([aten.linalg_vector_norm, aten.dist, aten.adaptive_max_pool2d])
     return {
-        **{operator: function for operator, function in table.items() if operator not in whole},
+        **{operator: function for operator, function in {**table, **more}.items() if operator not in whole},
         aten._native_multi_head_attention.default: heads_together,
         aten._transformer_encoder_layer_fwd.default: encoder_layer,
         aten._embedding_bag.default: embedding_bag,
         aten._embedding_bag_forward_only.default: embedding_bag,
+        aten.erfc.default: in_float64(erfc),
+        aten.special_erfcx.default: in_float64(erfcx),
+        aten.erfinv.default: in_float64(erfinv),
+        aten.lgamma.default: in_float64(lgamma),
+        aten.digamma.default: in_float64(digamma),
+        aten.round.decimals: round_to_decimals,
+        aten.var_mean.correction: variance_and_mean,
+        aten.kthvalue.default: kth_value,
+        aten.median.dim: median,
+        aten.median.default: lambda x: median(x.flatten(), 0)[0],
+        aten.nanmedian.dim: nan_median,
+        aten.nanmedian.default: lambda x: nan_median(x.flatten(), 0)[0],
+        aten.searchsorted.Tensor: places_in_order,
+        aten.searchsorted.Scalar: places_in_order,
+        aten.bucketize.Tensor: lambda x, boundaries, **named: places_in_order(boundaries, x, **named),
+        aten.bucketize.Scalar: lambda x, boundaries, **named: places_in_order(boundaries, x, **named),
+        aten.unfold.default: unfold,
+        aten.diagonal_scatter.default: diagonal_scatter,
     }
 
 
@@ -92,3 +115,193 @@ def embedding_bag(weight: Any, indices: Any, offsets: Any, *rest: Any) -> Any:
     if mode == 1:
         out = out / count.clamp(min=1)[:, None].to(out.dtype)
     return out, bag, count, torch.zeros_like(begins)
+
+
+def in_float64(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns a function of numbers, computed in float64, with a result of the argument's data type, or float32 for integers."""
+
+    def whole(x: Any) -> Any:
+        torch = load_torch()
+        kind = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+        return function(x.to(torch.float64)).to(kind)
+
+    return whole
+
+
+_ERFC = (
+    -1.3026537197817094, 6.4196979235649026e-1, 1.9476473204185836e-2, -9.561514786808631e-3, -9.46595344482036e-4,
+    3.66839497852761e-4, 4.2523324806907e-5, -2.0278578112534e-5, -1.624290004647e-6, 1.303655835580e-6, 1.5626441722e-8,
+    -8.5238095915e-8, 6.529054439e-9, 5.059343495e-9, -9.91364156e-10, -2.27365122e-10, 9.6467911e-11, 2.394038e-12,
+    -6.886027e-12, 8.94487e-13, 3.13092e-13, -1.12708e-13, 3.81e-16, 7.106e-15, -1.523e-15, -9.4e-17, 1.21e-16, -2.8e-17,
+)  # fmt: skip
+
+
+def erfc(x: Any) -> Any:
+    """Returns ``1 - erf(x)`` without cancellation.
+
+    A Chebyshev series of ``log(erfc(z) exp(z²) / t)`` in ``t = 2 / (2 + z)``, of Press et al., Numerical Recipes, 6.2.2.
+    """
+    z = x.abs()
+    out = _scaled(z) * load_torch().exp(-z * z)
+    return load_torch().where(x < 0, 2 - out, out)
+
+
+def erfcx(x: Any) -> Any:
+    """Returns ``exp(x²) erfc(x)`` without overflow."""
+    out = _scaled(x.abs())
+    return load_torch().where(x < 0, 2 * load_torch().exp(x * x) - out, out)
+
+
+def _scaled(z: Any) -> Any:
+    """Returns ``exp(z²) erfc(z)`` of numbers that are not negative."""
+    t = 2 / (2 + z)
+    y = 4 * t - 2
+    last, before = t * 0, t * 0
+    for c in _ERFC[:0:-1]:
+        last, before = y * last - before + c, last
+    return t * load_torch().exp(0.5 * (_ERFC[0] + y * last) - before)
+
+
+def erfinv(x: Any) -> Any:
+    """Returns the inverse of ``erf``: the approximation of Winitzki (2008), and three steps of Halley's method."""
+    torch = load_torch()
+    log, a = torch.log1p(-x * x), 0.147
+    b = 2 / (math.pi * a) + log / 2
+    y = torch.sign(x) * torch.sqrt((-log / a) / (torch.sqrt(b * b - log / a) + b))
+    for _ in range(3):
+        step = (torch.erf(y) - x) / (2 / math.sqrt(math.pi) * torch.exp(-y * y))
+        y = y - step / (1 + y * step)
+    return torch.where(x.abs() == 1, x * math.inf, y)
+
+
+_LANCZOS = (
+    0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
+    12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
+)  # fmt: skip
+
+
+def lgamma(x: Any) -> Any:
+    """Returns the logarithm of the absolute value of gamma: Lanczos' approximation, reflected below one half."""
+    torch = load_torch()
+    z = torch.where(x < 0.5, 1 - x, x) - 1
+    t = z + 7.5
+    series = z * 0 + _LANCZOS[0]
+    for k, c in enumerate(_LANCZOS[1:], 1):
+        series = series + c / (z + k)
+    above = 0.5 * math.log(2 * math.pi) + ((z + 0.5) * torch.log(t) - t) + torch.log(series)
+    sine = torch.sin(math.pi * (x - torch.floor(x)))
+    out = torch.where(x < 0.5, math.log(math.pi) - torch.log(sine) - above, above)
+    return torch.where(x.abs() == math.inf, math.inf, out)
+
+
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+"""``B(2k) / 2k`` with the Bernoulli numbers, for the series of digamma."""
+
+
+def digamma(x: Any) -> Any:
+    """Returns the derivative of ``lgamma``: moved to 10 and above, where the series of Stirling holds; reflected below 0."""
+    torch = load_torch()
+    y = torch.where(x < 0, 1 - x, x)
+    moved = y * 0
+    for _ in range(10):
+        low = y < 10
+        moved = torch.where(low, moved - 1 / y, moved)
+        y = torch.where(low, y + 1, y)
+    inverse = 1 / (y * y)
+    series = y * 0
+    for c in reversed(_DIGAMMA):
+        series = (series + c) * inverse
+    out = torch.where(y == math.inf, y, torch.log(y) - 0.5 / y - series + moved)
+    whole = x == torch.floor(x)
+    reflected = torch.where(whole, math.nan, out - math.pi / torch.tan(math.pi * (x - torch.floor(x))))
+    return torch.where(x == 0, -torch.copysign(torch.full_like(x, math.inf), x), torch.where(x < 0, reflected, out))
+
+
+def round_to_decimals(x: Any, decimals: int = 0) -> Any:
+    """Returns numbers rounded to so many digits after the point, halves to even as they are in binary."""
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    torch = load_torch()
+    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    ten = 10.0 ** abs(decimals)
+    return (torch.round(wide * ten) / ten if decimals >= 0 else torch.round(wide / ten) * ten).to(x.dtype)
+
+
+def variance_and_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Returns the variance and the mean, from the operators of each."""
+    axes = list(range(x.dim())) if dim is None or dim == [] else dim
+    return load_torch().var(x, dim, correction=correction, keepdim=keepdim), x.mean(axes, keepdim)
+
+
+def _picked(x: Any, places: Any, dim: int, keepdim: bool) -> Any:
+    values = x.gather(dim, places)
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
+def kth_value(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """Returns the k-th smallest element, and its place."""
+    torch = load_torch()
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    return _picked(x, torch.sort(x, stable=True, dim=dim)[1].narrow(dim, k - 1, 1), dim, keepdim)
+
+
+def median(x: Any, dim: int, keepdim: bool = False) -> Any:
+    """Returns the lower median, and its place; NaN where there is one."""
+    torch = load_torch()
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    places = torch.sort(x, stable=True, dim=dim)[1].narrow(dim, (x.shape[dim] - 1) // 2, 1)
+    if x.dtype.is_floating_point:
+        nan = torch.isnan(x)
+        first = torch.argmax(nan.to(torch.uint8), dim, keepdim=True)
+        places = torch.where(torch.any(nan, dim, keepdim=True), first, places)
+    return _picked(x, places, dim, keepdim)
+
+
+def nan_median(x: Any, dim: int, keepdim: bool = False) -> Any:
+    """Returns the lower median of what is not NaN, and its place."""
+    torch = load_torch()
+    if not x.dim() or not x.dtype.is_floating_point:
+        return median(x, dim, keepdim)
+    count = torch.sum(~torch.isnan(x), dim, keepdim=True)
+    middle = torch.clamp((count - 1) // 2, min=0)
+    return _picked(x, torch.sort(x, stable=True, dim=dim)[1].gather(dim, middle), dim, keepdim)
+
+
+def places_in_order(
+    row: Any, x: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+) -> Any:
+    """Returns how many elements of sorted rows lie before each number (or before and at it, from the ``right``)."""
+    torch = load_torch()
+    row = row if sorter is None else row.gather(-1, sorter)
+    x = x if hasattr(x, "dtype") else torch.full((), x, dtype=torch.float64 if isinstance(x, float) else torch.int64)
+    wide = row.unsqueeze(-2) if row.dim() > 1 else row
+    above = wide > x.unsqueeze(-1) if right or side == "right" else wide >= x.unsqueeze(-1)
+    return torch.sum(~above, -1).to(torch.int32 if out_int32 else torch.int64)
+
+
+def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Returns windows along a dimension, whose elements lie along a new last one."""
+    torch = load_torch()
+    if not x.dim():
+        return NotImplemented
+    dim = dimension % x.dim()
+    count = (x.shape[dim] - size) // step + 1
+    places = torch.arange(count)[:, None] * step + torch.arange(size)
+    windows = x.index_select(dim, places.reshape(-1))
+    return windows.reshape(*x.shape[:dim], count, size, *x.shape[dim + 1 :]).movedim(dim + 1, -1)
+
+
+def diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """Returns ``x`` with a diagonal from another array."""
+    torch = load_torch()
+    if source.numel() == 0:
+        return x.clone()
+    last = x.movedim((dim1, dim2), (-2, -1))
+    row, column = torch.arange(last.shape[-2])[:, None], torch.arange(last.shape[-1])[None]
+    place = (row if offset >= 0 else column).clamp(max=source.shape[-1] - 1)
+    wide = source.to(x.dtype).index_select(-1, place.reshape(-1))
+    shape = (last.shape[-2], 1) if offset >= 0 else (1, last.shape[-1])
+    wide = wide.reshape(*source.shape[:-1], *shape)
+    return torch.where(column - row == offset, wide, last).movedim((-2, -1), (dim1, dim2))

@@ -18,7 +18,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ...tir.expr import Expr, Var
+from ...tir.expr import Expr, Var, max_, min_
 from ..unsupported_operators import UnsupportedOperators, require_inputs
 from . import (
     aten_attention,
@@ -47,6 +47,10 @@ _OF_SIZES = {
 }  # fmt: skip
 
 
+_CHECKS = ("aten._assert_async.", "aten._assert_scalar.", "aten._assert_tensor_metadata.", "aten.sym_constrain_range")
+"""Assertions of PyTorch about values and sizes. They are left out; kernels assert what they need themselves."""
+
+
 _LINE = re.compile(r'File "([^"]*)", line (\d+)')
 
 
@@ -71,7 +75,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     """Returns the graph of an exported program of PyTorch, or of a ``.pt2`` file.
 
     The inputs are the program's own in their order, followed by the buffers that the program changes; the outputs are
-    the program's, followed by the new contents of those buffers. Parameters and other buffers become constants. ``shapes``
+    the program's, followed by the new contents of those buffers, and of inputs that it changes. Parameters and other buffers become constants. ``shapes``
     gives numbers to dynamic dimensions, by the names of inputs; others stay open, up to the largest values that the program
     gives them. TorchError for a program that cannot be read; :class:`UnsupportedTorchOperators` lists all operators that are missing.
     """
@@ -120,7 +124,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     reader.read(plain.graph.nodes)
     (given,) = plain.graph.output_node().args
     outputs = list(given)
-    states = len(plain.graph_signature.buffers_to_mutate)
+    states = len(plain.graph_signature.buffers_to_mutate) + len(plain.graph_signature.user_inputs_to_mutate)
     return replace(reader.graph([*outputs[states:], *outputs[:states]]), bounds=_bounds(plain, reader))
 
 
@@ -198,11 +202,21 @@ def is_supported(node: Any) -> bool:
     """Returns whether a call has a converter, or is arithmetic of sizes."""
     if node.op != "call_function" or any(missing_operators(g.graph.nodes) for g in graphs_of(node)):
         return False
-    return str(node.target) in CONVERTERS or node.target in (operator.getitem, *_OF_SIZES) or _is_size(node)
+    name = str(node.target)
+    return (
+        name in CONVERTERS
+        or node.target in (operator.getitem, *_OF_SIZES)
+        or _is_size(node)
+        or name.startswith(_CHECKS)
+    )
 
 
 def _is_size(node: Any) -> bool:
-    return str(node.target) in ("aten.sym_size.int", "aten.sym_numel.default")
+    named = getattr(node.target, "__module__", "") == "torch" and getattr(node.target, "__name__", "") in (
+        "sym_min",
+        "sym_max",
+    )
+    return named or str(node.target) in ("aten.sym_size.int", "aten.sym_numel.default")
 
 
 def _place(node: Any) -> str:
@@ -282,18 +296,29 @@ class Reader:
             for other in rest:
                 out = out + other if e.is_Add else out * other
             return out
+        if e.is_Pow and e.exp.is_Integer and e.exp > 0:
+            return reduce(operator.mul, [self._expression(e.base)] * int(e.exp))
         if type(e).__name__ in ("FloorDiv", "CleanDiv"):
             return self._expression(e.args[0]) // self._expression(e.args[1])
         if type(e).__name__ in ("Mod", "PythonMod"):
             return self._expression(e.args[0]) % self._expression(e.args[1])
+        if type(e).__name__ in ("Min", "Max"):
+            return reduce(min_ if type(e).__name__ == "Min" else max_, [self._expression(a) for a in e.args])
         raise TorchError(f"the size {e} is not supported")
 
     def read(self, nodes: Any) -> None:
         """Add all calls. UnsupportedTorchOperators when some have no converter."""
-        missing = missing_operators(nodes)
+        left_out: set[Any] = set()
+        for node in reversed(nodes):
+            is_check = node.op == "call_function" and str(node.target).startswith(_CHECKS)
+            if is_check or (node.op == "call_function" and node.users and left_out.issuperset(node.users)):
+                left_out.add(node)
+        missing = missing_operators(n for n in nodes if n not in left_out)
         if missing:
             raise UnsupportedTorchOperators(missing)
         for node in nodes:
+            if node in left_out:
+                continue
             if node.op == "call_function":
                 self.scope[node] = self._call(node)
             elif node.op == "get_attr":
