@@ -1251,8 +1251,11 @@ def checked(model: Any, seed: int, full: bool = False) -> tuple[str, str]:
 def _doubt(
     model: Any, run: Runner, given: Mapping[str, Any], got: Any, want: Any, apart: Iterable[int]
 ) -> dict[int, str]:
-    """Returns for results that are apart from ``want`` why that is no measure: the reference has others, or they jump
-    where inputs change a little. The text is empty where the reference agrees with what was got."""
+    """Returns why ``want`` is no measure for some of the results that are apart from it.
+
+    The reference has others, or they jump where inputs change a little. The text is empty where the reference agrees
+    with what was got.
+    """
     doubt: dict[int, str] = {}
     try:
         judge = _reference(model)(given)
