@@ -16,7 +16,7 @@ import numpy as np
 
 from ...graph.graph import Value, dims
 from ...te.ops.blocks.operator_arguments import difference
-from ...tir.expr import DType, convert
+from ...tir.expr import DType, convert, max_
 from .call import LARGEST_TABLE, Call
 from .table import converter
 
@@ -152,7 +152,12 @@ def _grown(c: Call, size: Any, scale: float) -> Any:
     ratio = Fraction(scale).limit_denominator(1 << 10)
     if np.float32(ratio.numerator / ratio.denominator) != np.float32(scale):
         raise c.error(f"a scale of {scale} for {size} elements, which only the call knows; sizes= can say how many")
-    return dims([size * ratio.numerator // ratio.denominator])[0]
+    grown = size * ratio.numerator
+    if (
+        scale < ratio
+    ):  # the float lies a little below the ratio, so that where that gives a whole number there is one less
+        return dims([max_((grown - 1) // ratio.denominator, 0)])[0]
+    return dims([grown // ratio.denominator])[0]
 
 
 def _by_operator(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: str) -> Value | None:

@@ -16,6 +16,9 @@ def _steps(node: Node) -> list[tuple[int, int, int]]:
     steps = strides if isinstance(strides, (tuple, list)) else [strides] * x.ndim
     out = []
     for extent, begin, end, step in zip(x.shape, node.attrs["begin"], node.attrs["end"], steps, strict=True):
+        if node.attrs.get("slice_mode", "end") == "size":  # the end is a count there
+            out.append((begin or 0, step, extent if end is None else end))
+            continue
         kept = range(*slice(begin, end, step).indices(extent))
         out.append((kept.start, kept.step, len(kept)))
     return out

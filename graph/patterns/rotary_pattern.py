@@ -32,7 +32,12 @@ def _is_part(node: Node, x: Value, begin: int, end: int) -> bool:
     """Returns whether a slice takes exactly ``begin`` to ``end`` of the last dimension of ``x``."""
     strides = node.attrs.get("strides", 1)
     steps = strides if isinstance(strides, (tuple, list)) else [strides]
-    if node.inputs[0] is not x or any(s != 1 for s in steps) or not x.is_static:
+    if (
+        node.attrs.get("slice_mode", "end") != "end"
+        or node.inputs[0] is not x
+        or any(s != 1 for s in steps)
+        or not x.is_static
+    ):
         return False
     kept = [slice(a, b).indices(d)[:2] for a, b, d in zip(node.attrs["begin"], node.attrs["end"], x.shape, strict=True)]
     return kept == [*[(0, d) for d in x.shape[:-1]], (begin, end)]

@@ -1216,7 +1216,10 @@ def checked(model: Any, seed: int, full: bool = False) -> tuple[str, str]:
             graph = tw.from_onnx(model)
             built = tw.build(graph, target="native -num-cores=1", bounds=dict.fromkeys(symbolic, 8), processes=0)
     except Exception as error:
-        return "refused" if _is_own(error) else "finding", f"{type(error).__name__}: {error}"
+        refused = (
+            _is_own(error) and type(error).__name__ != "GraphError"
+        )  # which a rule of the graph raises, not a model
+        return "refused" if refused else "finding", f"{type(error).__name__}: {error}"
     rng = np.random.default_rng(seed)
     compared, doubtful = 0, ""
     for sizes in SIZES if symbolic else SIZES[:1]:
@@ -1251,8 +1254,11 @@ def checked(model: Any, seed: int, full: bool = False) -> tuple[str, str]:
 def _doubt(
     model: Any, run: Runner, given: Mapping[str, Any], got: Any, want: Any, apart: Iterable[int]
 ) -> dict[int, str]:
-    """Returns for results that are apart from ``want`` why that is no measure: the reference has others, or they jump
-    where inputs change a little. The text is empty where the reference agrees with what was got."""
+    """Returns why ``want`` is no measure for some of the results that are apart from it.
+
+    The reference has others, or they jump where inputs change a little. The text is empty where the reference agrees
+    with what was got.
+    """
     doubt: dict[int, str] = {}
     try:
         judge = _reference(model)(given)

@@ -226,6 +226,14 @@ def test_images_of_symbolic_sizes_are_resized(coordinates, mode, scale):
     assert kind == "same" or "'n': 0" in message or "'m': 0" in message
 
 
+def test_an_element_of_a_slice_is_the_slice_of_the_whole():
+    body = """b = Constant <value = int64[1] {2}> () e = Constant <value = int64[1] {5}> () k = Constant <value = int64 {2}> ()
+    s = Slice (x, b, e) y = Gather <axis = 0> (s, k)"""
+    model = _of_text(body)
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 2]))
+    assert checked(model, 3) == ("same", "")
+
+
 def test_a_scale_that_is_no_ratio_is_refused_for_a_symbolic_size():
     text = "k = Constant <value = float[2] {1, 0.31415927}> () y = Resize (x, , k)"
     with pytest.raises(OnnxError, match="Resize.*a scale of 0.314.* for m elements.*sizes= can say"):
