@@ -177,29 +177,19 @@ def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[
 def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) -> list[Expr]:
     """Return the conditions under which a partial result may have no first element.
 
-    These are the conditions not known to hold in the first iteration of the other reduction loops. ScheduleError is
-    raised when such a loop may have no iteration. A loop of one iteration that no axis uses divides nothing: its conditions
-    say where the block runs at all.
+    These are the conditions not known to hold in the first iteration of the other reduction loops. A loop of one
+    iteration that no axis uses divides nothing: its conditions say where the block runs at all.
     """
     if not is_reduce_loop(realize, target):
         return []
     others = {lp.loop_var: lp.min for lp in own if lp is not target and is_reduce_loop(realize, lp)}
     analyzer = analyzer_at(tree, realize)
-    tail = [
+    return [
         c
         for c in conjuncts(realize.predicate)
         if (uses_var(c, target.loop_var) or uses_var(c, lambda v: v in others))
         and not analyzer.can_prove(substitute(c, others))
     ]
-    for lp in own if tail else ():
-        if lp.loop_var in others and not analyzer.can_prove(lp.extent >= 1):
-            raise ScheduleError(
-                f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, so the {target.extent} partial "
-                "results would never start",
-                where=(lp, realize),
-                hint="a size of the function's buffers is at least 1; reduce over such a size",
-            )
-    return tail
 
 
 @dataclass(frozen=True, slots=True, eq=False)
