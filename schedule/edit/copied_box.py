@@ -165,7 +165,7 @@ def written_box(
         bind_loops(analyzer, store.loops)
         bare = analyzer_at(tree, writer, maybe_empty=inner)
         bind_loops(bare, store.loops, nonempty=False)
-        whole = whole_box(analyzer, bare, store, inner) if exactly else None
+        whole = whole_box(analyzer, bare, store, inner, [writer]) if exactly else None
         if exactly and whole is None:
             raise ScheduleError(
                 f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "

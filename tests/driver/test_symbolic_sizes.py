@@ -281,7 +281,9 @@ def test_a_window_far_larger_than_the_input_is_named():
     x = b.input("x", (1, 2, te.var("n")))
     run = tw.build(b.graph([b.op("max_pool1d", x, kernel=100, stride=2)]), target=ONE, bounds={"n": 300})
     assert run(np.zeros((1, 2, 300), np.float32)).shape == (1, 2, 101)
-    with pytest.raises(ValueError, match=r"max_pool1d: a window of 100 elements has to fit into n .*\(n = 30, dimension 2 of x\)"):
+    with pytest.raises(
+        ValueError, match=r"max_pool1d: a window of 100 elements has to fit into n .*\(n = 30, dimension 2 of x\)"
+    ):
         run(np.zeros((1, 2, 30), np.float32))
 
 

@@ -28,6 +28,7 @@ from ..expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    IterVar,
     Range,
     Var,
     const,
@@ -36,7 +37,7 @@ from ..expr import (
     min_,
 )
 from ..expr.traversal import pre_order, substitute, uses_var
-from ..stmt import For
+from ..stmt import BlockRealize, For
 from .access import Access
 from .known_ranges import bind_loops
 
@@ -178,20 +179,32 @@ def _form(analyzer: Analyzer, e: Expr, numbers: set[int]) -> tuple[dict[int, Pol
     return None if p is None or analyzer.data(p) else linear_form(analyzer, p, numbers)
 
 
-def whole_box(analyzer: Analyzer, outside: Analyzer, access: Access, loops: Iterable[For]) -> list[Ends] | None:
+def whole_box(
+    analyzer: Analyzer, outside: Analyzer, access: Access, loops: Iterable[For], blocks: Iterable[BlockRealize] = ()
+) -> list[Ends] | None:
     """Return the box that an access covers without holes and unconditionally, while the loops run. None stands for no
     proof.
 
-    ``analyzer`` knows that the loops have iterations, ``outside`` only their ranges.
+    ``analyzer`` knows that the loops have iterations, ``outside`` only their ranges. ``blocks`` are those around the
+    access that are not in it.
     """
     own = [*loops, *access.loops]
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in own}
     box = exact_box(analyzer, access.indices, ranges, access.guards)
     if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
         return None
-    if not all_run(outside, own, [last - first + 1 for first, last in box.ends]):
+    around = [*blocks, *access.around.blocks]
+    needed = [lp for lp in own if not any(only_reduces(realize, lp) for realize in around)]
+    if not all_run(outside, needed, [last - first + 1 for first, last in box.ends]):
         return None
     return list(box.ends)
+
+
+def only_reduces(realize: BlockRealize, loop: For) -> bool:
+    """Return whether the block writes its init where the loop has no iterations, as a loop over reduce axes alone."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    kinds = {iv.kind for iv, value in pairs if uses_var(value, loop.loop_var)}
+    return realize.block.init is not None and kinds == {IterVar.REDUCE}
 
 
 def all_run(outside: Analyzer, loops: Iterable[For], extents: Iterable[Expr]) -> bool:
