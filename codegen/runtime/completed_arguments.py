@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...tir.analysis.known_sizes import evaluate
 from ...tir.expr import Var, to_numpy
 from ..lowered import Param
-from .arguments import ArgumentError, Arguments, check_not_negative, evaluate
+from .arguments import ArgumentError, Arguments, check_not_negative
 
 
 def completed(

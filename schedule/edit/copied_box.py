@@ -12,7 +12,6 @@ from typing import Any
 from ...tir.analysis.access import Access, Around, accesses
 from ...tir.analysis.footprint import bounding_box, first_outside, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
-from ...tir.analysis.reduction_init import started_loops
 from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import Scope, bindings
 from ...tir.analysis.tree import Tree, symbols_of
@@ -161,13 +160,12 @@ def written_box(
     if uses_pointer(writer, buffer):
         stores += _declared(writer, buffer)
     boxes: list[list[Ends | None]] = []
-    started = started_loops(writer, list(tree.above(writer))[::-1]) if exactly else []
     for store in stores:
         analyzer = analyzer_at(tree, writer)
         bind_loops(analyzer, store.loops)
         bare = analyzer_at(tree, writer, maybe_empty=inner)
         bind_loops(bare, store.loops, nonempty=False)
-        whole = whole_box(analyzer, bare, store, inner, started) if exactly else None
+        whole = whole_box(analyzer, bare, store, inner, [writer]) if exactly else None
         if exactly and whole is None:
             raise ScheduleError(
                 f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "

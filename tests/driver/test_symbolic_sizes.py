@@ -7,7 +7,8 @@ import tilewright as tw
 from tilewright import te
 from tilewright.driver.example_sizes import example_of, examples_of, with_example
 from tilewright.driver.planning import BuildError, plan
-from tilewright.graph import Builder, parse, prepare
+from tilewright.graph import Builder, parse, prepare, register_operator
+from tilewright.graph.graph_operators import OPERATORS
 
 ONE = "native -num-cores=1"
 SIZES = (1, 7, 13, 16, 17, 64, 65)
@@ -280,10 +281,51 @@ def test_a_window_far_larger_than_the_input_is_named():
     x = b.input("x", (1, 2, te.var("n")))
     run = tw.build(b.graph([b.op("max_pool1d", x, kernel=100, stride=2)]), target=ONE, bounds={"n": 300})
     assert run(np.zeros((1, 2, 300), np.float32)).shape == (1, 2, 101)
-    with pytest.raises(ValueError, match=r"max_pool1d: a window of 100 elements has to fit into n .*\(n = 30\)"):
+    with pytest.raises(
+        ValueError, match=r"max_pool1d: a window of 100 elements has to fit into n .*\(n = 30, dimension 2 of x\)"
+    ):
         run(np.zeros((1, 2, 30), np.float32))
 
 
 def test_the_text_of_broadcast_sizes_parses():
     graph, _ = two_names("columns")
     assert str(parse(str(graph))) == str(graph)
+
+
+def test_what_a_kernel_asserts_reaches_the_caller():
+    """Its kernel asserts that ``x`` is as long as what it reads."""
+    n, m = te.var("n"), te.var("m")
+    register_operator("shorter", lambda x, y: te.compute(y.shape, lambda i: x[i] + y[i], "shorter"))
+    try:
+        b = Builder("net")
+        x, y = b.input("x", (n,)), b.input("y", (m,))
+        run = tw.build(b.graph([b.op("relu", b.op("shorter", b.op("sigmoid", x), y))]), ONE, bounds={"n": 8, "m": 8})
+    finally:
+        del OPERATORS["shorter"]
+    given = np.ones(3, np.float32)
+    np.testing.assert_allclose(run(given, given[:2]), 1 / (1 + np.exp(-given[:2])) + 1, rtol=1e-5)
+    assert run(given[:0], given[:0]).shape == (0,)
+    with pytest.raises(
+        RuntimeError, match=r"net: the kernel shorter\S*: .*n = 3, dimension 0 of x.*m = 4, dimension 0 of y"
+    ):
+        run(given, np.ones(4, np.float32))
+
+
+def test_an_output_of_negative_size_is_named():
+    n = te.var("n")
+    x = te.placeholder((n,), name="X")
+    twice = te.compute((n - 2,), lambda i: x[i] + x[i + 2], "Y")
+    run = tw.build([x, twice], ONE)
+    assert [run(np.ones(k, np.float32)).shape for k in (5, 3, 2)] == [(3,), (1,), (0,)]
+    with pytest.raises(ValueError, match=r"dimension 0 of the output Y is n - 2, .* -1 \(n = 1, dimension 0 of X\)"):
+        run(np.ones(1, np.float32))
+
+    register_operator("twice", lambda x: te.compute((x.shape[0] - 2,), lambda i: x[i] + x[i + 2], "twice"))
+    try:
+        b = Builder("net")
+        run = tw.build(b.graph([b.op("twice", b.input("x", (n,)), name="y")]), ONE, bounds={"n": 8})
+    finally:
+        del OPERATORS["twice"]
+    assert [run(np.ones(k, np.float32)).shape for k in (5, 3, 2)] == [(3,), (1,), (0,)]
+    with pytest.raises(ValueError, match=r"dimension 0 of the output y is n - 2, .* -1 \(n = 1, dimension 0 of x\)"):
+        run(np.ones(1, np.float32))

@@ -68,7 +68,7 @@ def _a_map(rng: Rng, axes: int, sizes: Sequence[Var] = ()) -> Any:
 
 
 def _divides(func: PrimFunc, index_map: Any, dims: int) -> bool:
-    """Whether all divisors of the map are known to be at least 1, as sizes are and numbers given with the call are not."""
+    """Whether all divisors of the map are known to be at least 1. Sizes and numbers given with the call may be 0."""
     analyzer = sized_analyzer(func)
     return all(analyzer.can_prove(e >= 1) for e in IndexMap.of(index_map, dims, symbols_of(func)).divisors())
 

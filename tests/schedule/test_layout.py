@@ -7,6 +7,7 @@ from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.require.lookup import root_of
 from tilewright.tir import Var, assert_structural_equal, parse, verify
 from tilewright.tir.analysis.tree import tree_of
+from tilewright.tir.expr import IntImm
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret.interpret_expr import InterpretError
 
@@ -409,3 +410,45 @@ def main(A: T.Buffer((1, 2)), B: T.Buffer((1, 2))):
 """
     with pytest.raises(ScheduleError, match="axis vk of block 'B' runs over i . 1 values, which depends on a loop"):
         Schedule(parse(text)).transform_block_layout("B", lambda i, j, k: (i, j, k))
+
+
+@pytest.mark.parametrize("primitive", ["transform_layout", "transform_block_layout"])
+@pytest.mark.parametrize("wide", [np.int64(4), np.int32(4), IntImm(4, "int64"), 4])
+@pytest.mark.parametrize("size", [32, "int32", "int64"])
+def test_numbers_of_any_width_in_a_map(replays, primitive, wide, size):
+    n = size if isinstance(size, int) else te.var("n", size)
+    A = te.placeholder((n,), "int32", "A")
+    B = te.compute((n * 4,), lambda i: A[i // 4] * 2, "B")
+    func = te.create_prim_func([A, te.compute(B.shape, lambda i: B[i] + 1, "C")])
+    sch = Schedule(func, debug_mask="all")
+    index_map = lambda i: (i // wide, i % wide)  # noqa: E731
+    if primitive == "transform_layout":
+        sch.transform_layout("B", ("write", 0), index_map)
+    else:
+        sch.transform_block_layout("B", index_map)
+    replays(sch, func)
+    for length in (32,) if isinstance(size, int) else (0, 1, 5):
+        given, out = np.arange(length, dtype="int32"), np.full(length * 4, -1, "int32")
+        interpret(sch.func, given, out, check_regions=True)
+        np.testing.assert_array_equal(out, given.repeat(4) * 2 + 1)
+
+
+def test_a_size_that_may_be_0_divides_only_what_it_sizes():
+    """Sixteen elements have no place in rows of n = 0; n * 4 elements are none then."""
+    text = SIZED.replace('    assert n >= 1, "A has no elements"\n', "")
+    sch = Schedule(parse(text))
+    n = sch.get_symbol("n")
+    with pytest.raises(ScheduleError, match="divides by n, which is not known to be at least 1"):
+        sch.transform_layout("B", ("write", 0), lambda i: (i // n, i % n), pad_value=0)
+
+    n = te.var("n")
+    A = te.placeholder((n,), "int32", "A")
+    B = te.compute((n * 4,), lambda i: A[i // 4] * 2, "B")
+    sch = Schedule(te.create_prim_func([A, te.compute(B.shape, lambda i: B[i] + 1, "C")]))
+    n = sch.get_symbol("n")
+    sch.transform_layout("B", ("write", 0), lambda i: (i // n, i % n))
+    assert str(sch.get(sch.get_block("B")).body.buffer.shape) == "(4, n)"
+    for length in (0, 1, 5):
+        given, out = np.arange(length, dtype="int32"), np.full(length * 4, -1, "int32")
+        interpret(sch.func, given, out, check_regions=True)
+        np.testing.assert_array_equal(out, given.repeat(4) * 2 + 1)

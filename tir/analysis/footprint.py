@@ -28,6 +28,7 @@ from ..expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    IterVar,
     Range,
     Var,
     const,
@@ -36,9 +37,9 @@ from ..expr import (
     min_,
 )
 from ..expr.traversal import pre_order, substitute, uses_var
-from ..stmt import For
+from ..stmt import BlockRealize, For
 from .access import Access
-from .known_ranges import assume_iterations, bind_loops
+from .known_ranges import bind_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +63,15 @@ def exact_box(
     ranges: Mapping[Var, Range],
     conditions: Iterable[Expr] = (),
     once: bool = False,
-    started: Sequence[For] = (),
 ) -> Box | None:
     """Return the box that ``indices`` cover without holes while the variables of ``ranges`` run; None when that is not
     proven.
 
     ``analyzer`` knows all variables. With ``once`` the result is also None when an element may be accessed more than
-    once. ``started`` are loops that may be taken to have an iteration
-    (:func:`~tilewright.tir.analysis.reduction_init.started_loops`).
+    once.
     """
     tests = list(conditions)
-    return _constant_box(analyzer, indices, ranges, tests, once) or _general_box(
-        analyzer, indices, ranges, tests, once, started
-    )
+    return _constant_box(analyzer, indices, ranges, tests, once) or _general_box(analyzer, indices, ranges, tests, once)
 
 
 def _general_box(
@@ -83,7 +80,6 @@ def _general_box(
     ranges: Mapping[Var, Range],
     conditions: Iterable[Expr],
     once: bool,
-    started: Sequence[For],
 ) -> Box | None:
     once_only = {v for v, r in ranges.items() if is_const_int(analyzer.simplify(r.extent), 1)}
     own = {v: r for v, r in ranges.items() if v not in once_only}
@@ -122,19 +118,16 @@ def _general_box(
     unused = [v for v in mine if v not in used]
     if once and unused:
         return None
-    with assume_iterations(analyzer, started):
-        if not all(analyzer.can_prove(mine[v].extent >= 1) for v in unused):
-            return None  # a loop may have no iteration, and the bounds do not express that
+    if not all(analyzer.can_prove(mine[v].extent >= 1) for v in unused):
+        return None  # a loop may have no iteration, and the bounds do not express that
     outer: list[Expr] = []
     complete = True
     repeat = {v: mine[v].min for v in unused}
     for test in tests:
         if uses_var(test, repeat.__contains__):  # loops that repeat the same elements: take their first iteration
-            test = substitute(test, repeat)
-            with assume_iterations(analyzer, started):
-                if analyzer.can_prove(test):
-                    continue
-            test = analyzer.simplify(test)
+            test = analyzer.simplify(substitute(test, repeat))
+            if analyzer.can_prove(test):
+                continue
             complete = False
         if not _apply(analyzer, test, mine, own, lines, ends, outer):
             return None
@@ -191,21 +184,31 @@ def _form(analyzer: Analyzer, e: Expr, numbers: set[int]) -> tuple[dict[int, Pol
 
 
 def whole_box(
-    analyzer: Analyzer, outside: Analyzer, access: Access, loops: Iterable[For], started: Sequence[For] = ()
+    analyzer: Analyzer, outside: Analyzer, access: Access, loops: Iterable[For], blocks: Iterable[BlockRealize] = ()
 ) -> list[Ends] | None:
     """Return the box that an access covers without holes and unconditionally, while the loops run. None stands for no
     proof.
 
-    ``analyzer`` knows that the loops have iterations, ``outside`` only their ranges; for ``started`` see :func:`exact_box`.
+    ``analyzer`` knows that the loops have iterations, ``outside`` only their ranges. ``blocks`` are those around the
+    access that are not in it.
     """
     own = [*loops, *access.loops]
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in own}
-    box = exact_box(analyzer, access.indices, ranges, access.guards, started=started)
+    box = exact_box(analyzer, access.indices, ranges, access.guards)
     if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
         return None
-    if not all_run(outside, [lp for lp in own if lp not in started], [last - first + 1 for first, last in box.ends]):
+    around = [*blocks, *access.around.blocks]
+    needed = [lp for lp in own if not any(only_reduces(realize, lp) for realize in around)]
+    if not all_run(outside, needed, [last - first + 1 for first, last in box.ends]):
         return None
     return list(box.ends)
+
+
+def only_reduces(realize: BlockRealize, loop: For) -> bool:
+    """Return whether the block writes its init where the loop has no iterations, as a loop over reduce axes alone."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    kinds = {iv.kind for iv, value in pairs if uses_var(value, loop.loop_var)}
+    return realize.block.init is not None and kinds == {IterVar.REDUCE}
 
 
 def all_run(outside: Analyzer, loops: Iterable[For], extents: Iterable[Expr]) -> bool:

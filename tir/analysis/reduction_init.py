@@ -78,20 +78,6 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     return inner[0], stmt
 
 
-def started_loops(realize: BlockRealize, path: Sequence[Node]) -> list[For]:
-    """Return the loops that reduce, when the init of ``realize`` runs in front of them; else nothing.
-
-    Without iterations of such a loop the block writes the same elements: those of its init. So what is proven of the
-    elements that it writes may take for granted that the loop has one.
-    """
-    block = realize.block
-    if block.init is None or start_in_front(realize, path) is None:
-        return []
-    pairs = zip(block.iter_vars, realize.iter_values, strict=True)
-    reduced: set[Var] = set().union(*[vars_in(v) for iv, v in pairs if iv.kind == IterVar.REDUCE])
-    return [n for n in path if isinstance(n, For) and n.loop_var in reduced]
-
-
 def _in_scope(path: Sequence[Node]) -> Sequence[Node]:
     """Return the part of ``path`` that lies inside the innermost block of it."""
     blocks = [n for n, s in enumerate(path) if isinstance(s, (Block, BlockRealize))]

@@ -16,9 +16,8 @@ from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Reason
 from ..expr.traversal import pre_order, substitute, uses_var
 from ..stmt import BlockRealize, Buffer, For, IfThenElse, While
 from .access import Access, accesses, opaque_buffers
-from .footprint import Box, all_run, exact_box
+from .footprint import Box, all_run, exact_box, only_reduces
 from .known_ranges import analyzer_at, bind_loops
-from .reduction_init import started_loops
 from .scope import scope_at
 from .tree import Tree
 
@@ -138,16 +137,15 @@ def why_not_covered(tree: Tree, writer: BlockRealize, reader: BlockRealize, buff
             hint="do this before tensorize and other steps that bring in pointers",
         )
     boxes = []
-    started = started_loops(writer, list(tree.above(writer))[::-1])
     for store in writes:
         if store.is_store and not store.around.in_init:
             analyzer = analyzer_at(tree, writer)
             bind_loops(analyzer, store.loops)
             mine = [lp for lp in (*writer_loops, *store.loops) if lp.loop_var not in shared_vars]
             ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in mine}
-            box = exact_box(analyzer, store.indices, ranges, store.guards, started=started)
+            box = exact_box(analyzer, store.indices, ranges, store.guards)
             if box is not None:
-                needed = [lp for lp in mine if not isinstance(lp.extent, IntImm) and not _only_reduces(writer, lp)]
+                needed = [lp for lp in mine if not isinstance(lp.extent, IntImm) and not only_reduces(writer, lp)]
                 runs = [lp.extent >= 1 for lp in needed]
                 boxes.append(replace(box, conditions=(*box.conditions, *runs)))
     if not boxes:
@@ -169,13 +167,6 @@ def why_not_covered(tree: Tree, writer: BlockRealize, reader: BlockRealize, buff
                 hint="choose an outer loop, where the writer covers more",
             )
     return None
-
-
-def _only_reduces(realize: BlockRealize, loop: For) -> bool:
-    """Return whether the block writes its init where the loop has no iterations, as a loop over reduce axes alone."""
-    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    kinds = {iv.kind for iv, value in pairs if uses_var(value, loop.loop_var)}
-    return realize.block.init is not None and kinds == {IterVar.REDUCE}
 
 
 def _why_skipped(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> Reason | None:
