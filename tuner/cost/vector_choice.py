@@ -23,7 +23,9 @@ def vector_axes(block: BlockInfo) -> list[Var]:
             last
             and moving
             and (
-                len(contiguous) == len(moving) or (len(moving_loads(block, axis)) == 1 and packable(block, axis)) or not _reads_rows(block)
+                len(contiguous) == len(moving)
+                or (len(moving_loads(block, axis)) == 1 and packable(block, axis))
+                or not _reads_rows(block)
             )
         ):
             out.append(axis)

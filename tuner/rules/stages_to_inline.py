@@ -53,7 +53,9 @@ def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
         if not repeated and not copies(block) and _times_read(program, block) > 1:
             continue
         read = sum([bits.get(u.buffer, u.buffer.dtype.bits) for u in block.loads if u.axes() == set(block.spatial)])
-        decodes = 0 < 2 * read <= block.stores[0].buffer.dtype.bits and len(block.spatial) > 1 if block.stores else False
+        decodes = (
+            0 < 2 * read <= block.stores[0].buffer.dtype.bits and len(block.spatial) > 1 if block.stores else False
+        )
         if _inline(program, block, decodes) and isinstance(block.block.body, BufferStore):
             added = {use.buffer: inlined_length(block.block.body.value, set(block.axes), text) for use in block.stores}
             if _stays_small(program, block, mine, text, {**text, **added}):
