@@ -98,8 +98,10 @@ _FAR = 1 << 24
 
 
 def _largest_of(func: PrimFunc) -> dict[Var, int]:
-    """Returns how large a size may be where axes up to it, or up to a number made of it, are in indices of dimensions
-    of known extent."""
+    """Returns how large sizes may be so that indices stay in dimensions of known extent.
+
+    Axes end at a size, or at a number made of it.
+    """
     largest: dict[Var, int] = {}
     for realize in blocks_of(func):
         ends = {iv.var: iv.dom.extent for iv in realize.block.iter_vars}

@@ -11,8 +11,10 @@ from .request import Request
 
 
 def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None:
-    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them, or
-    as written, with the reason. None: no examples are known."""
+    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them.
+
+    Where that does not apply, the function stays as written, and the origin says why. None: no examples are known.
+    """
     failed = ""
     for less in (0, ODD):
         example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)

@@ -3,7 +3,8 @@
 An element-wise operator joins the kernel that makes its operand: the result of a product or a convolution is still in
 registers or in the first-level cache then. Chains of element-wise and injective operators become one kernel; operators
 over rows (softmax, norms) and reductions take the element-wise operators before them as well, when nothing else reads
-those. A product takes the operators that widen its weights: they are decoded where they are multiplied. Kernels are joined only where no way leads from one to the other through a third one.
+those. A product takes the operators that widen its weights: they are decoded where they are multiplied. Kernels are
+joined only where no way leads from one to the other through a third one.
 """
 
 from __future__ import annotations

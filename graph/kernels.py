@@ -120,8 +120,10 @@ class Kernel:
         return (*types, *rows, tuple([values[v] for v in self.outputs]))
 
     def _is_weight(self, value: Value) -> bool:
-        """Returns whether an anchor of this kernel, and nothing else in it, reads ``value`` as its second operand: as
-        it is, or element by element through operators that decode it."""
+        """Returns whether an anchor of this kernel, and nothing else in it, reads ``value`` as its second operand.
+
+        It may be read through operators that decode it element by element.
+        """
         shape = value.shape
         while True:
             users = [n for n in self.nodes if value in n.inputs]

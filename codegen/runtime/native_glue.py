@@ -69,7 +69,8 @@ def _is_integer(p: Param) -> bool:
 
 
 class _Integer(ctypes.c_int64):
-    """This is the type of an integer that ctypes passes: a Python int of 64 bits, where c_int64 takes longer ones, too."""
+    """This is the type of an integer that ctypes passes. It refuses longer ones, of which c_int64
+    takes the low bits."""
 
     @classmethod
     def from_param(cls, value: Any) -> ctypes.c_int64:  # type: ignore[override]
@@ -80,7 +81,7 @@ class _Integer(ctypes.c_int64):
         return cls(value)
 
 
-_C_TYPES = {"O": ctypes.py_object, "i": _Integer, "d": ctypes.c_double}
+_C_TYPES: dict[str, Any] = {"O": ctypes.py_object, "i": _Integer, "d": ctypes.c_double}
 
 
 @lru_cache(maxsize=512)
@@ -325,7 +326,7 @@ def _emit_arguments(out: list[str], params: Sequence[Param], these: range, known
 
 
 def _emit_integer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> str:
-    """Emit checks that the i-th argument fits its type, and is what the arrays before it tell, and return its value."""
+    """Emit checks that the i-th argument fits its type and the arrays before it, and return its value."""
     value, checks = f"%a{i}", []
     if p.dtype.bits < 64:
         value = f"%s{i}"

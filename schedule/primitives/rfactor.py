@@ -196,8 +196,10 @@ def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) ->
 
 
 def _check_partial_starts(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For, partial: Stmt) -> None:
-    """Raise ScheduleError where the other reduction loops may have no iteration and the init of the partial results
-    cannot stand in front of them."""
+    """Raise ScheduleError where partial results may never start.
+
+    The other reduction loops may have no iteration, and the init cannot stand in front of them.
+    """
     analyzer = analyzer_at(tree, realize, maybe_empty=own)
     lp = next(
         (

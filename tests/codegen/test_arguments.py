@@ -248,28 +248,36 @@ def test_signatures_without_a_quick_path():
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
 def test_integers_of_the_quick_path(dtype):
-    n = Var("n", dtype)
-    func = PrimFunc((n, Var("A", "handle")), Evaluate(IntImm(0)), "f")
-    a = decl_buffer((n, 2), "float32", "A")
-    func = func.with_(buffer_map={func.params[1]: a})
-    call, fn = (
-        glue_for(abi_of(func)).call,
-        ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)(lambda *_: 7),
-    )
-    address = ctypes.cast(fn, ctypes.c_void_p).value
-    array = np.zeros((3, 2), np.float32)
-    assert call(address, 3, array) == call(address, np.int64(3), array) == 7
-    assert call(address, 2, array) == UNUSUAL  # the array has three rows
+    call = glue_for(abi_of(buffer_function(scalars=(Var("k", dtype),)))).call
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, f_type(dtype))(lambda k: k % 100)
+    address = ctypes.cast(function, ctypes.c_void_p).value
     low, high = min_value(dtype), max_value(dtype)
-    for wrong in {low - 1, high + 1, high + 4, 3 - (1 << DType(dtype).bits), 3 + (1 << DType(dtype).bits)}:
+    for value in (0, 3, low, min(high, (1 << 63) - 1), np.int64(3), np.uint8(7)):
+        assert call(address, value) == value % 100
+    for wrong in (low - 1, high + 1, high + 4, 3 - (1 << DType(dtype).bits), 3 + (1 << DType(dtype).bits)):
         if -(1 << 63) <= wrong < 1 << 63:
-            assert call(address, wrong, array) == UNUSUAL
+            assert call(address, wrong) == UNUSUAL
         else:
             with pytest.raises(ctypes.ArgumentError):
-                call(address, wrong, array)
-    for wrong in (3.0, True, "3"):
+                call(address, wrong)
+    for wrong in (3.0, True, "3", np.float32(3)):
         with pytest.raises(ctypes.ArgumentError):
-            call(address, wrong, array)
+            call(address, wrong)
+
+
+def f_type(dtype):
+    return getattr(ctypes, f"c_{dtype}")
+
+
+def test_sizes_of_the_quick_path_agree_with_the_arrays():
+    n = te.var("n")
+    A = te.placeholder((n, 2), name="A")
+    run = tw.build([A, n, te.compute((n, 2), lambda i, j: A[i, j] + 1, name="B")])
+    a, out = np.zeros((3, 2), np.float32), np.zeros((3, 2), np.float32)
+    run(a, 3, out)
+    assert (out == 1).all()
+    with pytest.raises(ArgumentError):
+        run(a, 2, out)
 
 
 def test_equal_signatures_share_their_glue():

@@ -9,6 +9,7 @@ from tilewright.driver.example_sizes import example_of, examples_of, with_exampl
 from tilewright.driver.planning import BuildError, plan
 from tilewright.graph import Builder, parse, prepare, register_operator
 from tilewright.graph.graph_operators import OPERATORS
+from tilewright.tir.interpret import interpret
 
 ONE = "native -num-cores=1"
 SIZES = (1, 7, 13, 16, 17, 64, 65)
@@ -329,3 +330,66 @@ def test_an_output_of_negative_size_is_named():
     assert [run(np.ones(k, np.float32)).shape for k in (5, 3, 2)] == [(3,), (1,), (0,)]
     with pytest.raises(ValueError, match=r"dimension 0 of the output y is n - 2, .* -1 \(n = 1, dimension 0 of x\)"):
         run(np.ones(1, np.float32))
+
+
+USED = {
+    "matrix times vector": (
+        lambda A, x, n, k: te.compute((24,), lambda i: te.sum(A[i, k] * x[k], axis=k), name="o"),
+        lambda A, x, n: A[:, :n] @ x[:n],
+    ),
+    "largest of rows": (
+        lambda A, x, n, k: te.compute((24,), lambda i: te.max(A[i, k] * x[k], axis=k), name="o"),
+        lambda A, x, n: (A[:, :n] * x[:n]).max(1, initial=-np.inf),
+    ),
+    "softmax of what is used": (
+        lambda A, x, n, k: te.compute(
+            (24,),
+            lambda i, P=te.ops.softmax(te.compute((24, n), lambda i, j: A[i, j] * x[j], name="s")): te.sum(
+                P[i, k] * x[k], axis=k
+            ),
+            name="o",
+        ),
+        lambda A, x, n: softmax(A[:, :n] * x[:n]) @ x[:n] if n else np.zeros(24),
+    ),
+    "element-wise stage": (
+        lambda A, x, n, k: te.compute(
+            (24,),
+            lambda i, P=te.compute((24, n), lambda i, j: te.exp(A[i, j]) * x[j], name="s"): te.sum(P[i, k], axis=k),
+            name="o",
+        ),
+        lambda A, x, n: (np.exp(A[:, :n]) * x[:n]).sum(1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", USED)
+def test_sizes_that_are_arguments(name):
+    make, expected = USED[name]
+    n = te.var("n")
+    A, x = te.placeholder((24, 150), name="A"), te.placeholder((150,), name="x")
+    out = make(A, x, n, te.reduce_axis((0, n), name="k"))
+    made = plan([A, x, n, out], target=ONE)
+    assert made.origin == "the analytic model's best schedule for n = 64, not tuned"
+    assert "T.vectorized" in made.scheduled.script()
+    run, scheduled = tw.build([A, x, n, out], target=ONE), made.scheduled
+    a, b = RNG.random((24, 150), np.float32), RNG.random(150, np.float32)
+    for used in (0, 1, 2, 15, 16, 17, 33, 64, 65, 149, 150):
+        right = expected(a, b, used)
+        for function in (run, lambda *args: interpret(scheduled, *args)) if used < 34 else (run,):
+            result = np.full(24, np.nan, np.float32)
+            function(a, b, used, result)
+            np.testing.assert_allclose(result, right, rtol=1e-5, err_msg=f"n = {used}")
+
+
+def test_sizes_made_of_an_argument():
+    n = te.var("n")
+    k = te.reduce_axis((0, n // 2), name="k")
+    A = te.placeholder((8, 1024), name="A")
+    out = te.compute((8,), lambda i: te.sum(A[i, k + 1], axis=k), name="o")
+    made = plan([A, n, out], target=ONE)
+    assert made.origin == "the analytic model's best schedule for n = 960, not tuned"  # up to 2047 fit
+    assert "T.vectorized" in made.scheduled.script()
+    run, a, result = tw.build([A, n, out], target=ONE), RNG.random((8, 1024), np.float32), np.zeros(8, np.float32)
+    for used in (0, 1, 2, 33, 64, 65, 960, 2046):
+        run(a, used, result)
+        np.testing.assert_allclose(result, a[:, 1 : used // 2 + 1].sum(1), rtol=1e-5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright.graph import Builder, evaluate, prepare
 
 
@@ -67,3 +68,40 @@ def test_products_of_shifted_integers(op, shape, weight, attrs, left):
     assert [n.op for n in after.nodes] == left
     data = rng.integers(0, 256, shape).astype(np.uint8)
     np.testing.assert_array_equal(evaluate(after, data)[0], evaluate(graph, data)[0])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("rows", [1, 4, 64])
+@pytest.mark.parametrize(("op", "axis", "zero"), [("MatMul", None, False), ("MatMul", 0, True), ("MatMul", 1, True),
+                                                  ("Gemm", 0, True), ("Gemm", 1, False)])  # fmt: skip
+def test_narrow_weights_are_decoded_in_the_product(dtype, rows, op, axis, zero):
+    onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    steps, columns, rng, made = 256, 201, np.random.default_rng(0), onnx.helper.make_node
+    shape = (columns, steps) if op == "Gemm" else (steps, columns)
+    info = np.iinfo(dtype)
+    given = {"q": rng.integers(info.min, info.max + 1, shape).astype(dtype)}
+    given["s"] = np.asarray(rng.random(() if axis is None else shape[axis]) * 0.01 + 0.01, np.float32)
+    if zero:
+        given["z"] = rng.integers(info.min // 4, info.max // 4, given["s"].shape).astype(dtype)
+    nodes = [made("DequantizeLinear", [*given], ["w"], **({} if axis is None else {"axis": axis})),
+             made(op, ["x", "w"], ["y"], **({"transB": 1} if op == "Gemm" else {}))]  # fmt: skip
+    ends = [
+        onnx.helper.make_tensor_value_info(n, 1, [rows, size]) for n, size in zip("xy", (steps, columns), strict=True)
+    ]
+    constants = [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in given.items()]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    x = rng.standard_normal((rows, steps)).astype(np.float32)
+    session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"x": x})
+    run = tw.build(tw.from_onnx(model), target="native -num-cores=1")
+    np.testing.assert_allclose(run(x), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+    (step,) = run.steps
+    assert run.workspace_bytes < 4 * steps * columns  # no array of decoded weights
+    text = step.versions[0].built.scheduled
+    assert "T.vectorized" in text
+    if rows <= 16:
+        wide = [line for line in text.splitlines() if "alloc_buffer" in line and str(steps) in line]
+        assert all(dtype in line or "x_global" in line for line in wide), wide

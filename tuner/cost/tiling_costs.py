@@ -205,11 +205,10 @@ class TilingCosts:
     def _jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
         """Returns the cycles of waiting for ``lines`` that the reduction reaches by steps of a page or so. Each step
         goes to a run too short for the prefetchers: as many elements as ``spans`` make."""
-        itemsize = use.buffer.dtype.bytes
-        strides = [abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce]
+        strides = [abs(use.stride(v) or 0) * self.block.itemsize for v in self.axes.reduce]
         step = min((s for s in strides if s), default=0)
         far = min(1.0, max(0.0, (step - 1024) / 3072))
-        run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * itemsize / 64)
+        run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * self.block.itemsize / 64)
         return np.asarray(far * self.machine.jump_cycles * lines / run)
 
     def _together(self, use: Use) -> np.ndarray:
@@ -244,12 +243,13 @@ class TilingCosts:
         def dims(use: Use) -> tuple[dict[str, int], ...]:
             return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
 
+        itemsize = self.block.itemsize
         accesses = [
-            Access(dims(use), use.buffer.dtype.bytes, contiguous=use is part.packed, shape=shape_of(use.buffer))
+            Access(dims(use), itemsize, contiguous=use is part.packed, shape=shape_of(use.buffer))
             for use in self.block.loads
         ]
         store = self.block.stores[0]
-        accesses.append(Access(dims(store), store.buffer.dtype.bytes, write=True, shape=shape_of(store.buffer)))
+        accesses.append(Access(dims(store), itemsize, write=True, shape=shape_of(store.buffer)))
         return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
 
     def _conflict(self) -> np.ndarray:
@@ -283,7 +283,7 @@ class TilingCosts:
         """Returns the share of a load's lines that are evicted from the second-level cache, and the lines of a step.
         Evicted are those that are read again later: a stride of S leaves room for size / S lines, however large the
         cache."""
-        itemsize, size = use.buffer.dtype.bytes, self.machine.l2_bytes
+        itemsize, size = self.block.itemsize, self.machine.l2_bytes
         strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
         far = [v for v, stride in strides.items() if stride >= 1024]
         spatial = set(self.block.spatial)
@@ -316,7 +316,7 @@ class TilingCosts:
         use = self.part.packed
         if use is None:
             return np.zeros(self.rows)
-        size = math.prod(self.extents[v] for v in use.axes()) * use.buffer.dtype.bytes
+        size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
         slices = np.maximum(self.trips[self.axes.vector] / np.maximum(self.slice, 1.0), 1.0)
         near = (self.slice > 0) & (size / slices < 0.5 * self.machine.l2_bytes)
         moved = np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 1.5)
