@@ -112,11 +112,22 @@ def entry_function(
         after = [] if times is None else _noted(times, numbers[kernel], len(calls), clock)
         return [_called(calls[numbers[kernel]], arguments), *after]
 
+    def unchanged(inner: _Scope, kernel: Loop) -> list[Stmt]:
+        """Returns calls that copy the first values of states to where those after the last step are."""
+        out: list[Stmt] = []
+        for k, copy in enumerate(kernel.copies):
+            places = [inner.address(v, const(0, "int64")) for v in (kernel.inputs[k], kernel.outputs[k])]
+            out += call(copy, lambda one, places=places: [*places, *[inner.argument(a) for a in one.arguments[2:]]])  # type: ignore[misc]
+        return out
+
     def loop(inner: _Scope, kernel: Loop) -> list[Stmt]:
         t = Var("t", "int64")
         if kernel.steps is not None:
             every = seq(*statements(_InLoop(inner, kernel, t)))
-            return [For(t, const(0, "int64"), _whole(kernel.steps), "serial", every)]
+            counted = For(t, const(0, "int64"), _whole(kernel.steps), "serial", every)
+            if not kernel.copies:
+                return [counted]
+            return [counted, IfThenElse(_whole(kernel.steps).equal(0), seq(*unchanged(inner, kernel)))]
         inside = _InLoop(inner, kernel, const(0, "int64"))
         first: list[Stmt] = []
         after: list[Stmt] = []

@@ -142,8 +142,8 @@ class Kernel:
 class Loop:
     """A loop stands for one ``scan``: the kernels of ``body`` run once for each of ``steps``.
 
-    Where the number of steps is not known before, ``copies`` has a kernel for each state that copies it: the first
-    values to where the states are, and each step's results.
+    Where there may be no step, ``copies`` has a kernel for each state that copies it: its first value to where the state
+    is and, where the number of steps is not known before, each step's result.
     """
 
     name: str
@@ -273,7 +273,9 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
 def _loop(name: str, node: Node, body: Division) -> Loop:
     given = tuple(node.given)
     copies: list[Kernel] = []
-    for k in range(node.attrs["states"] if node.attrs["steps"] is None else 0):
+    steps, history = node.attrs["steps"], node.attrs.get("history", ())
+    sure = isinstance(steps, int) and steps > 0 or history
+    for k in range(0 if sure else node.attrs["states"]):
         copies.append(kernel_alone(f"{name}_copy_{k}", "identity", given[k : k + 1], {}))
     return Loop(name, node, body, given, node.outputs, tuple(copies))
 

@@ -62,6 +62,8 @@ def _looped(loop: Loop, given: list[Any], run: Callable[..., Any]) -> list[Any]:
         while states[0]:
             states = [np.asarray(data) for data in evaluate(body, *states, *others, run=run)]
         return states
+    for n in set(range(count)) - set(attrs.get("history", ())):  # a size that says how many steps there are may be 0
+        out[n][...] = states[n]
     for t in range(loop.steps)[:: -1 if attrs.get("reverse") else 1]:
         made = evaluate(body, *states, *[a[t] for a in arrays], *others, run=run)
         states = list(made[:count])

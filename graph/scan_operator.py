@@ -34,7 +34,7 @@ def _types(
         raise ValueError(f"scan: {len(given)} inputs for {len(body.inputs)} of the body, {states} + {arrays} of them")
     if not set(history) <= set(range(states)):
         raise ValueError(f"scan: history={history} names no states; there are {states}")
-    if isinstance(steps, int) and steps < 1:
+    if isinstance(steps, int) and steps < 0:
         raise ValueError(f"scan: {steps} steps")
     plain = states and not arrays and not history and len(body.outputs) == states
     if steps is None and not (plain and given[0].dtype == "bool" and not given[0].ndim):
@@ -88,7 +88,7 @@ def add_scan(
     finally:
         del builder.nodes[before:]
     body, others = _body(builder, [*taken, *parts], nodes, [*new, *rows])
-    told = isinstance(count, int)  # the place of the last row
+    told = isinstance(count, int) and count > 0  # the place of the last row
     history = {n: next(k for k, row in enumerate(rows) if row is v) for n, v in enumerate(new) if told and v in rows}
     shown = [k for k in range(len(rows)) if k not in history.values()]
     kept = tuple([v for k, v in enumerate(body.outputs) if k < len(new) or k - len(new) in shown])

@@ -237,6 +237,14 @@ def test_branches_that_depend_on_data_are_selected():
         check(f, numbers(4), np.int32(n))
 
 
+def test_a_branch_with_a_loop_takes_steps_only_where_it_is_chosen():
+    def f(x, n):  # the loop has no end for n = 0
+        return lax.cond(n > 0, lambda y: lax.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + n, s[1] * 2), (n, y))[1], jnp.cos, x)  # fmt: skip
+
+    for n in (0, 1, 4, 20):
+        check(f, numbers(4), np.int32(n))
+
+
 def test_dynamic_slices_stay_inside():
     for n in (-3, 0, 2, 9):
         check(lambda x, n: (lax.dynamic_slice(x, (n, 0), (2, 8)), lax.dynamic_update_slice(x, x[:2, :3] * 2, (n, n))),

@@ -204,7 +204,7 @@ def net(h: float32[4], x: float32[7, 4]):
         ("h", "states=1, arrays=1, steps=7", "1 inputs for 2 of the body"),
         ("h, x", "states=1, arrays=1, steps=6", r"input 1 does not fit b, float32\[4\], of the body for 6 steps"),
         ("h, h", "states=1, arrays=1, steps=7", "input 1 does not fit b"),
-        ("h, x", "states=1, arrays=1, steps=0", "scan: 0 steps"),
+        ("h, x", "states=1, arrays=1, steps=-1", "scan: -1 steps"),
         ("h, x", "states=1, arrays=1, steps=7, history=(1,)", "names no states"),
         ("h, h", "states=1, arrays=0, steps=None", "the first says whether it goes on"),
     ],
