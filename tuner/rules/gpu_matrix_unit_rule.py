@@ -71,7 +71,7 @@ def _for_groups(block: BlockInfo) -> bool:
 
 
 def _epilogue(sch: Schedule, group: Group, read: bool) -> Any:
-    """Returns the stage that takes the sums from shared memory; None where they go to memory at once.
+    """Returns the stage that takes the sums from shared memory, or None.
 
     What other stages ``read`` is stored by a plain copy, for they cannot be scheduled around an intrinsic's pointers.
     """

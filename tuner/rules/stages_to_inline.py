@@ -87,7 +87,7 @@ def _stays_small(
 
 
 class _ReaderLength:
-    """The length of the expressions of a block: ``total``, with what was inlined so far. What a further stage adds is known
+    """The length of a block's expressions is ``total``, with what was inlined so far. What a further stage adds is known
     from the loads that read it alone."""
 
     def __init__(self, block: BlockInfo) -> None:
