@@ -70,7 +70,7 @@ class MethodSignatures:
         """Move a producer under ``loop``, where it computes the elements that its consumers there need."""
         raise NotImplementedError
 
-    def compute_inline(self, block: Block, *blocks: str) -> None:
+    def compute_inline(self, block: Block, *blocks: Block) -> None:
         """Compute the value of ``block`` where it is read, and remove the block and its buffer."""
         raise NotImplementedError
 

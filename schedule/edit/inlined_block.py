@@ -52,8 +52,7 @@ class _Value:
 
 
 def inlined(func: PrimFunc, *blocks: str) -> PrimFunc:
-    """Return the function with the values of ``blocks`` computed where they are read, and the blocks and their buffers
-    removed.
+    """Return the function with the values of ``blocks`` computed where they are read, and the blocks removed.
 
     The blocks of a scope are taken together, in program order: each reader is rewritten once, with the values of all blocks
     that it reads, so that the time is in proportion to the program.

@@ -39,6 +39,7 @@ class MethodSignatures:
 
 BLOCKS = ("block", "scope_block", "reduction_block", "epilogue_block")
 PARAMETERS = {
+    "blocks": "Block",
     "consumer_blocks": "Sequence[Block] | Block | None",
     "target": "LoopRV | Block | Sequence[Block]",
     "block_or_loop": "Block | LoopRV",

@@ -276,7 +276,7 @@ def small_integers(func, seed=0):
 @pytest.mark.parametrize("name", EPILOGUES)
 @pytest.mark.parametrize(("dtype", "shape", "arch"), [
     ("float16", (64, 64, 64), "sm_90a"), ("float16", (48, 32, 32), "sm_80"), ("float32", (16, 48, 16), "sm_80"),
-    ("int8", (32, 16, 16), "sm_80"),
+    ("int8", (32, 32, 32), "sm_80"),
 ])  # fmt: skip
 def test_stages_after_products_on_matrix_units(name, dtype, shape, arch):
     """One kernel, whose sums reach the stage through shared memory; a drawn row of each sketch is exact."""

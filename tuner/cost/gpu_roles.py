@@ -58,8 +58,8 @@ def product_axes(block: BlockInfo) -> tuple[Var, Var] | None:
 
 
 def epilogue_of(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
-    """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, each element where it writes
-    one; None without such a stage."""
+    """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, or None. It reads each
+    element where it writes one."""
     after = program.consumers(block)
     if len(after) != 1 or after[0] not in free or after[0].is_reduction or program.is_output(block):
         return None

@@ -36,7 +36,7 @@ def tiles_on_blocks(
 
 
 def out_at(sch: Schedule, out: Any, warps: Any, epilogue: Any, tall: int, threads: int) -> Any:
-    """Let ``out``, the copy of the sums to memory, run inside the loop of the warps; returns the loop that it runs in.
+    """Let ``out``, the copy of the sums, run inside the loop of the warps; returns its loop.
 
     With an ``epilogue``, ``tall`` rows of the sums of each warp are copied to shared memory at a time, where the ``threads`` of a
     warp (or of a group of warps) read them: neighbouring threads take neighbouring elements of a row.

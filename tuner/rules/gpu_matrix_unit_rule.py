@@ -4,6 +4,7 @@ sm_90a, :mod:`..recipes.gpu_group_product`."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,8 +48,8 @@ class GpuMatrixUnitRule(ScheduleRule):
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
         if not isinstance(machine, GpuModel):
             return []
-        groups = [GroupTilesPart(group, machine)] if machine.warp_groups and _for_groups(group.anchor) else []
-        return [*groups, WarpTilesPart(group, machine)]
+        groups = [GroupTilesPart(program, group, machine)] if machine.warp_groups and _for_groups(group.anchor) else []
+        return [*groups, WarpTilesPart(program, group, machine)]
 
 
 def _operand_type(block: BlockInfo) -> str:
@@ -69,14 +70,19 @@ def _for_groups(block: BlockInfo) -> bool:
     return known and all(block.extents[v] % PANEL == 0 for v in block.axes)
 
 
-def _epilogue_name(group: Group) -> str | None:
-    """Returns the name of the stage after the product, or None."""
-    return group.blocks[1].name if len(group.blocks) > 1 else None
+def _epilogue(sch: Schedule, group: Group, read: bool) -> Any:
+    """Returns the stage that takes the sums from shared memory, or None.
+
+    What other stages ``read`` is stored by a plain copy, for they cannot be scheduled around an intrinsic's pointers.
+    """
+    if len(group.blocks) > 1:
+        return group.blocks[1].name
+    return sch.cache_write(sch.get_block(group.anchor.name), 0, "shared") if read else None
 
 
-def _shared_sums(group: Group, rows: np.ndarray, columns: np.ndarray) -> np.ndarray | float:
-    """Returns the bytes of the sums that the stage after the product reads in shared memory; 0 without one."""
-    return rows * (columns + SUMS_OFFSET) * 4.0 if len(group.blocks) > 1 else 0.0
+def _shared_sums(read: bool, rows: np.ndarray, columns: np.ndarray) -> np.ndarray | float:
+    """Returns the bytes of the sums in shared memory, where another stage takes them."""
+    return rows * (columns + SUMS_OFFSET) * 4.0 if read else 0.0
 
 
 class GroupTilesPart(Part):
@@ -85,8 +91,9 @@ class GroupTilesPart(Part):
 
     structure = ("row_groups", "column_groups", "row_tiles", "width")
 
-    def __init__(self, group: Group, machine: GpuModel) -> None:
+    def __init__(self, program: Program, group: Group, machine: GpuModel) -> None:
         self.group, self.machine = group, machine
+        self.read = not program.is_output(group.anchor)
         block = self.block = group.anchor
         self.name = f"groups_{block.name}"
         self.dtype = str(block.loads[0].buffer.dtype)
@@ -99,7 +106,7 @@ class GroupTilesPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         groups = (row["row_groups"], row["column_groups"])
         sizes = GroupTiles(self.dtype, groups, row["row_tiles"], row["width"], row["versions"])
-        group_product(sch, self.block.name, sizes, _epilogue_name(self.group))
+        group_product(sch, self.block.name, sizes, _epilogue(sch, self.group, self.read))
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         tall, wide = self._tiles(columns)
@@ -146,7 +153,7 @@ class GroupTilesPart(Part):
 
     def _shared(self, columns: Columns) -> np.ndarray:
         tall, wide = self._tiles(columns)
-        sums = _shared_sums(self.group, columns["row_groups"] * PANEL, wide * PANEL)
+        sums = _shared_sums(self.read, columns["row_groups"] * PANEL, wide * PANEL)
         return np.asarray((tall + wide) * PANEL * STEPS * 2.0 * columns["versions"] + 1024 + sums)
 
     def _registers(self, columns: Columns) -> np.ndarray:
@@ -159,8 +166,9 @@ class WarpTilesPart(Part):
 
     structure = ("row_warps", "column_warps", "row_tiles", "column_tiles")
 
-    def __init__(self, group: Group, machine: GpuModel) -> None:
+    def __init__(self, program: Program, group: Group, machine: GpuModel) -> None:
         self.group, self.machine = group, machine
+        self.read = not program.is_output(group.anchor)
         block = self.block = group.anchor
         self.name = f"warps_{block.name}"
         self.dtype = str(block.loads[0].buffer.dtype)
@@ -176,7 +184,7 @@ class WarpTilesPart(Part):
             self.dtype, (row["row_warps"], row["column_warps"]), (row["row_tiles"], row["column_tiles"]), row["steps"],
             self._lanes(row["steps"]), row["versions"],
         )  # fmt: skip
-        warp_product(sch, self.block.name, sizes, _epilogue_name(self.group))
+        warp_product(sch, self.block.name, sizes, _epilogue(sch, self.group, self.read))
 
     def _lanes(self, steps: int) -> int:
         """Returns the elements that a thread copies at once: 16 bytes of a line."""
@@ -238,7 +246,7 @@ class WarpTilesPart(Part):
         tall, wide = self._tiles(columns)
         left = tall * TILE * (columns["steps"] * TILE * self.bytes + 16)
         right = columns["steps"] * TILE * (wide * TILE * self.bytes + 16)
-        sums = _shared_sums(self.group, columns["row_warps"] * TILE, wide * TILE)
+        sums = _shared_sums(self.read, columns["row_warps"] * TILE, wide * TILE)
         return np.asarray((left + right) * columns["versions"] + sums)
 
     def _registers(self, columns: Columns) -> np.ndarray:

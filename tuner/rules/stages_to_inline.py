@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 
 from ...tir.annotations import WINOGRAD
+from ...tir.expr import BufferLoad, Expr
 from ...tir.expr_length import Length, inlined_length
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
@@ -48,6 +50,7 @@ def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
     work: dict[Buffer, int] = {}  # operations of an element of what is inlined
     text: dict[Buffer, Length] = {}  # how long its expression is
     bits: dict[Buffer, int] = {}  # and what of each element it reads
+    lengths: dict[BlockInfo, _ReaderLength] = {}  # and how long those of its readers are
     for block in program.blocks:
         mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
         if not repeated and not copies(block) and _times_read(program, block) > 1:
@@ -58,7 +61,7 @@ def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
         )
         if _inline(program, block, decodes) and isinstance(block.block.body, BufferStore):
             added = {use.buffer: inlined_length(block.block.body.value, set(block.axes), text) for use in block.stores}
-            if _stays_small(program, block, mine, text, {**text, **added}):
+            if _stays_small(program, block, mine, lengths, text, added):
                 out.append(block.name)
                 work.update({use.buffer: mine for use in block.stores})
                 bits.update({use.buffer: read for use in block.stores})
@@ -70,25 +73,58 @@ def _stays_small(
     program: Program,
     block: BlockInfo,
     work: int,
-    before: Mapping[Buffer, Length],
-    after: Mapping[Buffer, Length],
+    lengths: dict[BlockInfo, _ReaderLength],
+    text: dict[Buffer, Length],
+    added: Mapping[Buffer, Length],
 ) -> bool:
     """Returns whether the block can be inlined without much more work or long expressions. ``work`` is its number of
-    operations per element."""
+    operations per element; ``added`` is the length of its expressions, beside those in ``text``."""
+    grown = {}
     for consumer in program.consumers(block):
         reads = _reads_of(consumer, block)
         if reads > 1 and (work > _MUCH or reads * work > _REPEATED):
             return False
-        old, new = (sum(map(sum, _lengths(consumer, known))) for known in (before, after))
-        if new > max(_LONG, 2 * old):
+        if consumer not in lengths:
+            lengths[consumer] = _ReaderLength(consumer)
+        length = lengths[consumer]
+        new = length.total + length.growth(text, added)
+        if new > max(_LONG, 2 * length.total):
             return False
+        grown[length] = new
+    for length, new in grown.items():
+        length.total = new
     return True
 
 
-def _lengths(block: BlockInfo, known: Mapping[Buffer, Length]) -> list[Length]:
-    return [
-        inlined_length(n.value, block.axes, known) for n in pre_order(block.block.body) if isinstance(n, BufferStore)
-    ]
+class _ReaderLength:
+    """The length of a block's expressions is ``total``, with what was inlined so far. What a further stage adds is known
+    from the loads that read it alone."""
+
+    def __init__(self, block: BlockInfo) -> None:
+        self.axes = set(block.axes)
+        self.loads: dict[Buffer, list[BufferLoad]] = {}
+        self.total = 0
+        for store in pre_order(block.block.body):
+            if isinstance(store, BufferStore):
+                for node in pre_order(store.value, lambda n: not isinstance(n, BufferLoad)):
+                    if isinstance(node, BufferLoad):
+                        self._add(node)
+                    else:
+                        self.total += isinstance(node, Expr)
+
+    def _add(self, load: BufferLoad) -> None:
+        """Add a load that stands in the index of no other one; it also counts where loads in its indices read."""
+        self.total += sum(inlined_length(load, self.axes, {}))
+        for buffer in {n.buffer for n in pre_order(load) if isinstance(n, BufferLoad)}:
+            self.loads.setdefault(buffer, []).append(load)
+
+    def growth(self, text: dict[Buffer, Length], added: Mapping[Buffer, Length]) -> int:
+        """Returns how much longer the expressions become when the buffers of ``added`` are inlined after those of ``text``."""
+        after = ChainMap(dict(added), text)
+        loads = {load: None for buffer in added for load in self.loads.get(buffer, ())}
+        return sum(
+            sum(inlined_length(load, self.axes, after)) - sum(inlined_length(load, self.axes, text)) for load in loads
+        )
 
 
 def paddings_to_inline(program: Program) -> list[str]:
