@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -86,6 +87,7 @@ def command(
         raise CommandError("--accuracy is for models", code=2)
     if debug_info and path.suffix == ".c":
         raise CommandError("-g: C has no line tables", code=2)
+    models_own: dict[str, Any] = {"bounds": size_bounds(bounds), "accuracy": accuracy} if model else {}
     try:
         module = build(
             spec if model else parse_spec(spec, args),
@@ -94,7 +96,7 @@ def command(
             require_tuned=require_tuned,
             name=name,
             **({"shapes": input_shapes(args)} if model and args else {}),
-            **({"bounds": size_bounds(bounds), "accuracy": accuracy} if model else {}),
+            **models_own,
         )
     except NoRecordError as error:
         again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)

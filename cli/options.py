@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..codegen import Target
 
 
-class Choice(click.Choice):
+class Choice(click.Choice):  # type: ignore[type-arg]  # generic in newer versions of click
     """One of some words; the error for another word names the nearest one."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..codegen import Target
-from ..codegen.runtime.arguments import evaluate
 from ..driver.models.model import Model
 from ..driver.models.model_building import build_graph
 from ..driver.models.model_tuning import ModelTuneOptions, tune_graph
 from ..frontends.torch import Reader, TorchError, load_torch
 from ..graph.graph import Graph, Value
+from ..tir.analysis.known_sizes import evaluate
 from ..tir.expr import Expr, Var, vars_in
 from .compile_options import CompileOptions
 from .returned_views import memory_order, returned

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen.lowered import Param
-from ..codegen.runtime.arguments import evaluate
 from ..driver.building import build
+from ..tir.analysis.known_sizes import evaluate
 from ..tir.expr import Var
 
 

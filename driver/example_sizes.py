@@ -112,18 +112,18 @@ def _largest_of(func: PrimFunc) -> dict[Var, int]:
                 sizes = {v for axis in axes for v in vars_in(ends[axis])}
                 if len(sizes) == 1 and isinstance(extent, IntImm):
                     (size,) = sizes
-                    fits = partial(_fits, at, extent.value, ends, size)
-                    most = bisect_left(range(1, _FAR), True, key=lambda n, fits=fits: not fits(n))
+                    outside = partial(_outside, at, extent.value, ends, size)
+                    most = bisect_left(range(1, _FAR), True, key=outside)
                     if 0 < most < _FAR - 1:
                         largest[size] = min(most, largest.get(size, most))
     return largest
 
 
-def _fits(at: Expr, extent: int, ends: Mapping[Var, Expr], size: Var, number: int) -> bool:
-    """Returns whether the largest index lies within ``extent`` when ``size`` is ``number``; other axes are 0."""
+def _outside(at: Expr, extent: int, ends: Mapping[Var, Expr], size: Var, number: int) -> bool:
+    """Returns whether the largest index lies beyond ``extent`` when ``size`` is ``number``; other axes are 0."""
     last = {axis: max((evaluate(end, {size: number}) or 1) - 1, 0) for axis, end in ends.items() if vars_in(end)}
     index = evaluate(at, {size: number, **dict.fromkeys(ends, 0), **last})
-    return index is not None and index < extent
+    return index is None or index >= extent
 
 
 def example_of(func: PrimFunc, less: int = 0) -> PrimFunc | None:

@@ -89,7 +89,7 @@ def _request(what: Any, args: Any) -> Request:
 
 
 def _way_in(what: Any) -> str:
-    """Returns what to do with an object that is no program but belongs to one; empty when that is not known."""
+    """Returns what to do with an object that is no program but belongs to one. It is empty when that is not known."""
     if isinstance(what, te.Tensor):
         return (
             f"; give a list, inputs first and outputs last: [{', '.join([t.name for t in (*_inputs_of(what), what)])}]"

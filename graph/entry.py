@@ -158,7 +158,7 @@ def _called(one: KernelCall, arguments: Callable[[KernelCall], Sequence[Expr]]) 
     if one.failures:
         code = Var("code", "int32")
         asserts: Stmt = AssertStmt(code.equal(0), f"the kernel {one.kernel.name} failed", _NOTHING)
-        for value, meaning in reversed(one.failures.items()):
+        for value, meaning in reversed(list(one.failures.items())):
             asserts = seq(
                 AssertStmt(NE(code, const(value, "int32")), f"the kernel {one.kernel.name}: {meaning}", _NOTHING),
                 asserts,

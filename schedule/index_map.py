@@ -184,7 +184,8 @@ class IndexMap:
 
         The type is the wider one when an index or a size has it, or a number needs it.
         """
-        parts = {n for e in self.final_indices for n in pre_order(e) if n.dtype in INDEX_TYPES}
+        nodes = [n for e in self.final_indices for n in pre_order(e) if isinstance(n, Expr)]
+        parts = {n for n in nodes if n.dtype in INDEX_TYPES}
         if not any(isinstance(n, Cast) or n.dtype == "int64" for n in parts):
             return self
         wide = any(

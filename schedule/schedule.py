@@ -279,11 +279,13 @@ class Schedule(_Methods):
         handles = {name: handle for handle, name in self._handles.names.items()}
         for value in _leaves(arguments):
             ref = self._handles.names.get(value) if isinstance(value, Var) else None
+            if ref is None:
+                continue
             steps = [
                 i for i in self._insts if i.primitive.kind == "rewrite" and ref in refs_in(list(i.arguments.values()))
             ]
             made = [getattr(handles.get(name), "name", name) for name in (steps[-1].output_names if steps else ())]
-            if ref is not None and made:
+            if made:
                 found.append(f"{steps[-1].name} replaced {value.name} by {', '.join(made)}")
         return found
 

@@ -66,7 +66,7 @@ def as_dtype(dtype: Any) -> DType:
 
 
 def said_name(kind: str, name: str) -> str:
-    """Returns how messages call a tensor: its kind and its name, which are one word where the user gave no name."""
+    """Returns how messages call a tensor: its kind and its name, one word where the user gave none."""
     return kind if name == kind else f"{kind} {name}"
 
 

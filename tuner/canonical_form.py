@@ -116,7 +116,9 @@ def _divided_axes(program: Program) -> Iterator[_Divided]:
     for block in free:
         for use in (*block.stores, *block.loads):
             for d in dims.get(use.buffer, ()):
-                (axis,) = use.dims[d] or ()
+                along = use.dims[d]
+                assert along is not None  # what counted dimensions are
+                (axis,) = along
                 one, other = together[block, block.axes.index(axis)], together[use.buffer, d]
                 if one is not other:
                     one += other

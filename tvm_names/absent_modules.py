@@ -1,4 +1,5 @@
-"""Parts of TVM that there are not here, each with what takes their place: modules, functions of ``tvm.te``, methods of stages."""
+"""Parts of TVM that there are not here, each with what takes their place. They are modules, functions of ``tvm.te``
+and methods of stages."""
 
 from __future__ import annotations
 

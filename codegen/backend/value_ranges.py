@@ -85,7 +85,7 @@ def whole_in_range(em: Emitter, e: Expr, to: DType) -> bool:
 
 
 def _ends(em: Emitter, e: Expr, depth: int = 10) -> tuple[float, float]:
-    """Return the least and the greatest number that a lane of the float ``e`` can have; nothing is said of NaN."""
+    """Return the least and the greatest number that a lane of the float ``e`` can have. Nothing is said of NaN."""
     if isinstance(e, (FloatImm, IntImm)):
         return (float(e.value),) * 2 if e.value == e.value else _ANY_FLOAT
     if not depth:  # a part may be read twice at each level
@@ -99,10 +99,12 @@ def _ends(em: Emitter, e: Expr, depth: int = 10) -> tuple[float, float]:
         low, high = _ends(em, e.value, depth)
         return _rounded(low, e.dtype), _rounded(high, e.dtype)
     if isinstance(e, Cast):
-        low, high = (0, 1) if e.value.dtype.is_bool else range_of(em, e.value)
+        least, most = (0, 1) if e.value.dtype.is_bool else range_of(em, e.value)
         whole = interval_of(e.value.dtype) if e.value.dtype.is_int else Interval(0, 1)
-        return _rounded(whole.lo if low is None else low, e.dtype), _rounded(
-            whole.hi if high is None else high, e.dtype
+        assert whole.lo is not None and whole.hi is not None  # a type has ends
+        return (
+            _rounded(whole.lo if least is None else least, e.dtype),
+            _rounded(whole.hi if most is None else most, e.dtype),
         )
     if isinstance(e, (Min, Max)):
         (a, b), (c, d) = _ends(em, e.a, depth), _ends(em, e.b, depth)

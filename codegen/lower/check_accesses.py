@@ -109,7 +109,7 @@ class _Scope:
 
 
 class _Open:
-    """What is known of an access that is not proven: its loops, its conditions and its index in terms of them."""
+    """What is known of an access that is not proven: its loops, its conditions and its index."""
 
     def __init__(self, scope: _Scope, index: Expr, extent: Expr) -> None:
         lets: dict[Var, Expr] = {}
@@ -495,7 +495,7 @@ class _Checks:
 
 
 def _end(e: Expr, which: int, v: Var, r: Range, analyzer: Analyzer) -> Expr | None:
-    """Return the least (0) or the greatest (1) value of ``e`` over one loop, in terms of what is outside of the loop."""
+    """Return the least (0) or the greatest (1) value of ``e`` over one loop. It is in terms of what is outside of the loop."""
     if v not in vars_in(e):
         return e
     ends = eval_interval(e, {v: r}, analyzer)

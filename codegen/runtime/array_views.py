@@ -1,4 +1,5 @@
-"""Views of arrays as pointer, dtype, shape and strides, without a copy: NumPy's own, and those of other libraries by DLPack.
+"""Views of arrays as pointer, dtype, shape and strides, without a copy. NumPy's arrays have their own, those of other
+libraries come by DLPack.
 
 A DLPack capsule is read in place and not consumed: its owner keeps the memory, the capsule stays alive with the view.
 """

@@ -131,7 +131,8 @@ class Function:
         if not free <= {p.var for p in self.params}:  # what a kernel returned
             values = "; ".join([text for v, text in told.items() if isinstance(v, Var)])
             return RuntimeError(f"{self.name}: {failed.message}{f' ({values})' if values else ''}")
-        values = "; ".join([told[v] for v in dict.fromkeys(pre_order(failed.condition)) if v in told])
+        variables = dict.fromkeys([n for n in pre_order(failed.condition) if isinstance(n, Var)])
+        values = "; ".join([told[v] for v in variables if v in told])
         return SizeError(f"{self.name}: {failed.message}{f' ({values})' if values else ''}")
 
 

@@ -417,7 +417,8 @@ def _emit_size(out: list[str], e: Expr, known: Mapping[Var, str], name: str) -> 
     if isinstance(e, Select):
         out.append(f"  {name} = select i1 {given[0]}, i64 {given[1]}, i64 {given[2]}")
     else:
-        op = {Add: "add", Sub: "sub", Mul: "mul", EQ: "icmp eq"}[type(e)]
+        words: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul", EQ: "icmp eq"}
+        op = words[type(e)]
         out.append(f"  {name} = {op} i64 {given[0]}, {given[1]}")
     return name
 

@@ -194,7 +194,7 @@ def _assembled(
     parts = Parts(
         graph.name, machine, graph.inputs, graph.outputs,
         [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
-        *entries, memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
+        entries[0], entries[1], memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
     )  # fmt: skip
     return Model(parts)
 

@@ -127,7 +127,7 @@ class Call(GraphCall):
     def dims(self, n: int, attribute: str = "", default: Any = None) -> Any:
         """Returns what :meth:`ints` does, with expressions of symbolic sizes among the numbers."""
         value = self.optional(n)
-        if attribute in self.attributes or value not in self.shapes:
+        if attribute in self.attributes or value is None or value not in self.shapes:
             return self.ints(n, attribute, default)
         return tuple(self.shapes[value].flat)
 

@@ -33,7 +33,7 @@ def known(builder: Builder, value: Any, what: str, label: str) -> Any:
 
 
 def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: Value, run: Body) -> list[Item]:
-    """Returns the results of ``If``: those of one branch where the condition is known, else of the one that data choose."""
+    """Returns the results of ``If``. They are those of one branch where the condition is known, else of the one that data choose."""
     data = builder.constants.get(condition)
     if data is not None:
         return run(attributes["then_branch" if np.all(data) else "else_branch"], ())

@@ -122,7 +122,7 @@ def _cycle(nodes: Sequence[Any], needs: Sequence[set[int]], done: set[int]) -> s
 
 
 def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tuple[Any, str]:
-    """Returns the array of a tensor (bfloat16 as its bits, numbers of 2 and 4 bits as 8) and its data type.
+    """Returns the array of a tensor and its data type; bfloat16 as its bits, numbers of few bits as 8.
 
     ``label`` names it in errors.
 
@@ -155,7 +155,8 @@ def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tupl
 
 
 def unpacked(packed: Any, bits: int, dtype: str) -> Any:
-    """Returns the numbers of 2, 4 or 8 bits that the bytes of an array hold along its last axis, the lowest bits first.
+    """Returns the numbers of 2, 4 or 8 bits that the bytes of an array hold along its last axis. The lowest bits
+    come first.
 
     >>> unpacked(np.array([0xF1], np.uint8), 4, "int8"), unpacked(np.array([0xF1], np.uint8), 4, "uint8")
     (array([ 1, -1], dtype=int8), array([ 1, 15], dtype=uint8))

@@ -205,7 +205,7 @@ _BITS = (2, 4, 8)
 
 @contributed("MatMulNBits")
 def matmul_of_few_bits(c: Call) -> Value:
-    """A product with weights of 2, 4 or 8 bits; blocks of each of the N rows have a scale and a zero point."""
+    """A product with weights of 2, 4 or 8 bits. Blocks of each of the N rows have a scale and a zero point."""
     x, packed, scales, zeros, places, bias = c.input(0), c.input(1), c.input(2), *[c.optional(n) for n in (3, 4, 5)]
     rows, depth, bits, size = c.attr("N"), c.attr("K"), c.attr("bits", 4), c.attr("block_size")
     if bits not in _BITS or c.attr("weight_prepacked", 0):
@@ -369,8 +369,8 @@ def qlinear_where(c: Call) -> Value:
 
 
 def _requantized(c: Call, n: int, to: int) -> Value:
-    """Returns the numbers of input ``n`` by the scale and zero point of inputs ``to`` and ``to + 1``; as they are where
-    these are their own."""
+    """Returns the numbers of input ``n`` by the scale and zero point of inputs ``to`` and ``to + 1``. They are as they
+    were where these are their own."""
     given: Sequence[Value | None] = [c.input(n + 1), c.optional(n + 2), c.input(to), c.optional(to + 1)]
     if given[0] is given[2] and given[1] is given[3]:
         return c.input(n)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value, dims
-from ...te.ops.blocks.operator_arguments import difference
+from ...tir.arith.normal_form.linear import difference
 from ...tir.expr import DType, convert, max_
 from .call import LARGEST_TABLE, Call
 from .table import converter
@@ -57,9 +57,10 @@ class _Axis:
         The operations and their order are those of onnx's reference evaluator, so that a coordinate that is a whole
         number there is one here, and takes the same element when it is rounded.
         """
-        at, n, wide = np.arange(self.out, dtype=np.float64), self.size, self.scale * self.size
+        scale: Any = self.scale  # known, as the sizes are
+        at, n, wide = np.arange(self.out, dtype=np.float64), self.size, scale * self.size
         if mode == "asymmetric":
-            return at / self.scale
+            return at / scale
         if mode == "align_corners":
             return at * (n - 1) / (wide - 1) if wide != 1 else at * 0
         if mode == "tf_crop_and_resize":
@@ -70,7 +71,7 @@ class _Axis:
         if mode == "pytorch_half_pixel" and wide == 1:
             return at * 0 - 0.5
         offset = n / 2 * (1 - self.out / wide) if mode == "half_pixel_symmetric" else 0
-        return offset + (at + 0.5) / self.scale - 0.5
+        return offset + (at + 0.5) / scale - 0.5
 
 
 @converter("Resize", "Upsample")
@@ -130,7 +131,7 @@ def _axes(c: Call, x: Value) -> list[_Axis]:
         if half not in (len(chosen), x.ndim):
             raise c.error(f"a region of {len(roi)} numbers for {len(chosen)} axes")
         at = range(half) if half == len(chosen) else chosen
-        rois = [(roi[n], roi[half + n]) for n in at]
+        rois = [(roi[n], roi[half + n]) for n in at]  # type: ignore[misc]  # float32, so that products round as the reference's
     return [_Axis(*each) for each in zip(chosen, old, out, factors, rois, strict=True)]
 
 
@@ -146,7 +147,7 @@ def _wanted(c: Call) -> tuple[Any, Any]:
 
 
 def _grown(c: Call, size: Any, scale: float) -> Any:
-    """Returns the number of elements of an axis after scaling; that of a symbolic size needs a scale that is a ratio."""
+    """Returns the number of elements of an axis after scaling. That of a symbolic size needs a scale that is a ratio."""
     if isinstance(size, int):
         return int(math.floor(size * scale))
     ratio = Fraction(scale).limit_denominator(1 << 10)
@@ -294,7 +295,7 @@ def _tables(c: Call, places: Any, a: _Axis) -> tuple[Any, Any]:
     """Returns the indices of the neighbours of each place, and their weights."""
     alpha = float(c.attr("cubic_coeff_a", -0.75))
     reach, kernel = (1, _triangle) if c.attr("mode") == "linear" else (2, lambda d: _keys(d, alpha))
-    narrow = min(a.scale, 1.0) if c.attr("antialias", 0) else 1.0
+    narrow = min(a.scale or 1.0, 1.0) if c.attr("antialias", 0) else 1.0
     span = math.ceil(reach / narrow)
     c.limit((a.out, 2 * span), LARGEST_TABLE)
     below = np.floor(places)

@@ -37,7 +37,7 @@ def dtype_of(number: int, label: str) -> str:
 
 
 def stored_dtype(number: int, label: str) -> str:
-    """Returns the data type in which the graph has a tensor of ONNX's type ``number``, which may be a small one."""
+    """Returns the data type in which the graph has a tensor of ONNX's type ``number``."""
     return holding(SMALL_DTYPES[number]) if number in SMALL_DTYPES else dtype_of(number, label)
 
 

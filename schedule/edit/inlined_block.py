@@ -37,8 +37,8 @@ _LONGEST = 1 << 14
 
 @dataclass(frozen=True)
 class _Value:
-    """What stands in the stead of a load of an inlined buffer: the ``store`` of ``writer``, whose axes are ``axes`` in terms
-    of the indices ``places``. ``hidden`` are reads of the value through pointers."""
+    """What stands in the stead of a load of an inlined buffer. It is the ``store`` of ``writer``, whose axes are ``axes``
+    in terms of the indices ``places``. ``hidden`` are reads of the value through pointers."""
 
     writer: BlockRealize
     store: BufferStore

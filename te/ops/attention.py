@@ -78,7 +78,8 @@ def attention(
 def _check(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> tuple[tuple[Expr, ...], list[Requirement]]:
-    """Returns the shape of the scores, (…, S, T), and what has to hold of the sizes; TypeError or ValueError when the arguments do not fit together."""
+    """Returns the shape of the scores, (…, S, T), and what has to hold of the sizes. TypeError or ValueError when the
+    arguments do not fit together."""
     op = "attention"
     requires: list[Requirement] = []
     for t, what in ((query, "the query"), (key, "the key"), (value, "the value")):

@@ -22,7 +22,11 @@ def resample(x: Tensor, indices: Tensor, weights: Tensor, axis: int = -1, name: 
     check_tensor(op, indices, 2, "the indices")
     check_tensor(op, weights, 2, "the weights")
     count, taps = indices.shape[0], constant(op, "the number of neighbours", indices.shape[1])
-    requires = [r for d in (0, 1) for r in require_same(op, f"size {d} of the tables", *[t.shape[d] for t in (indices, weights)], indices, weights)]  # fmt: skip
+    requires = [
+        r
+        for d in (0, 1)
+        for r in require_same(op, f"size {d} of the tables", indices.shape[d], weights.shape[d], indices, weights)
+    ]
     wide = x.dtype if x.dtype.is_float and x.dtype.bits >= 32 else "float32"
     k = reduce_axis((0, taps), "k")
     shape = [count if d == axis else e for d, e in enumerate(x.shape)]

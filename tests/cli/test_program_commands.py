@@ -32,7 +32,7 @@ def test_a_program_is_shown_built_and_timed(run, program):
     ("arg", "message"),
     [
         ("input=3,9", "the input input has the shape (s"),
-        ("wrong=3,8", "the program has no input wrong; its inputs: input"),
+        ("wrong=3,8", "names 'wrong', which is no input"),
     ],
 )
 def test_a_shape_that_does_not_fit_is_explained(run, program, arg, message):

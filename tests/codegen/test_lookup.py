@@ -156,7 +156,8 @@ def test_gelu_takes_forty_instructions() -> None:
     sch.vectorize(sch.split(sch.get_loops(y.op.name)[0], [None, 16])[1])
     asm = compile(sch.func, Target("llvm -mcpu=x86-64-v4 -num-cores=1"), "kernel").get_source("asm")
     lines = [line.split("#")[0].strip() for line in asm.splitlines()]
-    end = next(n for n, line in enumerate(lines) if re.match(r"j\w+\s+\.LBB", line))
+    back = ((n, re.match(r"j\w+\s+(\.LBB\w+)", line)) for n, line in enumerate(lines))
+    end = next(n for n, jump in back if jump and f"{jump[1]}:" in lines[:n])
     label = lines[end].split()[1] + ":"
     loop = [line for line in lines[lines.index(label) : end + 1] if line and not line.startswith(".")]
     vectors = [line for line in loop if "zmm" in line or re.search(r"%k\d", line)]

@@ -98,8 +98,9 @@ class DaskRunner(Runner):
 
     def measure(
         self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
-        finished: Finished | None = None,
+        finished: Finished | None = None, equally: bool = False,
     ) -> list[MeasureResult]:  # fmt: skip
+        best_seconds = float("inf") if equally else best_seconds
         results: list[MeasureResult | None] = [None] * len(programs)
         queue = list(range(len(programs)))[::-1]
         busy: dict[int, tuple[str, Any]] = {}

@@ -113,7 +113,7 @@ class _ReaderLength:
                         self.total += isinstance(node, Expr)
 
     def _add(self, load: BufferLoad) -> None:
-        """Add a load that stands in the index of no other one; it also counts where loads in its indices read."""
+        """Add a load that stands in the index of no other one. It also counts where loads in its indices read."""
         self.total += sum(inlined_length(load, self.axes, {}))
         for buffer in {n.buffer for n in pre_order(load) if isinstance(n, BufferLoad)}:
             self.loads.setdefault(buffer, []).append(load)

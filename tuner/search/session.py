@@ -348,7 +348,7 @@ class TuningSession:
                 places[number] = len(self.records)
                 self._store(record(number, result))
 
-        also = {"finished": finished} if takes(self.runner.measure, "finished") else {}
+        also: dict[str, Any] = {"finished": finished} if takes(self.runner.measure, "finished") else {}
         results = self.runner.measure(programs, best_seconds=best_seconds, deadline=deadline, **also)
         for number, result in enumerate(results):
             if number in places:
@@ -386,7 +386,7 @@ class TuningSession:
                 programs[number] = replay(self.func, Trace.from_json(trace)).func.script()
             except (ScheduleError, TraceError) as error:
                 failed[number] = MeasureResult("schedule_error", str(error)[:4000])
-        also = {"equally": True} if takes(self.runner.measure, "equally") else {}
+        also: dict[str, Any] = {"equally": True} if takes(self.runner.measure, "equally") else {}
         measured = self.runner.measure(list(programs.values()), deadline=deadline, **also)
         results = {**failed, **dict(zip(programs, measured, strict=True))}
         return [results[number] for number in range(len(traces))]

@@ -89,7 +89,7 @@ def fmin(a: Any, b: Any) -> Any:
 
 
 def saturated(values: Any, dtype: DType) -> Any:
-    """Return floats converted to an integer type, in 64 bits: the nearer end of its range beyond it, 0 for NaN."""
+    """Return floats converted to an integer type, in 64 bits. Beyond its range that is the nearer end, for NaN 0."""
     low, high = int(min_value(dtype)), int(max_value(dtype))
     whole, kind = np.trunc(np.asarray(values, np.float64)), np.int64 if dtype.is_signed else np.uint64
     above, below = whole >= float(high + 1), whole < float(low)
