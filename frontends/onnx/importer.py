@@ -144,10 +144,13 @@ class _Reader:
         names = [item.name for item in self.proto.graph.input]
         require_inputs("constants=", self.given.constants, names, OnnxError)
         require_inputs("shapes=", self.given.shapes, names, OnnxError)
-        fixed = {t.name for t in self.proto.graph.initializer} | set(self.given.constants)
-        for name in self.given.shapes:
-            if name in fixed:
-                raise OnnxError(f"shapes= names {shown(name)}, whose value is a constant, with the shape that it has")
+        fixed = {t.name: tuple(t.dims) for t in self.proto.graph.initializer}
+        fixed.update({name: np.shape(value) for name, value in self.given.constants.items()})
+        for name, shape in self.given.shapes.items():
+            if name in fixed and tuple(shape) != fixed[name]:
+                raise OnnxError(
+                    f"shapes= gives {shown(name)} the shape {tuple(shape)}, and its value is a constant of shape {fixed[name]}"
+                )
 
     def graph(self) -> Graph:
         body = self.proto.graph

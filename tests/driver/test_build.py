@@ -249,7 +249,7 @@ def main({params}):
         TuneError, match=re.escape(f"cannot tune main: {unknown}, and only functions of fixed sizes are measured; give")
     ):
         tw.tune(func)
-    with pytest.raises(ValueError, match=re.escape(f"{origin}; tuning needs numbers")):
+    with pytest.raises(ValueError, match=re.escape(f"{unknown}; tuning needs numbers")):
         tw.tuner.tune(func, tw.Target("native"), trials=1)
 
 
