@@ -153,11 +153,14 @@ class BlockInfo:
     def obstacle(self) -> str | None:
         """Returns why no rule can schedule the block, or None."""
         values = () if self._single else self.realize.iter_values
-        if len(values) != len(self.loops) or not all(
-            v is loop.loop_var or (self.keeps_order and _begins_later(v, loop, self.loops[:n]))
-            for n, (v, loop) in enumerate(zip(values, self.loops, strict=True))
-        ):
-            return "its axes are not its loops, each one loop"
+        cost = (
+            "so it runs as plain loops, without vectors, tiles and threads; a stage whose axes are its loops gets them"
+        )
+        if len(values) != len(self.loops):
+            return f"it has {len(values)} axes and {len(self.loops)} loops, {cost}"
+        for n, (iv, v, loop) in enumerate(zip(self.block.iter_vars, values, self.loops, strict=False)):
+            if v is not loop.loop_var and not (self.keeps_order and _begins_later(v, loop, self.loops[:n])):
+                return f"its axis {iv.var.name} is {v}, not the loop {loop.loop_var.name}, {cost}"
         for iv in self.block.iter_vars:
             if self.extents.get(iv.var, 1) <= 0:
                 return f"the extent {iv.dom.extent} of its axis {iv.var.name} has no upper limit above zero"

@@ -285,6 +285,11 @@ class _Reader:
                 if name and value is not None:
                     scope[name] = value
 
+    def _given_sizes(self) -> str:
+        """Returns which sizes the caller gave, where an operator does not take a size that it met."""
+        given = ", ".join([f"{name} the shape {tuple(shape)}" for name, shape in self.given.shapes.items()])
+        return f"; shapes= gives {given}, and the model may fix a size that differs" if given else ""
+
     def checked(
         self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
@@ -294,7 +299,9 @@ class _Reader:
         except OnnxError:
             raise
         except GraphError as error:
-            raise OnnxError(f"{label_of(node)}: {shown(error, quoted=False)}{_way_out(inputs)}") from error
+            raise OnnxError(
+                f"{label_of(node)}: {shown(error, quoted=False)}{_way_out(inputs) or self._given_sizes()}"
+            ) from error
         except _UNFIT as error:
             problem = f"{type(error).__name__}: {shown(error, quoted=False)}"
             raise OnnxError(f"{label_of(node)}: its inputs and attributes do not fit it ({problem})") from error

@@ -268,7 +268,8 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buff
                 C[vi, vj] = B[vi]
 """)
     reasons = (
-        "block C, inner: its loops hold more than loops and blocks; block B: its axes are not its loops, each one loop"
+        "block C, inner: its loops hold more than loops and blocks; block B: its axis vi is 15 - i, not the loop i, so it "
+        "runs as plain loops, without vectors, tiles and threads; a stage whose axes are its loops gets them"
     )
     assert plan(func).origin == f"as written, not tuned: {reasons}"
     with pytest.raises(TuneError, match=f"no schedule rule has a candidate; {reasons}"):
