@@ -180,7 +180,7 @@ def test_fma_rounds_once() -> None:
 def test_casts() -> None:
     X, x = load("float32", -2.7, 300.5, np.nan, 0.1)
     assert value_of(Cast("int32", X[0]), x, buffers=(X,)) == -2
-    assert value_of(Cast("uint8", X[1]), x, buffers=(X,)) == 300 % 256
+    assert value_of(Cast("uint8", X[1]), x, buffers=(X,)) == 255  # the nearer end of the range
     assert value_of(Cast("float64", X[3]), x, buffers=(X,)) == float(np.float32(0.1))
     assert value_of(Cast("float16", X[3]), x, buffers=(X,)) == np.float16(np.float32(0.1))
     assert value_of(Cast("bool", X[3]), x, buffers=(X,))

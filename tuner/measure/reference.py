@@ -34,11 +34,17 @@ _LONG = 4096
 
 _SINGLE, _DOUBLE = DType("float32"), DType("float64")
 
-_CONTINUOUS = frozenset(
-    "abs fabs acos acosh asin asinh atan atanh cos cosh erf exp exp10 exp2 expm1 fma hypot if_then_else likely log log10 "
-    "log1p log2 pow rsqrt sigmoid sin sinh sqrt tan tanh".split()
+_JUMPS = frozenset(
+    "atan2 bitwise_and bitwise_not bitwise_or bitwise_xor dot2_bf16 fmod isfinite isinf isnan reinterpret round_rest "
+    "round_tf32 times_exp2".split()
 )
-"""Operations on floats whose results change little where their arguments do."""
+"""Operations on floats, besides the exact ones such as floor, whose results may jump or that see bits."""
+
+
+def _is_continuous(name: str) -> bool:
+    """Returns whether an operation's result changes little where its float arguments do."""
+    row = OPERATIONS.get(name)
+    return row is not None and (not row.exact or row.name in ("abs", "fabs")) and row.name not in _JUMPS
 
 
 def is_recurrence(func: PrimFunc) -> bool:
@@ -86,7 +92,7 @@ def in_double(func: PrimFunc) -> PrimFunc | None:
             return None
         if isinstance(node, Call):
             of_floats = node.dtype.is_float or any(a.dtype.is_float for a in node.args)
-            if node.op.split(".")[-1] not in _CONTINUOUS if of_floats else node.op not in OPERATIONS:
+            if not (_is_continuous(node.op) if of_floats else node.op in OPERATIONS):
                 return None
         if (
             isinstance(node, BinaryOp)
