@@ -6,8 +6,8 @@ __all__ = ["GROUPS", "MORE", "SAME", "TESTS"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "simplifier": (
-        "tir/arith/analyzer.py", "tir/arith/normal_form/facts.py", "tir/arith/normal_form/canonical.py", "tir/arith/compare.py",
-        "tir/arith/normal_form/floor_division.py", "tir/arith/itermap/iter_map.py", "tir/arith/itermap/iter_sums.py", "tir/arith/itermap/inverse_map.py", "tir/analysis/region_union.py", "tir/arith/rewrite_rules.py",
+        "tir/arith/analyzer.py", "tir/arith/normal_form/facts.py", "tir/arith/normal_form/canonical.py",
+        "tir/arith/normal_form/floor_division.py", "tir/arith/itermap/iter_map.py", "tir/arith/itermap/iter_sums.py", "tir/arith/itermap/inverse_map.py", "tir/analysis/declared_regions.py", "tir/arith/rewrite_rules.py",
         "tir/arith/itermap/subspace.py", "tir/arith/normal_form/polynomial.py", "tir/expr/nodes/conditions.py", "tir/expr/equal.py",
     ),
     "legality": (
