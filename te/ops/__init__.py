@@ -31,13 +31,11 @@ from .blocks.broadcast import (
     power,
     subtract,
 )
-from .blocks.pad import pad
 from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .blocks.softmax import log_softmax, softmax
-from .col2im import col2im
+from .blocks.windows import pad
 from .concatenate_and_index import concatenate, full, one_hot, split, stack, strided_slice, take
 from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
-from .depth_to_space import depth_to_space
 from .elementwise import (
     abs,
     acos,
@@ -89,6 +87,7 @@ from .elementwise import (
 )
 from .elementwise import cast_to as cast
 from .gather_scatter import cumprod, cumsum, gather_elements, gather_nd, scatter_elements, scatter_nd, triangle
+from .image_layout import col2im, depth_to_space
 from .logic import (
     atan2,
     bitwise_and,

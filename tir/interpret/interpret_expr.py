@@ -57,8 +57,17 @@ from ..expr import (
 from ..expr.base.rounding import bfloat16_from_bits, round_bfloat16, round_float
 from ..expr.intrinsics import OPERATIONS, operation_named
 from ..expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
-from ..expr.intrinsics.numpy_meaning import dot2_bf16, dot4_u8i8
-from ..expr.intrinsics.numpy_values import caster, divider, fmax, fmin, scalar_type, value_dtype, wrapper
+from ..expr.intrinsics.numpy_values import (
+    caster,
+    divider,
+    dot2_bf16,
+    dot4_u8i8,
+    fmax,
+    fmin,
+    scalar_type,
+    value_dtype,
+    wrapper,
+)
 
 _DEPTH = 40
 _DIVISIONS: dict[type, str] = {
