@@ -34,7 +34,6 @@ from .blocks.broadcast import (
 from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .blocks.softmax import log_softmax, softmax
 from .blocks.windows import pad
-from .concatenate_and_index import concatenate, full, one_hot, split, stack, strided_slice, take
 from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
 from .elementwise import (
     abs,
@@ -86,8 +85,23 @@ from .elementwise import (
     where,
 )
 from .elementwise import cast_to as cast
-from .gather_scatter import cumprod, cumsum, gather_elements, gather_nd, scatter_elements, scatter_nd, triangle
 from .image_layout import col2im, depth_to_space
+from .indexing import (
+    concatenate,
+    cumprod,
+    cumsum,
+    full,
+    gather_elements,
+    gather_nd,
+    one_hot,
+    scatter_elements,
+    scatter_nd,
+    split,
+    stack,
+    strided_slice,
+    take,
+    triangle,
+)
 from .logic import (
     atan2,
     bitwise_and,
