@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from ..tir.expr import DType, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
 from .operation import ComputeOp, PlaceholderOp, Requirement
-from .reads.read_bounds import require_reads_inside
+from .read_bounds import require_reads_inside
 from .tensor import Tensor
 
 Shape = Union[Sequence[Union[int, Expr]], int, Expr]

@@ -28,7 +28,7 @@ class Tensor:
     """A tensor is the ``value_index``-th output of ``op``: it has a shape and a data type, but no memory.
 
     ``A[i, j]`` (or ``A(i, j)``) is the expression of one element; ``A[i]`` of a matrix is a row, to be indexed further.
-    Constant indices are checked here, others when the computation that reads them is made (:mod:`.reads.read_bounds`).
+    Constant indices are checked here, others when the computation that reads them is made (:mod:`.read_bounds`).
     """
 
     __slots__ = ("dtype", "op", "shape", "value_index")

@@ -7,8 +7,8 @@ from typing import Any
 
 from .expr import plain
 from .expr.base.deep_recursion import with_room
-from .printer.printer_func import ProgramPrinter
-from .printer.printer_names import Names
+from .printer.printer import ProgramPrinter
+from .printer.printer_expr import Names
 from .stmt import Block, BlockRealize, Buffer, IRModule, PrimFunc, Stmt
 
 

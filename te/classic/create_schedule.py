@@ -1,25 +1,30 @@
 """This module has TVM's classic schedules: ``s = te.create_schedule(C.op)``, then ``s[C].split(…)`` and other steps.
 
 A thin layer over :class:`tilewright.schedule.Schedule`. A classic program may give its steps in any order (it may split
-a stage before or after attaching it elsewhere). So the steps are collected, and :mod:`.apply_stages` applies them when
-the result is asked for.
+a stage before or after attaching it elsewhere). So the steps are collected, and :class:`Applier` applies them to a fresh
+function when the result is asked for. Its order is: stages that ``cache_read``, ``cache_write`` and ``rfactor`` add;
+inlining; for each stage, consumers before producers, its place and its loops; and last the kinds of loops. An error
+names the classic step and its line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...pages.short_repr import short_repr
+from ...schedule import BlockRV, ScheduleError, TensorIntrin
 from ...schedule import Schedule as BlockSchedule
-from ...schedule import ScheduleError
-from ...tir.expr import IterVar, Range, Reduce, Var
-from ...tir.stmt import IRModule, PrimFunc
+from ...schedule.require.lookup import find_block
+from ...tir.analysis.tree import tree_of
+from ...tir.expr import Expr, IterVar, Range, Reduce, Var
+from ...tir.stmt import BlockRealize, IRModule, PrimFunc
+from ...tir.walk import vars_in
+from ..create_prim_func import lower_with_blocks
 from ..operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
 from ..scan import with_bodies
 from ..tensor import ProducerLoad, Tensor
-from .apply_stages import Applier
-from .stage import Stage, caller
+from .stage import Record, Stage, caller
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Any]) -> Schedule:
@@ -196,3 +201,234 @@ class _Axes(ComputeOp):
     def __init__(self, name: str, axis: tuple[IterVar, ...], reduce_axis: tuple[IterVar, ...], like: ComputeOp) -> None:
         ComputeOp.__init__(self, name, axis, like.body, like.tag, like.attrs)
         self.reduce_axis = reduce_axis
+
+
+_STRUCTURE = ("split", "fuse", "reorder")
+
+
+class Applier:
+    """Applies the steps of a classic schedule to a fresh function."""
+
+    def __init__(
+        self,
+        roots: Mapping[Operation, Stage],
+        stages: Sequence[Stage],
+        added: Sequence[tuple[str, Stage, Any]],
+        args: Sequence[Tensor | Var],
+        name: str,
+    ) -> None:
+        self.roots, self.stages, self.added = roots, stages, added
+        func, blocks = lower_with_blocks(args, name)
+        self.sch: Any = BlockSchedule(func)
+        self.params: dict[Any, Var] = dict(zip(args, func.params, strict=False))
+        self.block: dict[Stage, str] = {}
+        for op, names in blocks.items():
+            stage = roots.get(op)
+            if stage is None:
+                raise ValueError(f"{op.name} is computed for the arguments but is not part of the schedule")
+            self.block[stage] = names[0]
+        self.loop: dict[IterVar, Var] = {}
+
+    def run(self) -> BlockSchedule:
+        for kind, stage, what in self.added:
+            getattr(self, kind)(stage, *what)
+        for stage in self.stages:
+            if stage.inlined:
+                self.step(f"s[{stage.name}].compute_inline", stage.attach_line, self.sch.compute_inline, self.rv(stage))
+        scheduled = [s for s in self._consumers_first() if not s.inlined and s in self.block]
+        for stage in scheduled:
+            self.place(stage)
+            for record in stage.records:
+                if record.step in _STRUCTURE:
+                    self.apply(stage, record)
+        for stage in scheduled:
+            for record in stage.records:
+                if record.step not in _STRUCTURE:
+                    self.apply(stage, record)
+            if stage.scope is not None:
+                text = f"s[{stage.name}].set_scope({stage.scope})"
+                method = self.method("set_scope", text, stage.attach_line)
+                self.step(text, stage.attach_line, method, self.rv(stage), 0, stage.scope)
+            for dim, factor, offset, line in stage.alignments:
+                text = f"s[{stage.name}].storage_align"
+                self.step(text, line, self.sch.storage_align, self.rv(stage), 0, dim, factor, offset)
+        out: BlockSchedule = self.sch
+        return out
+
+    def _consumers_first(self) -> list[Stage]:
+        """Returns the stages in reverse order of their operations; a stage follows the one that it is attached to."""
+        out: list[Stage] = []
+
+        def put(stage: Stage, below: tuple[Stage, ...]) -> None:
+            if stage in out:
+                return
+            if stage in below:
+                raise ScheduleError(f"s[{stage.name}].compute_at: the stages are attached to each other in a circle")
+            if stage.attach is not None:
+                put(stage.attach[0], (*below, stage))
+            out.append(stage)
+
+        for stage in reversed(self.stages):
+            put(stage, ())
+        return out
+
+    def rv(self, stage: Stage) -> BlockRV:
+        if stage not in self.block:
+            raise ScheduleError(f"s[{stage.name}]: {stage.name} is an input, it is not computed")
+        return BlockRV(self.block[stage])
+
+    def method(self, name: str, text: str, line: str) -> Any:
+        """Returns the primitive ``name``; ScheduleError when there is none yet."""
+        method = getattr(self.sch, name, None)
+        if method is None:
+            raise ScheduleError(f"{text} ({line}): the schedule layer has no {name}")
+        return method
+
+    def step(self, text: str, line: str, method: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a primitive; an error names the classic step."""
+        try:
+            return method(*args, **kwargs)
+        except ScheduleError as error:
+            at = f" ({line})" if line else ""
+            raise type(error)(
+                f"{text}{at}: {error.problem}",
+                where=error.where,
+                hint=error.hint,
+                primitive=error.primitive,
+                func=error.func,
+            ) from None
+
+    # stages that are added
+
+    def cache_write(self, stage: Stage, new: Stage, scope: str, line: str) -> None:
+        copy = self.step(f"s.cache_write({stage.name})", line, self.sch.cache_write, self.rv(stage), 0, scope)
+        self.block[new], self.block[stage] = self.block[stage], copy.name
+
+    def cache_read(self, stage: Stage, new: Stage, scope: str, readers: Sequence[Stage], line: str) -> None:
+        names = [self.rv(r).name for r in readers]
+        first = self.realize(names[0])
+        number = next((n for n, r in enumerate(first.block.reads) if r.buffer is self.buffer(stage)), None)
+        if number is None:
+            raise ScheduleError(f"s.cache_read ({line}): {readers[0].name} does not read {stage.name}")
+        copy = self.step(
+            f"s.cache_read({stage.name})", line, self.sch.cache_read, BlockRV(names[0]), number, scope, names
+        )
+        self.block[new] = copy.name
+
+    def rfactor(
+        self, stage: Stage, new: Stage, before: Sequence[Record], axis: IterVar, position: int, line: str
+    ) -> None:
+        block = self.block[stage]
+        original: list[IterVar] = [*self._axes_before(stage, before)]
+        self._bind(block, original, {})
+        for record in before:
+            self.apply(stage, record)
+        target = self.loop[axis]
+        place = self.sch.get_loops(self.rv(stage)).index(target)
+        partial = self.step(f"s.rfactor({stage.name})", line, self.sch.rfactor, target, position)
+        # The loops of the partial stage are those of the reduction, in the same order.
+        self.block[new] = partial.name
+        realize = self.realize(partial.name)
+        loops = self.sch.get_loops(partial)
+        kinds = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
+        spatial = [v for v in loops if v in kinds and kinds[v].kind == IterVar.SPATIAL]
+        reduce = [v for v in loops if v not in spatial]
+        factored = loops[place]
+        spatial.remove(factored)
+        spatial.insert(position, factored)
+        self._fresh(new, [*spatial, *reduce])
+        loops = self.sch.get_loops(self.rv(stage))
+        realize = self.realize(self.block[stage])
+        kinds = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
+        self._fresh(stage, sorted(loops, key=lambda v: v in kinds and kinds[v].kind == IterVar.REDUCE))
+
+    def _axes_before(self, stage: Stage, before: Sequence[Record]) -> list[IterVar]:
+        origin = next(op for op, s in self.roots.items() if s is stage)
+        return [*origin.axis, *origin.reduce_axis]
+
+    def _fresh(self, stage: Stage, loops: Sequence[Var]) -> None:
+        for iv, loop in zip([*stage.op.axis, *stage.op.reduce_axis], loops, strict=True):
+            self.loop[iv] = loop
+
+    def buffer(self, stage: Stage) -> Any:
+        """Returns the buffer that a stage writes, or that an input is."""
+        if stage in self.block:
+            return self.realize(self.block[stage]).block.writes[0].buffer
+        return self.sch.func.buffer_map[self.params[stage.op.output(0)]]
+
+    def realize(self, block: str) -> BlockRealize:
+        return find_block(tree_of(self.sch.func), block)
+
+    # a stage's place and loops
+
+    def place(self, stage: Stage) -> None:
+        outer: list[Var] = []
+        if stage.attach is not None:
+            parent, axis = stage.attach
+            if axis not in self.loop:
+                raise ScheduleError(f"s[{stage.name}].compute_at ({stage.attach_line}): {parent.name} has no such loop")
+            at = self.loop[axis]
+            text = f"s[{stage.name}].compute_at(s[{parent.name}], {axis.var.name})"
+            self.step(text, stage.attach_line, self.sch.compute_at, self.rv(stage), at, preserve_unit_loops=True)
+            above = self.sch.get_loops(self.rv(stage))
+            outer = above[: above.index(at) + 1]
+        elif all(iv in self.loop for iv in (*stage.op.axis, *stage.op.reduce_axis)):
+            return  # rfactor has bound them
+        if isinstance(stage.op, ComputeOp):
+            self._bind(self.block[stage], [*stage.op.axis, *stage.op.reduce_axis], set(outer))
+
+    def _bind(self, block: str, axes: Sequence[IterVar], outer: Any) -> None:
+        """Find the loop of each axis: the block's own loop in the binding of the block's axis."""
+        realize = self.realize(block)
+        values: Sequence[Expr] = realize.iter_values
+        own = [v for v in self.sch.get_loops(BlockRV(block)) if v not in outer]
+        if isinstance(realize.block.iter_vars, tuple) and len(values) == len(axes) + 1 and not axes:
+            return  # a tensor of rank 0
+        order = self._block_order(realize, axes)
+        for iv, value in zip(order, values, strict=True):
+            mine = [v for v in own if v in vars_in(value)]
+            if len(mine) > 1:
+                raise ScheduleError(f"axis {iv.var.name} runs over several loops: {', '.join(v.name for v in mine)}")
+            self.loop[iv] = mine[0] if mine else self.sch.add_unit_loop(BlockRV(block))
+
+    @staticmethod
+    def _block_order(realize: BlockRealize, axes: Sequence[IterVar]) -> list[IterVar]:
+        """Returns ``axes`` in the order of the block's axes: by kind, which is all that rfactor changes."""
+        spatial = [a for a in axes if a.kind != IterVar.REDUCE]
+        reduce = [a for a in axes if a.kind == IterVar.REDUCE]
+        return [(reduce if b.kind == IterVar.REDUCE else spatial).pop(0) for b in realize.block.iter_vars]
+
+    def apply(self, stage: Stage, record: Record) -> None:
+        loops = [self.loop[a] for a in record.axes]
+        names = ", ".join(a.var.name for a in record.axes)
+        text = f"s[{stage.name}].{'pragma' if record.step == 'annotate' else record.step}({names})"
+        if record.step == "split":
+            out = self.step(text, record.line, self.sch.split, loops[0], list(record.values))
+        elif record.step in ("fuse", "reorder"):
+            out = self.step(text, record.line, getattr(self.sch, record.step), *loops)
+        elif record.step == "tensorize":
+            self.tensorize(text, record.line, stage, loops[0], record.values[0])
+            return
+        else:
+            out = self.step(text, record.line, self.method(record.step, text, record.line), *loops, *record.values)
+        made = out if isinstance(out, (list, tuple)) else [out]
+        for iv, loop in zip(record.outputs, made, strict=False):
+            self.loop[iv] = loop
+
+    def tensorize(self, text: str, line: str, stage: Stage, loop: Var, intrin: str | TensorIntrin) -> None:
+        """Replace a stage's loop by an intrinsic. The init of a reduction becomes a nest of its own before it: where
+        the reduction begins, or directly before the intrinsic when that computes all of the reduction."""
+        realize = self.realize(self.rv(stage).name)
+        if realize.block.init is not None:
+            own = self.sch.get_loops(self.rv(stage))
+            reduced = [
+                v
+                for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+                if iv.kind == IterVar.REDUCE
+            ]
+            carries = [v for v in own if any(v in vars_in(e) for e in reduced)]
+            first = min([own.index(v) for v in (*carries, loop)])
+            self.step(text, line, self.sch.decompose_reduction, self.rv(stage), own[first])
+        block = self.step(text, line, self.sch.blockize, loop)
+        self.step(text, line, self.sch.tensorize, block, intrin)
+        self.block[stage] = block.name

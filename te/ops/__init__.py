@@ -11,15 +11,7 @@ shapes that do not match raise a ValueError that shows both.
 [2, 4]
 """
 
-from .adaptive_pool import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-)
-from .attention import attention
+from .attention import attention, rotary
 from .blocks.axis_reductions import argmax, argmin, max, mean, min, prod, sum
 from .blocks.broadcast import (
     add,
@@ -39,17 +31,10 @@ from .blocks.broadcast import (
     power,
     subtract,
 )
-from .blocks.pad import pad
 from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .blocks.softmax import log_softmax, softmax
-from .col2im import col2im
-from .concatenate_and_index import concatenate, full, one_hot, split, stack, strided_slice, take
-from .conv import conv1d, conv2d, conv3d
-from .conv_transpose import conv2d_transpose
-from .deformable import deformable_windows
-from .depth_to_space import depth_to_space
-from .depthwise import depthwise_conv2d
-from .einsum import einsum
+from .blocks.windows import pad
+from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
 from .elementwise import (
     abs,
     acos,
@@ -100,29 +85,54 @@ from .elementwise import (
     where,
 )
 from .elementwise import cast_to as cast
-from .float_pairs import atan2, copysign, hypot, logaddexp, nextafter
-from .gather import cumprod, cumsum, gather_elements, gather_nd, triangle
-from .grid_sample import grid_sample
+from .image_layout import col2im, depth_to_space
+from .indexing import (
+    concatenate,
+    cumprod,
+    cumsum,
+    full,
+    gather_elements,
+    gather_nd,
+    one_hot,
+    scatter_elements,
+    scatter_nd,
+    split,
+    stack,
+    strided_slice,
+    take,
+    triangle,
+)
 from .logic import (
+    atan2,
     bitwise_and,
     bitwise_not,
     bitwise_or,
     bitwise_xor,
+    copysign,
+    hypot,
     is_finite,
     is_inf,
     is_nan,
     left_shift,
+    logaddexp,
     logical_and,
     logical_not,
     logical_or,
     logical_xor,
+    nextafter,
     remainder,
     right_shift,
     truncate_divide,
 )
-from .matmul import batch_matmul, dense, matmul
+from .matmul import batch_matmul, dense, einsum, matmul
 from .norm import batch_norm, group_norm, layer_norm, rms_norm
 from .pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -131,13 +141,10 @@ from .pool import (
     max_pool1d,
     max_pool2d,
     max_pool3d,
+    max_pool_positions,
 )
-from .pool_positions import max_pool_positions
-from .resample import resample
-from .resize import resize1d, resize2d, resize3d
-from .roi_align import roi_align
-from .rotary import rotary
-from .scatter import scatter_elements, scatter_nd
+from .resize import resample, resize1d, resize2d, resize3d
+from .sampling import deformable_windows, grid_sample, roi_align
 from .top_k import topk
 from .winograd import winograd_conv2d, winograd_weights
 

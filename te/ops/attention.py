@@ -1,4 +1,4 @@
-"""Scaled dot-product attention."""
+"""Scaled dot-product attention, and the rotary position embedding of what it compares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..operation import Requirement
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
 from .blocks.broadcast import broadcast_shape, element
-from .blocks.operator_arguments import ELEMWISE, check_tensor, require_same, shape_text
+from .blocks.operator_arguments import ELEMWISE, INJECTIVE, check_tensor, constant, require_same, shape_text
 from .blocks.softmax import softmax
 
 
@@ -105,3 +105,34 @@ def _check(
         for a, b in zip(common, shape, strict=True):
             requires += require_same(op, "the mask's shape", a, b, mask, query)
     return shape, requires
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor, name: str = "T_rotary") -> Tensor:
+    """Returns x with each pair of elements rotated along the last dimension (Su et al., 2021). That is x · cos +
+    (-upper half of x, lower half of x) · sin.
+
+    cos and sin broadcast to the shape of ``x``: (…, S, D), D even, one angle for each position and pair of elements.
+    """
+    op = "rotary"
+    for t, what in ((x, "the data"), (cos, "cos"), (sin, "sin")):
+        check_tensor(op, t, None, what)
+    size = constant(op, "the number of features", x.shape[-1])
+    if size % 2:
+        raise ValueError(f"{op}: {size} features; their number has to be even")
+    requires: list[Requirement] = []
+    for t in (cos, sin):
+        common, more = broadcast_shape(op, t.shape, x.shape, (t, x))
+        requires += more
+        if len(common) != x.ndim:
+            raise ValueError(f"{op}: cos and sin have more dimensions than the data")
+        for a, b in zip(common, x.shape, strict=True):
+            requires += require_same(op, "the shape of an angle", a, b, t, x)
+    half = size // 2
+
+    def f(*i: Expr) -> Expr:
+        d = i[-1]
+        turned = if_then_else(d < half, -x(*i[:-1], d + half), x(*i[:-1], d - half))
+        return x(*i) * element(cos, i, x.shape) + turned * element(sin, i, x.shape)
+
+    out: Tensor = compute(x.shape, f, name=name, tag=INJECTIVE, requires=requires)
+    return out

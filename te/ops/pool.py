@@ -1,19 +1,26 @@
-"""Pooling takes the maximum or the mean over windows."""
+"""Pooling takes the maximum or the mean over windows.
+
+Adaptive pooling chooses the windows so that the result has the requested size; :func:`max_pool_positions` finds where
+the maxima lie.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, cast, const, max_identity
+from ...tir.expr import Expr, IntImm, all_, cast, const, max_identity, max_value, select
 from ...tir.expr import max_ as larger
 from ...tir.expr import min_ as smaller
+from ...tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN
 from ..compute import compute
-from ..reduce import max_, reduce_axis, sum_
+from ..reduce import max_, reduce_axis, reduction_by, sum_
 from ..tensor import Tensor
 from .blocks.axis_reductions import max as max_over
 from .blocks.axis_reductions import mean as mean_over
-from .blocks.operator_arguments import ELEMWISE, check_tensor
-from .blocks.windows import AXES, Windows, check_layout
+from .blocks.operator_arguments import ELEMWISE, INJECTIVE, check_tensor, constant, one_each
+from .blocks.windows import AXES, SPATIAL, Windows, check_layout
 
 
 def _pool(op: str, data: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, layout: str) -> Windows:
@@ -168,4 +175,165 @@ def global_max_pool(data: Tensor, layout: str = "", name: str = "global_max_pool
     """Returns the maximum over all spatial dimensions, which stay with extent 1. ``layout``: channels first by
     default."""
     out: Tensor = max_over(data, _spatial_axes("global_max_pool", data, layout), True, name)
+    return out
+
+
+Index = tuple[Expr, ...]
+
+
+def _windows(
+    op: str, n: int, data: Tensor, output_size: Any, layout: str
+) -> tuple[list[Any], Callable[[Index], list[Expr]], Callable[[Index], Expr], Callable[[Index], Expr], list[Any]]:
+    """Returns the output's shape, three functions of an output's index, and the axes of the window. The functions
+    return the index of the window's element, whether that lies in the window, and the number of elements of the window.
+
+    Window ``i`` of ``out`` goes from ``i * size // out`` up to ``(i + 1) * size / out`` rounded up.
+    """
+    check_tensor(op, data, n + 2, "the data")
+    _, first = check_layout(op, layout, n)
+    asked = one_each(op, f"output_size={output_size!r}", output_size, n)
+    shape = list(data.shape)
+    sizes, outs = [], []
+    for d in range(n):
+        size = constant(op, "a size", data.shape[first + d])
+        out = size if asked[d] is None else constant(op, "output_size", asked[d])
+        if out < 1:
+            raise ValueError(f"{op}: output_size={output_size!r} has to be at least 1")
+        sizes.append(size)
+        outs.append(out)
+        shape[first + d] = const(out)
+    ends = [
+        [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+        for size, out in zip(sizes, outs, strict=True)
+    ]
+    longest = [max(hi - lo for lo, hi in e) for e in ends]
+    even = [size % out == 0 for size, out in zip(sizes, outs, strict=True)]
+    window = [reduce_axis((0, k), name=f"r{d.lower()}") for k, d in zip(longest, "DHW"[3 - n :], strict=True)]
+
+    def begin(i: Index, d: int) -> Expr:
+        here = i[first + d]
+        return here * longest[d] if even[d] else here * sizes[d] // outs[d]
+
+    def length(i: Index, d: int) -> Expr:
+        end: Expr = ((i[first + d] + 1) * sizes[d] + (outs[d] - 1)) // outs[d]
+        return const(longest[d]) if even[d] else end - begin(i, d)
+
+    def at(i: Index) -> list[Expr]:
+        index: list[Expr] = list(i)
+        for d in range(n):
+            index[first + d] = begin(i, d) + window[d].var
+        return index
+
+    def inside(i: Index) -> Expr:
+        return all_(*[window[d].var < length(i, d) for d in range(n) if not even[d]])
+
+    def count(i: Index) -> Expr:
+        out: Expr = const(1)
+        for d in range(n):
+            out = out * length(i, d)
+        return out
+
+    return shape, at, inside, count, window
+
+
+def _max(op: str, n: int, data: Tensor, output_size: Any, layout: str, name: str) -> Tensor:
+    shape, at, inside, _, window = _windows(op, n, data, output_size, layout)
+    out: Tensor = compute(
+        shape, lambda *i: max_(data(*at(i)), axis=window, where=inside(i)), name=name or op, tag="adaptive_pool_max"
+    )
+    return out
+
+
+def _avg(op: str, n: int, data: Tensor, output_size: Any, layout: str, name: str) -> Tensor:
+    shape, at, inside, count, window = _windows(op, n, data, output_size, layout)
+    acc = data.dtype if data.dtype.is_float and data.dtype.bits >= 32 else "float32"
+    out_dtype = data.dtype if data.dtype.is_float else "float32"
+    name = name or op
+    total = compute(
+        shape,
+        lambda *i: sum_(cast(acc, data(*at(i))), axis=window, where=inside(i)),
+        name=f"{name}_sum",
+        tag="adaptive_pool_sum",
+    )
+    out: Tensor = compute(shape, lambda *i: cast(out_dtype, total(*i) / cast(acc, count(i))), name=name, tag=ELEMWISE)
+    return out
+
+
+def adaptive_max_pool1d(data: Tensor, output_size: Any, layout: str = "NCW", name: str = "") -> Tensor:
+    """:func:`adaptive_max_pool2d` in one dimension, ``NCW`` or ``NWC``."""
+    return _max("adaptive_max_pool1d", 1, data, output_size, layout, name)
+
+
+def adaptive_max_pool2d(data: Tensor, output_size: Any, layout: str = "NCHW", name: str = "") -> Tensor:
+    """Returns the maximum over windows that divide the input among ``output_size`` elements per dimension.
+
+    Window ``i`` of ``out`` begins at ``i * size // out`` and ends before ``(i + 1) * size / out`` rounded up, so windows
+    may overlap. ``output_size``: a number, or one per dimension, None where the size stays. ``layout``: ``NCHW`` or
+    ``NHWC``. Sizes are constants.
+    """
+    return _max("adaptive_max_pool2d", 2, data, output_size, layout, name)
+
+
+def adaptive_max_pool3d(data: Tensor, output_size: Any, layout: str = "NCDHW", name: str = "") -> Tensor:
+    """:func:`adaptive_max_pool2d` in three dimensions, ``NCDHW`` or ``NDHWC``."""
+    return _max("adaptive_max_pool3d", 3, data, output_size, layout, name)
+
+
+def adaptive_avg_pool1d(data: Tensor, output_size: Any, layout: str = "NCW", name: str = "") -> Tensor:
+    """:func:`adaptive_avg_pool2d` in one dimension, ``NCW`` or ``NWC``."""
+    return _avg("adaptive_avg_pool1d", 1, data, output_size, layout, name)
+
+
+def adaptive_avg_pool2d(data: Tensor, output_size: Any, layout: str = "NCHW", name: str = "") -> Tensor:
+    """Returns the mean over the windows of :func:`adaptive_max_pool2d`. Integers give float32."""
+    return _avg("adaptive_avg_pool2d", 2, data, output_size, layout, name)
+
+
+def adaptive_avg_pool3d(data: Tensor, output_size: Any, layout: str = "NCDHW", name: str = "") -> Tensor:
+    """:func:`adaptive_avg_pool2d` in three dimensions, ``NCDHW`` or ``NDHWC``."""
+    return _avg("adaptive_avg_pool3d", 3, data, output_size, layout, name)
+
+
+def max_pool_positions(
+    data: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, column_major: bool = False,
+    name: str = "T_max_pool_positions",
+) -> Tensor:  # fmt: skip
+    """Returns the position in the flattened ``data`` (N, C, spatial…) of the maximum of each window, the first of equals.
+
+    The windows are those of :func:`max_pool2d` in one to three dimensions. With ``column_major`` positions are counted
+    with the first spatial dimension innermost.
+    """
+    op = "max_pool_positions"
+    check_tensor(op, data, (3, 4, 5), "the data")
+    n = data.ndim - 2
+    windows = Windows.of(op, data, "NC" + SPATIAL[n], kernel, stride, padding, dilation)
+    extents: list[Any] = [e.value if isinstance(e, IntImm) else e for e in data.shape]
+    padded = windows.padded(max_identity(data.dtype))
+    axes = [reduce_axis((0, k), f"k{d}") for d, k in enumerate(windows.sizes)]
+    larger = reduction_by(ARGMAX_OR_NAN if data.dtype.is_float else ARGMAX)
+
+    def places(i: tuple[Expr, ...]) -> list[Expr]:
+        """Returns the spatial index in the data itself, which lies outside for an element of the padding."""
+        at = windows.index(i, i[1], [axis.var for axis in axes])[2:]
+        return [p - before for p, before in zip(at, windows.before, strict=True)]
+
+    def f(*i: Expr) -> Any:
+        position: Expr = const(0)
+        inner = list(zip(places(i), extents[2:], strict=True))
+        for place, extent in reversed(inner) if column_major else inner:
+            position = position * extent + place
+        position = cast("int64", position)
+        if padded is not data:  # of equals the element with the smaller position is taken: never the padding
+            inside = all_(*[c for place, extent in inner for c in (place >= 0, place < extent)])
+            position = select(inside, position, const(max_value("int64"), "int64"))
+        return larger((position, padded(*windows.index(i, i[1], [a.var for a in axes]))), axis=axes)
+
+    shape = [*data.shape[:2], *windows.counts()]
+    inside = compute(shape, f, f"{name}_inside", tag="comm_reduce", requires=windows.requires())[0]
+    plane = math.prod([cast("int64", e) for e in data.shape[2:]])
+
+    def whole(*i: Expr) -> Any:
+        return cast("int64", i[0] * extents[1] + i[1]) * plane + inside(*i)
+
+    out: Tensor = compute(shape, whole, name, tag=INJECTIVE)
     return out

@@ -1,4 +1,7 @@
-"""This module resizes images by nearest, linear or cubic interpolation, with ONNX's coordinate modes."""
+"""This module resizes images by nearest, linear or cubic interpolation, with ONNX's coordinate modes.
+
+:func:`resample` is the general form along one axis, whose indices and weights are tables.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,17 @@ from typing import Any
 
 from ...tir.expr import Expr, IntImm, cast, const, max_, min_, select
 from ..compute import compute
+from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.operator_arguments import INJECTIVE, check_tensor, constant, one_each
+from .blocks.operator_arguments import (
+    ELEMWISE,
+    INJECTIVE,
+    check_tensor,
+    constant,
+    normalize_axis,
+    one_each,
+    require_same,
+)
 from .blocks.windows import check_layout
 
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
@@ -182,3 +194,38 @@ def resize3d(
     """:func:`resize2d` in three dimensions, ``NCDHW`` or ``NDHWC``."""
     how = _Interpolation(method, coordinate_mode, rounding, cubic_alpha)
     return _resize("resize3d", 3, data, size, layout, how, name)
+
+
+def resample(x: Tensor, indices: Tensor, weights: Tensor, axis: int = -1, name: str = "T_resample") -> Tensor:
+    """Returns ``sum over k of weights[i, k] * x[…, indices[i, k], …]`` for each ``i`` along ``axis``.
+
+    Any interpolation is such a sum. An index outside gives the nearest element. Integers give float32.
+    """
+    op = "resample"
+    check_tensor(op, x)
+    axis = normalize_axis(op, axis, x.ndim)
+    check_tensor(op, indices, 2, "the indices")
+    check_tensor(op, weights, 2, "the weights")
+    count, taps = indices.shape[0], constant(op, "the number of neighbours", indices.shape[1])
+    requires = [
+        r
+        for d in (0, 1)
+        for r in require_same(op, f"size {d} of the tables", indices.shape[d], weights.shape[d], indices, weights)
+    ]
+    wide = x.dtype if x.dtype.is_float and x.dtype.bits >= 32 else "float32"
+    k = reduce_axis((0, taps), "k")
+    shape = [count if d == axis else e for d, e in enumerate(x.shape)]
+
+    def f(*i: Expr) -> Any:
+        at = indices(i[axis], k.var)
+        at = min_(max_(at, const(0, at.dtype)), cast(at.dtype, x.shape[axis]) - const(1, at.dtype))
+        value = cast(wide, x(*i[:axis], at, *i[axis + 1 :]))
+        return sum_(value * cast(wide, weights(i[axis], k.var)), axis=k)
+
+    out: Tensor = compute(
+        shape, f, name=name if wide == x.dtype else f"{name}_wide", tag="comm_reduce", requires=requires
+    )
+    if x.dtype.is_float and wide != x.dtype:
+        narrow: Tensor = compute(shape, lambda *i: cast(x.dtype, out(*i)), name=name, tag=ELEMWISE)
+        return narrow
+    return out

@@ -6,9 +6,9 @@ __all__ = ["GROUPS", "MORE", "SAME", "TESTS"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "simplifier": (
-        "tir/arith/analyzer.py", "tir/arith/normal_form/facts.py", "tir/arith/normal_form/canonical.py", "tir/arith/compare.py",
-        "tir/arith/normal_form/floor_division.py", "tir/arith/itermap/iter_map.py", "tir/arith/itermap/iter_sums.py", "tir/arith/itermap/inverse_map.py", "tir/analysis/region_union.py", "tir/arith/rewrite_rules.py",
-        "tir/arith/itermap/subspace.py", "tir/arith/normal_form/polynomial.py", "tir/expr/nodes/conditions.py", "tir/expr/equal.py",
+        "tir/arith/analyzer.py", "tir/arith/normal_form/facts.py", "tir/arith/normal_form/canonical.py",
+        "tir/arith/normal_form/floor_division.py", "tir/arith/itermap/iter_map.py", "tir/arith/itermap/inverse_map.py", "tir/analysis/declared_regions.py", "tir/arith/rewrite_rules.py",
+        "tir/arith/itermap/subspace.py", "tir/arith/normal_form/polynomial.py", "tir/expr/nodes/op.py", "tir/expr/equal.py",
     ),
     "legality": (
         "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/edit/bindings.py",
@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 MORE: dict[str, tuple[str, ...]] = {
     "arithmetic": (
         "tir/arith/affine.py", "tir/arith/inequality.py", "tir/arith/pointwise.py", "tir/analysis/simplify.py",
-        "tir/arith/itermap/digit_sums.py", "tir/arith/itermap/digit_variables.py", "tir/arith/itermap/iter_predicates.py",
+        "tir/arith/itermap/digit_variables.py", "tir/arith/itermap/iter_map.py",
         "tir/arith/itermap/iter_simplify.py", "tir/arith/itermap/mixed_radix.py", "tir/arith/normal_form/interval.py",
         "tir/arith/normal_form/linear.py",
     ),

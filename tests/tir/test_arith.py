@@ -21,7 +21,7 @@ from tilewright.tir import (
     decl_buffer,
     structural_equal,
 )
-from tilewright.tir.analysis.region_union import region_union
+from tilewright.tir.analysis.declared_regions import region_union
 from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients
 from tilewright.tir.expr import same

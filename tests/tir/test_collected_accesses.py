@@ -10,7 +10,7 @@ import pytest
 from tilewright.tir import For, PrimFunc, parse
 from tilewright.tir.analysis.access import Access, accesses, accesses_below, opaque_buffers
 from tilewright.tir.analysis.accessed_boxes import accessed_boxes_below
-from tilewright.tir.analysis.constant_dependence import undetermined
+from tilewright.tir.analysis.dependence import undetermined_by_integers
 from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.expr import Reason
 from tilewright.tir.walk import pre_order
@@ -130,7 +130,7 @@ def test_integers_find_no_fewer_conflicts_than_all_points(seed: int) -> None:
     chain = [n for n in pre_order(func.body) if isinstance(n, For)]
     wanted = [loop.loop_var for loop in chain]
     store, load = accesses(chain[-1].body)
-    found = undetermined(chain, store, load, wanted)
+    found = undetermined_by_integers(chain, store, load, wanted)
     if found is None:
         return
     points = list(itertools.product(*map(range, trips)))

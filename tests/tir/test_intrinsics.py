@@ -16,8 +16,8 @@ from tilewright.tir import script as T
 from tilewright.tir.cost import count_flops
 from tilewright.tir.expr import intrinsics
 from tilewright.tir.expr.intrinsics import OPERATIONS, Operation, register_operation
-from tilewright.tir.expr.intrinsics.numpy_meaning import in_float64
-from tilewright.tir.expr.intrinsics.type_rules import floats
+from tilewright.tir.expr.intrinsics.numpy_values import in_float64
+from tilewright.tir.expr.intrinsics.operation_row import floats
 from tilewright.tir.interpret import interpret
 
 ROOT = Path(tilewright.__file__).parent

@@ -22,7 +22,7 @@ from .base.dtype import (
 from .base.reason import Reason
 from .equal import BUFFER_VALUES, Comparison, plain, same, structural_equal, value_key
 from .nodes.arithmetic import FOLDED, make_binary, match_types
-from .nodes.conditions import conjuncts, logical_not, negate
+from .nodes.op import conjuncts, logical_not, negate
 from .nodes.constants import as_exprs, cast, const, convert, is_const_int
 from .nodes.expr import (
     EQ, GE, GT, LE, LT, NE, Add, And, BinaryOp, Broadcast, BufferLoad, Call, Cast, CmpOp, Div, Expr, ExprLike,
@@ -35,7 +35,7 @@ from .nodes.op import (
     select, truncdiv, truncmod,
 )  # fmt: skip
 from .nodes.ranges import CommReducer, IterVar, Range, Reduce
-from .nodes.sizes import WIDE, index_dtype, product, shape_text
+from .nodes.constants import WIDE, index_dtype, product, shape_text
 from .traversal import distinct, pre_order, reads_memory, substitute, transform, uses_var, vars_in
 
 __all__ = [

@@ -14,25 +14,22 @@ for i in range(16):
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..expr.base.deep_recursion import in_room, with_room
-from ..expr.base.garbage_collection import collection_paused
 from ..stmt import IRModule, PrimFunc
-from .assignment_parser import ASSIGNMENTS
 from .expression_parser import EXPRESSIONS, WORDS
 from .function_parser import parse_module
-from .loop_parser import LOOPS
-from .parse_errors import ParseError, Source
-from .parser_base import Parser, Tables
-from .parser_values import Namespace
+from .parser_base import Namespace, Parser, Tables
+from .source import USUAL_OPERATORS, ParseError, Source, check_text
 from .statement_parser import STATEMENTS
-from .text_limits import USUAL_OPERATORS, check_text
 
 __all__ = ["ParseError", "parse", "parse_expression", "parse_source"]
 
-_TABLES = Tables(EXPRESSIONS, {**STATEMENTS, **ASSIGNMENTS, **LOOPS}, WORDS)
+_TABLES = Tables(EXPRESSIONS, STATEMENTS, WORDS)
 _KNOWN = {"T": Namespace("T"), "Ts": Namespace("T"), "I": Namespace("I"), "tvm": Namespace("tvm")}
 
 
@@ -77,7 +74,7 @@ def parse_expression(text: str, names: Mapping[str, Any]) -> Any:
 def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
     """Return what :func:`parse` does, without limits; ``outer(name)`` returns the value of a name or
     ``NotImplemented``."""
-    with collection_paused():
+    with _collection_paused():
         return _parsed(source, outer)
 
 
@@ -93,3 +90,19 @@ def _parsed(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
         return parse_module(Parser(source, outer, _TABLES), tree)
     except RecursionError:
         raise ParseError("the text is nested too deeply", source, 1, 0) from None
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Pause the search for cyclic garbage inside the ``with``.
+
+    The collector would visit all nodes built so far each time their number has grown by a quarter, so that a function
+    ten times as long would take more than ten times as long to parse.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

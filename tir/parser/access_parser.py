@@ -25,8 +25,7 @@ from ..expr import (
 )
 from ..stmt import Buffer, BufferRegion, decl_buffer
 from ..vocabulary import TypeWord
-from .parser_base import Parser
-from .parser_values import BufferMethod
+from .parser_base import BufferMethod, Parser
 
 BUFFER_ARGS = (
     "shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor", "buffer_type",

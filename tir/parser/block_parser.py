@@ -10,8 +10,7 @@ from ..analysis.access_regions import access_regions
 from ..expr import Expr, IntImm, IterVar, Var, convert
 from ..stmt import Block, BlockRealize, Buffer, BufferRegion, MatchBufferRegion, Stmt
 from .access_parser import BUFFER_ARGS, parse_buffer, parse_domain, parse_region
-from .parser_base import Parse, Parser
-from .parser_values import Frame
+from .parser_base import Frame, Parse, Parser
 
 _KINDS = {"S": "spatial", "R": "reduce", "O": "opaque", "C": "scan"}
 

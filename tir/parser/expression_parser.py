@@ -17,11 +17,9 @@ from ..expr.intrinsics.control_and_memory import if_then_else
 from ..expr.intrinsics.float_operations import pow_
 from ..expr.nodes import expr as E
 from ..stmt import Buffer
-from ..vocabulary import FUNCTIONS, TypeWord, Word
-from ..vocabulary.expression_words import TYPED, call_intrin
+from ..vocabulary import FUNCTIONS, TYPED, TypeWord, Word, call_intrin
 from .access_parser import parse_buffer_call, parse_load, parse_span
-from .parser_base import Parse, Parser
-from .parser_values import BufferMethod, MetaVar, Namespace, python_binary
+from .parser_base import BufferMethod, MetaVar, Namespace, Parse, Parser, python_binary
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

@@ -11,9 +11,8 @@ from ..stmt.statement_walks import needs_root
 from ..vocabulary import BufferWord, TypeWord
 from .access_parser import BUFFER_ARGS, parse_buffer
 from .older_spellings import Macro, is_macro
-from .parse_errors import ParseError
-from .parser_base import Parser
-from .parser_values import Frame, Namespace
+from .parser_base import Frame, Namespace, Parser
+from .source import ParseError
 
 _OPTIONS = ("private", "check_well_formed", "s_tir")
 

@@ -1,18 +1,31 @@
-"""This module parses statements: sequences, branches, calls, ``with``.
-
-Other statements are parsed in :mod:`.assignment_parser`, :mod:`.loop_parser` and :mod:`.block_parser`.
-"""
+"""This module parses statements: loops, conditions, assignments, declarations, stores, and the words of ``T`` among them."""
 
 from __future__ import annotations
 
 import ast
+from typing import Any
 
-from ..expr import Call, Expr, IntImm, Var, plain
-from ..stmt import AssertStmt, AttrStmt, Buffer, Evaluate, IfThenElse, LetStmt, Stmt
-from ..vocabulary import Word
-from .access_parser import consecutive_indices, parse_index_list
-from .block_parser import BLOCK_WORDS, parse_alloc_buffer, parse_block, parse_init
-from .memory_statements import compose, parse_allocation, parse_buffer_store
+from ..expr import Broadcast, Call, Cast, DType, Expr, IntImm, IterVar, Range, Var, cast, const, convert, plain
+from ..stmt import Allocate, AssertStmt, AttrStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While
+from ..vocabulary import TypeWord, Word
+from .access_parser import (
+    BUFFER_ARGS,
+    consecutive_indices,
+    parse_buffer,
+    parse_buffer_view,
+    parse_index_list,
+    parse_indices,
+    parse_span,
+)
+from .block_parser import (
+    BLOCK_WORDS,
+    parse_alloc_buffer,
+    parse_axis,
+    parse_block,
+    parse_init,
+    parse_match_buffer,
+    parse_remap,
+)
 from .older_spellings import (
     Macro,
     expand_macro,
@@ -22,8 +35,7 @@ from .older_spellings import (
     parse_older_block,
     parse_older_let,
 )
-from .parser_base import Parse, Parser, Wrapper
-from .parser_values import BufferMethod
+from .parser_base import BufferMethod, MetaVar, Parse, Parser, Wrapper
 
 
 def _function_def_statement(p: Parser, node: ast.FunctionDef) -> None:
@@ -219,13 +231,340 @@ def _parse_with_word(p: Parser, word: str, item: ast.withitem, call: ast.Call) -
     raise p.error(f"`with T.{word}` has no meaning", call)
 
 
+_LOOPS = {
+    "serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unroll": "unrolled",
+    "thread_binding": "thread_binding",
+}  # fmt: skip
+
+
+def _for_statement(p: Parser, node: ast.For) -> Stmt:
+    if node.orelse:
+        raise p.error("a loop has no else", node.orelse[0])
+    call = node.iter
+    func = p.eval(call.func) if isinstance(call, ast.Call) else None
+    if isinstance(call, ast.Call):
+        if isinstance(func, Word) and func.name == "grid":
+            return _parse_grid(p, node, call)
+        if isinstance(func, Word) and func.name in _LOOPS:
+            return _parse_loop(p, node, call, _LOOPS[func.name])
+        if isinstance(call.func, ast.Name) and call.func.id == "range":
+            return _parse_loop(p, node, call, "serial")
+    raise p.error("a loop runs over range, T.grid, T.serial, T.parallel, T.vectorized, T.unroll …", call)
+
+
+def _while_statement(p: Parser, node: ast.While) -> Stmt:
+    if node.orelse:
+        raise p.error("a loop has no else", node.orelse[0])
+    condition = p.condition(node.test)
+    p.scopes.append({})
+    body = p.body(node.body)
+    p.scopes.pop()
+    return While(condition, body)
+
+
+def _parse_grid(p: Parser, node: ast.For, call: ast.Call) -> Stmt:
+    extents = [p.as_expr(e, call) for e in p.items(call.args)]
+    targets = list(node.target.elts) if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
+    if len(targets) != len(extents) or call.keywords or not extents:
+        raise p.error(f"{len(targets)} loop variables for {len(extents)} extents", node.target)
+    p.scopes.append({})
+    loops = []
+    for target, extent in zip(targets, extents, strict=True):
+        loops.append((_loop_variable(p, target, extent.dtype), Range(const(0, extent.dtype), extent)))
+        p.loops[loops[-1][0]] = loops[-1][1]
+    body = p.body(node.body)
+    p.scopes.pop()
+    for var, r in reversed(loops):
+        body = For(var, r.min, r.extent, "serial", body)
+    return body
+
+
+def _loop_variable(p: Parser, target: ast.expr, dtype: DType) -> Var:
+    if not isinstance(target, ast.Name):
+        raise p.error("a loop variable is a name", target)
+    if not dtype.is_int:
+        raise p.error(f"a loop's extent is an integer, this is {dtype}", target)
+    var = Var(target.id, dtype)
+    p.define(target.id, var)
+    return var
+
+
+def _parse_loop(p: Parser, node: ast.For, call: ast.Call, kind: str) -> Stmt:
+    positional, rest = list(call.args), {k.arg: k.value for k in call.keywords}
+    thread: str | None = None
+    if kind == "thread_binding":
+        tag = rest.pop("thread", None)
+        if tag is None and len(positional) > 1:
+            tag = positional.pop()
+        if tag is None:
+            raise p.error('write T.thread_binding(4, thread="threadIdx.x")', call)
+        thread = p.string(tag)
+    bounds = [positional.pop(0) if positional else rest.pop(name, None) for name in ("start", "stop")]
+    annotations, step = rest.pop("annotations", None), rest.pop("step", None)
+    if step is None and len(positional) == 1:
+        step = positional.pop()
+    unroll = rest.pop("unroll", None)
+    if positional or rest or all(b is None for b in bounds):
+        raise p.error("a loop takes (stop) or (start, stop), step=, unroll= and annotations=", call)
+    if bounds[0] is None or bounds[1] is None:
+        only = bounds[0] if bounds[0] is not None else bounds[1]
+        extent = p.expr(only)  # type: ignore[arg-type]
+        r = Range(const(0, extent.dtype) if extent.dtype.is_int else IntImm(0), extent)
+    else:
+        r = parse_span(p, *bounds)  # type: ignore[arg-type]
+    notes = {} if annotations is None else p.attributes(annotations)
+    if unroll is not None:  # one word for two annotations in newer TVM
+        wanted = plain(p.eval(unroll))
+        notes.update({"disable_unroll": True} if wanted is False else {"pragma_unroll": wanted})
+    by = 1 if step is None else p.number(step)
+    if by < 1:
+        raise p.error("the step of a loop must be positive", step)
+    p.scopes.append({})
+    if by > 1:
+        return _parse_strided(p, node, kind, r, by, thread, notes)
+    var = _loop_variable(p, node.target, r.extent.dtype)
+    p.loops[var] = r
+    body = p.body(node.body)
+    p.scopes.pop()
+    return For(var, r.min, r.extent, kind, body, thread, notes)
+
+
+def _parse_strided(
+    p: Parser, node: ast.For, kind: str, r: Range, by: int, thread: str | None, notes: dict[str, Any]
+) -> Stmt:
+    """Parse ``range(start, stop, step)`` as a loop ``var`` over the trip count.
+
+    The name in the text has the value ``start + var * step``.
+    """
+    var = _loop_variable(p, node.target, r.extent.dtype)
+    steps = (r.extent + (by - 1)) // by
+    zero = const(0, r.extent.dtype)
+    p.loops[var] = Range(zero, steps)
+    p.unpack(node.target, r.min + var * by)
+    body = p.body(node.body)
+    p.scopes.pop()
+    return For(var, zero, steps, kind, body, thread, notes)
+
+
+def _assign_statement(p: Parser, node: ast.Assign) -> Stmt | Wrapper | None:
+    if len(node.targets) != 1:
+        raise p.error("an assignment has one target", node)
+    target = node.targets[0]
+    if isinstance(target, ast.Subscript):
+        return parse_store(p, target, p.eval(node.value), node)
+    name = target.id if isinstance(target, ast.Name) else "v"
+    if isinstance(node.value, ast.Call):
+        func = p.eval(node.value.func)
+        if isinstance(func, Word):
+            return _parse_assign_word(p, func.name, target, name, node.value)
+        if isinstance(func, BufferMethod) and func.name == "view":
+            p.unpack(target, parse_buffer_view(p, func.buffer, name, node.value))
+            return None
+        if isinstance(func, TypeWord) and (not node.value.args or func.dtype == "handle"):
+            p.unpack(target, _declared_size(p, name, DType(func.dtype)))
+            return None
+    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and _declares_sizes(p, node.value, target):
+        return None
+    return _bind(p, target, p.eval(node.value), node.value)
+
+
+def _declares_sizes(p: Parser, values: ast.Tuple, target: ast.Tuple) -> bool:
+    """Declare the sizes of ``n, m = T.int32(), T.int32()``; return false when the values are something else."""
+    kinds = [p.eval(v.func) for v in values.elts if isinstance(v, ast.Call) and not v.args]
+    if len(kinds) != len(values.elts) or not all(isinstance(k, TypeWord) for k in kinds):
+        return False
+    names = [t.id if isinstance(t, ast.Name) else "v" for t in target.elts]
+    p.unpack(target, tuple([_declared_size(p, n, k.dtype) for n, k in zip(names, kinds, strict=False)]))
+    return True
+
+
+def _declared_size(p: Parser, name: str, dtype: DType) -> Var:
+    """Return the variable of ``n = T.int32()``: a size that a shape has named before, or a new one."""
+    known = p.named_sizes.get(name)
+    return known if known is not None and known.dtype == dtype else Var(name, dtype)
+
+
+def _parse_assign_word(p: Parser, word: str, target: ast.expr, name: str, call: ast.Call) -> Wrapper | None:
+    if word == "axis.remap":
+        parse_remap(p, target, call)
+    elif word.startswith("axis."):
+        p.unpack(target, parse_axis(p, word[5:], name, call))
+    elif word == "alloc_buffer":
+        p.unpack(target, parse_alloc_buffer(p, name, call))
+    elif word == "match_buffer":
+        p.unpack(target, parse_match_buffer(p, name, call))
+    elif word == "Buffer":
+        p.unpack(target, parse_buffer(p, name, p.arguments(call, *BUFFER_ARGS), call))
+    elif word in ("decl_buffer", "allocate"):
+        made, wrap = parse_allocation(p, word, name, call)
+        p.unpack(target, made)
+        return wrap
+    elif word == "local_scalar":  # the following assignment defines the variable
+        p.arguments(call, "dtype")
+    elif word in ("var", "env_thread"):
+        var = Var(name, p.word(word, call).dtype)
+        if word == "env_thread" and call.args:
+            p.thread_tags[var] = p.string(call.args[0])
+        p.unpack(target, var)
+    elif word == "launch_thread":
+        var, wrap = parse_launch(p, call, name)
+        p.unpack(target, var)
+        return wrap
+    else:
+        return _bind(p, target, p.word(word, call), call)
+    return None
+
+
+def _bind(p: Parser, target: ast.expr, value: Any, node: ast.AST) -> Wrapper | None:
+    if isinstance(value, MetaVar):
+        p.unpack(target, value.value)
+    elif isinstance(value, (Buffer, str, list, dict, IterVar)) or not isinstance(value, (Expr, int, float, tuple)):
+        p.unpack(target, value)
+    elif isinstance(value, tuple):
+        if not isinstance(target, ast.Tuple):
+            p.unpack(target, value)
+            return None
+        if len(target.elts) != len(value):
+            raise p.error(f"{len(value)} values for {len(target.elts)} names", target)
+        made = [_bind(p, t, v, node) for t, v in zip(target.elts, value, strict=True)]
+        wrappers = [w for w in made if w is not None]
+        return compose(wrappers) if wrappers else None
+    elif isinstance(target, ast.Name):
+        e = convert(value)
+        _check_not_outer(p, target)
+        var = Var(target.id, e.dtype)
+        p.define(target.id, var)
+        p.named_values.add(var)
+        return lambda rest: LetStmt(var, e, rest)
+    else:
+        raise p.error("a name or an element of a buffer is needed here", target)
+    return None
+
+
+def _check_not_outer(p: Parser, target: ast.Name) -> None:
+    """Raise ParseError when a name of an outer scope is assigned in a loop or branch. It would not change outside."""
+    outer = next((s[target.id] for s in reversed(p.scopes[:-1]) if target.id in s), None)
+    if isinstance(outer, Var) and outer in p.named_values and target.id not in p.scopes[-1]:
+        raise p.error(
+            f"`{target.id}` is a name for a value, which a loop or branch cannot change; "
+            "use a buffer of one element, or another name",
+            target,
+        )
+
+
+def _ann_assign_statement(p: Parser, node: ast.AnnAssign) -> Wrapper | None:
+    if not isinstance(node.target, ast.Name):
+        raise p.error("a name is needed here", node.target)
+    annotation: ast.expr = node.annotation
+    if isinstance(annotation, ast.Subscript) and isinstance(p.eval(annotation.value), Word):
+        annotation = annotation.slice  # T.let[T.int32]
+    kind = p.eval(annotation)
+    if isinstance(kind, Word) and kind.name == "LetStmt" and node.value is not None:  # x: T.let = value
+        kind = p.expr(node.value)
+    if not isinstance(kind, (TypeWord, Expr)):
+        raise p.error("a type such as T.int32 is needed", node.annotation)
+    dtype = kind.dtype
+    value = None if node.value is None else p.expr(node.value, dtype)
+    var = Var(node.target.id, dtype)
+    p.define(node.target.id, var)
+    p.named_values.add(var)
+    return None if value is None else lambda rest: LetStmt(var, value, rest)
+
+
+def _aug_assign_statement(p: Parser, node: ast.AugAssign) -> Stmt:
+    if not isinstance(node.target, ast.Subscript):
+        raise p.error("only elements of buffers can be updated", node)
+    load = ast.copy_location(ast.Subscript(node.target.value, node.target.slice, ast.Load()), node.target)
+    value = p.eval(ast.copy_location(ast.BinOp(load, node.op, node.value), node))
+    return parse_store(p, node.target, value, node)
+
+
+def parse_allocation(p: Parser, word: str, name: str, call: ast.Call) -> tuple[Buffer | Var, Wrapper]:
+    """Return a buffer that exists in the following statements, and a wrapper that declares it around them.
+
+    For ``T.allocate`` the pointer is returned instead of the buffer. With ``data=`` the buffer is another view of
+    existing memory.
+    """
+    if word == "allocate":
+        args = p.arguments(call, "extents", "dtype", "scope", "condition", "annotations")
+        renamed = {"extents": "shape", "dtype": "dtype", "scope": "scope"}
+        args = {renamed.get(k, k): v for k, v in args.items() if k != "condition"}
+    else:
+        args = p.arguments(call, *BUFFER_ARGS, "annotations")
+    notes = args.pop("annotations", None)
+    buffer = parse_buffer(p, name, args, call)
+    attrs = {} if notes is None else p.attributes(notes)
+    if word == "allocate":
+        p.allocated[buffer.data] = buffer
+        return buffer.data, lambda rest: Allocate(buffer, rest, attrs)
+    if word == "decl_buffer" and "data" in args:
+        owner = p.allocated.get(buffer.data)
+        return owner if owner is not None and _same_memory(owner, buffer) else buffer, lambda rest: rest
+    return buffer, lambda rest: Allocate(buffer, rest, attrs)
+
+
+def parse_store(p: Parser, target: ast.Subscript, value: Any, node: ast.AST) -> Stmt:
+    """Parse ``A[i] = value``."""
+    buffer = p.eval(target.value)
+    if not isinstance(buffer, Buffer):
+        raise p.error("only elements of buffers can be assigned", target)
+    return parse_buffer_store(p, buffer, parse_indices(p, buffer, target), value, None, node)
+
+
+def parse_buffer_store(
+    p: Parser, buffer: Buffer, indices: tuple[Expr, ...], value: Any, predicate: Expr | None, node: ast.AST
+) -> Stmt:
+    """Return a store; the value is converted to the buffer's type unless a fraction would be lost."""
+    lanes = max([i.dtype.lanes for i in indices], default=1) * buffer.dtype.lanes
+    if isinstance(value, str) and value in ("inf", "-inf", "nan") and buffer.dtype.is_float:
+        value = float(value)
+    e = p.as_expr(value, node, buffer.dtype if isinstance(value, (int, float)) else None)
+    have, want = e.dtype.element, buffer.dtype.element
+    if have != want:
+        if have.is_float and not want.is_float or "handle" in (have, want):
+            raise p.error(f"{e.dtype} does not fit {buffer.dtype} of {buffer.name}; write T.Cast", node)
+        e = Cast(want.with_lanes(e.dtype.lanes), e) if have.is_bool or want.is_bool else cast(want, e)
+    if lanes > 1 and e.dtype.lanes == 1:
+        e = Broadcast(e, lanes)
+    return BufferStore(buffer, e, indices, predicate)
+
+
+def compose(wrappers: list[Wrapper]) -> Wrapper:
+    """Return the wrappers joined into one, the first outermost."""
+
+    def wrap(rest: Stmt) -> Stmt:
+        for w in reversed(wrappers):
+            rest = w(rest)
+        return rest
+
+    return wrap
+
+
+def _same_memory(a: Buffer, b: Buffer) -> bool:
+    """Return whether two declarations over one pointer are equal."""
+    sizes = (
+        [(x.value if isinstance(x, IntImm) else x) for x in a.shape],
+        [(x.value if isinstance(x, IntImm) else x) for x in b.shape],
+    )
+    return (
+        sizes[0] == sizes[1]
+        and (a.dtype, a.scope, a.strides) == (b.dtype, b.scope, b.strides)
+        and not b.axis_separators
+    )
+
+
 STATEMENTS: dict[type, Parse] = {
+    ast.AnnAssign: _ann_assign_statement,
     ast.Assert: _assert_statement,
+    ast.Assign: _assign_statement,
+    ast.AugAssign: _aug_assign_statement,
     ast.Expr: _expr_statement,
+    ast.For: _for_statement,
     ast.FunctionDef: _function_def_statement,
     ast.If: _if_statement,
     ast.Pass: lambda p, node: None,
     ast.Return: _return_statement,
+    ast.While: _while_statement,
     ast.With: _with_statement,
 }
-"""The other statements, by their class."""
+"""Every statement that programs may have, by its class."""

@@ -1,4 +1,4 @@
-"""This module prints statements, one line at a time; :mod:`.printer_func` prints functions."""
+"""This module prints statements, one line at a time; :mod:`.printer` prints functions."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..expr import plain
 from ..parser import parse_source
 from ..parser.older_spellings import Macro
-from ..parser.parse_errors import Source
+from ..parser.source import Source
 from ..stmt import IRModule, PrimFunc
 
 MODULE_ATTRS = "__tir_module_attrs__"

@@ -6,6 +6,7 @@ from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from ...pages import card, code_html
 from ..expr import IntImm, Var
 from ..expr.base.node import Node, binds, matches, node, nodes
 from .buffer import Buffer
@@ -31,9 +32,7 @@ class PrimFunc(Node):
     parts = binds("params") + matches("buffer_map") + nodes("body")
 
     def _repr_html_(self) -> str:
-        from ..program_view import program_html
-
-        return program_html(self)
+        return card(self.name, code_html(self.script()), note="a click on a loop or block folds it")
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -71,9 +70,7 @@ class IRModule(Node):
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        from ..program_view import module_html
-
-        return module_html(self)
+        return card(", ".join(sorted(self.functions)), code_html(self.script()))
 
     def __getitem__(self, name: str) -> PrimFunc:
         try:

@@ -6,12 +6,10 @@ inner part, :func:`invert` solves them for the loops, and :func:`with_digit_vari
 variables.
 """
 
-from .constant_numbers import constant_form
-from .digit_sums import DigitSum, write_digits
-from .digit_variables import value_count, with_digit_variables, without_low_digits
+from .digit_variables import DigitSum, value_count, with_digit_variables, without_low_digits, write_digits
 from .inverse_map import inverse, invert, invert_sums
 from .iter_map import detect_iter_map
-from .iter_simplify import iter_map_simplify
+from .iter_simplify import constant_form, iter_map_simplify
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, digit_of
 from .subspace import Division, Subspace, divide_subspace
 

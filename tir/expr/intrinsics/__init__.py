@@ -25,7 +25,6 @@ from . import (
     foreign_calls,
     group_matrix_operations,
     integer_operations,
-    pointer_operations,
     tile_operations,
     vector_operations,
     warp_matrix_operations,
@@ -70,7 +69,7 @@ def lanes_of_call(call: Call) -> Lanes:
 
 for _module in (
     float_operations, integer_operations, fixed_point, vector_operations, tile_operations, warp_matrix_operations,
-    group_matrix_operations, atomic_operations, control_and_memory, pointer_operations, foreign_calls,
+    group_matrix_operations, atomic_operations, control_and_memory, foreign_calls,
 ):  # fmt: skip
     for _row in (*vars(_module).values(), *getattr(_module, "UNSUPPORTED", ())):
         if isinstance(_row, Operation):

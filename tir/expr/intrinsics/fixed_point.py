@@ -13,8 +13,7 @@ from ..base.dtype import DType
 from ..nodes.arithmetic import make_binary
 from ..nodes.constants import cast, const
 from ..nodes.expr import NE, Broadcast, Call, Expr, Max, Select
-from .operation_row import Operation
-from .type_rules import is_int_or_bool, types_text
+from .operation_row import Operation, is_int_or_bool, types_text
 
 
 def _fixed_point_product(args: Sequence[Expr], dtype: str | None) -> str:

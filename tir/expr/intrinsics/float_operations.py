@@ -12,12 +12,11 @@ from ..base.dtype import DType
 from ..nodes.arithmetic import match_types
 from ..nodes.constants import as_exprs, cast, const, convert
 from ..nodes.expr import Call, Expr, FloatImm, Select
-from .numpy_meaning import erf as erf_of
-from .numpy_meaning import fused, in_float64, on_integers, table_lookup, truth
-from .numpy_meaning import sigmoid as sigmoid_of
-from .numpy_meaning import times_exp2 as times_exp2_of
-from .operation_row import Lanes, Operation, Spelling
-from .type_rules import floats, numbers
+from .numpy_values import erf as erf_of
+from .numpy_values import fused, in_float64, on_integers, table_lookup, truth
+from .numpy_values import sigmoid as sigmoid_of
+from .numpy_values import times_exp2 as times_exp2_of
+from .operation_row import Lanes, Operation, Spelling, floats, numbers
 
 
 def _test_of_float(args: Sequence[Expr], dtype: str | None) -> str:

@@ -5,8 +5,7 @@ Operations of other machines can be printed, parsed and scheduled, but no code g
 
 from __future__ import annotations
 
-from .operation_row import Effect, Lanes, Operation, Spelling
-from .type_rules import stated
+from .operation_row import Effect, Lanes, Operation, Spelling, stated
 
 
 def _foreign(name: str, meaning: str, effect: Effect, lanes: Lanes, name_first: bool = True) -> Operation:

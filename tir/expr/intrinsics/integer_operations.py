@@ -9,9 +9,8 @@ from ..base.dtype import DType
 from ..nodes.arithmetic import match_types
 from ..nodes.constants import as_exprs, convert
 from ..nodes.expr import And, BinaryOp, Expr, Not, Or
-from .numpy_meaning import leading_zeros, on_integers, ones, same_bits, shifted_right
-from .operation_row import Operation, Spelling
-from .type_rules import bits, integers
+from .numpy_values import leading_zeros, on_integers, ones, same_bits, shifted_right
+from .operation_row import Operation, Spelling, bits, integers
 
 
 def _as_many_bits(args: Sequence[Expr], dtype: str | None) -> str:

@@ -21,9 +21,8 @@ import numpy as np
 
 from ..base.dtype import DType
 from ..nodes.expr import Expr
-from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
+from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule, types_text
 from .tiles_in_memory import TILE_ROWS, check_place, load_tile, store_tile
-from .type_rules import types_text
 
 TILE_BYTES = 64
 """The number of bytes in a row of a tile."""

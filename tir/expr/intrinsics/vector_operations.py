@@ -9,11 +9,10 @@ import numpy as np
 
 from ..base.dtype import DType
 from ..nodes.expr import Expr
-from .numpy_meaning import always, on_lanes
-from .numpy_meaning import dot2_bf16 as sum_of_two
-from .numpy_meaning import dot4_u8i8 as sum_of_four
-from .operation_row import Lanes, Operation, TypeRule
-from .type_rules import types_text
+from .numpy_values import always, on_lanes
+from .numpy_values import dot2_bf16 as sum_of_two
+from .numpy_values import dot4_u8i8 as sum_of_four
+from .operation_row import Lanes, Operation, TypeRule, types_text
 
 
 def _combined_lanes(fits: Callable[[DType], bool], what: str) -> TypeRule:
