@@ -10,9 +10,8 @@ from ...tir.expr import BufferLoad, DType, Var, cast
 from ...tir.expr.base.node import Node
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
-from ..edit.annotated_nodes import with_annotation
-from ..edit.buffer_arguments import home_of, named_buffer, pick_buffer
-from ..edit.buffer_replacement import changed_buffer, matched_buffers, separated
+from ..edit.buffers import changed_buffer, home_of, matched_buffers, named_buffer, pick_buffer, separated
+from ..edit.statement_edits import with_annotation
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..require.lookup import find_block

@@ -46,8 +46,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
-from ..edit.element_blocks import element_block, point
-from ..edit.loop_nests import in_loops_like
+from ..edit.loop_nests import element_block, in_loops_like, point
 from ..edit.statement_edits import allocating, insert_in
 from ..errors import ScheduleError
 from ..handles import BlockRV

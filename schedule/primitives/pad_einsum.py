@@ -36,7 +36,7 @@ from ...tir.expr import (
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers, uses_var
-from ..edit.element_blocks import element_block, in_own_loops
+from ..edit.loop_nests import element_block, in_own_loops
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive

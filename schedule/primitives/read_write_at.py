@@ -18,9 +18,8 @@ from ...tir.expr import BufferLoad, IterVar, Range, Var, const, match_types, max
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.copy_stage import CopyRequest
-from ..edit.empty_reductions import may_be_empty
 from ..edit.loop_nests import nest
-from ..edit.reduction_loops import is_reduce_loop
+from ..edit.reduction_loops import is_reduce_loop, may_be_empty
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV

@@ -33,8 +33,7 @@ from ...tir.expr import (
 )
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, For, PrimFunc, Stmt
 from ...tir.walk import substitute, transform, uses_var
-from ..edit.buffer_arguments import pick_buffer
-from ..edit.buffer_replacement import moved_accesses
+from ..edit.buffers import moved_accesses, pick_buffer
 from ..errors import ScheduleError, require
 from ..primitive import primitive
 from ..require.block_form import check_no_pointers, check_not_accumulating

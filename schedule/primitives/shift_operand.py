@@ -10,8 +10,8 @@ from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.expr import BufferLoad, Cast, DType, Expr, IterVar, Mul, Range, Var, const
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
-from ..edit.buffer_arguments import pick_buffer
-from ..edit.element_blocks import element_block, in_own_loops, point
+from ..edit.buffers import pick_buffer
+from ..edit.loop_nests import element_block, in_own_loops, point
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
