@@ -3,5 +3,4 @@
 - ``statement_edits``, ``loop_nests`` and ``buffers`` make and replace statements, loops, blocks and accesses.
 - ``copy_stage`` inserts the copy of a buffer, and says where.
 - ``inlining`` moves computation; ``block_division`` makes blocks of loops; ``reduction_loops`` checks reductions.
-- ``index_map_arguments`` turns arguments into what they name.
 """

@@ -16,8 +16,8 @@ from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, SeqStmt, Stmt, belo
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..require.block_preconditions import ordered_scope
-from ..require.independence import check_loops_above
 from ..require.lookup import find_block
+from ..require.loop_preconditions import check_loops_above
 from ..storage_scopes import check_storage_scope
 from .buffers import named_buffer
 from .statement_edits import allocating, insert_in

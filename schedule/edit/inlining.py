@@ -42,9 +42,9 @@ from ...tir.expr_length import inlined_length
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
-from ..require.block_form import check_no_pointers, the_store
 from ..require.block_preconditions import (
     check_complete,
+    check_no_pointers,
     check_only_writer,
     check_plain_path,
     check_read_by_blocks_alone,
@@ -52,6 +52,7 @@ from ..require.block_preconditions import (
     check_reduction,
     check_writes_first,
     ordered_scope,
+    the_store,
 )
 from ..require.lookup import find_block, scope_around
 from .buffers import moved_accesses

@@ -15,14 +15,14 @@ from ...tir.arith import Analyzer
 from ...tir.expr import Expr, FloatImm, IntImm, Range, StringImm, Var, match_types
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, PrimFunc
 from ..edit.buffers import pick_buffer
-from ..edit.index_map_arguments import map_of_axes
 from ..edit.statement_edits import annotation_target, with_annotation, with_annotations
 from ..errors import ScheduleError, bad_argument, nearest
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..require.block_form import check_no_pointers
-from ..require.independence import check_kinds_for
+from ..primitive_arguments import map_of_axes
+from ..require.block_preconditions import check_no_pointers
 from ..require.lookup import find_block
+from ..require.loop_preconditions import check_kinds_for
 
 
 @primitive

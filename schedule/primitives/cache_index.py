@@ -51,8 +51,7 @@ from ..edit.statement_edits import allocating, insert_in
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import check_leaf
-from ..require.block_preconditions import ordered_scope
+from ..require.block_preconditions import check_leaf, ordered_scope
 from ..require.lookup import find_block
 from ..storage_scopes import check_storage_scope
 

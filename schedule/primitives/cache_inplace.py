@@ -18,8 +18,8 @@ from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path
-from ..require.independence import check_loops_above
 from ..require.lookup import find_block
+from ..require.loop_preconditions import check_loops_above
 
 
 @primitive

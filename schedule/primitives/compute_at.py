@@ -29,9 +29,9 @@ from ..edit.statement_edits import insert_in
 from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
-from ..require.block_form import check_no_pointers
 from ..require.block_preconditions import (
     check_complete_or_reduction,
+    check_no_pointers,
     check_plain_path,
     check_read_by_blocks_alone,
     check_reads_stay,
@@ -39,8 +39,8 @@ from ..require.block_preconditions import (
     consumers_of,
     ordered_scope,
 )
-from ..require.independence import check_kinds_for, check_loops_above
 from ..require.lookup import find_block, find_loop, scope_around
+from ..require.loop_preconditions import check_kinds_for, check_loops_above
 from ..storage_scopes import shared_by_thread
 
 

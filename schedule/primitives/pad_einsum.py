@@ -40,8 +40,7 @@ from ..edit.loop_nests import element_block, in_own_loops
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
-from ..require.block_form import nest_of_its_own, own_nest
-from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
+from ..require.block_preconditions import check_only_writer, check_plain_path, nest_of_its_own, ordered_scope, own_nest
 from ..require.lookup import find_block
 
 

@@ -25,8 +25,8 @@ from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path
-from ..require.independence import check_loops_above
 from ..require.lookup import find_block, find_loop
+from ..require.loop_preconditions import check_loops_above
 from ..storage_scopes import shared_by_thread
 
 

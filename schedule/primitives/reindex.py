@@ -21,21 +21,23 @@ from ...tir.stmt import Block, BlockRealize, Buffer, PrimFunc, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..edit.buffers import moved_accesses
 from ..edit.copy_stage import CopyRequest, dependents, place_beside, place_between
-from ..edit.index_map_arguments import prepared_map
 from ..edit.loop_nests import copying_block, fresh_variables, in_loops_like, in_own_loops, point
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
-from ..require.block_form import (
+from ..primitive_arguments import prepared_map
+from ..require.block_preconditions import (
     check_from_zero,
     check_leaf,
     check_not_accumulating,
+    check_only_writer,
+    check_plain_path,
     check_spatial_output,
     check_whole_domain,
+    check_writes_first,
     own_nest,
 )
-from ..require.block_preconditions import check_only_writer, check_plain_path, check_writes_first
 from ..require.copied_values import check_no_carried_reader
 
 

@@ -23,8 +23,7 @@ from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import innermost_own_loops
-from ..require.block_preconditions import check_plain_path, check_reduction
+from ..require.block_preconditions import check_plain_path, check_reduction, innermost_own_loops
 from ..require.lookup import find_loop, scope_around
 
 

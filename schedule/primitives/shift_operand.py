@@ -16,8 +16,13 @@ from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import check_from_zero, nest_of_its_own
-from ..require.block_preconditions import check_plain_path, check_reduction, ordered_scope
+from ..require.block_preconditions import (
+    check_from_zero,
+    check_plain_path,
+    check_reduction,
+    nest_of_its_own,
+    ordered_scope,
+)
 from ..require.lookup import find_block
 
 

@@ -34,7 +34,7 @@ from ..edit.reduction_loops import check_starts_kept
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop
-from ..require.nest_preconditions import check_at_zero, check_plain
+from ..require.loop_preconditions import check_at_zero, check_plain
 
 Factor = int | Expr | None
 

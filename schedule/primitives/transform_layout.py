@@ -52,12 +52,12 @@ from ...tir.stmt import (
 )
 from ...tir.walk import memory_in, substitute, transform, uses_var
 from ..edit.buffers import home_of, named_buffer, separated
-from ..edit.index_map_arguments import as_recorded, block_name
 from ..edit.loop_nests import element_block, in_loops, in_own_loops, nest, point
 from ..errors import ScheduleError, bad_argument
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..require.block_form import check_no_pointers, has_trivial_bindings, own_nest
+from ..primitive_arguments import as_recorded, block_name
+from ..require.block_preconditions import check_no_pointers, has_trivial_bindings, own_nest
 from ..require.lookup import find_block, root_of
 
 

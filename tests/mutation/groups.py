@@ -14,7 +14,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/primitives/split_fuse.py",
         "tir/analysis/footprint.py", "schedule/require/block_preconditions.py",
         "tir/analysis/region_cover.py", "tir/analysis/harmless_conflicts.py", "schedule/primitives/compute_at.py",
-        "schedule/edit/inlining.py", "schedule/require/independence.py",
+        "schedule/edit/inlining.py", "schedule/require/loop_preconditions.py",
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
