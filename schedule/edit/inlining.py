@@ -1,7 +1,9 @@
 """This module computes stages inside their readers, and a consumer inside its producer.
 
 Both replace a load of a buffer by the value that the other block stores there. They share the description of a block
-with one store, whose axes are functions of the stored place, and the rules that keep the results of arithmetic.
+with one store, whose axes are functions of the stored place, and the rules that keep the results of
+arithmetic: a load is data, whose arithmetic wraps around in its type; arithmetic of places (of axes, loops and constants)
+never wraps (``tir/expr/nodes/index_types.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """This module defines cache_read and cache_write, which copy a buffer between its producer and its consumers.
 
-The copy holds the box of the buffer that is read or written; the second half of the module makes its buffer and its block.
+Inside a loop of the scope the new buffer has the shape of the old one, so that the copy can be moved. Directly in the
+block of the scope it holds only the box that is copied, and the indices of accesses are shifted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""This module defines tensorize, which replaces loops by a tensor intrinsic that computes the same."""
+"""This module defines tensorize, which replaces loops by a tensor intrinsic that computes the same.
+
+A :class:`Matcher` compares a statement of the program with the description of the intrinsic, and finds its buffer parts.
+Both sides have the same loops, blocks and statements. A buffer of the description stands for a part of a buffer of the
+program: an index of the program is ``base + index``, where ``base`` does not change inside the statement. The bases are
+computed from the accesses. Operands of ``+``, ``*``, ``min`` and ``max`` may be in either order.
+"""
 
 from __future__ import annotations
 

@@ -11,10 +11,9 @@ from tilewright.codegen.machine.target import Target
 from tilewright.te import ops
 from tilewright.tuner import LocalRunner, tune
 from tilewright.tuner.measure import MeasureResult
-from tilewright.tuner.remote import measuring, runner_choice, runner_for, timing_place
-from tilewright.tuner.remote.measuring import Measurer
+from tilewright.tuner.remote import measuring, runner_choice, runner_for
+from tilewright.tuner.remote.measuring import Measurer, pretend
 from tilewright.tuner.remote.payload import VERSION, Answer, Request
-from tilewright.tuner.remote.stand_in import pretend
 from tilewright.tuning_db import Database
 
 TARGET = Target("native -num-cores=1")
@@ -135,9 +134,9 @@ def test_candidates_are_built_while_another_is_timed_alone(monkeypatch):
     ([0, 1, 2, 3], 1, ([0, 1, 2], [3])), ([2, 5, 7], 2, ([2], [5, 7])), ([0, 1], 2, ([], [])), ([4], 1, ([], [])),
 ])  # fmt: skip
 def test_cores_to_build_on_and_to_time_on(monkeypatch, cores, needed, split):
-    monkeypatch.setattr(timing_place.os, "sched_getaffinity", lambda pid: set(cores))
-    monkeypatch.setattr(timing_place, "available_cores", lambda: len(cores))
-    assert timing_place.split_cores(needed) == split
+    monkeypatch.setattr(measuring.os, "sched_getaffinity", lambda pid: set(cores))
+    monkeypatch.setattr(measuring, "available_cores", lambda: len(cores))
+    assert measuring.split_cores(needed) == split
 
 
 # -- with Dask -----------------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from ...pages.short_repr import short_repr
-from .feature_names import PROCESSOR, Features
-from .machine_model import MachineModel
+from .machine_model import PROCESSOR, Features, MachineModel
 
 FEATURE_NAMES = PROCESSOR.names
 """The columns of the feature matrix of processors, in order. Amounts and sizes are log2 of (1 + value)."""

@@ -1,24 +1,31 @@
-"""This module measures the programs of a request on another machine. A worker there takes one request at a time."""
+"""This module measures the programs of a request on another machine. A worker there takes one request at a time.
+
+A machine has one place where candidates are timed, whoever sent them; meanwhile others are built on other cores.
+:func:`pretend` is a stand-in that answers at once, to rehearse a cluster.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import signal
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...codegen.machine.cpu import host
+from ...codegen.machine.cpu import available_cores, host
 from ...codegen.machine.target import Target
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
-from ..measure import LocalRunner, ReferenceFailed
+from ...tuning_db.lock import FileLock
+from ..measure import LocalRunner, MeasureResult, ReferenceFailed
 from ..measure.runner import TimeUp
 from .payload import VERSION, Answer, Request
-from .timing_place import alone, places, split_cores
 
 _CPU = "TILEWRIGHT_CPU_NAME"
 """The variable of the environment that gives this machine's CPU another name, in tests."""
@@ -144,3 +151,65 @@ def measure(text: str) -> str:
 def describe() -> dict[str, Any]:
     """Returns :func:`machine_facts` of the process that runs it."""
     return machine_facts()
+
+
+_MOST = 8
+_WAIT_SECONDS = 600.0
+
+
+def _lock_path() -> str:
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return os.path.join(tempfile.gettempdir(), f"tilewright-timing-{user}.lock")
+
+
+_PLACE = FileLock(_lock_path(), _WAIT_SECONDS)
+
+
+def places() -> int:
+    """Returns how many candidates are in hand at a time: one is timed, the others are built."""
+    return min(_MOST, available_cores())
+
+
+def split_cores(needed: int) -> tuple[list[int], list[int]]:
+    """Returns the cores to build on, and the last ``needed`` ones, to time on. The first list is empty when candidates
+    need all cores: then nothing is built while one is timed. Both are empty where processes cannot be pinned."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [], []
+    cores = sorted(os.sched_getaffinity(0))[: available_cores()]
+    if needed >= len(cores):
+        return [], []
+    return cores[:-needed], cores[-needed:]
+
+
+@contextmanager
+def alone(processes: Sequence[int], building: Sequence[int], timing: Sequence[int]) -> Iterator[None]:
+    """Holds this machine's place for timing, and keeps ``processes`` on the cores for it meanwhile."""
+    with _PLACE:
+        _pin(processes, timing)
+        try:
+            yield
+        finally:
+            _pin(processes, building)
+
+
+def _pin(processes: Sequence[int], cores: Sequence[int]) -> None:
+    for process in processes if cores else ():
+        with suppress(OSError):  # it has ended
+            os.sched_setaffinity(process, cores)
+
+
+SECONDS = 0.05
+FATAL = "!"
+"""A program that begins so ends the process of the worker."""
+
+
+def pretend(text: str) -> str:
+    """Returns an answer to a request after 50 milliseconds for each program."""
+    results = []
+    for program in Request.loads(text).programs:
+        if program.startswith(FATAL):
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(SECONDS)
+        share = int(hashlib.sha256(program.encode()).hexdigest()[:6], 16) / 2**24
+        results.append(MeasureResult("ok", "", (1e-3 * (1 + share),) * 2))
+    return Answer(tuple(results), machine_facts()).dumps()

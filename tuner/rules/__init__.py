@@ -2,8 +2,7 @@
 
 ``schedule_rule``: the base class of rules, and how to register one of your own. ``stages_to_inline``: stages that are
 computed where they are used. ``vnni_products``: products of int8 by dot-product instructions. ``amx_products``: the same by
-a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling), with
-``tiling_part`` and ``tiling_costs``. ``row_reductions``: reductions along rows (softmax, layer norm, sums).
+a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``row_reductions``: reductions along rows (softmax, layer norm, sums).
 ``winograd_rule``: convolutions by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one.
 ``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. For GPUs: ``gpu_matrix_unit_rule``,
 ``gpu_tiling_rule``, ``gpu_row_rule``, ``gpu_row_chain_rule``, ``gpu_element_rule``, ``gpu_order_rule``.

@@ -15,8 +15,7 @@ from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.product_roles import Dot, dot_roles
 from ..program import BlockInfo, Program
 from ..recipes.matrix_unit_product import TILE, TILE_BYTES, UnitTiles, matrix_unit_product
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _STEPS = TILE_BYTES
 _REGISTERS = 8

@@ -26,8 +26,7 @@ from ..cost.vector_choice import lane_loads
 from ..program import BlockInfo, Program, Use
 from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _WRITTEN_OUT = 128
 """The number of vectors in a row up to which its steps are written out."""

@@ -1,5 +1,5 @@
-"""This rule schedules products on the matrix units of GPUs. The recipes are :mod:`..recipes.gpu_warp_product` and, for
-sm_90a, :mod:`..recipes.gpu_group_product`."""
+"""This rule schedules products on the matrix units of GPUs. The recipes are those of
+:mod:`..recipes.gpu_matrix_units`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,18 @@ from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import epilogue_of, multiplied, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
-from ..recipes.gpu_group_product import GROUP_WORDS, GroupTiles, group_product
-from ..recipes.gpu_warp_product import SUMS, TILE, WORDS, WarpTiles, warp_product
-from ..recipes.matrix_unit_steps import SUMS_OFFSET
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from ..recipes.gpu_matrix_units import (
+    GROUP_WORDS,
+    SUMS,
+    SUMS_OFFSET,
+    TILE,
+    WORDS,
+    GroupTiles,
+    WarpTiles,
+    group_product,
+    warp_product,
+)
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
 """How fast matrix units multiply operands of a type, relative to float16."""

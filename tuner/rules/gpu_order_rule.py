@@ -16,8 +16,7 @@ from ..cost.gpu_model import GpuModel
 from ..cost.machine_model import MachineModel
 from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class GpuOrderRule(ScheduleRule):

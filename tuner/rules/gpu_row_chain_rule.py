@@ -19,8 +19,7 @@ from ..cost.row_groups import rows_agree
 from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program
 from ..recipes.gpu_row_chain import LANES, RowChain, row_chain
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class GpuRowChainRule(ScheduleRule):

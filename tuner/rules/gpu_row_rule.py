@@ -21,8 +21,7 @@ from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program
 from ..recipes.gpu_elements import spread_elements
 from ..recipes.gpu_rows import RowThreads, block_columns, block_rows, split_sums
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _EXCHANGE = 12.0
 """Instructions by which the lanes of a warp combine their values."""

@@ -16,8 +16,7 @@ from ..cost.machine_model import MachineModel
 from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.gpu_product import ThreadTiles, threaded_product
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class GpuTilingRule(ScheduleRule):

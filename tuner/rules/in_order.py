@@ -19,8 +19,7 @@ from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.step_sizes import ceil_div, up_to
 from ..cost.vector_choice import lane_loads
 from ..program import BlockInfo, Program
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class InOrderRule(ScheduleRule):

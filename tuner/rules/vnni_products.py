@@ -27,8 +27,7 @@ from ..recipes.dot_product import DotInstruction, dot_tile
 from ..recipes.loop_steps import fuse_all, loops_within
 from ..recipes.panels import pack
 from ..recipes.row_sweep import RowSweep, sweep_rows
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class DotRule(ScheduleRule):

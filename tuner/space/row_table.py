@@ -15,7 +15,7 @@ import numpy as np
 
 from ..cost.cost_features import prior_seconds
 from ..cost.machine_model import MachineModel
-from ..rules.sketch_part import Part
+from ..rules.schedule_rule import Part
 
 ALL_ROWS = 200_000
 """The number of rows up to which all are listed; of more rows a sample is drawn."""

@@ -18,7 +18,7 @@ import numpy as np
 from ...schedule import Schedule
 from ..cost.cost_features import Costs, combine, feature_table, prior_seconds
 from ..cost.machine_model import MachineModel
-from ..rules.sketch_part import Part
+from ..rules.schedule_rule import Part
 from .row_table import ALL_ROWS, RowTable, cheapest_sums, distinct_rows
 
 
