@@ -16,8 +16,7 @@ from ..pages import card, code_html
 from ..tir.expr import const
 from .errors import ScheduleError
 from .handles import Handle
-from .instruction import Instruction, python_lines
-from .trace_data import Const, Formula, Ref, TraceError, formula_value, refs_in
+from .instruction import Const, Formula, Instruction, Ref, TraceError, formula_value, python_lines, refs_in
 
 if TYPE_CHECKING:
     from .schedule import Schedule

@@ -18,8 +18,7 @@ from ..errors import ScheduleError
 from ..require.block_preconditions import ordered_scope
 from ..require.lookup import find_block
 from ..require.loop_preconditions import check_loops_above
-from ..storage_scopes import check_storage_scope
-from .buffers import named_buffer
+from .buffers import check_storage_scope, named_buffer
 from .statement_edits import allocating, insert_in
 
 

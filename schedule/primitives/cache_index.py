@@ -46,6 +46,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
+from ..edit.buffers import check_storage_scope
 from ..edit.loop_nests import element_block, in_loops_like, point
 from ..edit.statement_edits import allocating, insert_in
 from ..errors import ScheduleError
@@ -53,7 +54,6 @@ from ..handles import BlockRV
 from ..primitive import primitive
 from ..require.block_preconditions import check_leaf, ordered_scope
 from ..require.lookup import find_block
-from ..storage_scopes import check_storage_scope
 
 
 @primitive

@@ -23,6 +23,7 @@ from ...tir.arith.smt import is_solving
 from ...tir.expr import Expr, IterVar, Range, Var, is_const_int, same
 from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt, children_of
 from ...tir.walk import substitute, uses_var
+from ..edit.buffers import shared_by_thread
 from ..edit.inlining import inlined, inlined_into_producer
 from ..edit.loop_nests import nest, realize_over, span_within
 from ..edit.statement_edits import insert_in
@@ -41,7 +42,6 @@ from ..require.block_preconditions import (
 )
 from ..require.lookup import find_block, find_loop, scope_around
 from ..require.loop_preconditions import check_kinds_for, check_loops_above
-from ..storage_scopes import shared_by_thread
 
 
 @primitive

@@ -17,6 +17,7 @@ from ...tir.arith import Analyzer, Ends
 from ...tir.expr import BufferLoad, IterVar, Range, Var, const, match_types, max_, min_
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
+from ..edit.buffers import shared_by_thread
 from ..edit.copy_stage import CopyRequest
 from ..edit.loop_nests import nest
 from ..edit.reduction_loops import is_reduce_loop, may_be_empty
@@ -27,7 +28,6 @@ from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path
 from ..require.lookup import find_block, find_loop
 from ..require.loop_preconditions import check_loops_above
-from ..storage_scopes import shared_by_thread
 
 
 @primitive

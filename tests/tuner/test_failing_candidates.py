@@ -2,8 +2,7 @@
 
 import pytest
 
-from tilewright.tuner.remote.measuring import Measurer
-from tilewright.tuner.remote.payload import Answer, Request
+from tilewright.tuner.remote.measuring import Answer, Measurer, Request
 
 from .failing_candidates import GOOD, KINDS, TARGET, runner
 

@@ -12,8 +12,7 @@ from tilewright.te import ops
 from tilewright.tuner import LocalRunner, tune
 from tilewright.tuner.measure import MeasureResult
 from tilewright.tuner.remote import measuring, runner_choice, runner_for
-from tilewright.tuner.remote.measuring import Measurer, pretend
-from tilewright.tuner.remote.payload import VERSION, Answer, Request
+from tilewright.tuner.remote.measuring import VERSION, Answer, Measurer, Request, pretend
 from tilewright.tuning_db import Database
 
 TARGET = Target("native -num-cores=1")

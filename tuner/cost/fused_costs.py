@@ -17,12 +17,10 @@ import numpy as np
 from ...tir.expr import Var
 from ...tir.stmt import Buffer
 from ..program import BlockInfo, Use
-from .cost_features import Costs
+from .axis_roles import lane_loads, loads_fit, packable, tile_axes, vector_axes
+from .cost_features import Costs, ceil_div
 from .loop_nest import Access, Loop, Nest, blended, shape_of
 from .machine_model import MachineModel, overlapped
-from .product_roles import tile_axes
-from .step_sizes import ceil_div
-from .vector_choice import lane_loads, loads_fit, packable, vector_axes
 
 _CIRCULAR = 0.2
 """How much longer stages in circular buffers take than their causes explain: 0.0 for jacobi_2d, 0.5 for harris."""

@@ -13,12 +13,10 @@ import numpy as np
 
 from ...tir.expr import Var
 from ..program import BlockInfo, Use
-from .cost_features import Costs
+from .axis_roles import TiledBlock, kept_load, lane_loads, moving_loads
+from .cost_features import Costs, ceil_div
 from .loop_nest import Access, Loop, Nest, shape_of
 from .machine_model import MachineModel, crowding
-from .product_roles import TiledBlock
-from .step_sizes import ceil_div
-from .vector_choice import kept_load, lane_loads, moving_loads
 
 _TRANSPOSED = 0.35
 """Cycles per element of a tile that is transposed in registers: shuffles, and stores of vectors."""

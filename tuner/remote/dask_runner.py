@@ -23,8 +23,7 @@ from ...tir.stmt import PrimFunc
 from ..measure import MeasureResult, ReferenceFailed, Runner
 from ..measure.inputs import require_constant_shapes
 from ..measure.runner import Finished, TimeUp
-from .measuring import describe, measure
-from .payload import VERSION, Answer, Request
+from .measuring import VERSION, Answer, Request, describe, measure
 
 _POLL_SECONDS = 0.5
 _GREETING_SECONDS = 120.0

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schedule import Schedule
+from ..cost.axis_roles import Dot, dot_roles
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.product_roles import Dot, dot_roles
 from ..program import BlockInfo, Program
 from ..recipes.matrix_unit_product import TILE, TILE_BYTES, UnitTiles, matrix_unit_product
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule

@@ -18,7 +18,7 @@ import numpy as np
 from ...schedule import Schedule
 from ...tir.expr import Var
 from ...tir.stmt import Buffer
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Costs, up_to
 from ..cost.fused_costs import (
     FusedCosts,
     FusedStages,
@@ -30,7 +30,6 @@ from ..cost.fused_costs import (
     whole_region,
 )
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.step_sizes import up_to
 from ..program import BlockInfo, Program, copies, pads
 from ..recipes.fused_tiles import TileStage, fused_tiles
 from ..recipes.panels import Panels

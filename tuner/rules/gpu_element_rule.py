@@ -13,11 +13,10 @@ import numpy as np
 from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Columns, Costs
+from ..cost.cost_features import Columns, Costs, ceil_div
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
-from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program, copies
 from ..recipes.gpu_elements import spread_elements, staged_transpose
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule

@@ -11,10 +11,9 @@ import numpy as np
 from ...codegen.machine.gpu_figures import FETCH_CYCLES, WARP
 from ...schedule import Schedule
 from ...tir.expr import IntImm
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Costs, ceil_div
 from ..cost.gpu_model import GpuModel
 from ..cost.machine_model import MachineModel
-from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 

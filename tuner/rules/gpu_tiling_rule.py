@@ -9,11 +9,10 @@ import numpy as np
 from ...codegen.machine.gpu_figures import BANKS, BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Columns, Costs
+from ..cost.cost_features import Columns, Costs, ceil_div, up_to
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import GpuProduct, gpu_product, tile_elements, touched_bytes
 from ..cost.machine_model import MachineModel
-from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.gpu_product import ThreadTiles, threaded_product
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule

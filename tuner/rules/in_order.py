@@ -14,10 +14,9 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var, is_const_int
-from ..cost.cost_features import Costs
+from ..cost.axis_roles import lane_loads
+from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.step_sizes import ceil_div, up_to
-from ..cost.vector_choice import lane_loads
 from ..program import BlockInfo, Program
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 

@@ -13,12 +13,10 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Costs
+from ..cost.axis_roles import TiledBlock, loads_fit, packable, tile_axes, vector_axes
+from ..cost.cost_features import Costs, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.product_roles import TiledBlock, tile_axes
-from ..cost.step_sizes import up_to
 from ..cost.tiling_costs import TilingCosts, outer_costs, rows_apart
-from ..cost.vector_choice import loads_fit, packable, vector_axes
 from ..program import BlockInfo, Program, Use
 from ..recipes.panels import Panels
 from ..recipes.tiled_product import TileNest, outer_sums, tiled_product

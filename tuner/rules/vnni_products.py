@@ -18,10 +18,9 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRIN
-from ..cost.cost_features import Costs
+from ..cost.axis_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
+from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.product_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
-from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.dot_product import DotInstruction, dot_tile
 from ..recipes.loop_steps import fuse_all, loops_within

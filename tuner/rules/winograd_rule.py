@@ -13,9 +13,8 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...tir.annotations import WINOGRAD
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program, Use
 from ..recipes.winograd_tiles import WinogradBlocks, WinogradStages, winograd_tiles
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule

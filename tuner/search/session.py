@@ -36,9 +36,8 @@ from ..measure.statistics import estimate, interval
 from ..remote import runner_for
 from ..space.default_choice import choose_default
 from ..space.search_space import Space
-from .model_guided import ModelGuidedSearch
 from .run_request import Callback, Run, TuneOptions, checked_limit, takes
-from .strategy import Candidate
+from .strategy import Candidate, ModelGuidedSearch
 from .tune_result import (
     ENDS,
     BatchStarted,

@@ -1,6 +1,6 @@
 """A space holds the candidates of one function: sketches, each with a table of rows of decisions.
 
-``row_table``: the sensible rows of one part. ``sketch``: parts for a whole function. ``search_space``: the sketches that
+``sketch``: parts for a whole function, and the sensible rows of each. ``search_space``: the sketches that
 schedule rules make. ``default_choice``: the candidate that the prior thinks best.
 """
 

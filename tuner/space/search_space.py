@@ -22,8 +22,7 @@ from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
 from ..rules.schedule_rule import Decision, Part
-from .row_table import RowTable, cheapest_sums
-from .sketch import Sketch
+from .sketch import RowTable, Sketch, cheapest_sums
 
 _MAX_SKETCHES = 24
 _MAX_PARTS = 64
