@@ -52,9 +52,9 @@ class CopyRequest:
         return CopyRequest(tree, realize, scope, old, old.scope if wanted is None else wanted, name)
 
     @property
-    def start(self) -> Place:
+    def start(self) -> CopyPlace:
         """Return the place before all statements of the scope."""
-        return Place(below_assertions(self.scope.root.block.body), 0)
+        return CopyPlace(below_assertions(self.scope.root.block.body), 0)
 
     def writer(self) -> BlockRealize | None:
         """Return the block of the scope that writes the buffer, or None; ScheduleError when there are several."""
@@ -79,7 +79,7 @@ class CopyRequest:
             **more,
         )
 
-    def inserted(self, place: Place, stage: Stmt, changed: Mapping[Any, Any], copy: Buffer) -> PrimFunc:
+    def inserted(self, place: CopyPlace, stage: Stmt, changed: Mapping[Any, Any], copy: Buffer) -> PrimFunc:
         """Return the function with ``changed`` blocks, ``stage`` inserted at ``place``, and ``copy`` allocated."""
         root = self.scope.root.block
         early = [] if root.init is None else [b for b in blocks_below(root.init) if b in changed]
@@ -114,8 +114,8 @@ def _check_own_axes(tree: Tree, stmt: Stmt | None) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """A ``Place`` is the one before statement ``number`` of ``where``.
+class CopyPlace:
+    """A ``CopyPlace`` is the one before statement ``number`` of ``where``.
 
     ``behind`` is the statement of ``where`` that holds the writer, for a place between a writer and its users.
     """
@@ -125,13 +125,15 @@ class Place:
     behind: Stmt | None = None
 
 
-def place_beside(tree: Tree, nest: Stmt, after: bool) -> Place:
+def place_beside(tree: Tree, nest: Stmt, after: bool) -> CopyPlace:
     """Return the place directly before or after a statement."""
     above = tree.parent[nest]
-    return Place(above, above.seq.index(nest) + after) if isinstance(above, SeqStmt) else Place(nest, int(after))
+    return (
+        CopyPlace(above, above.seq.index(nest) + after) if isinstance(above, SeqStmt) else CopyPlace(nest, int(after))
+    )
 
 
-def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequence[BlockRealize]) -> Place:
+def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequence[BlockRealize]) -> CopyPlace:
     """Return the place between the writer and its later users. It is in the innermost sequence that holds the writer
     and one of them.
 
@@ -146,10 +148,10 @@ def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequenc
             best = (depth, meet)
     if best is None:
         body = below_assertions(scope.root.block.body)
-        return Place(body, len(children_of(body)))
+        return CopyPlace(body, len(children_of(body)))
     meet = best[1]
     held = [tree.child_of(meet, user) for user in users if meet in set(tree.above(user))]
-    return Place(meet, min(meet.seq.index(child) for child in held), tree.child_of(meet, writer))
+    return CopyPlace(meet, min(meet.seq.index(child) for child in held), tree.child_of(meet, writer))
 
 
 def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:

@@ -283,7 +283,7 @@ def _partial_nest(
     own: Sequence[For],
     new: _Axes,
     name: str,
-    reduction: Reduction,
+    reduction: KnownReduction,
     tail: Sequence[tuple[Expr, Expr]],
     to: _Partial,
 ) -> Stmt:
@@ -350,7 +350,7 @@ def _in_axes(condition: Expr, new: _Axes, above: Sequence[For], realize: BlockRe
 
 
 def _final_realize(
-    realize: BlockRealize, own: Sequence[For], target: For, reduction: Reduction, to: _Partial
+    realize: BlockRealize, own: Sequence[For], target: For, reduction: KnownReduction, to: _Partial
 ) -> BlockRealize:
     """Return the block that reduces the partial results into the buffers of the old one."""
     block = realize.block
@@ -374,8 +374,8 @@ def _final_realize(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reduction:
-    """A ``Reduction`` holds the updates of a reduction block and their init stores, in the same order.
+class KnownReduction:
+    """A ``KnownReduction`` holds the updates of a reduction block and their init stores, in the same order.
 
     It also holds the values that the updates combine with the old ones, and the conditions under which they do.
     """
@@ -387,7 +387,7 @@ class Reduction:
     conditions: tuple[Expr, ...]
 
 
-def reduction_of(realize: BlockRealize) -> Reduction:
+def reduction_of(realize: BlockRealize) -> KnownReduction:
     """Return the block's reduction; ScheduleError when it is not a known one."""
     block = realize.block
     name = block.name_hint
@@ -434,7 +434,7 @@ def reduction_of(realize: BlockRealize) -> Reduction:
             where=realize,
             hint="a reduction uses its old value once: C[i] = C[i] + ...",
         )
-    return Reduction(reducer, updates, inits, right, parts.conditions)
+    return KnownReduction(reducer, updates, inits, right, parts.conditions)
 
 
 def stores_of(updates: Sequence[BufferStore], values: Sequence[Expr]) -> Stmt:

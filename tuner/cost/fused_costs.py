@@ -19,7 +19,7 @@ from ...tir.stmt import Buffer
 from ..program import BlockInfo, Use
 from .axis_roles import lane_loads, loads_fit, packable, tile_axes, vector_axes
 from .cost_features import Costs, ceil_div
-from .loop_nest import Access, Loop, Nest, blended, shape_of
+from .loop_nest import Nest, NestAccess, NestLoop, blended, shape_of
 from .machine_model import MachineModel, overlapped
 
 _CIRCULAR = 0.2
@@ -298,7 +298,7 @@ class FusedCosts:
         """Returns the bytes that the tiles move, and the working sets, for each number of inner loops over tiles. The
         data of these loops stay in a cache."""
         stages, root = self.stages, self.stages.root
-        whole = {b: tuple([Span({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
+        whole = {b: tuple([TileSpan({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
         touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
         touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 2.0) for b in stages.ends]
         loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
@@ -323,7 +323,7 @@ class FusedCosts:
             levels = [np.where(self.rolled, np.minimum(level, levels[-1]), level) for level in levels]
         return [*levels, np.zeros(self.rows)], [*sizes, sizes[-1]]
 
-    def _lines(self, buffer: Buffer, spans: Sequence[Span], cover: Mapping[Var, np.ndarray]) -> np.ndarray:
+    def _lines(self, buffer: Buffer, spans: Sequence[TileSpan], cover: Mapping[Var, np.ndarray]) -> np.ndarray:
         """Returns the bytes of the cache lines under a part of ``buffer``."""
         sizes = [span.size(cover, self.rows) for span in spans] or [np.ones(self.rows)]
         around = np.prod([np.ones(self.rows), *sizes[:-1]], axis=0)
@@ -339,27 +339,27 @@ class FusedCosts:
         assert role.vector is not None
         names = {v: f"a{k}" for k, v in enumerate(block.axes)}
         width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, sizes[role.vector])
-        loops = [Loop(names[role.vector], width)]
+        loops = [NestLoop(names[role.vector], width)]
         rows = np.ones(self.rows)
         if role.row is not None:
             rows = np.minimum(self.columns[f"rows{n}"], sizes[role.row])
-            loops.append(Loop(names[role.row], rows))
-        loops += [Loop(names[v], sizes[v]) for v in reversed(block.reduce)]
-        loops.append(Loop(names[role.vector], ceil_div(sizes[role.vector], width)))
+            loops.append(NestLoop(names[role.row], rows))
+        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.reduce)]
+        loops.append(NestLoop(names[role.vector], ceil_div(sizes[role.vector], width)))
         if role.row is not None:
-            loops.append(Loop(names[role.row], ceil_div(sizes[role.row], rows)))
-        loops += [Loop(names[v], sizes[v]) for v in reversed(block.spatial) if v not in (role.vector, role.row)]
+            loops.append(NestLoop(names[role.row], ceil_div(sizes[role.row], rows)))
+        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.spatial) if v not in (role.vector, role.row)]
 
         def dims(use: Use) -> tuple[dict[str, int], ...]:
             return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
 
-        accesses = [Access(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
-        accesses.append(Access(dims(block.stores[0]), block.itemsize, write=True))
+        accesses = [NestAccess(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
+        accesses.append(NestAccess(dims(block.stores[0]), block.itemsize, write=True))
         return Nest(loops, accesses, {names[v]: block.extents[v] for v in block.axes}, self.rows)
 
 
 @dataclass(frozen=True)
-class Span:
+class TileSpan:
     """The values that an index takes for one tile. They are the sum of ``factors`` times the axes of the last stage,
     plus ``lo`` to ``hi``; of ``extent`` values at most."""
 
@@ -375,38 +375,38 @@ class Span:
             total = total + abs(factor) * (tile[axis] - 1)
         return np.minimum(total, float(self.extent))
 
-    def union(self, other: Span) -> Span:
+    def union(self, other: TileSpan) -> TileSpan:
         """Returns the span that holds both."""
         factors = {v: max(self.factors.get(v, 0), other.factors.get(v, 0), key=abs) for v in _both(self, other)}
-        return Span(factors, min(self.lo, other.lo), max(self.hi, other.hi), self.extent)
+        return TileSpan(factors, min(self.lo, other.lo), max(self.hi, other.hi), self.extent)
 
 
-def _both(a: Span, b: Span) -> Iterable[Var]:
+def _both(a: TileSpan, b: TileSpan) -> Iterable[Var]:
     return dict.fromkeys((*a.factors, *b.factors))
 
 
-Region = Mapping[Var, Span]
+Region = Mapping[Var, TileSpan]
 """The spans of the axes of a block."""
 
 
 def whole_region(block: BlockInfo) -> Region:
     """Returns the region of the last stage: its spatial axes are the tile's, a reduction goes through all values."""
-    region = {v: Span({v: 1}, 0, 0, block.extents[v]) for v in block.spatial}
+    region = {v: TileSpan({v: 1}, 0, 0, block.extents[v]) for v in block.spatial}
     return {**region, **_reduced_axes(block)}
 
 
 def same_region(block: BlockInfo, root: BlockInfo) -> Region:
     """Returns the region of a result that has the extents of the last stage, ``root``: the same tile."""
     pairs = zip(block.spatial, root.spatial, strict=True)
-    return {**{v: Span({axis: 1}, 0, 0, block.extents[v]) for v, axis in pairs}, **_reduced_axes(block)}
+    return {**{v: TileSpan({axis: 1}, 0, 0, block.extents[v]) for v, axis in pairs}, **_reduced_axes(block)}
 
 
-def _reduced_axes(block: BlockInfo) -> dict[Var, Span]:
+def _reduced_axes(block: BlockInfo) -> dict[Var, TileSpan]:
     """Returns the spans of the axes that a block reduces: all values."""
-    return {v: Span({}, 0, block.extents[v] - 1, block.extents[v]) for v in block.reduce}
+    return {v: TileSpan({}, 0, block.extents[v] - 1, block.extents[v]) for v in block.reduce}
 
 
-def _read_spans(use: Use, region: Region) -> tuple[Span, ...] | None:
+def _read_spans(use: Use, region: Region) -> tuple[TileSpan, ...] | None:
     """Returns the span of each dimension that a block of this region reads; None when an index is not affine."""
     spans = []
     for dim, offset, extent in zip(use.dims, use.offsets, use.buffer.shape, strict=True):
@@ -421,14 +421,14 @@ def _read_spans(use: Use, region: Region) -> tuple[Span, ...] | None:
             lo, hi = lo + ends[0], hi + ends[1]
             for root, inner in span.factors.items():
                 factors[root] = factors.get(root, 0) + factor * inner
-        spans.append(Span({v: f for v, f in factors.items() if f}, lo, hi, size))
+        spans.append(TileSpan({v: f for v, f in factors.items() if f}, lo, hi, size))
     return tuple(spans)
 
 
-def spans_read(buffer: Buffer, regions: Mapping[BlockInfo, Region]) -> tuple[Span, ...] | None:
+def spans_read(buffer: Buffer, regions: Mapping[BlockInfo, Region]) -> tuple[TileSpan, ...] | None:
     """Returns the spans of what the blocks of ``regions`` read of ``buffer``. None stands for an index that is not
     affine, or for a buffer that none of them reads."""
-    out: tuple[Span, ...] | None = None
+    out: tuple[TileSpan, ...] | None = None
     for block, region in regions.items():
         for use in block.loads:
             if use.buffer is buffer:

@@ -15,7 +15,7 @@ from ...tir.expr import Var
 from ..program import BlockInfo, Use
 from .axis_roles import TiledBlock, kept_load, lane_loads, moving_loads
 from .cost_features import Costs, ceil_div
-from .loop_nest import Access, Loop, Nest, shape_of
+from .loop_nest import Nest, NestAccess, NestLoop, shape_of
 from .machine_model import MachineModel, crowding
 
 _TRANSPOSED = 0.35
@@ -224,32 +224,32 @@ class TilingCosts:
         names = {axis: f"a{n}" for n, axis in enumerate(self.block.axes)}
         ones = np.ones(self.rows)
         big, inside = self._block_trips
-        loops = [Loop(names[axes.vector], self.tile[axes.vector])]
-        loops += [Loop(names[v], self.tile[v]) for v in (axes.rows, axes.rows2) if v is not None]
+        loops = [NestLoop(names[axes.vector], self.tile[axes.vector])]
+        loops += [NestLoop(names[v], self.tile[v]) for v in (axes.rows, axes.rows2) if v is not None]
         for axis in reversed(axes.reduce):  # in two steps: a cache line holds some steps of the innermost one
             line = min(extents[axis], max(1, 64 // self.block.itemsize))
-            loops += [Loop(names[axis], ones * line), Loop(names[axis], ones * ceil_div(extents[axis], line))]
+            loops += [NestLoop(names[axis], ones * line), NestLoop(names[axis], ones * ceil_div(extents[axis], line))]
         panels = self.trips[axes.vector]
-        loops.append(Loop(names[axes.vector], np.maximum(self.slice, 1.0)))
+        loops.append(NestLoop(names[axes.vector], np.maximum(self.slice, 1.0)))
         panels = panels / np.maximum(self.slice, 1.0)
         if axes.rows is not None:
-            loops.append(Loop(names[axes.rows], ones * inside))
-        loops.append(Loop(names[axes.vector], np.where(self.outer > 0, 1.0, panels)))
+            loops.append(NestLoop(names[axes.rows], ones * inside))
+        loops.append(NestLoop(names[axes.vector], np.where(self.outer > 0, 1.0, panels)))
         if axes.rows is not None:
-            loops.append(Loop(names[axes.rows], ones * big))
-        loops += [Loop(names[v], self.trips[v]) for v in (axes.rows2, *reversed(axes.others)) if v is not None]
-        loops.append(Loop(names[axes.vector], np.where(self.outer > 0, panels, 1.0)))
+            loops.append(NestLoop(names[axes.rows], ones * big))
+        loops += [NestLoop(names[v], self.trips[v]) for v in (axes.rows2, *reversed(axes.others)) if v is not None]
+        loops.append(NestLoop(names[axes.vector], np.where(self.outer > 0, panels, 1.0)))
 
         def dims(use: Use) -> tuple[dict[str, int], ...]:
             return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
 
         itemsize = self.block.itemsize
         accesses = [
-            Access(dims(use), itemsize, contiguous=use is part.packed, shape=shape_of(use.buffer))
+            NestAccess(dims(use), itemsize, contiguous=use is part.packed, shape=shape_of(use.buffer))
             for use in self.block.loads
         ]
         store = self.block.stores[0]
-        accesses.append(Access(dims(store), itemsize, write=True, shape=shape_of(store.buffer)))
+        accesses.append(NestAccess(dims(store), itemsize, write=True, shape=shape_of(store.buffer)))
         return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
 
     def _conflict(self) -> np.ndarray:

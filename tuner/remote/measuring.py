@@ -76,7 +76,7 @@ class Measurer:
     def answer(self, text: str) -> str:
         """Returns the answer to a request, both as text."""
         try:
-            request = Request.loads(text)
+            request = MeasureRequest.loads(text)
         except ValueError as error:
             return Answer(machine=machine_facts(), refused="request", reason=str(error)).dumps()
         if request.version != VERSION:
@@ -103,7 +103,7 @@ class Measurer:
                     del self._workloads[key]
 
     @contextmanager
-    def _runner(self, request: Request, deadline: float) -> Iterator[LocalRunner]:
+    def _runner(self, request: MeasureRequest, deadline: float) -> Iterator[LocalRunner]:
         """Gives a runner of the request's workload, for this request alone."""
         key = (request.func, request.target, request.seed, request.verify, tuple(sorted(request.limits.items())))
         with self._changed:
@@ -127,7 +127,7 @@ class Measurer:
                 self._changed.notify()
 
 
-def _opened(request: Request, deadline: float) -> _Workload:
+def _opened(request: MeasureRequest, deadline: float) -> _Workload:
     """Returns the workload of a request with its first runner; the outputs to compare with are computed once."""
     func, target = parse(request.func), Target(request.target)
     if not isinstance(func, PrimFunc):
@@ -209,7 +209,7 @@ FATAL = "!"
 def pretend(text: str) -> str:
     """Returns an answer to a request after 50 milliseconds for each program."""
     results = []
-    for program in Request.loads(text).programs:
+    for program in MeasureRequest.loads(text).programs:
         if program.startswith(FATAL):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(SECONDS)
@@ -223,7 +223,7 @@ VERSION = f"{__version__}, code generator {CODEGEN_VERSION}"
 
 
 @dataclass(frozen=True)
-class Request:
+class MeasureRequest:
     """A request to measure ``programs`` (texts) that schedule the workload ``func``. The ``limits`` are those of a
     :class:`.LocalRunner`, ``best_seconds`` is the best so far (None: nothing yet), ``seconds`` the time that is
     left."""
@@ -243,11 +243,11 @@ class Request:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def loads(text: str) -> Request:
+    def loads(text: str) -> MeasureRequest:
         """Returns the request that :meth:`dumps` wrote; ValueError for anything else."""
         data = _object(text)
         try:
-            return Request(**{**data, "programs": tuple(data["programs"])})
+            return MeasureRequest(**{**data, "programs": tuple(data["programs"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a request: {error}") from None
 
