@@ -4,8 +4,8 @@ The tuner's rules call them with the decisions of a candidate, kernels scheduled
 ``tiled_product``: reductions in register tiles, and products of one row, row after row. ``dot_product``: tiles by dot-product instructions. ``matrix_unit_product``:
 products by a matrix unit. ``row_sweep``: reductions along rows with what depends on them. ``element_sweep``: element-wise
 stages and transposes. ``fused_tiles``: several stages, tile by tile of the last one. ``winograd_tiles``: convolutions by Winograd's
-method. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several recipes take. On GPUs: ``gpu_product``, ``gpu_rows``,
-``gpu_row_chain``, ``gpu_matrix_units``, ``gpu_elements``.
+method. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several recipes take. On GPUs: ``gpu_products``, ``gpu_rows``,
+``gpu_row_chain``, ``gpu_elements``.
 """
 
 from .dot_product import DotInstruction, dot_tile
