@@ -30,6 +30,75 @@ from ...tuning_db.lock import FileLock
 from ..measure import LocalRunner, MeasureResult, ReferenceFailed
 from ..measure.runner import TimeUp
 
+VERSION = f"{__version__}, code generator {CODEGEN_VERSION}"
+"""The version that client and worker must share, for their times and programs to mean the same."""
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """A request to measure ``programs`` (texts) that schedule the workload ``func``. The ``limits`` are those of a
+    :class:`.LocalRunner`, ``best_seconds`` is the best so far (None: nothing yet), ``seconds`` the time that is
+    left."""
+
+    func: str
+    target: str
+    programs: tuple[str, ...]
+    seed: int = 0
+    verify: bool = True
+    best_seconds: float | None = None
+    seconds: float | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    version: str = VERSION
+
+    def dumps(self) -> str:
+        """Returns the text."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def loads(text: str) -> MeasureRequest:
+        """Returns the request that :meth:`dumps` wrote; ValueError for anything else."""
+        data = _object(text)
+        try:
+            return MeasureRequest(**{**data, "programs": tuple(data["programs"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a request: {error}") from None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: the results of the programs, and ``machine``: the worker's host, CPU, frequency, load and versions.
+
+    ``refused`` says why nothing was measured: ``version``, ``reference`` (the unscheduled function does not run), ``time``
+    or ``request``, and ``reason`` says it in words.
+    """
+
+    results: tuple[MeasureResult, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    refused: str = ""
+    reason: str = ""
+
+    def dumps(self) -> str:
+        """Returns the text."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def loads(text: str) -> Answer:
+        """Returns the answer that :meth:`dumps` wrote; ValueError for anything else."""
+        data = _object(text)
+        try:
+            results = tuple([MeasureResult(**{**r, "times": tuple(map(float, r["times"]))}) for r in data["results"]])
+            return Answer(results, dict(data["machine"]), str(data["refused"]), str(data["reason"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not an answer: {error}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("not an object")
+    return data
+
+
 _CPU = "TILEWRIGHT_CPU_NAME"
 """The variable of the environment that gives this machine's CPU another name, in tests."""
 
@@ -216,72 +285,3 @@ def pretend(text: str) -> str:
         share = int(hashlib.sha256(program.encode()).hexdigest()[:6], 16) / 2**24
         results.append(MeasureResult("ok", "", (1e-3 * (1 + share),) * 2))
     return Answer(tuple(results), machine_facts()).dumps()
-
-
-VERSION = f"{__version__}, code generator {CODEGEN_VERSION}"
-"""The version that client and worker must share, for their times and programs to mean the same."""
-
-
-@dataclass(frozen=True)
-class MeasureRequest:
-    """A request to measure ``programs`` (texts) that schedule the workload ``func``. The ``limits`` are those of a
-    :class:`.LocalRunner`, ``best_seconds`` is the best so far (None: nothing yet), ``seconds`` the time that is
-    left."""
-
-    func: str
-    target: str
-    programs: tuple[str, ...]
-    seed: int = 0
-    verify: bool = True
-    best_seconds: float | None = None
-    seconds: float | None = None
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    version: str = VERSION
-
-    def dumps(self) -> str:
-        """Returns the text."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def loads(text: str) -> MeasureRequest:
-        """Returns the request that :meth:`dumps` wrote; ValueError for anything else."""
-        data = _object(text)
-        try:
-            return MeasureRequest(**{**data, "programs": tuple(data["programs"])})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a request: {error}") from None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """An answer: the results of the programs, and ``machine``: the worker's host, CPU, frequency, load and versions.
-
-    ``refused`` says why nothing was measured: ``version``, ``reference`` (the unscheduled function does not run), ``time``
-    or ``request``, and ``reason`` says it in words.
-    """
-
-    results: tuple[MeasureResult, ...] = ()
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    refused: str = ""
-    reason: str = ""
-
-    def dumps(self) -> str:
-        """Returns the text."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def loads(text: str) -> Answer:
-        """Returns the answer that :meth:`dumps` wrote; ValueError for anything else."""
-        data = _object(text)
-        try:
-            results = tuple([MeasureResult(**{**r, "times": tuple(map(float, r["times"]))}) for r in data["results"]])
-            return Answer(results, dict(data["machine"]), str(data["refused"]), str(data["reason"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not an answer: {error}") from None
-
-
-def _object(text: str) -> dict[str, Any]:
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not an object")
-    return data
