@@ -16,7 +16,7 @@ import distributed
 from tilewright import Target, te
 from tilewright.te import ops
 from tilewright.tuner.remote.dask_runner import DaskRunner
-from tilewright.tuner.remote.stand_in import SECONDS, pretend
+from tilewright.tuner.remote.measuring import SECONDS, pretend
 
 CPU = "pretended"
 

@@ -1,4 +1,7 @@
-"""This module checks the arguments of a primitive against the types in its signature."""
+"""This module checks the arguments of a primitive, and brings them into the form that a trace keeps.
+
+They are checked against the types in its signature. Names of buffers become numbers, index maps become texts.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from ..tir.analysis.tree import symbols_of, tree_of
 from ..tir.expr import Expr, IntImm, Var
+from ..tir.stmt import Block, Buffer, PrimFunc
 from .errors import bad_argument
+from .handles import BlockRV
+from .index_map import IndexMap
 
 _WORDS = {
     str: "a name",
@@ -107,3 +114,52 @@ def _words(expected: Any) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+BLOCK_PARAMETERS = frozenset((
+    "block", "block_or_loop", "blocks", "consumer_blocks", "epilogue_block", "reduction_block", "scope_block", "target",
+))  # fmt: skip
+"""These parameters of primitives take blocks by name (beside the one of ``get_block``)."""
+
+BUFFER_PARAMETERS = {
+    "buffer": "either", "buffer_index": "write", "read_buffer_index": "read", "write_buffer_index": "write",
+}  # fmt: skip
+"""These parameters take buffers by name; the value says whether the block reads or writes the buffer, unless ``buf_type`` does."""
+
+
+def buffer_number(parameter: str, given: str | Buffer, block: Block, buf_type: str | None = None) -> Any:
+    """Return the number of a buffer, or of a buffer's name, among those that ``block`` reads or writes.
+
+    Traces keep this number.
+
+    For the parameter ``buffer`` it is a pair, ``["read", 0]``. An unknown name or buffer is returned as it is.
+    """
+    kind = buf_type or BUFFER_PARAMETERS[parameter]
+    for which, regions in (("write", block.writes), ("read", block.reads)):
+        if kind in ("either", which):
+            for number, region in enumerate(regions):
+                if region.buffer is given or region.buffer.name == given:
+                    return [which, number] if parameter == "buffer" else number
+    return given
+
+
+def as_recorded(func: PrimFunc, index_map: Any, ndim: int | None) -> Any:
+    """Return the recorded form of an index map over ``ndim`` indices; it may use scalar parameters and sizes of
+    ``func``."""
+    return index_map if isinstance(index_map, str) else IndexMap.of(index_map, ndim, symbols_of(func)).recorded()
+
+
+def map_of_axes(func: PrimFunc, block: Any, index_map: Any) -> Any:
+    """Return the recorded form of a map over the axes of ``block``, which may be a function of ``*axes``."""
+    found = tree_of(func).blocks.get(block_name(block))
+    return as_recorded(func, index_map, len(found[0].block.iter_vars) if found else None)
+
+
+def prepared_map(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
+    """Return the argument ``index_map``, a map over the axes of ``block``, in recorded form; for ``prepare``."""
+    return {"index_map": map_of_axes(func, block, index_map)}
+
+
+def block_name(block: Any) -> str:
+    """Return the name of a block that is given by name or handle."""
+    return block.name if isinstance(block, BlockRV) else str(block)

@@ -13,12 +13,10 @@ from .cost.cost_model import CostModel, PriorModel, XGBCostModel
 from .cost.machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleFunction, ScheduleRule, default_rules, register_rule
-from .rules.sketch_part import Decision, Part
+from .rules.schedule_rule import Decision, Part
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
-from .search import result_plots as _result_plots  # noqa: F401  (registers its methods)
-from .search.nearest_shapes import Transferred, transferred
+from .search.run_request import TuneOptions
 from .search.session import TuningSession, tune
-from .search.tune_options import TuneOptions
 from .search.tune_result import (
     BatchStarted,
     CandidateMeasured,
@@ -29,7 +27,7 @@ from .search.tune_result import (
     TuneResult,
     TuningInterrupted,
 )
-from .search.warm_start import replay, trace_for
+from .search.warm_start import Transferred, replay, trace_for, transferred
 from .space import DefaultSchedule, choose_default, default_schedule
 from .space.search_space import Space
 from .space.sketch import Sketch

@@ -1,24 +1,24 @@
-"""This module inserts the copy of a buffer into a function. It says which buffer, where the copy is made, and who uses
-it."""
+"""This module inserts the copy of a buffer into a function.
+
+It says which buffer is copied, who uses the copy, and where it is made: between a writer and its users, or beside a loop nest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.scope import Scope
+from ...tir.analysis.scope import Scope, buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import Expr, Var
-from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt, below_assertions
+from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, SeqStmt, Stmt, below_assertions, children_of
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..require.block_preconditions import ordered_scope
-from ..require.independence import check_loops_above
 from ..require.lookup import find_block
-from ..storage_scopes import check_storage_scope
-from .buffer_arguments import named_buffer
-from .copy_place import Place
+from ..require.loop_preconditions import check_loops_above
+from .buffers import check_storage_scope, named_buffer
 from .statement_edits import allocating, insert_in
 
 
@@ -52,9 +52,9 @@ class CopyRequest:
         return CopyRequest(tree, realize, scope, old, old.scope if wanted is None else wanted, name)
 
     @property
-    def start(self) -> Place:
+    def start(self) -> CopyPlace:
         """Return the place before all statements of the scope."""
-        return Place(below_assertions(self.scope.root.block.body), 0)
+        return CopyPlace(below_assertions(self.scope.root.block.body), 0)
 
     def writer(self) -> BlockRealize | None:
         """Return the block of the scope that writes the buffer, or None; ScheduleError when there are several."""
@@ -79,7 +79,7 @@ class CopyRequest:
             **more,
         )
 
-    def inserted(self, place: Place, stage: Stmt, changed: Mapping[Any, Any], copy: Buffer) -> PrimFunc:
+    def inserted(self, place: CopyPlace, stage: Stmt, changed: Mapping[Any, Any], copy: Buffer) -> PrimFunc:
         """Return the function with ``changed`` blocks, ``stage`` inserted at ``place``, and ``copy`` allocated."""
         root = self.scope.root.block
         early = [] if root.init is None else [b for b in blocks_below(root.init) if b in changed]
@@ -111,3 +111,50 @@ def _check_own_axes(tree: Tree, stmt: Stmt | None) -> None:
                     where=tree.loops[n],
                     hint="make the copy in the outer scope, before blockize or loop_partition",
                 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyPlace:
+    """A ``CopyPlace`` is the one before statement ``number`` of ``where``.
+
+    ``behind`` is the statement of ``where`` that holds the writer, for a place between a writer and its users.
+    """
+
+    where: Stmt
+    number: int
+    behind: Stmt | None = None
+
+
+def place_beside(tree: Tree, nest: Stmt, after: bool) -> CopyPlace:
+    """Return the place directly before or after a statement."""
+    above = tree.parent[nest]
+    return (
+        CopyPlace(above, above.seq.index(nest) + after) if isinstance(above, SeqStmt) else CopyPlace(nest, int(after))
+    )
+
+
+def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequence[BlockRealize]) -> CopyPlace:
+    """Return the place between the writer and its later users. It is in the innermost sequence that holds the writer
+    and one of them.
+
+    Without users it is the end of the scope.
+    """
+    above = list(tree.above(writer))
+    best: tuple[int, SeqStmt] | None = None
+    for user in users:
+        theirs = set(tree.above(user))
+        depth, meet = next((i, s) for i, s in enumerate(above) if s in theirs)
+        if isinstance(meet, SeqStmt) and (best is None or depth < best[0]):
+            best = (depth, meet)
+    if best is None:
+        body = below_assertions(scope.root.block.body)
+        return CopyPlace(body, len(children_of(body)))
+    meet = best[1]
+    held = [tree.child_of(meet, user) for user in users if meet in set(tree.above(user))]
+    return CopyPlace(meet, min(meet.seq.index(child) for child in held), tree.child_of(meet, writer))
+
+
+def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:
+    """Return the later blocks that read a buffer which ``writer`` writes."""
+    users = {r for b in buffers_of(writer.block)[1] for r in scope.readers.get(b, ())}
+    return sorted((r for r in users if scope.order[r] > scope.order[writer]), key=scope.order.__getitem__)

@@ -15,8 +15,8 @@ bound to it.
 
 from __future__ import annotations
 
+from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
-from .intrinsic_text import pair
 
 _TILE_DOT = """
 @T.prim_func
@@ -155,3 +155,11 @@ def wmma_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
 def wmma_store(c: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``D[i, j] = C[i, j]`` for a tile of sums of type ``c``. The rows of D may lie apart."""
     return pair(_STORE, _STORE_DESC, _STORE_IMPL, name="wmma_store", op="wmma_store", c=c)
+
+
+def pair(head: str, description: str, implementation: str, **words: object) -> tuple[PrimFunc, PrimFunc]:
+    """Returns what an intrinsic computes and how: ``head`` with each of the two bodies, where ``role`` is desc or impl."""
+    bodies = (("desc", description), ("impl", implementation))
+    desc, impl = [parse((head + body.lstrip("\n")).format(role=role, **words)) for role, body in bodies]
+    assert isinstance(desc, PrimFunc) and isinstance(impl, PrimFunc)
+    return desc, impl

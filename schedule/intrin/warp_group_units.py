@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
 from ...tir.stmt import PrimFunc
-from .intrinsic_text import pair
+from .matrix_units import pair
 
 STEPS = 64
 """The steps of the reduction in one intrinsic: a row of shared memory."""

@@ -1,17 +1,28 @@
-"""This module sets and removes annotations of loops and blocks, for the lowering and the tuner."""
+"""This module sets and removes annotations of loops and blocks, and changes the declared region of a block."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
+from ...tir.analysis.access import accesses
+from ...tir.analysis.footprint import first_outside
+from ...tir.analysis.known_ranges import analyzer_at
+from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.annotations import ATOMIC
-from ...tir.expr import Expr, FloatImm, IntImm, StringImm, Var
-from ...tir.stmt import Block, BlockRealize, PrimFunc
-from ..edit.annotated_nodes import annotation_target, with_annotation, with_annotations
+from ...tir.arith import Analyzer
+from ...tir.expr import Expr, FloatImm, IntImm, Range, StringImm, Var, match_types
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, PrimFunc
+from ..edit.buffers import pick_buffer
+from ..edit.statement_edits import annotation_target, with_annotation, with_annotations
 from ..errors import ScheduleError, bad_argument, nearest
+from ..index_map import IndexMap
 from ..primitive import primitive
-from ..require.independence import check_kinds_for
+from ..primitive_arguments import map_of_axes
+from ..require.block_preconditions import check_no_pointers
+from ..require.lookup import find_block
+from ..require.loop_preconditions import check_kinds_for
 
 
 @primitive
@@ -61,3 +72,108 @@ def _plain(value: Any) -> Any:
         f"an annotation is a number, a text, a list or a dict, not {type(value).__name__}",
         hint="write it as one of these, a function or an object as its text",
     )
+
+
+def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:
+    """Return the arguments with the ranges as the text of an index map. Per dimension it has two results, begin and
+    end."""
+    if not callable(gen_new_ranges) or isinstance(gen_new_ranges, IndexMap):
+        return {}
+
+    @functools.wraps(gen_new_ranges)
+    def flat(*axes: Any) -> list[Any]:
+        out: list[Any] = []
+        for part in gen_new_ranges(*axes):
+            if isinstance(part, (list, tuple)) and len(part) != 2:
+                raise TypeError(f"a range is a place, or a begin and an end, not {len(part)} values")
+            out.extend(part if isinstance(part, (list, tuple)) else (part, part + 1))
+        return out
+
+    return {"gen_new_ranges": map_of_axes(func, block, flat)}
+
+
+@primitive(prepare=_prepare)
+def annotate_buffer_access(
+    func: PrimFunc, block: str, buffer_index: int | str, buf_type: str, gen_new_ranges: Any
+) -> PrimFunc:
+    """Declare which part of a buffer ``block`` reads or writes (``buf_type``: ``"read"`` or ``"write"``).
+
+    ``gen_new_ranges`` gets the axes and returns, per dimension of the buffer, an index or a pair of begin and end. The
+    block gets the annotation ``explicit_read_region`` (or ``_write_``) with the numbers of the buffers that were
+    declared so. The step applies when the new region holds all that the block accesses; it may be larger. An index that
+    is computed with floating-point numbers, as in resizing, is evaluated at each point of the axes, if there are few
+    enough.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    ...     for i in range(8):
+    ...         with T.block("C"):
+    ...             vi = T.axis.spatial(8, i)
+    ...             C[vi] = A[vi] * T.float32(2)
+    ... '''))
+    >>> sch.annotate_buffer_access("C", 0, "read", lambda vi: ((vi - 1, vi + 2),))
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        # with T.block("root"):
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                T.reads(A[vi - 1:vi - 1 + 3])
+                T.writes(C[vi])
+                T.block_attr({"explicit_read_region": [0]})
+                C[vi] = A[vi] * T.float32(2.0)
+    """
+    if buf_type not in ("read", "write"):
+        raise bad_argument(f"buf_type is 'read' or 'write', not {buf_type!r}", hint="say which side it is about")
+    tree = tree_of(func)
+    realize = find_block(tree, block)
+    old = realize.block
+    buffer = pick_buffer(realize, buffer_index, buf_type)
+    regions = old.reads if buf_type == "read" else old.writes
+    number = next(n for n, r in enumerate(regions) if r.buffer is buffer)
+    mapping = IndexMap.of(gen_new_ranges, len(old.iter_vars), symbols_of(func))
+    ends = mapping.map_indices([iv.var for iv in old.iter_vars])
+    if len(ends) != 2 * buffer.ndim:
+        raise bad_argument(
+            f"{len(ends) // 2} ranges are given for buffer {buffer.name} of {buffer.ndim} dimensions", where=realize,
+            hint="give a place, or a pair of begin and end, for each dimension",
+        )  # fmt: skip
+    analyzer = analyzer_at(tree, old.body)
+    pairs = list(zip(ends[::2], ends[1::2], strict=True))
+    region = BufferRegion(buffer, tuple([Range(*match_types(lo, analyzer.simplify(hi - lo))) for lo, hi in pairs]))
+    _check_holds(tree, realize, buffer, buf_type, region, analyzer)
+    changed = tuple([region if n == number else r for n, r in enumerate(regions)])
+    block_now = old.with_(reads=changed) if buf_type == "read" else old.with_(writes=changed)
+    new = tree.replace({realize: BlockRealize(realize.iter_values, realize.predicate, block_now)})
+    key = f"explicit_{buf_type}_region"
+    known = list(old.annotations.get(key, []))
+    return with_annotation(new, block, key, known if number in known else [*known, number])
+
+
+def _check_holds(
+    tree: Tree, realize: BlockRealize, buffer: Buffer, buf_type: str, region: BufferRegion, analyzer: Analyzer
+) -> None:
+    """Raise ScheduleError unless the region holds every element that the block accesses."""
+    block = realize.block
+    name = block.name_hint
+    check_no_pointers(block, [buffer], "which cannot be followed", realize)
+    box = [(r.min, analyzer.simplify(r.min + r.extent - 1)) for r in region.region]
+    for stmt in (block.body, block.init):
+        for access in accesses(stmt, buffer) if stmt is not None else ():
+            if access.is_store is (buf_type == "read"):
+                continue
+            index = first_outside(analyzer, access, box)
+            if index is not None:
+                low, high = next(ends for i, ends in zip(access.indices, box, strict=True) if i is index)
+                raise ScheduleError(
+                    f"block {name!r} accesses {buffer.name}[{', '.join(map(str, access.indices))}], and it is not shown "
+                    f"that {index} lies in {low}..{high}",
+                    where=realize,
+                    hint="the region may hold more than is accessed, and not less",
+                )

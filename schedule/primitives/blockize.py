@@ -20,8 +20,16 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import substitute
-from ..edit.block_division import DividedBlock, divide_block, outer_regions, union_regions
-from ..edit.blockized_loops import blockized, check_closed, check_direct, place_name
+from ..edit.block_division import (
+    DividedBlock,
+    blockized,
+    check_closed,
+    check_direct,
+    divide_block,
+    outer_regions,
+    place_name,
+    union_regions,
+)
 from ..edit.loop_nests import in_loops
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV

@@ -10,13 +10,19 @@ from ...tir.expr import BufferLoad, DType, Var, cast
 from ...tir.expr.base.node import Node
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
-from ..edit.annotated_nodes import with_annotation
-from ..edit.buffer_arguments import home_of, named_buffer, pick_buffer
-from ..edit.buffer_replacement import changed_buffer, matched_buffers, separated
+from ..edit.buffers import (
+    changed_buffer,
+    check_storage_scope,
+    home_of,
+    matched_buffers,
+    named_buffer,
+    pick_buffer,
+    separated,
+)
+from ..edit.statement_edits import with_annotation
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..require.lookup import find_block
-from ..storage_scopes import check_storage_scope
 
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:

@@ -46,16 +46,14 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
-from ..edit.element_blocks import element_block, point
-from ..edit.loop_nests import in_loops_like
+from ..edit.buffers import check_storage_scope
+from ..edit.loop_nests import element_block, in_loops_like, point
 from ..edit.statement_edits import allocating, insert_in
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import check_leaf
-from ..require.block_preconditions import ordered_scope
+from ..require.block_preconditions import check_leaf, ordered_scope
 from ..require.lookup import find_block
-from ..storage_scopes import check_storage_scope
 
 
 @primitive

@@ -9,18 +9,17 @@ from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, cast
 from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import substitute
-from ..edit.buffer_replacement import renewed_buffers
+from ..edit.buffers import renewed_buffers
 from ..edit.copy_stage import CopyRequest
-from ..edit.element_blocks import element_block
-from ..edit.loop_nests import nest
+from ..edit.loop_nests import element_block, nest
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path
-from ..require.independence import check_loops_above
 from ..require.lookup import find_block
+from ..require.loop_preconditions import check_loops_above
 
 
 @primitive

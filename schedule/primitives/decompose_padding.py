@@ -34,8 +34,14 @@ from ..edit.loop_nests import fresh_variables, in_loops_like
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import innermost_own_loops, loops_of, the_store
-from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
+from ..require.block_preconditions import (
+    check_complete,
+    check_plain_path,
+    innermost_own_loops,
+    loops_of,
+    ordered_scope,
+    the_store,
+)
 from ..require.lookup import find_block, find_loop
 
 

@@ -13,8 +13,7 @@ from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop,
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import loops_of
-from ..require.block_preconditions import check_plain_path, check_reduction
+from ..require.block_preconditions import check_plain_path, check_reduction, loops_of
 from ..require.lookup import find_block, find_loop
 
 

@@ -13,17 +13,19 @@ from ...tir.stmt import BlockRealize, BufferStore, PrimFunc
 from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..require.block_form import check_no_pointers, check_whole_domain, the_store
 from ..require.block_preconditions import (
     check_complete,
+    check_no_pointers,
     check_only_writer,
     check_plain_path,
     check_reduction,
+    check_whole_domain,
     check_writes_first,
     ordered_scope,
+    the_store,
 )
-from ..require.independence import check_loops_above
 from ..require.lookup import find_block, scope_around
+from ..require.loop_preconditions import check_loops_above
 
 
 @primitive

@@ -12,8 +12,8 @@ from ...tir.expr import Var
 from ...tir.stmt import PrimFunc
 from ..errors import bad_argument
 from ..primitive import primitive
-from ..require.independence import check_independent
 from ..require.lookup import find_loop
+from ..require.loop_preconditions import check_independent
 
 _THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
 

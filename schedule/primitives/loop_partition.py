@@ -18,7 +18,7 @@ from ...tir.walk import pre_order, reads_memory, substitute, transform, uses_var
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.lookup import find_loop
-from ..require.nest_preconditions import check_plain
+from ..require.loop_preconditions import check_plain
 
 
 @primitive

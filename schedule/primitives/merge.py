@@ -14,7 +14,7 @@ from ...tir.walk import substitute
 from ..errors import ScheduleError, bad_argument, require
 from ..primitive import primitive
 from ..require.lookup import find_loop, scope_around
-from ..require.nest_preconditions import check_at_zero, check_plain
+from ..require.loop_preconditions import check_at_zero, check_plain
 
 
 @primitive

@@ -36,12 +36,11 @@ from ...tir.expr import (
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers, uses_var
-from ..edit.element_blocks import element_block, in_own_loops
+from ..edit.loop_nests import element_block, in_own_loops
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
-from ..require.block_form import nest_of_its_own, own_nest
-from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
+from ..require.block_preconditions import check_only_writer, check_plain_path, nest_of_its_own, ordered_scope, own_nest
 from ..require.lookup import find_block
 
 

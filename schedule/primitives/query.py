@@ -1,13 +1,18 @@
-"""This module defines queries for blocks, loops, children and sizes; unused queries are dropped from traces."""
+"""This module defines queries: blocks, loops, children, sizes, producers, consumers and output blocks.
+
+A query changes nothing; unused ones are dropped from traces.
+"""
 
 from __future__ import annotations
 
 from ...tir.analysis.tree import blocks_below, symbols_of, tree_of
 from ...tir.expr import Var
 from ...tir.stmt import PrimFunc
+from ...tir.walk import blocks_of
 from ..errors import ScheduleError, nearest, unknown_handle
 from ..handles import BlockRV
 from ..primitive import primitive
+from ..require.block_preconditions import consumers_of, producers_of
 from ..require.lookup import find_block, find_loop, root_of
 
 
@@ -67,3 +72,27 @@ def get_symbol(func: PrimFunc, name: str | int) -> Var:
             hint=f"give the number of one: {', '.join(map(str, places))}, or use the variable of a buffer's shape",
         )
     return found[0]
+
+
+@primitive(kind="query")
+def get_producers(func: PrimFunc, block: str) -> list[BlockRV]:
+    """Return the earlier blocks of the scope that write a buffer which the block reads or writes, in program order."""
+    tree = tree_of(func)
+    return [BlockRV(r.block.name_hint) for r in producers_of(tree, find_block(tree, block))]
+
+
+@primitive(kind="query")
+def get_consumers(func: PrimFunc, block: str) -> list[BlockRV]:
+    """Return the later blocks of the scope that read or overwrite what the block writes, in program order."""
+    tree = tree_of(func)
+    return [BlockRV(r.block.name_hint) for r in consumers_of(tree, find_block(tree, block))]
+
+
+@primitive(kind="query")
+def get_output_blocks(func: PrimFunc, scope_block: str) -> list[BlockRV]:
+    """Return the blocks inside a block, at any depth, that write buffers not allocated there, in program order."""
+    tree = tree_of(func)
+    scope = find_block(tree, scope_block).block
+    inside = [realize.block for realize in blocks_of(scope.body)]
+    own = {buffer for block in (scope, *inside) for buffer in block.alloc_buffers}
+    return [BlockRV(block.name_hint) for block in inside if any(r.buffer not in own for r in block.writes)]

@@ -21,7 +21,7 @@ from ...tir.walk import uses_var
 from ..errors import ScheduleError, bad_argument, require
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop
-from ..require.nest_preconditions import check_blocks_of_nest
+from ..require.loop_preconditions import check_blocks_of_nest
 
 
 @primitive

@@ -10,20 +10,20 @@ from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.reduction_init import start_in_front
+from ...tir.analysis.reduction_updates import find_reducer, updates_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, all_, conjuncts, is_const_int
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, all_, conjuncts, is_const_int, structural_equal
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
-from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform, uses_var
-from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
+from ...tir.expr.reducers import REDUCERS, Reducer
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
+from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..edit.loop_nests import fresh_variables, in_loops, in_loops_like
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import innermost_own_loops
-from ..require.block_preconditions import check_plain_path, check_reduction
+from ..require.block_preconditions import check_plain_path, check_reduction, innermost_own_loops
 from ..require.lookup import find_loop, scope_around
 
 
@@ -283,7 +283,7 @@ def _partial_nest(
     own: Sequence[For],
     new: _Axes,
     name: str,
-    reduction: Reduction,
+    reduction: KnownReduction,
     tail: Sequence[tuple[Expr, Expr]],
     to: _Partial,
 ) -> Stmt:
@@ -350,7 +350,7 @@ def _in_axes(condition: Expr, new: _Axes, above: Sequence[For], realize: BlockRe
 
 
 def _final_realize(
-    realize: BlockRealize, own: Sequence[For], target: For, reduction: Reduction, to: _Partial
+    realize: BlockRealize, own: Sequence[For], target: For, reduction: KnownReduction, to: _Partial
 ) -> BlockRealize:
     """Return the block that reduces the partial results into the buffers of the old one."""
     block = realize.block
@@ -371,3 +371,87 @@ def _final_realize(
         tuple(values), all_(*kept), Block(tuple(axes), reads, writes, block.name_hint, body, block.init,
                                            annotations=block.annotations)
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownReduction:
+    """A ``KnownReduction`` holds the updates of a reduction block and their init stores, in the same order.
+
+    It also holds the values that the updates combine with the old ones, and the conditions under which they do.
+    """
+
+    reducer: Reducer
+    updates: tuple[BufferStore, ...]
+    inits: tuple[BufferStore, ...]
+    right: tuple[Expr, ...]
+    conditions: tuple[Expr, ...]
+
+
+def reduction_of(realize: BlockRealize) -> KnownReduction:
+    """Return the block's reduction; ScheduleError when it is not a known one."""
+    block = realize.block
+    name = block.name_hint
+    hint = f"known reductions: {', '.join(dict.fromkeys(r.name for r in REDUCERS))}; register_reducer adds one"
+    assert block.init is not None
+    parts, starts = updates_of(block.body), updates_of(block.init)
+    if isinstance(parts, str):
+        raise ScheduleError(
+            f"the body of block {name!r} does not update its outputs at once: {parts}",
+            where=realize,
+            hint="compute the new values first, in let statements; " + hint,
+        )
+    if isinstance(starts, str) or starts.conditions:
+        why = starts if isinstance(starts, str) else "it depends on a condition"
+        raise ScheduleError(
+            f"the init of block {name!r} does not set its outputs at once: {why}", where=realize, hint=hint
+        )
+    updates = parts.stores
+    by_buffer = {s.buffer: s for s in starts.stores}
+    if by_buffer.keys() != {s.buffer for s in updates}:
+        raise ScheduleError(f"block {name!r} does not init what it updates", where=realize, hint=hint)
+    first = updates[0].indices
+    for store in (*updates, *starts.stores):
+        if len(store.indices) != len(first) or not all(map(structural_equal, first, store.indices)):
+            raise ScheduleError(
+                f"block {name!r} stores its outputs at unlike indices",
+                where=realize,
+                hint="the outputs of one reduction go to the same indices",
+            )
+    inits = tuple([by_buffer[s.buffer] for s in updates])
+    left = [BufferLoad(s.buffer, s.indices) for s in updates]
+    found = find_reducer([s.value for s in inits], left, [s.value for s in updates])
+    if found is None:
+        raise ScheduleError(
+            f"block {name!r} is not a known reduction: init {', '.join(str(s.value) for s in inits)}, update "
+            + ", ".join(str(s.value) for s in updates),
+            where=realize,
+            hint=hint,
+        )
+    reducer, right = found
+    if any(a.buffer in by_buffer for e in (*right, *parts.conditions) for a in loads_and_stores(e)):
+        raise ScheduleError(
+            f"block {name!r} reads its own output beyond accumulating into it",
+            where=realize,
+            hint="a reduction uses its old value once: C[i] = C[i] + ...",
+        )
+    return KnownReduction(reducer, updates, inits, right, parts.conditions)
+
+
+def stores_of(updates: Sequence[BufferStore], values: Sequence[Expr]) -> Stmt:
+    """Return stores of the values, one after the other, to the places of ``updates``."""
+    return seq(*[BufferStore(s.buffer, e, s.indices) for s, e in zip(updates, values, strict=True)])
+
+
+def combined(reducer: Reducer, updates: Sequence[BufferStore], right: tuple[Expr, ...]) -> Stmt:
+    """Return the stores of the old values combined with ``right``.
+
+    The stores of a tuple compute all values before the first store.
+    """
+    results = reducer.combine(tuple([BufferLoad(s.buffer, s.indices) for s in updates]), right)
+    if len(updates) == 1:
+        return stores_of(updates, results)
+    names = [Var(f"v_{s.buffer.name}", s.buffer.dtype) for s in updates]
+    body = stores_of(updates, names)
+    for v, result in reversed(list(zip(names, results, strict=True))):
+        body = LetStmt(v, result, body)
+    return body

@@ -10,14 +10,19 @@ from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.expr import BufferLoad, Cast, DType, Expr, IterVar, Mul, Range, Var, const
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
-from ..edit.buffer_arguments import pick_buffer
-from ..edit.element_blocks import element_block, in_own_loops, point
+from ..edit.buffers import pick_buffer
+from ..edit.loop_nests import element_block, in_own_loops, point
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_form import check_from_zero, nest_of_its_own
-from ..require.block_preconditions import check_plain_path, check_reduction, ordered_scope
+from ..require.block_preconditions import (
+    check_from_zero,
+    check_plain_path,
+    check_reduction,
+    nest_of_its_own,
+    ordered_scope,
+)
 from ..require.lookup import find_block
 
 

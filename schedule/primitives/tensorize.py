@@ -1,20 +1,54 @@
-"""This module defines tensorize, which replaces loops by a tensor intrinsic that computes the same."""
+"""This module defines tensorize, which replaces loops by a tensor intrinsic that computes the same.
+
+A :class:`Matcher` compares a statement of the program with the description of the intrinsic, and finds its buffer parts.
+Both sides have the same loops, blocks and statements. A buffer of the description stands for a part of a buffer of the
+program: an index of the program is ``base + index``, where ``base`` does not change inside the statement. The bases are
+computed from the accesses. Operands of ``+``, ``*``, ``min`` and ``max`` may be in either order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
-from ...tir.expr import DType, Expr, IntImm, Range, Var, const
+from ...tir.expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CmpOp,
+    DType,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Ramp,
+    Range,
+    Select,
+    StringImm,
+    Var,
+    cast,
+    const,
+    is_const_int,
+    make_binary,
+    plain,
+)
+from ...tir.expr.base.node import Node, Part
+from ...tir.expr.base.node_methods import declared_fields, plain_fields
 from ...tir.fresh_copy import fresh_copy
 from ...tir.index_retyping import with_index_dtype
-from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, For, MatchBufferRegion, PrimFunc, Stmt
-from ...tir.walk import replace_buffers
-from ..edit.blockized_loops import blockized
-from ..edit.intrinsic_matcher import Matcher, Mismatch
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, MatchBufferRegion, PrimFunc, Stmt
+from ...tir.walk import pre_order, replace_buffers, uses_var
+from ..edit.block_division import blockized
 from ..errors import ScheduleError, nearest
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop
@@ -237,3 +271,284 @@ def _instantiated(
         )
     copy = fresh_copy(with_index_dtype(func, DType(index_type)), outside=())
     return copy.buffers, copy.body.block
+
+
+_COMMUTATIVE = (Add, Mul, Min, Max)
+
+
+class Mismatch(Exception):
+    """A ``Mismatch`` says how program and description differ; ``where`` is the node of the program."""
+
+    def __init__(self, what: str, where: Node) -> None:
+        super().__init__(what)
+        self.where = where
+
+
+class Matcher:
+    """A ``Matcher`` compares statements of a program with a description.
+
+    Afterwards ``buffers`` holds the program's buffer for each buffer of the description, and ``bases`` the index per
+    dimension of the program's buffer where that part begins. With ``any_scope`` storage scopes may differ.
+    """
+
+    def __init__(self, analyzer: Analyzer, any_scope: bool = False) -> None:
+        self.analyzer = analyzer
+        self.any_scope = any_scope
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.bases: dict[Buffer, tuple[Expr, ...]] = {}
+        self.vars: dict[Var, Expr] = {}
+        self.inner: set[Var] = set()
+        self.spot: Any = None
+
+    def fail(self, what: str) -> Mismatch:
+        return Mismatch(what, self.spot)
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def stmt(self, t: Any, d: Any) -> None:
+        """Compare a statement of the program with one of the description; :class:`Mismatch` when they differ."""
+        outer, self.spot = self.spot, t
+        while _is_unit_loop(d) and not _is_unit_loop(t):
+            self.vars[d.loop_var] = d.min
+            d = d.body
+        while _is_unit_loop(t) and not _is_unit_loop(d):
+            self.analyzer.bind(t.loop_var, Range(t.min, t.extent))
+            t = t.body
+        if type(t) is not type(d):
+            raise self.fail(f"it is a {type(t).__name__}, in the description a {type(d).__name__}")
+        _STATEMENTS.get(type(t), Matcher.parts)(self, t, d)
+        self.spot = outer
+
+    def parts(self, t: Part, d: Part) -> None:
+        """Compare two objects of one class by what the class declares: plain values first, then parts."""
+        cls: Any = type(t)
+        values = [(getattr(t, name), getattr(d, name)) for name in plain_fields(cls)]
+        if any(x != y for x, y in values):
+            raise self.fail(f"`{t}` is not `{d}` of the description")
+        for role, name, many in declared_fields(cls):
+            x, y = getattr(t, name), getattr(d, name)
+            if many != "tuple":
+                if (x is None) != (y is None):
+                    raise self.fail(f"one side alone has {name}")
+                x, y = (() if x is None else (x,)), (() if y is None else (y,))
+            if len(x) != len(y):
+                raise self.fail(f"{len(x)} {name}, in the description {len(y)}")
+            for a, b in zip(x, y, strict=True):
+                if role == "binds":
+                    self.define(a, b, None)
+                elif role == "nodes":
+                    (self.stmt if isinstance(a, Stmt) else self.expr)(a, b)
+                else:
+                    raise self.fail(f"a {type(t).__name__} cannot be compared")
+
+    def loop(self, t: For, d: For) -> None:
+        name = t.loop_var.name
+        if (t.kind, t.thread_binding) != (d.kind, d.thread_binding):
+            raise self.fail(f"loop {name} is {t.kind}, in the description {d.kind}")
+        self.same_index(t.extent, d.extent, f"the extent of loop {name}")
+        self.same_index(t.min, d.min, f"the start of loop {name}")
+        self.same_notes(t.annotations, d.annotations, f"loop {name}")
+        self.define(t.loop_var, d.loop_var, Range(t.min, t.extent))
+        self.stmt(t.body, d.body)
+
+    def realize(self, t: BlockRealize, d: BlockRealize) -> None:
+        left, right = self.axes(t), self.axes(d)
+        if len(left) != len(right):  # an axis of one value may be left out
+            for iv, _ in left:
+                if is_const_int(iv.dom.extent, 1):
+                    self.analyzer.bind(iv.var, iv.dom)
+            self.vars.update({iv.var: iv.dom.min for iv, _ in right if is_const_int(iv.dom.extent, 1)})
+            left, right = ([x for x in axes if not is_const_int(x[0].dom.extent, 1)] for axes in (left, right))
+        if len(left) != len(right):
+            raise self.fail(f"block {t.block.name_hint!r} has {len(left)} axes, in the description {len(right)}")
+        for (axis, value), (_, wanted) in zip(left, right, strict=True):
+            self.same_index(value, wanted, f"the value of axis {axis.var.name}")
+        if is_const_int(d.predicate, 1) and not is_const_int(t.predicate, 1):
+            raise self.fail(f"block {t.block.name_hint!r} runs where {t.predicate}, in the description always")
+        self.expr(t.predicate, d.predicate)
+        for (a, _), (b, _) in zip(left, right, strict=True):
+            if a.kind != b.kind:
+                raise self.fail(f"axis {a.var.name} is {a.kind}, in the description {b.kind}")
+            self.same_index(a.dom.extent, b.dom.extent, f"the domain of axis {a.var.name}")
+            self.define(a.var, b.var, a.dom)
+        self.block(t.block, d.block)
+
+    @staticmethod
+    def axes(s: BlockRealize) -> list[tuple[IterVar, Expr]]:
+        """Return the axes of a block with their values."""
+        return list(zip(s.block.iter_vars, s.iter_values, strict=True))
+
+    def block(self, t: Block, d: Block) -> None:
+        """Compare two blocks: their declarations and their bodies."""
+        if t.match_buffers or d.match_buffers:
+            raise self.fail(f"block {t.name_hint!r} has matched buffers")
+        if (t.init is None) != (d.init is None):
+            has = "has an init, the description has none" if d.init is None else "lacks the description's init"
+            raise self.fail(f"block {t.name_hint!r} {has}")
+        if len(t.alloc_buffers) != len(d.alloc_buffers):
+            raise self.fail(f"block {t.name_hint!r} allocates {len(t.alloc_buffers)} buffers, in the description "
+                            f"{len(d.alloc_buffers)}")  # fmt: skip
+        for x, y in zip(t.alloc_buffers, d.alloc_buffers, strict=True):
+            for n, m in zip(x.shape, y.shape, strict=False):
+                self.same_index(n, m, f"the shape of buffer {x.name}")
+            self.buffer(x, y)
+            self.bases[y] = tuple([IntImm(0, e.dtype) for e in x.shape])
+        if t.init is not None:
+            self.stmt(t.init, d.init)
+        self.stmt(t.body, d.body)
+
+    def store(self, t: BufferStore, d: BufferStore) -> None:
+        self.access(t, d)
+        self.expr(t.value, d.value)
+
+    # -- definitions and indices -------------------------------------------------------------------------------------
+
+    def define(self, t: Var, d: Var, domain: Range | None) -> None:
+        self.vars[d] = t
+        self.inner.add(t)
+        if domain is not None:
+            self.analyzer.bind(t, domain)
+
+    def same_notes(self, t: Any, d: Any, what: str) -> None:
+        if {k: plain(v) for k, v in t.items()} != {k: plain(v) for k, v in d.items()}:
+            raise self.fail(f"the annotations of {what} are {dict(t)}, in the description {dict(d)}")
+
+    def same_index(self, t: Expr, d: Expr, what: str) -> None:
+        if not self.analyzer.can_prove_equal(t, _index_as(d, t.dtype, self.vars)):
+            raise self.fail(f"{what} is {t}, in the description {d}")
+
+    def buffer(self, t: Buffer, d: Buffer) -> None:
+        """Check that ``d`` may stand for a part of ``t``, and record it."""
+        known = self.buffers.get(d)
+        if known is not None and known is not t:
+            raise self.fail(f"{d.name} of the description would be both {known.name} and {t.name}")
+        if t.dtype != d.dtype or (t.scope != d.scope and not self.any_scope):
+            raise self.fail(
+                f"buffer {t.name} is {t.dtype} in {t.scope} memory, {d.name} of the description {d.dtype} in {d.scope}"
+            )
+        self.buffers[d] = t
+
+    def access(self, t: BufferLoad | BufferStore, d: BufferLoad | BufferStore) -> None:
+        """Compare two accesses of buffers that correspond to each other."""
+        self.buffer(t.buffer, d.buffer)
+        if (t.predicate is None) != (d.predicate is None):
+            raise self.fail("one side alone is masked")
+        if t.predicate is not None:
+            self.expr(t.predicate, d.predicate)
+        lead = len(t.indices) - len(d.indices)
+        if lead < 0:
+            raise self.fail(
+                f"buffer {t.buffer.name} has {len(t.indices)} dimensions, {d.buffer.name} of the description "
+                f"{len(d.indices)}"
+            )
+        wanted = [None] * lead + [
+            _index_as(i, x.dtype, self.vars) for i, x in zip(d.indices, t.indices[lead:], strict=True)
+        ]
+        known = self.bases.get(d.buffer)
+        if known is None:
+            known = tuple([self.base(t, i, w) for i, w in zip(t.indices, wanted, strict=True)])
+            self.bases[d.buffer] = known
+            return
+        for i, w, base in zip(t.indices, wanted, known, strict=True):
+            if not self.analyzer.can_prove_equal(i, base if w is None else base + w):
+                raise self.fail(
+                    f"{_shown(t)} is not {_shown(d)} of the description, where {d.buffer.name} begins at "
+                    f"[{', '.join(map(str, known))}] of {t.buffer.name}"
+                )
+
+    def base(self, t: BufferLoad | BufferStore, index: Expr, wanted: Expr | None) -> Expr:
+        """Return where the part begins in one dimension, computed from one access."""
+        if index.dtype.lanes > 1 or (wanted is not None and wanted.dtype.lanes > 1):
+            raise self.fail(f"{_shown(t)} is an access by vectors")
+        out: Expr = self.analyzer.simplify(index if wanted is None else index - wanted)
+        if uses_var(out, lambda v: v in self.inner):
+            need = "stay in place" if wanted is None else f"be {wanted} plus something that stays"
+            raise self.fail(f"the index {index} of {_shown(t)} should {need} inside the piece")
+        return out
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def expr(self, t: Any, d: Any) -> None:
+        """Compare two expressions."""
+        if _counts(t) and _counts(d) and not (isinstance(t, Var) and t.dtype == "handle"):
+            self.same_index(t, d, "an index")
+            if t.dtype != d.dtype and not self._follows(d):
+                raise self.fail(f"`{t}` is {t.dtype}, `{d}` of the description {d.dtype}")
+            return
+        if type(t) is not type(d) or (t.dtype != d.dtype and not isinstance(t, Cast)):
+            raise self.fail(f"`{t}` ({t.dtype}) is not `{d}` ({d.dtype}) of the description")
+        if isinstance(t, BinaryOp):
+            self.pair(t, d)
+        elif isinstance(t, BufferLoad):
+            self.access(t, d)
+        elif isinstance(t, Var):
+            if self.vars.get(d) is not t:
+                raise self.fail(f"`{t.name}` is not `{d.name}` of the description")
+        elif isinstance(t, (IntImm, FloatImm, StringImm)):
+            if t.value != d.value and (t.value == t.value or d.value == d.value):
+                raise self.fail(f"`{t}` is not `{d}` of the description")
+        else:
+            self.parts(t, d)
+
+    def _follows(self, d: Expr) -> bool:
+        """Return whether the type of ``d`` is the index type, which may differ between the sides."""
+        return any(isinstance(n, Var) and n in self.vars for n in pre_order(d)) or isinstance(d, IntImm)
+
+    def pair(self, t: BinaryOp, d: BinaryOp) -> None:
+        """Compare two binary operations; where the order of operands does not matter, the other order is tried as
+        well."""
+        before = dict(self.buffers), dict(self.bases), dict(self.vars)
+        try:
+            self.expr(t.a, d.a)
+            self.expr(t.b, d.b)
+        except Mismatch:
+            if not isinstance(t, _COMMUTATIVE):
+                raise
+            after = self.buffers, self.bases, self.vars
+            self.buffers, self.bases, self.vars = before
+            try:
+                self.expr(t.a, d.b)
+                self.expr(t.b, d.a)
+                return
+            except Mismatch:
+                self.buffers, self.bases, self.vars = after
+            raise
+
+
+def _is_unit_loop(s: Any) -> bool:
+    return isinstance(s, For) and is_const_int(s.extent, 1) and s.kind == "serial" and not s.annotations
+
+
+def _counts(e: Any) -> bool:
+    """Return whether ``e`` is index arithmetic: integers without loads from memory."""
+    if not e.dtype.is_int or e.dtype.lanes > 1 or isinstance(e, (Cast, Call)):
+        return False
+    return not any(isinstance(n, (BufferLoad, Call, Let, Select)) for n in pre_order(e))
+
+
+def _shown(access: BufferLoad | BufferStore) -> str:
+    return f"{access.buffer.name}[{', '.join(map(str, access.indices))}]"
+
+
+def _index_as(e: Expr, dtype: str, env: dict[Var, Expr]) -> Expr:
+    """Return an index expression with variables replaced, computed in ``dtype``."""
+    if isinstance(e, Var):
+        return cast(dtype, env.get(e, e))
+    if isinstance(e, IntImm):
+        return const(e.value, dtype)
+    if isinstance(e, Ramp):
+        return Ramp(_index_as(e.base, dtype, env), _index_as(e.stride, dtype, env), e.lanes)
+    if isinstance(e, Broadcast):
+        return Broadcast(_index_as(e.value, dtype, env), e.lanes)
+    if isinstance(e, BinaryOp) and not isinstance(e, CmpOp) and e.dtype.is_int:
+        return make_binary(type(e), _index_as(e.a, dtype, env), _index_as(e.b, dtype, env))
+    if isinstance(e, Cast) and e.dtype.is_int:
+        return _index_as(e.value, dtype, env)
+    return cast(dtype, e)
+
+
+_STATEMENTS: dict[type, Callable[[Matcher, Any, Any], None]] = {
+    For: Matcher.loop,
+    BlockRealize: Matcher.realize,
+    BufferStore: Matcher.store,
+}

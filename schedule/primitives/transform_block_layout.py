@@ -10,13 +10,18 @@ from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, IterVar, Range, Var, const
 from ...tir.stmt import BlockRealize, BufferRegion, BufferStore, MatchBufferRegion, PrimFunc
 from ...tir.walk import pre_order, substitute, transform
-from ..edit.index_map_arguments import prepared_map
 from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
-from ..require.block_form import check_box, check_from_zero, has_trivial_bindings, nest_of_its_own
-from ..require.block_preconditions import check_plain_path
+from ..primitive_arguments import prepared_map
+from ..require.block_preconditions import (
+    check_box,
+    check_from_zero,
+    check_plain_path,
+    has_trivial_bindings,
+    nest_of_its_own,
+)
 from ..require.lookup import find_block
 
 

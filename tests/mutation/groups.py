@@ -11,10 +11,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tir/arith/itermap/subspace.py", "tir/arith/normal_form/polynomial.py", "tir/expr/nodes/op.py", "tir/expr/equal.py",
     ),
     "legality": (
-        "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/edit/bindings.py",
+        "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/primitives/split_fuse.py",
         "tir/analysis/footprint.py", "schedule/require/block_preconditions.py",
-        "tir/analysis/region_cover.py", "tir/analysis/harmless_conflicts.py", "schedule/edit/moved_block.py",
-        "schedule/edit/inlined_block.py", "schedule/require/independence.py", "schedule/primitives/split_fuse.py",
+        "tir/analysis/region_cover.py", "tir/analysis/harmless_conflicts.py", "schedule/primitives/compute_at.py",
+        "schedule/edit/inlining.py", "schedule/require/loop_preconditions.py",
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
@@ -41,11 +41,11 @@ MORE: dict[str, tuple[str, ...]] = {
         "tir/arith/normal_form/linear.py",
     ),
     "primitives": (
-        "schedule/primitives/annotate_access.py", "schedule/primitives/blockize.py", "schedule/primitives/buffer_storage.py",
+        "schedule/primitives/annotate.py", "schedule/primitives/blockize.py", "schedule/primitives/buffer_storage.py",
         "schedule/primitives/cache_index.py", "schedule/primitives/cache_inplace.py", "schedule/primitives/cache_read_write.py",
         "schedule/primitives/compute_at.py", "schedule/primitives/decompose_padding.py", "schedule/primitives/epilogue.py",
         "schedule/primitives/loop_partition.py", "schedule/primitives/merge.py", "schedule/primitives/pad_einsum.py",
-        "schedule/primitives/read_write_at.py", "schedule/primitives/reindex_cache.py", "schedule/primitives/rolling_buffer.py",
+        "schedule/primitives/read_write_at.py", "schedule/primitives/reindex.py", "schedule/primitives/rolling_buffer.py",
         "schedule/primitives/sampling.py", "schedule/primitives/shift_operand.py", "schedule/primitives/tensorize.py",
         "schedule/primitives/transform_block_layout.py", "schedule/primitives/transform_layout.py",
     ),
@@ -86,7 +86,7 @@ MORE: dict[str, tuple[str, ...]] = {
     ),
     "measuring": (
         "tuner/measure/runner.py", "tuner/measure/inputs.py", "tuner/measure/reference.py", "tuner/measure/measuring_worker.py",
-        "tuner/measure/statistics.py", "tuner/measure/protocol.py", "tuner/search/final_race.py", "tuner/search/early_end.py",
+        "tuner/measure/statistics.py", "tuner/measure/protocol.py", "tuner/search/session.py",
     ),
 }  # fmt: skip
 """Further files by group, which ``--more`` draws from."""
@@ -114,7 +114,7 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
         "tir/arith/normal_form/facts.py", "mono_bound", "m[i] == m[i - 1] and (i < 2 or m[i - 2] != m[i])",
         "(m[i] == m[i - 1])", 0,
     ): "both branches did the same for a third factor",
-    ("schedule/edit/moved_block.py", "_distinct", "a.loops == b.loops", "(a.loops != b.loops)", 0):
+    ("schedule/primitives/compute_at.py", "_distinct", "a.loops == b.loops", "(a.loops != b.loops)", 0):
         "accesses with equal indices and conditions under other loops have the same box",
     ("codegen/lower/unroll_loops.py", "_find_varying", "isinstance(s, Allocate) and unrolled", "(isinstance(s, Allocate))", 0):
         "names that never differ take part in the keys of results, nothing else",

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright import Target
 from tilewright.driver import parse_spec
 from tilewright.tuner import Candidate, Sketch, Space
-from tilewright.tuner.space.row_table import row_keys
+from tilewright.tuner.space.sketch import row_keys
 
 from .recording import Recording
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.schedule.primitives import compute_location
+from tilewright.schedule.primitives import compute_at
 from tilewright.schedule.primitives.sampling import _draw_factorization, count_factorizations
 from tilewright.tir import parse
 
@@ -167,7 +167,7 @@ def test_only_locations_that_differ_are_drawn(agree):
 def test_legal_locations_are_found_once(monkeypatch, chain):
     sch = Schedule(chain(5, 7), seed=0)
     tried = []
-    monkeypatch.setattr(compute_location, "moved_block", lambda func, block, loop, *how: tried.append(loop))
+    monkeypatch.setattr(compute_at, "moved_block", lambda func, block, loop, *how: tried.append(loop))
     for _ in range(20):
         sch.sample_compute_location("B")
     assert len(tried) == 2

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tilewright.tuner.remote.measuring import Measurer
-from tilewright.tuner.remote.payload import Answer, Request
+from tilewright.tuner.remote.measuring import Answer, Measurer, MeasureRequest
 
 from .failing_candidates import GOOD, KINDS, TARGET, runner
 
@@ -27,7 +26,7 @@ def test_a_worker_for_others_outlives_what_it_measures():
     programs = (*[KINDS[kind][0] for kind in kinds], GOOD)
     limits = {"run_timeout": 1.0, "memory_bytes": 4 << 30}
     try:
-        answer = Answer.loads(measurer.answer(Request(GOOD, str(TARGET), programs, limits=limits).dumps()))
+        answer = Answer.loads(measurer.answer(MeasureRequest(GOOD, str(TARGET), programs, limits=limits).dumps()))
     finally:
         measurer.close()
     assert [r.status for r in answer.results] == [*[KINDS[kind][1] for kind in kinds], "ok"]

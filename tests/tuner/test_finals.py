@@ -7,7 +7,7 @@ from tilewright import te
 from tilewright.codegen.machine.target import Target
 from tilewright.tuner import MeasureResult, ModelGuidedSearch, PriorModel, Runner, SearchStrategy, Space, tune
 from tilewright.tuner.search import Candidate
-from tilewright.tuner.search.final_race import decide, finalists
+from tilewright.tuner.search.session import decide, finalists
 from tilewright.tuning_db import Database, TuningRecord
 
 TARGET = Target("llvm -mcpu=x86-64-v3 -num-cores=1")

@@ -9,7 +9,7 @@ import tilewright
 
 ROOT = Path(tilewright.__file__).parent
 FOLDERS = sorted({path.parent for top in ("tuner", "driver") for path in (ROOT / top).rglob("*.py")})
-SHARED = {"schedule_rule", "sketch_part", "loop_steps", "panels", "matrix_unit_steps"}
+SHARED = {"schedule_rule", "loop_steps", "panels"}
 """What rules and recipes have in common: base classes, and steps."""
 
 

@@ -8,8 +8,7 @@ import tempfile
 import pytest
 
 from tilewright.tir.parser import parse
-from tilewright.tuner.measure.fork_server import ForkServer
-from tilewright.tuner.measure.process import WorkerDied, WorkerProcess
+from tilewright.tuner.measure.process import ForkServer, WorkerDied, WorkerProcess
 
 from .failing_candidates import GOOD, KINDS, TARGET, program, runner
 

@@ -22,7 +22,7 @@ from tilewright.tuner import (
     default_rules,
 )
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
-from tilewright.tuner.space.row_table import RowTable, cheapest_sums, distinct_rows, row_keys
+from tilewright.tuner.space.sketch import RowTable, cheapest_sums, distinct_rows, row_keys
 
 TARGET = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 MACHINE = MachineModel.of(TARGET)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.tuner.cost.loop_nest import Access, Loop, Nest
+from tilewright.tuner.cost.loop_nest import Nest, NestAccess, NestLoop
 
 
 def one(value):
@@ -13,13 +13,13 @@ def one(value):
 def matmul(n, tile_rows, tile_columns):
     """n x n x n, tiles of rows x columns, the whole reduction inside."""
     loops = [
-        Loop("j", one(tile_columns)), Loop("i", one(tile_rows)), Loop("k", one(16)), Loop("k", one(n // 16)),
-        Loop("i", one(n // tile_rows)), Loop("j", one(n // tile_columns)),
+        NestLoop("j", one(tile_columns)), NestLoop("i", one(tile_rows)), NestLoop("k", one(16)), NestLoop("k", one(n // 16)),
+        NestLoop("i", one(n // tile_rows)), NestLoop("j", one(n // tile_columns)),
     ]  # fmt: skip
     accesses = [
-        Access(({"i": 1}, {"k": 1}), 4),
-        Access(({"k": 1}, {"j": 1}), 4),
-        Access(({"i": 1}, {"j": 1}), 4, write=True),
+        NestAccess(({"i": 1}, {"k": 1}), 4),
+        NestAccess(({"k": 1}, {"j": 1}), 4),
+        NestAccess(({"i": 1}, {"j": 1}), 4, write=True),
     ]
     return Nest(loops, accesses, {"i": n, "j": n, "k": n}, 1)
 
@@ -57,8 +57,8 @@ def test_traffic_never_grows_with_the_cache():
 
 
 def test_strides_cost_lines():
-    loops = [Loop("i", one(64))]
-    contiguous = Nest(loops, [Access(({"i": 1},), 4)], {"i": 64}, 1)
-    strided = Nest(loops, [Access(({"i": 1}, {}), 4)], {"i": 64}, 1)
+    loops = [NestLoop("i", one(64))]
+    contiguous = Nest(loops, [NestAccess(({"i": 1},), 4)], {"i": 64}, 1)
+    strided = Nest(loops, [NestAccess(({"i": 1}, {}), 4)], {"i": 64}, 1)
     assert contiguous.working_set[-1][0] == 4 * 64
     assert strided.working_set[-1][0] == 64 * 64

@@ -11,10 +11,8 @@ from tilewright.codegen.machine.target import Target
 from tilewright.te import ops
 from tilewright.tuner import LocalRunner, tune
 from tilewright.tuner.measure import MeasureResult
-from tilewright.tuner.remote import measuring, runner_choice, runner_for, timing_place
-from tilewright.tuner.remote.measuring import Measurer
-from tilewright.tuner.remote.payload import VERSION, Answer, Request
-from tilewright.tuner.remote.stand_in import pretend
+from tilewright.tuner.remote import measuring, runner_choice, runner_for
+from tilewright.tuner.remote.measuring import VERSION, Answer, Measurer, MeasureRequest, pretend
 from tilewright.tuning_db import Database
 
 TARGET = Target("native -num-cores=1")
@@ -29,22 +27,24 @@ def product(m=13, n=17, k=16):
 
 
 def test_requests_and_answers_are_text():
-    request = Request(product().script(), str(TARGET), ("p",), seed=3, best_seconds=0.5, limits={"run_timeout": 2.0})
-    assert Request.loads(request.dumps()) == request
+    request = MeasureRequest(
+        product().script(), str(TARGET), ("p",), seed=3, best_seconds=0.5, limits={"run_timeout": 2.0}
+    )
+    assert MeasureRequest.loads(request.dumps()) == request
     answer = Answer((MeasureResult("ok", "", (1e-3, 2e-3), 0.5), MeasureResult("crash", "why")), {"host": "h"})
     assert Answer.loads(answer.dumps()) == answer
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"results": [{"status": 1}]}', '{"programs": ["p"], "what": 1}'])
 def test_other_texts_are_refused(text):
-    for kind in (Request, Answer):
+    for kind in (MeasureRequest, Answer):
         with pytest.raises(ValueError):
             kind.loads(text)
     assert Answer.loads(Measurer().answer(text)).refused == "request"
 
 
 def test_a_worker_of_another_version_says_so():
-    request = Request(product().script(), str(TARGET), (), version="0.0.1, code generator 7")
+    request = MeasureRequest(product().script(), str(TARGET), (), version="0.0.1, code generator 7")
     answer = Answer.loads(Measurer().answer(request.dumps()))
     assert answer.refused == "version"
     assert f"runs Tilewright {VERSION}; the client runs 0.0.1, code generator 7" in answer.reason
@@ -54,7 +54,9 @@ def test_a_request_is_measured_and_says_where():
     func, measurer = product(), Measurer()
     wrong = func.script().replace("+ A", "- A")
     try:
-        answer = Answer.loads(measurer.answer(Request(func.script(), str(TARGET), (func.script(), wrong)).dumps()))
+        answer = Answer.loads(
+            measurer.answer(MeasureRequest(func.script(), str(TARGET), (func.script(), wrong)).dumps())
+        )
     finally:
         measurer.close()
     assert [r.status for r in answer.results] == ["ok", "wrong_result"] and answer.results[0].times
@@ -64,7 +66,7 @@ def test_a_request_is_measured_and_says_where():
 def test_a_function_that_does_not_run_is_refused():
     func = product(500, 500, 500)
     limits = {"reference_timeout": 0.001}
-    answer = Answer.loads(Measurer().answer(Request(func.script(), str(TARGET), (), limits=limits).dumps()))
+    answer = Answer.loads(Measurer().answer(MeasureRequest(func.script(), str(TARGET), (), limits=limits).dumps()))
     assert answer.refused == "reference" and "takes more than 0.001 s" in answer.reason
 
 
@@ -119,7 +121,7 @@ def test_candidates_are_built_while_another_is_timed_alone(monkeypatch):
     monkeypatch.setattr(measuring, "places", lambda: 3)
     monkeypatch.setattr(measuring, "split_cores", lambda needed: ([0], [1]))
     measurer, func = Measurer(), product().script()
-    texts = [Request(func, str(TARGET), (name,)).dumps() for name in ("first", "second", "third", "fourth")]
+    texts = [MeasureRequest(func, str(TARGET), (name,)).dumps() for name in ("first", "second", "third", "fourth")]
     answers = []
     threads = [
         threading.Thread(target=lambda t=text: answers.append(measurer.answer(t)), daemon=True) for text in texts
@@ -135,9 +137,9 @@ def test_candidates_are_built_while_another_is_timed_alone(monkeypatch):
     ([0, 1, 2, 3], 1, ([0, 1, 2], [3])), ([2, 5, 7], 2, ([2], [5, 7])), ([0, 1], 2, ([], [])), ([4], 1, ([], [])),
 ])  # fmt: skip
 def test_cores_to_build_on_and_to_time_on(monkeypatch, cores, needed, split):
-    monkeypatch.setattr(timing_place.os, "sched_getaffinity", lambda pid: set(cores))
-    monkeypatch.setattr(timing_place, "available_cores", lambda: len(cores))
-    assert timing_place.split_cores(needed) == split
+    monkeypatch.setattr(measuring.os, "sched_getaffinity", lambda pid: set(cores))
+    monkeypatch.setattr(measuring, "available_cores", lambda: len(cores))
+    assert measuring.split_cores(needed) == split
 
 
 # -- with Dask -----------------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from ...pages.short_repr import short_repr
-from .feature_names import PROCESSOR, Features
-from .machine_model import MachineModel
+from .machine_model import PROCESSOR, Features, MachineModel
 
 FEATURE_NAMES = PROCESSOR.names
 """The columns of the feature matrix of processors, in order. Amounts and sizes are log2 of (1 + value)."""
@@ -90,3 +89,22 @@ def combine(parts: Sequence[Costs], machine: MachineModel) -> Costs:
     for name in features.intensive:
         columns[name] = np.sum([w * p[name] for w, p in zip(weights, parts, strict=True)], axis=0)
     return out.put(**columns)
+
+
+def ceil_div(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
+    """Returns ``a / b`` rounded up."""
+    return np.ceil(np.asarray(a, dtype=np.float64) / b)
+
+
+def up_to(limit: int, *values: int) -> tuple[int, ...]:
+    """Returns the values up to the first that reaches ``limit``, clipped to it, without repetition.
+
+    >>> up_to(10, 1, 4, 8, 16, 32)
+    (1, 4, 8, 10)
+    """
+    out: list[int] = []
+    for value in values:
+        out.append(min(value, max(1, limit)))
+        if value >= limit:
+            break
+    return tuple(dict.fromkeys(out))

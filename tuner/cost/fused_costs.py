@@ -1,24 +1,26 @@
-"""This module computes what fused stages cost, from their accesses and the regions that a tile needs of each."""
+"""This module computes what fused stages cost, from their accesses and the regions that a tile needs of each.
+
+:func:`needed_region` says which part of each stage one tile of the last stage needs, in closed form; :func:`stage_role` how a
+stage may be computed, by the strides of its accesses.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from ...tir.expr import Var
 from ...tir.stmt import Buffer
 from ..program import BlockInfo, Use
-from .cost_features import Costs
-from .loop_nest import Access, Loop, Nest, blended, shape_of
+from .axis_roles import lane_loads, loads_fit, packable, tile_axes, vector_axes
+from .cost_features import Costs, ceil_div
+from .loop_nest import Nest, NestAccess, NestLoop, blended, shape_of
 from .machine_model import MachineModel, overlapped
-from .stage_roles import StageRole
-from .step_sizes import ceil_div
-from .tile_regions import Region, Span, spans_read
-from .vector_choice import lane_loads
 
 _CIRCULAR = 0.2
 """How much longer stages in circular buffers take than their causes explain: 0.0 for jacobi_2d, 0.5 for harris."""
@@ -296,7 +298,7 @@ class FusedCosts:
         """Returns the bytes that the tiles move, and the working sets, for each number of inner loops over tiles. The
         data of these loops stay in a cache."""
         stages, root = self.stages, self.stages.root
-        whole = {b: tuple([Span({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
+        whole = {b: tuple([TileSpan({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
         touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
         touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 2.0) for b in stages.ends]
         loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
@@ -321,7 +323,7 @@ class FusedCosts:
             levels = [np.where(self.rolled, np.minimum(level, levels[-1]), level) for level in levels]
         return [*levels, np.zeros(self.rows)], [*sizes, sizes[-1]]
 
-    def _lines(self, buffer: Buffer, spans: Sequence[Span], cover: Mapping[Var, np.ndarray]) -> np.ndarray:
+    def _lines(self, buffer: Buffer, spans: Sequence[TileSpan], cover: Mapping[Var, np.ndarray]) -> np.ndarray:
         """Returns the bytes of the cache lines under a part of ``buffer``."""
         sizes = [span.size(cover, self.rows) for span in spans] or [np.ones(self.rows)]
         around = np.prod([np.ones(self.rows), *sizes[:-1]], axis=0)
@@ -337,20 +339,150 @@ class FusedCosts:
         assert role.vector is not None
         names = {v: f"a{k}" for k, v in enumerate(block.axes)}
         width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, sizes[role.vector])
-        loops = [Loop(names[role.vector], width)]
+        loops = [NestLoop(names[role.vector], width)]
         rows = np.ones(self.rows)
         if role.row is not None:
             rows = np.minimum(self.columns[f"rows{n}"], sizes[role.row])
-            loops.append(Loop(names[role.row], rows))
-        loops += [Loop(names[v], sizes[v]) for v in reversed(block.reduce)]
-        loops.append(Loop(names[role.vector], ceil_div(sizes[role.vector], width)))
+            loops.append(NestLoop(names[role.row], rows))
+        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.reduce)]
+        loops.append(NestLoop(names[role.vector], ceil_div(sizes[role.vector], width)))
         if role.row is not None:
-            loops.append(Loop(names[role.row], ceil_div(sizes[role.row], rows)))
-        loops += [Loop(names[v], sizes[v]) for v in reversed(block.spatial) if v not in (role.vector, role.row)]
+            loops.append(NestLoop(names[role.row], ceil_div(sizes[role.row], rows)))
+        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.spatial) if v not in (role.vector, role.row)]
 
         def dims(use: Use) -> tuple[dict[str, int], ...]:
             return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
 
-        accesses = [Access(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
-        accesses.append(Access(dims(block.stores[0]), block.itemsize, write=True))
+        accesses = [NestAccess(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
+        accesses.append(NestAccess(dims(block.stores[0]), block.itemsize, write=True))
         return Nest(loops, accesses, {names[v]: block.extents[v] for v in block.axes}, self.rows)
+
+
+@dataclass(frozen=True)
+class TileSpan:
+    """The values that an index takes for one tile. They are the sum of ``factors`` times the axes of the last stage,
+    plus ``lo`` to ``hi``; of ``extent`` values at most."""
+
+    factors: Mapping[Var, int]
+    lo: int
+    hi: int
+    extent: int
+
+    def size(self, tile: Mapping[Var, np.ndarray], rows: int) -> np.ndarray:
+        """Returns how many values there are when each axis of the last stage covers ``tile`` values."""
+        total = np.full(rows, 1.0 + self.hi - self.lo)
+        for axis, factor in self.factors.items():
+            total = total + abs(factor) * (tile[axis] - 1)
+        return np.minimum(total, float(self.extent))
+
+    def union(self, other: TileSpan) -> TileSpan:
+        """Returns the span that holds both."""
+        factors = {v: max(self.factors.get(v, 0), other.factors.get(v, 0), key=abs) for v in _both(self, other)}
+        return TileSpan(factors, min(self.lo, other.lo), max(self.hi, other.hi), self.extent)
+
+
+def _both(a: TileSpan, b: TileSpan) -> Iterable[Var]:
+    return dict.fromkeys((*a.factors, *b.factors))
+
+
+Region = Mapping[Var, TileSpan]
+"""The spans of the axes of a block."""
+
+
+def whole_region(block: BlockInfo) -> Region:
+    """Returns the region of the last stage: its spatial axes are the tile's, a reduction goes through all values."""
+    region = {v: TileSpan({v: 1}, 0, 0, block.extents[v]) for v in block.spatial}
+    return {**region, **_reduced_axes(block)}
+
+
+def same_region(block: BlockInfo, root: BlockInfo) -> Region:
+    """Returns the region of a result that has the extents of the last stage, ``root``: the same tile."""
+    pairs = zip(block.spatial, root.spatial, strict=True)
+    return {**{v: TileSpan({axis: 1}, 0, 0, block.extents[v]) for v, axis in pairs}, **_reduced_axes(block)}
+
+
+def _reduced_axes(block: BlockInfo) -> dict[Var, TileSpan]:
+    """Returns the spans of the axes that a block reduces: all values."""
+    return {v: TileSpan({}, 0, block.extents[v] - 1, block.extents[v]) for v in block.reduce}
+
+
+def _read_spans(use: Use, region: Region) -> tuple[TileSpan, ...] | None:
+    """Returns the span of each dimension that a block of this region reads; None when an index is not affine."""
+    spans = []
+    for dim, offset, extent in zip(use.dims, use.offsets, use.buffer.shape, strict=True):
+        size = getattr(extent, "value", None)
+        if dim is None or size is None:
+            return None
+        factors: dict[Var, int] = {}
+        lo = hi = offset
+        for axis, factor in dim.items():
+            span = region[axis]
+            ends = sorted((factor * span.lo, factor * span.hi))
+            lo, hi = lo + ends[0], hi + ends[1]
+            for root, inner in span.factors.items():
+                factors[root] = factors.get(root, 0) + factor * inner
+        spans.append(TileSpan({v: f for v, f in factors.items() if f}, lo, hi, size))
+    return tuple(spans)
+
+
+def spans_read(buffer: Buffer, regions: Mapping[BlockInfo, Region]) -> tuple[TileSpan, ...] | None:
+    """Returns the spans of what the blocks of ``regions`` read of ``buffer``. None stands for an index that is not
+    affine, or for a buffer that none of them reads."""
+    out: tuple[TileSpan, ...] | None = None
+    for block, region in regions.items():
+        for use in block.loads:
+            if use.buffer is buffer:
+                found = _read_spans(use, region)
+                if found is None:
+                    return None
+                out = found if out is None else tuple([a.union(b) for a, b in zip(out, found, strict=True)])
+    return out
+
+
+def needed_region(block: BlockInfo, readers: Mapping[BlockInfo, Region]) -> Region | None:
+    """Returns the region of ``block`` that its readers need, or None when an index is not affine. The block writes one
+    buffer at its spatial axes."""
+    spans = spans_read(block.stores[0].buffer, readers)
+    return None if spans is None else {**dict(zip(block.spatial, spans, strict=True)), **_reduced_axes(block)}
+
+
+@dataclass(frozen=True)
+class StageRole:
+    """The role of a stage in a tile. It has its ``kind`` (those of :class:`.TileStage`), the axis ``vector`` that
+    becomes vectors, the axis ``row`` of a register tile, and the operand that is ``packed`` into panels ahead."""
+
+    block: BlockInfo
+    kind: Literal["map", "tile", "lanes", "plain"]
+    vector: Var | None = None
+    row: Var | None = None
+    packed: Use | None = None
+
+
+def stage_role(block: BlockInfo, lanes: int, inside: Collection[Buffer] = ()) -> StageRole:
+    """Returns the role of ``block``. The parameter ``lanes`` is the number of elements of a vector, ``inside`` are the
+    buffers that the fused stages write, which cannot be packed ahead."""
+    if not block.spatial:
+        return StageRole(block, "lanes" if _sums_in_lanes(block, lanes) else "plain")
+    if not block.is_reduction:
+        wide = [v for v in block.spatial if block.extents[v] > 1]
+        return StageRole(block, "map", wide[-1] if wide else block.spatial[-1])
+    for vector in vector_axes(block):
+        operands = [use for use in packable(block, vector) if use.buffer not in inside]
+        if loads_fit(block, vector) or operands:
+            packed = None if _contiguous(block, vector) or not operands else operands[0]
+            return StageRole(block, "tile", vector, tile_axes(block, vector).rows, packed)
+    return StageRole(block, "lanes" if _sums_in_lanes(block, lanes) else "plain")
+
+
+def _contiguous(block: BlockInfo, vector: Var) -> bool:
+    return all(use.stride(vector) == 1 for use in block.loads if vector in use.axes())
+
+
+def _sums_in_lanes(block: BlockInfo, lanes: int) -> bool:
+    """Returns whether the innermost axis of the reduction is long enough for a vector, and its result one buffer."""
+    last = block.axes[-1] if block.axes else None
+    return last in block.reduce and block.extents[last] >= lanes and len(block.stores) == 1 and _known(block)
+
+
+def _known(block: BlockInfo) -> bool:
+    return block.block.init is not None and math.prod(block.extents[v] for v in block.reduce) > 1

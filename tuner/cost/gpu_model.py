@@ -15,8 +15,7 @@ import numpy as np
 from ...codegen.machine.gpu_figures import BLOCK_SHARED, FETCH_CYCLES, WARP
 from ...codegen.machine.target import Target
 from .cost_features import Costs
-from .feature_names import Features
-from .machine_model import CostColumns, MachineModel, overlapped, register_model
+from .machine_model import CostColumns, Features, MachineModel, overlapped, register_model
 
 GPU = Features(
     extensive=(

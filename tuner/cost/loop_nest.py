@@ -25,7 +25,7 @@ Levels = Sequence[np.ndarray] | np.ndarray
 
 
 @dataclass(frozen=True)
-class Access:
+class NestAccess:
     """The accesses to one buffer: for each dimension ``{axis: coefficient}``. The last dimension is contiguous in
     memory.
 
@@ -50,7 +50,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Loop:
+class NestLoop:
     """A loop over ``axis`` with ``trips`` iterations, one number per candidate."""
 
     axis: str
@@ -78,7 +78,7 @@ class Nest:
     """Loops (innermost first), accesses, and the full extents of the axes; ``rows`` candidates at once."""
 
     def __init__(
-        self, loops: Sequence[Loop], accesses: Sequence[Access], extents: Mapping[str, int], rows: int
+        self, loops: Sequence[NestLoop], accesses: Sequence[NestAccess], extents: Mapping[str, int], rows: int
     ) -> None:
         self.loops = tuple(loops)
         self.accesses = tuple(accesses)
@@ -99,7 +99,7 @@ class Nest:
         self.outside = np.array([np.prod([ones, *trips[d:]], axis=0) for d in range(len(trips) + 1)])
 
     @staticmethod
-    def _lines(access: Access, cover: Mapping[str, np.ndarray], ones: np.ndarray) -> np.ndarray:
+    def _lines(access: NestAccess, cover: Mapping[str, np.ndarray], ones: np.ndarray) -> np.ndarray:
         """Returns the cache lines under the access when each axis covers ``cover`` values."""
         spans = [ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c]) for dim in access.dims]
         if not spans:

@@ -1,5 +1,7 @@
-"""This module computes the costs of the tiling recipe: closed formulas over columns of decisions, for all candidates at
-once."""
+"""This module computes the costs of products in register tiles, and of those that add row after row.
+
+They are closed formulas over columns of decisions, for all candidates at once.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from ...tir.expr import Var
-from ..program import Use
-from .cost_features import Costs
-from .loop_nest import Access, Loop, Nest, shape_of
+from ..program import BlockInfo, Use
+from .axis_roles import TiledBlock, kept_load, lane_loads, moving_loads
+from .cost_features import Costs, ceil_div
+from .loop_nest import Nest, NestAccess, NestLoop, shape_of
 from .machine_model import MachineModel, crowding
-from .product_roles import TiledBlock
-from .step_sizes import ceil_div
-from .vector_choice import kept_load, lane_loads
 
 _TRANSPOSED = 0.35
 """Cycles per element of a tile that is transposed in registers: shuffles, and stores of vectors."""
@@ -224,32 +224,32 @@ class TilingCosts:
         names = {axis: f"a{n}" for n, axis in enumerate(self.block.axes)}
         ones = np.ones(self.rows)
         big, inside = self._block_trips
-        loops = [Loop(names[axes.vector], self.tile[axes.vector])]
-        loops += [Loop(names[v], self.tile[v]) for v in (axes.rows, axes.rows2) if v is not None]
+        loops = [NestLoop(names[axes.vector], self.tile[axes.vector])]
+        loops += [NestLoop(names[v], self.tile[v]) for v in (axes.rows, axes.rows2) if v is not None]
         for axis in reversed(axes.reduce):  # in two steps: a cache line holds some steps of the innermost one
             line = min(extents[axis], max(1, 64 // self.block.itemsize))
-            loops += [Loop(names[axis], ones * line), Loop(names[axis], ones * ceil_div(extents[axis], line))]
+            loops += [NestLoop(names[axis], ones * line), NestLoop(names[axis], ones * ceil_div(extents[axis], line))]
         panels = self.trips[axes.vector]
-        loops.append(Loop(names[axes.vector], np.maximum(self.slice, 1.0)))
+        loops.append(NestLoop(names[axes.vector], np.maximum(self.slice, 1.0)))
         panels = panels / np.maximum(self.slice, 1.0)
         if axes.rows is not None:
-            loops.append(Loop(names[axes.rows], ones * inside))
-        loops.append(Loop(names[axes.vector], np.where(self.outer > 0, 1.0, panels)))
+            loops.append(NestLoop(names[axes.rows], ones * inside))
+        loops.append(NestLoop(names[axes.vector], np.where(self.outer > 0, 1.0, panels)))
         if axes.rows is not None:
-            loops.append(Loop(names[axes.rows], ones * big))
-        loops += [Loop(names[v], self.trips[v]) for v in (axes.rows2, *reversed(axes.others)) if v is not None]
-        loops.append(Loop(names[axes.vector], np.where(self.outer > 0, panels, 1.0)))
+            loops.append(NestLoop(names[axes.rows], ones * big))
+        loops += [NestLoop(names[v], self.trips[v]) for v in (axes.rows2, *reversed(axes.others)) if v is not None]
+        loops.append(NestLoop(names[axes.vector], np.where(self.outer > 0, panels, 1.0)))
 
         def dims(use: Use) -> tuple[dict[str, int], ...]:
             return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
 
         itemsize = self.block.itemsize
         accesses = [
-            Access(dims(use), itemsize, contiguous=use is part.packed, shape=shape_of(use.buffer))
+            NestAccess(dims(use), itemsize, contiguous=use is part.packed, shape=shape_of(use.buffer))
             for use in self.block.loads
         ]
         store = self.block.stores[0]
-        accesses.append(Access(dims(store), itemsize, write=True, shape=shape_of(store.buffer)))
+        accesses.append(NestAccess(dims(store), itemsize, write=True, shape=shape_of(store.buffer)))
         return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
 
     def _conflict(self) -> np.ndarray:
@@ -425,3 +425,60 @@ class TilingCosts:
             column_extent=float(self.extents[axes.vector]),
             epilogue=float(self.part.epilogue is not None),
         )
+
+
+_FAR = 1024
+"""The bytes between rows from which on reading them one after the other pays."""
+
+
+def rows_apart(block: BlockInfo, vector: Var) -> bool:
+    """Returns whether the block is a product of one row whose matrix has its rows far apart in memory. Such a product
+    is ``y[j] = sum of x[k] * B[k, j]`` with j the axis ``vector``; a tile of results jumps from one row of B to the
+    next."""
+    wide = [v for v in block.spatial if block.extents[v] > 1]
+    if wide != [vector] or len(block.reduce) != 1 or block.axes[-1] not in block.reduce or block.keeps_order:
+        return False
+    (step,) = block.reduce
+    moving = moving_loads(block, vector)
+    if len(moving) != 1 or moving[0].buffer in block.packed_ahead or block.stores[0].stride(vector) != 1:
+        return False
+    stride = moving[0].stride(step)
+    return moving[0].stride(vector) == 1 and stride is not None and abs(stride) * moving[0].buffer.dtype.bytes >= _FAR
+
+
+def outer_costs(
+    block: BlockInfo, vector: Var, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int, *, parallel: bool
+) -> Costs:  # fmt: skip
+    """Returns the costs of ``rows`` candidates with the decisions ``vectors`` and ``steps``."""
+    (moving,) = moving_loads(block, vector)
+    (step,) = block.reduce
+    steps, size, depth, lanes = (
+        columns["steps"],
+        block.extents[vector],
+        block.extents[step],
+        machine.lanes(block.itemsize),
+    )
+    vectors = ceil_div(size, columns["vectors"] * lanes) * columns["vectors"]
+    passes = ceil_div(depth, steps)
+    results = size * block.itemsize
+    moved = float(moving.buffer.num_bytes() or 0)
+    stride = abs(moving.stride(step) or 0) * moving.buffer.dtype.bytes
+    streams = (0.6 + 0.4 / steps) * (1.0 + crowding(steps, stride, machine))  # several rows, whose lines may collide
+    trips = vectors / columns["vectors"] * passes
+    return Costs(rows).put(
+        core_cycles=vectors * depth * max(1.0, block.operations / 2) / machine.fma_pipes,
+        load_cycles=(vectors * (depth + passes) + depth * trips / passes) / machine.loads_per_cycle,
+        store_cycles=vectors * passes / machine.stores_per_cycle,
+        loop_cycles=trips * 2.0 + passes * 5.0,
+        l2_bytes=streams * moved + passes * 2.0 * results * (results > machine.l1_bytes / 2),
+        l3_bytes=streams * moved * (moved > machine.l2_bytes),
+        memory_bytes=streams * moved * (moved > machine.l3_bytes),
+        flops=block.flops,
+        regions=float(parallel),
+        lanes_used=float(lanes),
+        columns=columns["vectors"],
+        unroll=steps,
+        reduction=float(depth),
+        column_extent=float(size),
+        tasks=float(machine.cores) if parallel else 1.0,
+    )

@@ -1,24 +1,34 @@
 """A WorkerProcess starts one worker, sends it messages, waits for answers with a deadline, and kills it.
 
 The worker is ``python -m`` of a module that calls :func:`.serving.serve`, never a fork of this process: that would inherit locks
-and threads of whatever the user's program runs. It may be the fork of such a worker that waits (:mod:`.fork_server`). It
+and threads of whatever the user's program runs. It may be the fork of such a worker that waits (:class:`ForkServer`). It
 runs in a session of its own, so that Ctrl-C reaches only the tuner.
+
+A fork server is a worker that has imported everything and waits. Each worker is a child that it forks in
+milliseconds.
+
+It runs no code of candidates, has one thread, and is a process of its own, so its children inherit no locks or threads of
+the user's program. The tuner sends it the pipes of a child over a socket. Children are reaped only when the tuner asks,
+so that their ids stay theirs until then; they are killed when the server ends.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .fork_server import ForkedWorker, ForkServer, ServerLost
 from .protocol import Message, MessageReader, ProtocolError, encode
 
 
@@ -180,3 +190,182 @@ def wait_any(workers: Sequence[WorkerProcess], timeout: float) -> list[WorkerPro
     first."""
     ready = select.select([w.fileno() for w in workers], [], [], max(0.0, timeout))[0]
     return [w for w in workers if w.fileno() in ready]
+
+
+_FORK, _POLL, _KILL = b"F", b"P", b"K"
+_NUMBER = struct.Struct("<q")
+_RUNS = -1 << 20
+"""What the server answers for a child that still runs."""
+_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of <linux/prctl.h>."""
+_START_SECONDS, _ANSWER_SECONDS = 60.0, 10.0
+
+
+class ServerLost(OSError):
+    """The fork server does not answer; it has been ended."""
+
+
+class ForkServer:
+    """The tuner's side of a server: it starts with the first child, and starts anew after it was lost."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: Any = None
+        self.usable = sys.platform == "linux" and hasattr(socket, "send_fds")
+        """Whether this system can fork a process that has native libraries, and pass descriptors to it."""
+
+    def start(self, command: Sequence[str], environment: dict[str, str], folder: str | None = None) -> None:
+        """Start the server in ``folder`` unless it runs, without waiting for it. ``command`` gets the number of its socket as
+        one word more."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, env=environment, pass_fds=[theirs.fileno()], start_new_session=True,
+                cwd=folder,
+            )  # fmt: skip
+        self._socket = ours
+        ours.settimeout(_START_SECONDS)
+
+    def fork(self, stderr: int, memory_bytes: int) -> ForkedWorker:
+        """Returns a new child with a limit of memory. It raises :class:`ServerLost` when the server does not make one,
+        which is not asked again then."""
+        requests, stdin = os.pipe()
+        stdout, replies = os.pipe()
+        try:
+            pid = self._ask(_FORK, [requests, replies, stderr], memory_bytes)
+        except BaseException as error:
+            self.usable = self.usable and not isinstance(error, ServerLost)
+            os.close(stdin)
+            os.close(stdout)
+            raise
+        finally:
+            os.close(requests)
+            os.close(replies)
+        return ForkedWorker(self, pid, stdin, stdout)
+
+    def close(self) -> None:
+        """End the server, and with it its children."""
+        process, self._process = self._process, None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def status(self, pid: int, *, kill: bool = False) -> int | None:
+        """Returns how a child has ended, as subprocess.Popen.returncode; None while it runs. ``kill``: end it first."""
+        code = self._ask(_KILL if kill else _POLL, (), pid)
+        return None if code == _RUNS else code
+
+    def _ask(self, word: bytes, descriptors: Sequence[int], number: int = 0) -> int:
+        try:
+            if self._socket is None:
+                raise ServerLost("the fork server was ended")
+            socket.send_fds(self._socket, [word + _NUMBER.pack(number)], list(descriptors))
+            answer = self._socket.recv(_NUMBER.size)
+            self._socket.settimeout(_ANSWER_SECONDS)
+            return int(_NUMBER.unpack(answer)[0])
+        except BaseException as error:
+            self.close()  # after Ctrl-C too: the answer would be taken for that of the next request
+            if isinstance(error, (OSError, struct.error)):
+                raise ServerLost(f"the fork server does not answer: {error}") from None
+            raise
+
+
+class ForkedWorker:
+    """A child of a fork server, with those parts of subprocess.Popen that a WorkerProcess needs."""
+
+    def __init__(self, server: ForkServer, pid: int, stdin: int, stdout: int) -> None:
+        self.server, self.pid = server, pid
+        self.stdin, self.stdout = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Returns how it has ended, None while it runs. A child whose server is lost was killed with it."""
+        return self._asked(kill=False)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._asked(kill=True)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Returns how it has ended; subprocess.TimeoutExpired when it still runs after ``timeout`` seconds."""
+        done, step = threading.Event(), 0.001
+        while self.poll() is None:
+            if timeout is not None and timeout <= 0:
+                raise subprocess.TimeoutExpired("worker", 0.0)
+            done.wait(step)
+            timeout = None if timeout is None else timeout - step
+            step = min(2 * step, 0.05)
+        assert self.returncode is not None
+        return self.returncode
+
+    def _asked(self, *, kill: bool) -> int | None:
+        if self.returncode is None:
+            try:
+                self.returncode = self.server.status(self.pid, kill=kill)
+            except ServerLost:
+                self.returncode = -signal.SIGKILL
+        return self.returncode
+
+
+def become_child(descriptor: int, parent: int) -> tuple[int, int]:
+    """Fork children as the socket asks for them. In each child it returns, with its pipes as standard streams, the id
+    of its parent and its limit of memory. The server itself ends with the tuner, ``parent``."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the user's program may ignore it; then nobody could be waited for
+    control = socket.socket(fileno=descriptor)
+    control.settimeout(1.0)
+    own, children = os.getpid(), set[int]()
+    while True:
+        try:
+            message, pipes, _, _ = socket.recv_fds(control, 64, 3)
+        except TimeoutError:
+            if os.getppid() != parent:
+                os._exit(1)
+            continue
+        if not message:
+            os._exit(0)
+        word, number = message[:1], int(_NUMBER.unpack(message[1:])[0])
+        if word == _FORK:
+            if len(os.listdir("/proc/self/task")) > 1:  # a thread might hold a lock that the child waits for
+                os._exit(2)
+            memory_bytes, number = number, os.fork()
+            if number == 0:
+                control.close()
+                _take(pipes, own)
+                return own, memory_bytes
+            children.add(number)
+            for pipe in pipes:
+                os.close(pipe)
+        else:
+            number = _ended(children, number, kill=word == _KILL)
+        control.send(_NUMBER.pack(number))
+
+
+def _take(pipes: Sequence[int], server: int) -> None:
+    """Be a process of its own with ``pipes`` as standard streams, which is killed when the server ends."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)
+    os.setsid()
+    for standard, pipe in enumerate(pipes):
+        os.dup2(pipe, standard)
+        os.close(pipe)
+
+
+def _ended(children: set[int], pid: int, *, kill: bool) -> int:
+    """Returns how a child has ended, after which its id is no longer its own."""
+    if pid not in children:
+        return -int(signal.SIGKILL)
+    if kill:
+        os.kill(pid, signal.SIGKILL)
+    found, status = os.waitpid(pid, 0 if kill else os.WNOHANG)
+    if found == 0:
+        return _RUNS
+    children.discard(pid)
+    return os.waitstatus_to_exitcode(status)

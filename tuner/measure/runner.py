@@ -20,10 +20,9 @@ from ...codegen.machine.target import Target
 from ...codegen.machine.target_kinds import is_simulated
 from ...pages.short_repr import short_repr
 from ...tir.stmt import PrimFunc
-from .fork_server import ForkServer
 from .inputs import FILLS, require_constant_shapes
 from .option_ranges import require_seconds, require_whole
-from .process import WorkerDied, WorkerProcess, wait_any
+from .process import ForkServer, WorkerDied, WorkerProcess, wait_any
 from .protocol import Message
 from .statistics import estimate, interval
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .fork_server import become_child
+from .process import become_child
 from .protocol import Message, read_message, write_message
 
 try:

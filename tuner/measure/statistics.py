@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Interval(NamedTuple):
+class TimeInterval(NamedTuple):
     """An interval that probably contains the figure of a candidate, in seconds."""
 
     low: float
@@ -31,7 +31,7 @@ def estimate(times: Sequence[float]) -> float:
     return float(np.median(ordered[: (len(ordered) + 1) // 2]))
 
 
-def interval(times: Sequence[float]) -> Interval:
+def interval(times: Sequence[float]) -> TimeInterval:
     """Returns an interval for :func:`estimate`: plus or minus the spread of the faster half over the root of its size.
 
     With fewer than three timings nothing is known about the spread: 20 % to either side is assumed.
@@ -40,7 +40,7 @@ def interval(times: Sequence[float]) -> Interval:
     half = ordered[: (len(ordered) + 1) // 2]
     middle = float(np.median(half))
     if len(ordered) < 3:
-        return Interval(0.8 * middle, 1.2 * middle)
+        return TimeInterval(0.8 * middle, 1.2 * middle)
     spread = max(float(half[-1] - half[0]), 0.002 * middle)
     radius = 1.5 * spread / np.sqrt(len(half))
-    return Interval(middle - radius, middle + radius)
+    return TimeInterval(middle - radius, middle + radius)

@@ -1,7 +1,7 @@
 """Candidates are measured on other machines.
 
-``runner_choice``: runners by address, and those of installed packages. ``payload``: requests and answers as text.
-``measuring``: what a worker does with a request. ``timing_place``: where one candidate at a time is timed.
+``runner_choice``: runners by address, and those of installed packages.
+``measuring``: requests and answers as text, what a worker does with a request, and where one candidate at a time is timed.
 ``dask_runner``: workers of Dask.distributed. ``dask_worker``: one worker.
 """
 

@@ -23,8 +23,7 @@ from ...tir.stmt import PrimFunc
 from ..measure import MeasureResult, ReferenceFailed, Runner
 from ..measure.inputs import require_constant_shapes
 from ..measure.runner import Finished, TimeUp
-from .measuring import describe, measure
-from .payload import VERSION, Answer, Request
+from .measuring import VERSION, Answer, MeasureRequest, describe, measure
 
 _POLL_SECONDS = 0.5
 _GREETING_SECONDS = 120.0
@@ -186,7 +185,7 @@ class DaskRunner(Runner):
     def _submit(
         self, programs: tuple[str, ...], worker: str, best_seconds: float = float("inf"), deadline: float = float("inf")
     ) -> Any:
-        request = Request(
+        request = MeasureRequest(
             **self._request, programs=programs,
             best_seconds=None if best_seconds == float("inf") else best_seconds,
             seconds=None if deadline == float("inf") else max(0.0, deadline - time.monotonic()),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import measuring
-from .timing_place import places
+from .measuring import places
 
 
 def offered() -> dict[str, int]:

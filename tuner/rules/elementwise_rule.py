@@ -19,15 +19,13 @@ from ...schedule import Schedule
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
-from ..cost.cost_features import Costs
+from ..cost.axis_roles import lane_loads
+from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.step_sizes import ceil_div, up_to
-from ..cost.vector_choice import lane_loads
 from ..program import BlockInfo, Program, Use
 from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _WRITTEN_OUT = 128
 """The number of vectors in a row up to which its steps are written out."""

@@ -18,17 +18,22 @@ import numpy as np
 from ...schedule import Schedule
 from ...tir.expr import Var
 from ...tir.stmt import Buffer
-from ..cost.cost_features import Costs
-from ..cost.fused_costs import FusedCosts, FusedStages
+from ..cost.cost_features import Costs, up_to
+from ..cost.fused_costs import (
+    FusedCosts,
+    FusedStages,
+    Region,
+    StageRole,
+    needed_region,
+    same_region,
+    stage_role,
+    whole_region,
+)
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.stage_roles import StageRole, stage_role
-from ..cost.step_sizes import up_to
-from ..cost.tile_regions import Region, needed_region, same_region, whole_region
 from ..program import BlockInfo, Program, copies, pads
 from ..recipes.fused_tiles import TileStage, fused_tiles
 from ..recipes.panels import Panels
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _TILED = 3
 """The number of axes that are cut into tiles: the innermost ones of those that all stages share."""

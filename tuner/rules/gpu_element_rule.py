@@ -1,6 +1,6 @@
 """This rule schedules element-wise stages, and all others that no other rule takes, on GPUs. It decides elements per
-thread, and transposes through shared memory. The recipes are :mod:`..recipes.gpu_elements` and
-:mod:`..recipes.gpu_transpose`.
+thread, and transposes through shared memory. The recipes are those of
+:mod:`..recipes.gpu_elements`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ import numpy as np
 from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Columns, Costs
+from ..cost.cost_features import Columns, Costs, ceil_div
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
-from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program, copies
-from ..recipes.gpu_elements import spread_elements
-from ..recipes.gpu_transpose import staged_transpose
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from ..recipes.gpu_elements import spread_elements, staged_transpose
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class GpuElementRule(ScheduleRule):

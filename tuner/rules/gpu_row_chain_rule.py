@@ -11,16 +11,14 @@ import numpy as np
 
 from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, WARP
 from ...schedule import Schedule
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Costs, ceil_div
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import product_axes, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.row_groups import rows_agree
-from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program
 from ..recipes.gpu_row_chain import LANES, RowChain, row_chain
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class GpuRowChainRule(ScheduleRule):

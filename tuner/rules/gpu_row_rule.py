@@ -12,17 +12,15 @@ import numpy as np
 from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Columns, Costs
+from ..cost.cost_features import Columns, Costs, ceil_div
 from ..cost.gpu_model import GpuModel
 from ..cost.gpu_roles import share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..cost.row_groups import row_group
-from ..cost.step_sizes import ceil_div
 from ..program import BlockInfo, Program
 from ..recipes.gpu_elements import spread_elements
 from ..recipes.gpu_rows import RowThreads, block_columns, block_rows, split_sums
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _EXCHANGE = 12.0
 """Instructions by which the lanes of a warp combine their values."""

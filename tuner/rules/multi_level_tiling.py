@@ -1,7 +1,7 @@
 """This rule schedules reductions with a vectorized spatial axis: matrix products, convolutions, pooling.
 
 The recipe is :mod:`..recipes.tiled_product`; :mod:`..cost.tiling_costs` says what it costs. A product of one row may go
-row after row instead, by :mod:`..recipes.outer_sums`.
+row after row instead, by :func:`~tilewright.tuner.recipes.outer_sums`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,14 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.cost_features import Costs
+from ..cost.axis_roles import TiledBlock, loads_fit, packable, tile_axes, vector_axes
+from ..cost.cost_features import Costs, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.outer_costs import outer_costs, rows_apart
-from ..cost.product_roles import TiledBlock, tile_axes
-from ..cost.step_sizes import up_to
-from ..cost.tiling_costs import TilingCosts
-from ..cost.vector_choice import loads_fit, packable, vector_axes
+from ..cost.tiling_costs import TilingCosts, outer_costs, rows_apart
 from ..program import BlockInfo, Program, Use
-from ..recipes.outer_sums import outer_sums
 from ..recipes.panels import Panels
-from ..recipes.tiled_product import TileNest, tiled_product
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from ..recipes.tiled_product import TileNest, outer_sums, tiled_product
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _LONG = 16
 """The operations of an element from which on an epilogue counts as long."""

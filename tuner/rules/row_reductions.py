@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schedule import Schedule
-from ..cost.cost_features import Costs
+from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..cost.row_groups import row_group
-from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.row_sweep import RowSweep, sweep_rows
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class RowReductionRule(ScheduleRule):

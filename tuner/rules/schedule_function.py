@@ -16,8 +16,7 @@ from ...schedule import Schedule, ScheduleError
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
-from .schedule_rule import Group, ScheduleRule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 _DRAWS = 32
 """The number of random draws of a call that chooses sizes or places."""

@@ -1,24 +1,23 @@
 """This rule schedules convolutions by Winograd's method, all stages of one together.
 
-The recipe is :mod:`..recipes.winograd_tiles`; :mod:`..cost.winograd_costs` finds the stages and says what they cost.
+The recipe is :mod:`..recipes.winograd_tiles`. Below the rule stand the stages that it finds, and what they cost.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...schedule import Schedule
-from ..cost.cost_features import Costs
+from ...tir.annotations import WINOGRAD
+from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..cost.step_sizes import up_to
-from ..cost.winograd_costs import WinogradCosts, WinogradRoles, winograd_roles
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, Program, Use
 from ..recipes.winograd_tiles import WinogradBlocks, WinogradStages, winograd_tiles
-from .schedule_rule import Group, ScheduleRule, register_rule
-from .sketch_part import Decision, Part
+from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
 class WinogradRule(ScheduleRule):
@@ -88,3 +87,156 @@ class WinogradPart(Part):
 
 
 register_rule(WinogradRule())
+
+
+_SHARED = 0.6
+"""The share of a transformation's operations that are left when equal subexpressions are computed once."""
+
+
+@dataclass(frozen=True)
+class WinogradRoles:
+    """The stages of a convolution by Winograd's method, and its sizes. There are tiles of ``tile`` results each way,
+    ``height`` by ``width`` of them for each of ``batch`` images, and channels of the data and of the result."""
+
+    padding: BlockInfo | None
+    data_rows: BlockInfo
+    data: BlockInfo
+    products: BlockInfo
+    result_rows: BlockInfo
+    results: BlockInfo
+    last: BlockInfo
+
+    @property
+    def blocks(self) -> tuple[BlockInfo, ...]:
+        """Returns the stages in order."""
+        made = (self.padding, self.data_rows, self.data, self.products, self.result_rows, self.results, self.last)
+        return tuple([b for b in made if b is not None])
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """Returns the edge of a transformed tile, images, rows and columns of tiles, and channels of the result."""
+        edge, _, batch, height, width, outputs = [self.products.extents[v] for v in self.products.spatial]
+        return edge, batch, height, width, outputs
+
+    @property
+    def depth(self) -> int:
+        """Returns the number of channels of the data."""
+        return self.products.reduce_size
+
+
+def winograd_roles(program: Program, products: BlockInfo) -> WinogradRoles | None:
+    """Returns the stages around ``products``, or None when it is no product of Winograd's method. One element-wise
+    stage must take its results."""
+    if _part(products) != "products":
+        return None
+    stages: dict[str, BlockInfo] = {"products": products}
+    for name, consumer in (("data", "products"), ("data_rows", "data"), ("padding", "data_rows")):
+        found = [b for b in program.producers(stages[consumer]) if _part(b) == name]
+        if len(found) == 1 and len(program.consumers(found[0])) == 1:
+            stages[name] = found[0]
+        elif found or name != "padding":
+            return None
+    for name, producer in (("result_rows", "products"), ("results", "result_rows"), ("", "results")):
+        readers = program.consumers(stages[producer])
+        if len(readers) != 1 or _part(readers[0]) not in (name, name or "taken") or program.is_output(stages[producer]):
+            return None
+        stages[name or "last"] = readers[0]
+    last = stages["last"]
+    outside = all(program.writer.get(use.buffer) in (None, stages["results"]) for use in last.loads)
+    if last.is_reduction or not last.writes_in_order or len(last.spatial) != 4 or not outside:
+        return None
+    return WinogradRoles(
+        stages.get("padding"), stages["data_rows"], stages["data"], products, stages["result_rows"], stages["results"], last
+    )  # fmt: skip
+
+
+def _part(block: BlockInfo) -> str:
+    return str(block.block.annotations.get(WINOGRAD, ""))
+
+
+@dataclass(frozen=True)
+class WinogradCosts:
+    """The costs of candidates whose decisions are ``columns``: sizes of blocks and of register tiles."""
+
+    roles: WinogradRoles
+    machine: MachineModel
+    columns: Mapping[str, np.ndarray]
+    rows: int
+    parallel: bool
+
+    def mask(self) -> np.ndarray:
+        """Returns which candidates keep their sums in registers, and have blocks that are cut into whole register tiles.
+
+        Parts consist of whole groups of the channels that are computed at a time: where such groups have a rest, the
+        regions of the stages in one part are not known to fit each other.
+        """
+        c = self.columns
+        _, _, height, width, outputs = self.roles.sizes
+        sums = c["rows"] * c["rows2"] * c["vectors"]
+        fits = sums + c["vectors"] + 1 <= self.machine.registers
+        for block, tile, extent in (("wide", "rows", width), ("high", "rows2", height)):
+            fits &= (c[tile] <= c[block]) & ((c[block] % c[tile] == 0) | (c[block] >= extent))
+        group = c["panels"] * c["vectors"] * self.machine.lanes(self.roles.products.itemsize)
+        fits &= (c["parts"] == 1) | (outputs % group == 0) | (group >= outputs)
+        return np.asarray(fits)
+
+    def costs(self) -> Costs:
+        c, m = self.columns, self.machine
+        edge, batch, height, width, outputs = self.roles.sizes
+        depth, item = self.roles.depth, self.roles.products.itemsize
+        lanes = m.lanes(item)
+        places = edge * edge
+        panels = ceil_div(outputs, c["vectors"] * lanes)
+        blocks = batch * ceil_div(height, c["high"]) * ceil_div(width, c["wide"])
+        bands = ceil_div(c["high"], c["rows2"]) * ceil_div(c["wide"], c["rows"])
+        tiles = places * blocks * bands * panels
+        height_of_tile = c["rows"] * c["rows2"]
+        sums = height_of_tile * c["vectors"]
+        latency = np.maximum(1.0, m.fma_latency * m.fma_pipes / sums)
+        some = np.minimum(c["panels"] * c["vectors"] * lanes, panels * c["vectors"] * lanes)  # channels at a time
+        count = c["high"] * c["wide"]
+        pieces, products = places * count * depth * item, places * count * some * item
+        weights, part = places * depth * outputs * item, places * depth * some * item
+        over = pieces + products + part > m.l2_bytes
+        again = blocks * np.where(over, 2.0 * (pieces + products * ceil_div(outputs, some)), 0.0)
+        outside = float(sum(use.buffer.num_bytes() or 0 for use in (*self._read(), *self.roles.last.stores)))
+        panel = depth * c["vectors"] * lanes * item
+        rereads = np.where(panel > m.l1_bytes / 2, bands, 1.0)
+        return Costs(self.rows).put(
+            core_cycles=tiles * depth * sums * latency / m.fma_pipes + self._transforms(lanes),
+            load_cycles=tiles * depth * (c["vectors"] + height_of_tile) / m.loads_per_cycle,
+            store_cycles=tiles * sums / m.stores_per_cycle,
+            loop_cycles=tiles * (30.0 + depth / c["unroll"]),
+            l2_bytes=blocks * (pieces * (1.0 + panels) + 2.0 * places * count * outputs * item + weights * rereads),
+            l3_bytes=again + blocks * weights * (weights + pieces + products > m.l2_bytes) + outside,
+            memory_bytes=weights * float(weights > m.l3_bytes),
+            flops=self.roles.products.flops,
+            regions=float(self.parallel),
+            lanes_used=float(lanes), rows=height_of_tile, columns=c["vectors"], accumulators=sums,
+            registers=sums + c["vectors"] + 1, loads_per_fma=(c["vectors"] + height_of_tile) / sums,
+            latency_bound=latency, unroll=c["unroll"], reduction=float(depth), panel_bytes=panel, packed=1.0,
+            tile_a=c["high"], tile_b=c["wide"], tile_c=some,
+            tasks=blocks * c["parts"] if self.parallel else 1.0,
+        )  # fmt: skip
+
+    def _read(self) -> list[Use]:
+        inside = {use.buffer for b in self.roles.blocks for use in b.stores}
+        first = self.roles.blocks[0]
+        return [use for b in (first, self.roles.last) for use in b.loads if use.buffer not in inside]
+
+    def _transforms(self, lanes: int) -> np.ndarray:
+        """Returns the cycles of the stages around the products; each task repeats those of the data."""
+        roles, m = self.roles, self.machine
+        edge = roles.sizes[0]
+
+        def two_steps(first: BlockInfo, second: BlockInfo, steps: int, loads: int, stores: int) -> float:
+            """``steps``: the rows of the matrix, one of which each element takes."""
+            arithmetic = _SHARED * (first.flops + second.flops) / steps / lanes / m.fma_pipes
+            pieces = second.spatial_size / stores / lanes
+            return max(arithmetic, pieces * loads / m.loads_per_cycle, pieces * stores / m.stores_per_cycle)
+
+        data = two_steps(roles.data_rows, roles.data, edge, edge * edge, edge * edge)
+        results = two_steps(roles.result_rows, roles.results, edge - 2, edge * edge, (edge - 2) ** 2)
+        copies = sum(b.spatial_size for b in (roles.padding, roles.last) if b is not None) / m.stores_per_cycle
+        epilogue = roles.last.flops / m.fma_pipes
+        return self.columns["parts"] * data + results + (copies + epilogue) / lanes

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...pages import improvements
 from ...tuning_db import TuningRecord, record_table
-from .tune_result import TuneResult
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _method(function: Method) -> Method:
-    """Make a function of a result a method of :class:`TuneResult`."""
-    setattr(TuneResult, function.__name__, function)
-    return function
+    from .tune_result import TuneResult
 
 
-@_method
 def records_dataframe(result: TuneResult) -> pd.DataFrame:
     """Returns the records of the session as a table of pandas."""
     return record_table.records_dataframe(result.records, result.flops)
 
 
-@_method
 def plot_optimization_history(result: TuneResult) -> go.Figure:
     """Returns the seconds of each trial, and of the best so far."""
     records = result.records
@@ -59,7 +49,6 @@ def plot_optimization_history(result: TuneResult) -> go.Figure:
     return _figure([trials, line], "Optimization history", "trial", "seconds", log=True)
 
 
-@_method
 def plot_timeline(result: TuneResult) -> go.Figure:
     """Returns when each trial was recorded; colours are statuses."""
     records = result.records
@@ -73,7 +62,6 @@ def plot_timeline(result: TuneResult) -> go.Figure:
     return _figure(data, "Timeline", "", "trial")
 
 
-@_method
 def plot_edf(result: TuneResult) -> go.Figure:
     """Returns the share of trials that are at least as fast as each time (the empirical distribution)."""
     records = result.records
@@ -83,7 +71,6 @@ def plot_edf(result: TuneResult) -> go.Figure:
     return _figure([data], "Empirical distribution", "seconds", "share of trials")
 
 
-@_method
 def plot_slice(result: TuneResult, params: Sequence[str] | None = None) -> go.Figure:
     """Returns the seconds over the values of each decision in ``params`` (default: all)."""
     records = result.records
@@ -103,7 +90,6 @@ def plot_slice(result: TuneResult, params: Sequence[str] | None = None) -> go.Fi
     return _figure(data, "Slices", None, "seconds", log=True, **layout)
 
 
-@_method
 def plot_parallel_coordinate(result: TuneResult, params: Sequence[str] | None = None) -> go.Figure:
     """Returns a line for each trial through its seconds and its decisions."""
     records = result.records
@@ -126,7 +112,6 @@ def plot_parallel_coordinate(result: TuneResult, params: Sequence[str] | None = 
     return _figure([data], "Parallel coordinates")
 
 
-@_method
 def plot_param_importances(result: TuneResult) -> go.Figure:
     """Returns how much of the variance of the logarithm of the seconds each decision explains alone."""
     records = result.records
@@ -135,7 +120,6 @@ def plot_param_importances(result: TuneResult) -> go.Figure:
     return _figure([data], "Importance of the decisions", "share of the variance explained", "")
 
 
-@_method
 def plot_predicted_against_measured(result: TuneResult) -> go.Figure:
     """Returns what the cost model expected beside what was measured."""
     records = result.records

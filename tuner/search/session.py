@@ -1,5 +1,9 @@
-"""A tuning session asks the search for candidates, measures them, tells the search the times and records them.  It
-stops when the trials or the time are used up, or when the search expects no further gain."""
+"""A tuning session asks the search for candidates, measures them, tells the search the times and records them.
+
+It stops when the trials or the time are used up, or when the search expects no further gain (:func:`early_end`). At the end
+the best few candidates are timed once more, alternately, and the result of this race decides: the batches in which they
+were timed first are minutes apart, and the speed of the machine drifts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -22,23 +27,17 @@ from ...schedule import Schedule, ScheduleError, Trace, TraceError
 from ...tir.cost import count_flops
 from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
-from ...tuning_db import Database, TuningRecord, open_database
+from ...tuning_db import Database, TuningRecord, open_database, utc_now
 from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
 from ..measure.runner import TimeUp
+from ..measure.statistics import estimate, interval
 from ..remote import runner_for
 from ..space.default_choice import choose_default
 from ..space.search_space import Space
-from .early_end import GAIN, early_end
-from .final_race import decide, finalists
-from .ledger import Ledger
-from .model_guided import ModelGuidedSearch
-from .nearest_shapes import nearest_candidates
-from .outcome import problem_of, with_result
-from .run_request import Callback, Run, checked_limit, takes
-from .strategy import Candidate
-from .tune_options import TuneOptions
+from .run_request import Callback, Run, TuneOptions, checked_limit, takes
+from .strategy import Candidate, ModelGuidedSearch
 from .tune_result import (
     ENDS,
     BatchStarted,
@@ -51,7 +50,7 @@ from .tune_result import (
     TuneResult,
     TuningInterrupted,
 )
-from .warm_start import in_own_names, other_workloads, own_records, replay, trace_on, training_data
+from .warm_start import in_own_names, nearest_candidates, other_workloads, own_records, replay, trace_on, training_data
 
 _DEFAULT, _ENQUEUED = "default", "enqueued"
 """The sketches that records name for the default schedule (while none is known to make it) and for a caller's."""
@@ -459,3 +458,136 @@ def tune(
     """
     with open_database(db) if db is not None else nullcontext() as opened:
         return TuningSession(func, target, db=opened, **options).run(trials, time_limit=time_limit, callbacks=callbacks)
+
+
+class Ledger:
+    """The records of a session in order, in memory and in ``db`` (None: in memory only)."""
+
+    def __init__(self, db: Database | None) -> None:
+        self.db = db
+        self.records: list[TuningRecord] = []
+
+    def add(self, record: TuningRecord) -> int:
+        """Store a record and return its place in ``records``."""
+        if self.db is not None:
+            record = replace(record, id=self.db.add_record(record))
+        self.records.append(record)
+        return len(self.records) - 1
+
+    def remeasured(self, place: int, record: TuningRecord) -> None:
+        """Put a new measurement of the same candidate in the place of its record, whose number it keeps."""
+        old = self.records[place]
+        if record.times == old.times and record.status == old.status:
+            return
+        self.records[place] = replace(record, id=old.id, created=old.created, trial=old.trial)
+        if self.db is not None:
+            self.db.amend([self.records[place]])
+
+    def amend(self, changed: Iterable[tuple[TuningRecord, TuningRecord]]) -> None:
+        """Put the second of each pair in the place of the first, here and in the database."""
+        pairs = {id(old): new for old, new in changed}
+        self.records = [pairs.get(id(r), r) for r in self.records]
+        if self.db is not None:
+            self.db.amend(pairs.values())
+
+
+GAIN = 0.01
+"""A gain smaller than this share of the time counts as none."""
+
+_PATIENCE = 24
+"""Trials without a gain after which the search may stop."""
+
+
+def early_end(
+    options: TuneOptions, best: TuningRecord | None, idle: int, promise: Callable[[], float | None], before: int = 0
+) -> Stopped | None:  # fmt: skip
+    """Returns why the search is over, None when it goes on. ``idle`` trials brought no gain, nor ``before`` ones of
+    earlier sessions; ``promise`` returns the seconds that the search expects of the best candidate that is left."""
+    seconds = math.inf if best is None or not best.run_seconds else best.run_seconds
+    if options.enough_seconds is not None and seconds <= options.enough_seconds:
+        return "enough"
+    if options.patience is not None and idle >= options.patience:
+        return "patience"
+    if not options.stop_early or idle + before < _PATIENCE or seconds == math.inf:
+        return None
+    expected = promise()
+    return "converged" if expected is not None and expected > (1 - GAIN) * seconds else None
+
+
+_NEAR = 1.05
+"""A candidate this close to the best may be the best, however small the spread of its own timings: the speed of the
+machine drifts."""
+
+_FEW = 3
+"""With so many timings one disturbance does not count."""
+
+_DISQUALIFIED = ("wrong_result", "memory_damaged")
+
+
+def finalists(records: Sequence[TuningRecord], count: int, default: str | None = None) -> list[TuningRecord]:
+    """Returns the best records that noise could have put in the wrong order, at most ``count``, best first. The record
+    of the trace ``default`` is among them in any case, so that the winner is not slower. The list is empty when there
+    is only one. Of records of the same trace only the fastest."""
+    ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
+    fastest: dict[str | None, TuningRecord] = {}
+    for record in ranked:
+        fastest.setdefault(record.trace, record)
+    unique = list(fastest.values())
+    if not unique:
+        return []
+    best = unique[0]
+    limit = max(_NEAR * (best.run_seconds or 0.0), interval(best.times).high)
+    near = [r for r in unique if min(r.run_seconds or 0.0, interval(r.times).low) <= limit][:count]
+    if default in fastest and fastest[default] not in near:
+        near.append(fastest[default])
+    return near if len(near) > 1 else []
+
+
+def decide(records: Sequence[TuningRecord], results: Sequence[MeasureResult]) -> list[TuningRecord]:
+    """Returns the finalists' records after the race, those that could not be run left out.
+
+    The records of the losers get the times of the race, where it took at least as many as the record has or three; where
+    the time was up before, they keep all. The winner keeps all of its times and the better of its two
+    figures, so that a race on a busy machine does not put it behind candidates that were not in the race. A candidate
+    whose result is wrong this time is disqualified.
+    """
+    ran = [(a, b) for a, b in zip(records, results, strict=True) if b.ok or b.status in _DISQUALIFIED]
+    fastest = min((result.run_seconds for _, result in ran if result.ok), default=None)
+    out: list[TuningRecord] = []
+    for record, result in ran:
+        if not result.ok:
+            out.append(replace(record, status=result.status, error=result.error, times=(), run_seconds=None))
+        elif result.run_seconds == fastest:
+            fastest = None  # one winner
+            better = min(record.run_seconds or float("inf"), result.run_seconds)
+            out.append(replace(record, times=(*record.times, *result.times), run_seconds=better))
+        else:
+            enough = len(result.times) >= min(_FEW, len(record.times))
+            times = result.times if enough else (*record.times, *result.times)
+            out.append(replace(record, times=times, run_seconds=estimate(times)))
+    return out
+
+
+def problem_of(
+    records: Sequence[TuningRecord], left: Sequence[str] | None, stopped: Stopped, limit: float, late: str
+) -> str:  # fmt: skip
+    """Returns why no record is the best. ``left``: the blocks that no rule takes, where there is no candidate at all."""
+    if left is not None and not records:
+        return "no schedule rule has a candidate" + "".join(f"; {reason}" for reason in left[:3])
+    if not records:
+        if stopped == "time":
+            return f"no candidate was measured within {limit:g} s" + (f": {late}" if late else "")
+        return "every candidate failed in an earlier session" if stopped == "exhausted" else ENDS[stopped]
+    failures = Counter(record.status for record in records if not record.ok)
+    counts = ", ".join([f"{count} {status}" for status, count in sorted(failures.items())])
+    first = next((r for r in records if not r.ok), records[0])
+    return f"{counts}; the first: {first.error}".split("\n")[0]
+
+
+def with_result(record: TuningRecord, result: MeasureResult, session: str | None, trial: int) -> TuningRecord:
+    """Returns the record with what was just measured, as this trial of this session."""
+    return replace(
+        record, id=None, session=session, trial=trial, status=result.status, error=result.error, times=result.times,
+        run_seconds=result.run_seconds if result.ok else None, compile_seconds=result.compile_seconds or None,
+        codegen_version=CODEGEN_VERSION, created=utc_now(), machine=result.machine,
+    )  # fmt: skip

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ...codegen.machine.target import Target
-from ...pages import seconds_text
+from ...pages import card, code_html, folded, rate_text, search_chart, seconds_text, table
 from ...pages.short_repr import short_repr
 from ...schedule import Schedule, Trace
 from ...tir.stmt import PrimFunc
 from ...tuning_db import TuningRecord
+from . import result_plots
 from .warm_start import replay
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import plotly.graph_objects as go
 
 Stopped = Literal["trials", "time", "exhausted", "converged", "patience", "enough", "stopped", "interrupted"]
 
@@ -113,8 +110,6 @@ class TuneResult:
         return f"TuneResult({self.func.name} on {self.target}: {took}, {len(self.records)} trials; {self.why})"
 
     def _repr_html_(self) -> str:
-        from .result_view import result_html
-
         return result_html(self)
 
     @property
@@ -148,23 +143,14 @@ class TuneResult:
             out.append((number, best))
         return out
 
-    if TYPE_CHECKING:  # the methods of result_plots, which needs the extra viz
-
-        def records_dataframe(self) -> pd.DataFrame: ...
-
-        def plot_optimization_history(self) -> go.Figure: ...
-
-        def plot_timeline(self) -> go.Figure: ...
-
-        def plot_edf(self) -> go.Figure: ...
-
-        def plot_slice(self, params: Sequence[str] | None = None) -> go.Figure: ...
-
-        def plot_parallel_coordinate(self, params: Sequence[str] | None = None) -> go.Figure: ...
-
-        def plot_param_importances(self) -> go.Figure: ...
-
-        def plot_predicted_against_measured(self) -> go.Figure: ...
+    records_dataframe = result_plots.records_dataframe
+    plot_optimization_history = result_plots.plot_optimization_history
+    plot_timeline = result_plots.plot_timeline
+    plot_edf = result_plots.plot_edf
+    plot_slice = result_plots.plot_slice
+    plot_parallel_coordinate = result_plots.plot_parallel_coordinate
+    plot_param_importances = result_plots.plot_param_importances
+    plot_predicted_against_measured = result_plots.plot_predicted_against_measured
 
 
 class TuningInterrupted(KeyboardInterrupt):
@@ -174,3 +160,20 @@ class TuningInterrupted(KeyboardInterrupt):
         best = f", the best took {result.best_seconds:.3g} s" if result.best is not None else ""
         super().__init__(f"{len(result.records)} candidates were measured{best}")
         self.result = result
+
+
+def result_html(result: TuneResult) -> str:
+    """Returns the figures, the curve, what failed and the steps of the best schedule as HTML."""
+    rows = [("best", f"{seconds_text(result.best_seconds)}" if result.best else result.problem)]
+    if result.best and result.flops:
+        rows.append(("rate", rate_text(result.flops / result.best_seconds, "FLOP/s")))
+    rows += [("trials", f"{len(result.records)} in {result.elapsed_seconds:.1f} s"), ("ended", result.why)]
+    if result.failures:
+        rows.append(("failed", ", ".join([f"{count} {status}" for status, count in sorted(result.failures.items())])))
+    times = [r.run_seconds if r.ok else None for r in result.records]
+    schedule = result.best_schedule
+    steps = code_html(schedule.trace.as_python(), fold=False) if schedule is not None else ""
+    return card(
+        result.func.name, table(("", ""), rows), search_chart(times, lambda n: f"trial {n + 1}: {seconds_text(times[n])} {result.records[n].sketch}"), folded("the best schedule", steps),
+        note=f"tuned for {result.target}",
+    )  # fmt: skip

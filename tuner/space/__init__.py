@@ -1,7 +1,7 @@
 """A space holds the candidates of one function: sketches, each with a table of rows of decisions.
 
-``row_table``: the sensible rows of one part. ``sketch``: parts for a whole function. ``search_space``: the sketches that
-schedule rules make. ``rule_guard``: exceptions in rules. ``default_choice``: the candidate that the prior thinks best.
+``sketch``: parts for a whole function, and the sensible rows of each. ``search_space``: the sketches that
+schedule rules make. ``default_choice``: the candidate that the prior thinks best.
 """
 
 from .default_choice import DefaultSchedule, choose_default, default_schedule

@@ -12,8 +12,8 @@ from ...schedule import Schedule, ScheduleError
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..rules import ScheduleRule
-from .row_table import RowTable
 from .search_space import Space, Variant
+from .sketch import RowTable
 
 _TRIES = 4
 """The number of rows of each part that are tried."""

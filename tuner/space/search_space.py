@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +21,8 @@ from ..canonical_form import bring_into_canonical_form
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
-from .restriction import Where, check_names, restricted
-from .row_table import RowTable, cheapest_sums
-from .rule_guard import RuleGuard
-from .sketch import Sketch
+from ..rules.schedule_rule import Decision, Part
+from .sketch import RowTable, Sketch, cheapest_sums
 
 _MAX_SKETCHES = 24
 _MAX_PARTS = 64
@@ -262,3 +264,72 @@ def _inline(sch: Schedule, names: Sequence[str]) -> list[str]:
         sch.restore(before)
     half = len(names) // 2
     return [*_inline(sch, names[:half]), *_inline(sch, names[half:])] if half else []
+
+
+Where = Mapping[str, int | Collection[int]]
+"""Allowed values by the name of a decision (``vectors``), or by those of a part and its decision (``tile_C_v1.vectors``)."""
+
+
+def restricted(part: Part, where: Where) -> bool:
+    """Limit the decisions of ``part`` to what ``where`` allows; False when a decision has no value left."""
+    kept = []
+    for decision in part.decisions:
+        allowed = where.get(f"{part.name}.{decision.name}", where.get(decision.name))
+        values = decision.candidates
+        if allowed is not None:
+            wanted = _wanted(allowed)
+            values = tuple([v for v in values if v in wanted])
+            if not values:
+                return False
+        kept.append(Decision(decision.name, values))
+    part.decisions = tuple(kept)
+    return True
+
+
+def _wanted(allowed: int | Collection[int]) -> set[int]:
+    return {allowed} if isinstance(allowed, int) else set(allowed)
+
+
+def check_names(where: Where, known: Mapping[str, Collection[int]]) -> None:
+    """Raise ValueError for a name that no part has. A decision that has none of its values in any part is an error as
+    well. ``known``: the values by name. The name of a part and its decision may leave the part out."""
+    for name, allowed in where.items():
+        if name not in known:
+            raise ValueError(f"where: no decision {name!r}; there are {', '.join(sorted(known))}")
+        if "." not in name and not _wanted(allowed) & set(known[name]):
+            there = ", ".join(map(str, sorted(known[name])))
+            raise ValueError(f"where: {name!r} is never {allowed!r}; its values are {there}")
+
+
+class RuleGuard:
+    """A RuleGuard calls rules and their parts. An exception other than ScheduleError becomes a RuntimeWarning, one for
+    each rule."""
+
+    def __init__(self) -> None:
+        self._reported: set[str] = set()
+
+    def ask(self, rule: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Returns what ``function`` returns; None when it fails."""
+        try:
+            return function(*args)
+        except Exception as error:
+            self._report(rule, error)
+            return None
+
+    def apply(self, rule: str, function: Callable[..., Any], *args: Any) -> None:
+        """Call ``function``; ScheduleError when it fails, whatever it raised."""
+        try:
+            function(*args)
+        except ScheduleError:
+            raise
+        except Exception as error:
+            raise ScheduleError(self._report(rule, error)) from error
+
+    def _report(self, rule: str, error: Exception) -> str:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}:{last.lineno}: {last.line}"
+        what = f"the schedule rule {rule!r} failed: {type(error).__name__}: {error} ({where})"
+        if rule not in self._reported:
+            self._reported.add(rule)
+            warnings.warn(f"{what}; the search goes on without it", RuntimeWarning, stacklevel=2)
+        return what

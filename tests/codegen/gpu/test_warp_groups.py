@@ -14,7 +14,7 @@ from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.codegen.gpu.simulation.simulator import simulate
 from tilewright.codegen.lower import run_passes
 from tilewright.schedule import TensorIntrin
-from tilewright.tuner.recipes.gpu_group_product import GroupTiles, group_product
+from tilewright.tuner.recipes.gpu_products import GroupTiles, group_product
 
 
 @pytest.mark.parametrize("name", ["wgmma_64x64x64_f16", "wgmma_fill_64x64", "wgmma_store_64x128"])

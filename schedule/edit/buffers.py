@@ -1,0 +1,185 @@
+"""This module finds the buffer that an argument names, and replaces buffers together with the match_buffers of their parts.
+
+It knows the names of storage scopes, which say in which memory a buffer lives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...tir.analysis.tree import Tree
+from ...tir.expr import BufferLoad, Expr
+from ...tir.expr.base.node_methods import map_tuple
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt
+from ...tir.walk import replace_buffers, statements, transform
+from ..errors import ScheduleError, bad_argument, unknown_handle
+
+
+def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:
+    """Return the buffer that a block reads or writes, given by its number in its declarations or by its name.
+
+    No other buffer of that side, nor one among ``others``, may have that name.
+    """
+    block = realize.block
+    regions = block.reads if kind == "read" else block.writes
+    names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions)) or "none"
+    if isinstance(which, str):
+        found = {r.buffer: None for r in (*regions, *others) if r.buffer.name == which}
+        if len(found) > 1:
+            raise ScheduleError(
+                f"block {block.name_hint!r} touches {len(found)} buffers named {which!r}",
+                where=realize,
+                hint=f"say which by its number; what it {kind}s: {names}",
+            )
+        if found:
+            return next(iter(found))
+    elif isinstance(which, int) and 0 <= which < len(regions):
+        return regions[which].buffer
+    raise unknown_handle(
+        f"block {block.name_hint!r} has no {kind} buffer {which!r}",
+        where=realize,
+        hint=f"what it {kind}s: {names}",
+    )
+
+
+def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
+    """Return the buffer of a block that an argument names. The argument is ``("read", i)``, ``("write", i)``, a number
+    among its writes, or a name."""
+    if isinstance(buffer, (list, tuple)) and len(buffer) == 2 and buffer[0] in ("read", "write"):
+        return pick_buffer(realize, buffer[1], buffer[0])
+    if isinstance(buffer, int):
+        return pick_buffer(realize, buffer, "write")
+    if isinstance(buffer, str):
+        for kind, regions in (("write", realize.block.writes), ("read", realize.block.reads)):
+            if any(r.buffer.name == buffer for r in regions):
+                return pick_buffer(realize, buffer, kind, others=realize.block.reads)
+    raise ScheduleError(
+        f"block {realize.block.name_hint!r} has no buffer {buffer!r}",
+        where=realize,
+        hint='say ("read", 0), ("write", 0), or a name of '
+        + ", ".join(repr(r.buffer.name) for r in (*realize.block.reads, *realize.block.writes)),
+    )
+
+
+def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
+    """Return the block that allocates the buffer; None for a parameter."""
+    if any(b is buffer for b in tree.func.buffer_map.values()):
+        return None
+    for up in (realize.block, *tree.above(realize)):
+        if isinstance(up, Block) and any(b is buffer for b in up.alloc_buffers):
+            return up
+    raise ScheduleError(
+        f"buffer {buffer.name} is neither allocated here nor a parameter",
+        where=realize,
+        hint="choose a buffer that the function allocates or takes",
+    )
+
+
+def matched_buffers(
+    node: PrimFunc | Stmt, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]
+) -> dict[Buffer, Buffer]:
+    """Return ``buffers`` extended by each match_buffer below ``node`` of one of them, with its ``change``.
+
+    Match_buffers of match_buffers are included.
+    """
+    out = dict(buffers)
+    for n in statements(node):
+        if isinstance(n, Block):
+            for m in n.match_buffers:
+                if m.source.buffer in out:
+                    out[m.buffer] = change(m.buffer)
+    return out
+
+
+def renewed_buffers(node: Any, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]) -> Any:
+    """Return ``node`` with ``buffers`` replaced, and their match_buffers changed by ``change``."""
+    return replace_buffers(node, matched_buffers(node, buffers, change))
+
+
+def changed_buffer(func: PrimFunc, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> PrimFunc:
+    """Return the function with a buffer and its match_buffers changed."""
+    names = matched_buffers(func, {buffer: change(buffer)}, change)
+    parameters = {p: names.get(b, b) for p, b in func.buffer_map.items()}
+    return PrimFunc(func.params, replace_buffers(func.body, names), parameters, func.attrs)
+
+
+def separated(func: PrimFunc, buffer: Buffer, separators: tuple[int, ...]) -> PrimFunc:
+    """Return the function with other axis separators of a buffer.
+
+    The dimensions of a match_buffer are the last ones of the buffer.
+    """
+    ndim = buffer.ndim
+    return changed_buffer(
+        func, buffer, lambda b: b.with_(axis_separators=tuple([max(0, s - (ndim - b.ndim)) for s in separators]))
+    )
+
+
+def moved_accesses(
+    node: Any,
+    old: Buffer,
+    new: Buffer,
+    there: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
+    region: Callable[[BufferRegion], BufferRegion] | None = None,
+) -> Any:
+    """Return ``node`` with each load and store of ``old`` made from ``new``, at the indices that ``there`` returns.
+
+    With ``region``, the regions of ``old`` that blocks declare are replaced by its results.
+    """
+
+    def renewed(r: BufferRegion) -> BufferRegion:
+        return region(r) if r.buffer is old and region is not None else r
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer is old:
+            return BufferLoad(new, there(n.indices), n.predicate)
+        if isinstance(n, BufferStore) and n.buffer is old:
+            return BufferStore(new, n.value, there(n.indices), n.predicate)
+        if isinstance(n, Block) and region is not None:
+            reads, writes = map_tuple(n.reads, renewed), map_tuple(n.writes, renewed)
+            if reads is not n.reads or writes is not n.writes:
+                return n.with_(reads=reads, writes=writes)
+        return None
+
+    return transform(node, post=post)
+
+
+_RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3}
+_SCOPE = re.compile(
+    r"(global|shared|warp|local|texture|wmma\.(?:matrix_a|matrix_b|accumulator)|wgmma\.accumulator|m16n8k8\.matrix[ABC]|amx\.tmm)"
+    r"((?:\.[A-Za-z_][\w-]*)*)"
+)
+
+
+def check_storage_scope(scope: Any) -> str:
+    """Return ``scope`` if it is the name of a storage scope; ScheduleError otherwise.
+
+    The names are ``global`` (or an empty text), ``shared``, ``warp``, ``local`` and their like, optionally with the tag
+    of a special memory (``global.scratchpad``, ``shared.dyn``).
+    """
+    if scope == "":
+        return "global"
+    if not isinstance(scope, str) or _SCOPE.fullmatch(scope) is None:
+        raise bad_argument(
+            f"{scope!r} is not a storage scope",
+            hint="there are 'global', 'shared', 'warp', 'local', each with a tag of your own after a dot if need be "
+            "('global.scratchpad')",
+        )
+    return scope
+
+
+def rank_of_scope(scope: str) -> int:
+    """Return who shares the memory. The numbers are 0 for all threads (global), 1 for a block of threads, 2 for a warp,
+    3 for one thread."""
+    return _RANKS.get(scope.split(".")[0], 3)
+
+
+def shared_by_thread(scope: str, thread: str) -> bool:
+    """Return whether the threads of the axis ``thread`` (``threadIdx.x``) share one copy of a buffer in ``scope``."""
+    rank = rank_of_scope(scope)
+    if rank == 0:
+        return False  # one copy for all: each iteration of a thread's loop copies its own part
+    if rank == 2:
+        return thread == "threadIdx.x"
+    return rank <= (0 if thread.startswith("blockIdx") else 1)
