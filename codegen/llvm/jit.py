@@ -18,7 +18,7 @@ from ..jit.elf_symbols import undefined_symbols
 from ..machine.target import Target
 from ..machine.target_text import TargetError
 from ..version import CODEGEN_VERSION
-from . import byte_divisions, scalarized_accesses, single_lane_stores, wasm_repairs
+from . import llvm_repairs, wasm_repairs
 
 LINKS_PER_JIT = 300
 """The number of loads after which a new ORC instance is made, since each load leaves some kilobytes in its instance."""
@@ -33,9 +33,9 @@ HEAD = 200
 
 
 REPAIRS: tuple[Callable[[Any, tuple[str, ...], Target], str | None], ...] = (
-    single_lane_stores.repair,
-    byte_divisions.repair,
-    scalarized_accesses.repair,
+    llvm_repairs.repair_single_lane_stores,
+    llvm_repairs.repair_byte_divisions,
+    llvm_repairs.repair_scalarized_accesses,
     wasm_repairs.repair,
 )
 """What replaces instructions of which LLVM's back end would make wrong or slow code. Each takes the optimized module, the texts that

@@ -12,8 +12,8 @@ from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS
 from ...tir.expr.intrinsics.tiles_in_memory import TILE_ROWS
 from ..backend.expand_dots import expand_dot
 from ..lowered import NO_TILES, LoweredFunc
-from .external_calls import may_write
 from .function_builder import FunctionBuilder
+from .llvm_calls import may_write
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix
 

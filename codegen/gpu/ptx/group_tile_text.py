@@ -11,7 +11,7 @@ from ....tir.expr import Call, Expr, IntImm
 from ....tir.expr.intrinsics.group_matrix_operations import GROUP_STEPS, PANEL, group_columns
 from ....tir.stmt import Buffer
 from ...backend.emitter import EmitError
-from ...llvm.linear_sums import sum_text
+from ...llvm.function_builder import sum_text
 from ...llvm.llvm_scope import LlvmScope
 from ..launch.held_tiles import SWIZZLED, SWIZZLED_ALIGNMENT
 
