@@ -7,6 +7,13 @@ from typing import Any
 
 from ..machine.target import Target
 
+# Replaces masked stores of one known lane by plain stores of that lane, to avoid a bug of LLVM.
+#
+# On AVX-512, LLVM 22.1 first combines a narrowing conversion with the masked store that follows it. Where the mask is a
+# constant with one lane, it then stores that lane before the conversion: eight bytes of an int64 instead of one of an
+# int8 (https://github.com/llvm/llvm-project/issues/179489). This replacement runs after LLVM's own passes, because these
+# find further constant masks.
+
 _STORE = re.compile(
     r"^ +(?:tail |notail )?call void @llvm\.masked\.store\.\S+?\("
     r"<(?P<lanes>\d+) x (?P<element>\w+)> (?P<value>.+), "

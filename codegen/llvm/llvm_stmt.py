@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...tir.analysis.simplify import loop_values
 from ...tir.expr import IntImm, Var, product
 from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
-from ..backend.captures import asserts, captured, needs_scratch
+from ..backend.effects import asserts, captured, needs_scratch
 from ..backend.storage import elements_of
 from ..lowered import NONTEMPORAL_ATTR, NULL_ARRAY, OUT_OF_MEMORY, Param
 from .function_builder import Phi, sum_text

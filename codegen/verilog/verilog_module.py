@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...tir.stmt import PrimFunc
-from ..lower.hardware_annotations import partition_of
+from ..lower.loop_annotations import partition_of
 from ..lower.pipeline import run_passes
 from ..lowered import LoweredFunc
 from ..machine.target import Target

@@ -18,8 +18,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
-        "codegen/lower/allocation_places.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
-        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/lanes.py", "codegen/lower/masks.py",
+        "codegen/lower/allocations.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
+        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/lanes.py",
         "codegen/lower/place_init.py", "codegen/lower/promote_registers.py", "codegen/lower/transpose_in_registers.py",
         "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
@@ -52,9 +52,9 @@ MORE: dict[str, tuple[str, ...]] = {
     "passes": (
         "codegen/lower/bound_checks.py", "codegen/lower/choose_unrolled.py", "codegen/lower/cut_idle_iterations.py",
         "codegen/lower/form_fma.py", "codegen/lower/insert_prefetches.py", "codegen/lower/join_split_indices.py",
-        "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/prefetched_lines.py",
-        "codegen/lower/register_partition.py", "codegen/lower/stride_alignment.py", "codegen/lower/tile_accesses.py",
-        "codegen/lower/transpose_network.py", "codegen/lower/widen_half_floats.py",
+        "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/insert_prefetches.py",
+        "codegen/lower/promote_registers.py", "codegen/lower/tile_accesses.py",
+        "codegen/lower/transpose_in_registers.py", "codegen/lower/widen_half_floats.py",
     ),
     "graph": (
         "graph/entry.py", "graph/fuse.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py",

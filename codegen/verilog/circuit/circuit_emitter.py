@@ -13,7 +13,7 @@ from ....tir.walk import pre_order, statements
 from ...backend.emitter import Emitter, Tables, Unit
 from ...backend.expressions import EXPRESSIONS
 from ...backend.statements import STATEMENTS
-from ...lower.hardware_annotations import PIPELINE, interval_of
+from ...lower.loop_annotations import PIPELINE, interval_of
 from ...lowered import LoweredFunc
 from .blocks import Branch, Counter, Loop, Pipeline, Region, Register
 from .circuit_builder import CircuitBuilder
