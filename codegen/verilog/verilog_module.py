@@ -13,8 +13,7 @@ from ..lower.pipeline import run_passes
 from ..lowered import LoweredFunc
 from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
-from ..runtime.arguments import Arguments
-from ..runtime.completed_arguments import completed
+from ..runtime.arguments import Arguments, completed
 from ..runtime.functions_by_name import FunctionsByName
 from .circuit.memories import HardwareError
 from .hardware_passes import HARDWARE_PASSES
