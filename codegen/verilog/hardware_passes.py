@@ -24,7 +24,7 @@ from ..lower.place_init import place_init
 from ..lower.promote_registers import promote_registers
 from ..lower.split_unroll_factors import split_unroll_factors
 from ..lower.unroll_loops import unroll_loops
-from .circuit.memories import HardwareError
+from .memories import HardwareError
 
 
 def _pass(rewrite: Callable[..., PrimFunc]) -> Pass:

@@ -15,11 +15,10 @@ from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
 from ..runtime.arguments import Arguments, completed
 from ..runtime.functions_by_name import FunctionsByName
-from .circuit.memories import HardwareError
 from .hardware_passes import HARDWARE_PASSES
-from .simulators import simulate
-from .text.module_text import Circuit, circuit_of
-from .text.testbench import testbench
+from .memories import HardwareError
+from .module_text import Circuit, circuit_of
+from .simulators import simulate, testbench
 
 
 class VerilogModule(FunctionsByName["VerilogFunction"]):

@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ....tir.arith import Analyzer
-from ....tir.expr import Expr, FloorDiv, FloorMod, IntImm
-from ....tir.stmt import Buffer
-from ...backend.emitter import EmitError
+from ...tir.arith import Analyzer
+from ...tir.expr import Expr, FloorDiv, FloorMod, IntImm
+from ...tir.stmt import Buffer
+from ..backend.emitter import EmitError
 from .nets import ends_of
 
 

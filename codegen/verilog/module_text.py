@@ -1,20 +1,283 @@
-"""Writes the circuit of a function as a module of Verilog-2005."""
+"""Writes the circuit of a function as a module of Verilog-2005: nets as expressions, loops and branches as a state machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from ...lowered import LoweredFunc
-from ..circuit.blocks import Block, Loop, Pipeline, Region, Store, Write
-from ..circuit.circuit_emitter import CircuitEmitter, emitted
-from ..circuit.linear_nets import LinearNets
-from ..circuit.memories import Bank, HardwareError, Memory
-from ..circuit.nets import LEAVES, Net
-from ..timing.balanced_sums import balanced, live
-from ..timing.stages import Obstacle, Stages, carried_by, placed
-from .net_text import WRITERS, constant, widened
-from .state_machine import BlockStages, StateMachine, end_text, register_width
+from ..lowered import LoweredFunc
+from .blocks import Block, Branch, Counter, Loop, Pipeline, Region, Register, Store, Write
+from .circuit_emitter import CircuitEmitter, emitted
+from .memories import Bank, HardwareError, Memory
+from .nets import LEAVES, LinearNets, Net, width_of
+from .stages import Obstacle, Stages, balanced, carried_by, live, placed
+
+# Writes nets as expressions of Verilog. Operands are names of wires, or constants.
+
+
+def constant(value: int, width: int, signed: bool = False) -> str:
+    """Returns a constant of so many bits."""
+    return f"{width}'{'s' if signed else ''}h{value & ((1 << width) - 1):x}"
+
+
+def widened(net: Net, name: str, width: int) -> str:
+    """Returns the lowest ``width`` bits of a number, extended by its sign."""
+    if net.value is not None:
+        return constant(net.value, width)
+    return extended(name, net.width, net.signed, width)
+
+
+def extended(name: str, own: int, signed: bool, width: int) -> str:
+    """Returns the lowest ``width`` bits of what has ``own`` wires, extended by its sign."""
+    if own >= width:
+        return name if own == width else f"{name}[{width - 1}:0]"
+    extra = width - own
+    return f"{{{{{extra}{{{name}[{own - 1}]}}}}, {name}}}" if signed else f"{{{extra}'d0, {name}}}"
+
+
+def _number(net: Net, name: str, signed: bool) -> str:
+    """Returns a number as an operand of an operation, all of whose operands are signed or none."""
+    if net.value is not None:
+        return constant(net.value, net.width + (signed and not net.signed), signed)
+    if not signed:
+        return name
+    return f"$signed({name})" if net.signed else f"$signed({{1'b0, {name}}})"
+
+
+def _infix(symbol: str) -> Callable[[Net, list[str]], str]:
+    """Returns the writer of an operation whose operands are extended to the width of the result."""
+
+    def write(net: Net, names: list[str]) -> str:
+        signed = net.signed or any([a.signed for a in net.args])
+        a, b = [_number(arg, name, signed) for arg, name in zip(net.args, names, strict=True)]
+        return f"{a} {symbol} {b}"
+
+    return write
+
+
+def _compared(symbol: str) -> Callable[[Net, list[str]], str]:
+    def write(net: Net, names: list[str]) -> str:
+        signed = any([a.signed for a in net.args])
+        a, b = [_number(arg, name, signed) for arg, name in zip(net.args, names, strict=True)]
+        return f"{a} {symbol} {b}"
+
+    return write
+
+
+def _divided(symbol: str) -> Callable[[Net, list[str]], str]:
+    def write(net: Net, names: list[str]) -> str:
+        signed = any([a.signed for a in net.args])
+        width = max(net.width, *[a.width + (signed and not a.signed) for a in net.args])
+        a, b = [_number(arg, name, signed) for arg, name in zip(net.args, names, strict=True)]
+        divisor = net.args[1]
+        if divisor.low <= 0 <= divisor.high:
+            # a choice between a signed and an unsigned operand would make the division unsigned
+            zero = constant(0, width, signed)
+            return f"{b} == {constant(0, divisor.width + 1, signed)} ? {zero} : {a} {symbol} {b}"
+        return f"{a} {symbol} {b}"
+
+    return write
+
+
+def _bits(symbol: str) -> Callable[[Net, list[str]], str]:
+    def write(net: Net, names: list[str]) -> str:
+        a, b = [widened(arg, name, net.width) for arg, name in zip(net.args, names, strict=True)]
+        return f"{a} {symbol} {b}"
+
+    return write
+
+
+def _chosen(net: Net, names: list[str]) -> str:
+    yes, no = [widened(arg, name, net.width) for arg, name in zip(net.args[1:], names[1:], strict=True)]
+    return f"{names[0]} ? {yes} : {no}"
+
+
+def _lowest(net: Net, names: list[str]) -> str:
+    return widened(net.args[0], names[0], net.width)
+
+
+def _right(net: Net, names: list[str]) -> str:
+    a = net.args[0]
+    if net.detail >= a.width:
+        return f"{{{net.width}{{{names[0]}[{a.width - 1}]}}}}"
+    return f"{names[0]}[{a.width - 1}:{net.detail}]"
+
+
+def _move_right(net: Net, names: list[str]) -> str:
+    a = net.args[0]
+    wide = widened(a, names[0], net.width)
+    return f"$signed({wide}) >>> {names[1]}" if a.signed else f"{wide} >> {names[1]}"
+
+
+WRITERS: dict[str, Callable[[Net, list[str]], str]] = {
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "quotient": _divided("/"),
+    "remainder": _divided("%"),
+    "less": _compared("<"),
+    "equal": _compared("=="),
+    "and": lambda net, names: f"{names[0]} & {names[1]}",
+    "not": lambda net, names: f"~{names[0]}",
+    "copy": lambda net, names: names[0],
+    "select": _chosen,
+    "cut": _lowest,
+    "low_bits": _lowest,
+    "shifted_left": lambda net, names: f"{{{names[0]}, {net.detail}'d0}}",
+    "shifted_right": _right,
+    "move_left": lambda net, names: f"{widened(net.args[0], names[0], net.detail)} << {names[1]}",
+    "move_right": _move_right,
+    "bits_and": _bits("&"),
+    "bits_or": _bits("|"),
+    "bits_xor": _bits("^"),
+}
+"""Writers of expressions from the names of the operands."""
+
+
+# Writes loops and branches as a state machine: what happens at the clock's edge in each state.
+
+Lines = list[Any]
+"""Lines of text, and lists of them, which are indented."""
+
+
+@dataclass(slots=True)
+class BlockStages:
+    """The stages of a block, and the names that it has. A block that is no pipeline has a state for each stage."""
+
+    number: int
+    stages: Stages
+    states: list[int] = field(default_factory=list)
+    pipeline: Pipeline | None = None
+    state: int = 0
+    """The state of a pipeline."""
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the names of the block's wires."""
+        return f"block{self.number}"
+
+
+def register_width(register: Register) -> int:
+    """Returns the bits of a register."""
+    return width_of(register.low, register.high)
+
+
+def end_text(counter: Counter, end: int | Register) -> str:
+    """Returns an end of a loop with the width of its counter."""
+    width = register_width(counter.register)
+    if isinstance(end, int):
+        return constant(end, width)
+    return extended(end.name, register_width(end), end.low < 0, width)
+
+
+class StateMachine:
+    """The states of a circuit; state 0 waits for the start."""
+
+    def __init__(self, blocks: Mapping[Block, BlockStages]) -> None:
+        self.blocks = blocks
+        self.states: list[tuple[str, Lines]] = [("waits", [])]
+
+    def build(self, regions: Sequence[Region]) -> None:
+        """Make the states of all regions."""
+        first = self.sequence(regions, ["done <= 1'b1;", "state <= 0;"])
+        self.states[0] = ("waits", ["if (start) begin", ["done <= 1'b0;", *first], "end"])
+
+    def state(self, title: str, lines: Lines) -> int:
+        self.states.append((title, lines))
+        return len(self.states) - 1
+
+    def sequence(self, regions: Sequence[Region], after: Lines) -> Lines:
+        """Make the states of regions; return what is done at the edge that leads into the first. ``after`` is done at
+        the edge that leaves the last."""
+        for region in reversed(regions):
+            after = _RULES[type(region)](self, region, after)
+        return after
+
+    def block(self, block: Block, after: Lines) -> Lines:
+        made = self.blocks[block]
+        for stage in reversed(range(made.stages.depth)):
+            made.states.insert(0, self.state(f"stage {stage} of block {made.number}", after))
+            after = [f"state <= {made.states[0]};"]
+        return after
+
+    def loop(self, loop: Loop, after: Lines) -> Lines:
+        counter, name = loop.counter, loop.counter.register.name
+        begin: Lines = []
+        if isinstance(counter.low, int) and isinstance(counter.last, int) and counter.last < counter.low:
+            return after
+        again = [
+            f"if ({name} == {end_text(counter, counter.last)}) begin", after,
+            "end else begin", [f"{name} <= {name} + 1'b1;", begin], "end",
+        ]  # fmt: skip
+        into = self.sequence(loop.body, again)
+        if into is again:
+            return after
+        begin.extend(into)
+        return self.entered(counter, [f"{name} <= {end_text(counter, counter.low)};", *into], after)
+
+    def entered(self, counter: Counter, into: Lines, after: Lines) -> Lines:
+        """Return what leads into a loop; one whose extent is not constant may have no iterations."""
+        if counter.empty is None:
+            return into
+        test = [f"if ({counter.empty.name}) begin", after, "end else begin", into, "end"]
+        return [f"state <= {self.state(f'begins the loop {counter.register.name}', test)};"]
+
+    def pipeline(self, region: Pipeline, after: Lines) -> Lines:
+        made = self.blocks[region.block]
+        p, depth, interval = made.prefix, made.stages.depth, made.stages.interval
+        if not depth:
+            return after
+        step: Lines = [f"{p}_issue <= 1'b0;"]
+        for counter in region.counters:  # from the outermost to the one that runs fastest
+            name = counter.register.name
+            step = [
+                f"if ({name} == {end_text(counter, counter.last)}) begin",
+                [f"{name} <= {end_text(counter, counter.low)};", *step],
+                f"end else {name} <= {name} + 1'b1;",
+            ]
+        if interval > 1:
+            wide = max(1, (interval - 1).bit_length())
+            step = [f"if ({p}_phase == {interval - 1}) begin", [f"{p}_phase <= {constant(0, wide)};", *step],
+                    f"end else {p}_phase <= {p}_phase + 1'b1;"]  # fmt: skip
+        lines = [f"if ({p}_issue) begin", step, "end", f"if ({p}_last{depth - 1}) begin", after, "end"]
+        made.state = self.state(f"the pipeline of {region.name}", lines)
+        into = [f"{c.register.name} <= {end_text(c, c.low)};" for c in region.counters]
+        into += [f"{p}_issue <= 1'b1;", f"state <= {made.state};"]
+        if interval > 1:
+            into.append(f"{p}_phase <= 0;")
+        return self.entered(region.counters[0], into, after)
+
+    def branch(self, region: Branch, after: Lines) -> Lines:
+        sides = [self.sequence(side, after) for side in (region.yes, region.no)]
+        lines = [f"if ({region.test.name}) begin", sides[0], "end else begin", sides[1], "end"]
+        return [f"state <= {self.state('branches', lines)};"]
+
+    def text(self) -> list[str]:
+        """Return the case statement."""
+        out = ["case (state)"]
+        for number, (title, lines) in enumerate(self.states):
+            out += [f"  {number}: begin // {title}", *indented(lines, 4), "  end"]
+        return [*out, "  default: state <= 0;", "endcase"]
+
+
+_RULES: dict[type, Any] = {
+    Block: StateMachine.block,
+    Loop: StateMachine.loop,
+    Pipeline: StateMachine.pipeline,
+    Branch: StateMachine.branch,
+}
+
+
+def indented(lines: Lines, depth: int) -> list[str]:
+    """Returns lines, those of lists inside indented by two more."""
+    out: list[str] = []
+    for line in lines:
+        out += indented(line, depth + 2) if isinstance(line, list) else [" " * depth + line]
+    return out
+
+
+# Writes the circuit of a function as a module of Verilog-2005.
 
 
 @dataclass(frozen=True, slots=True)
