@@ -15,7 +15,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from ..words.affine_indices import plain_dim
-from ..words.named_products import BatchMatmulOp, ReduceOp
+from ..words.wider_operations import BatchMatmulOp, ReduceOp
 
 _COMMUTATIVE = (
     "addi",
