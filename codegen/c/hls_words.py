@@ -1,4 +1,5 @@
-"""Writes C for high-level synthesis: pragmas for pipelines, unrolled loops and divided arrays, and arrays of known sizes."""
+"""Writes C for high-level synthesis: pragmas for pipelines, unrolled loops and divided arrays, and arrays of known
+sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Words of strict ISO C99, whose vectors are structures and work lane by lane. What a condition guards becomes statements in front of the one that uses it."""
+"""Words of strict ISO C99, whose vectors are structures and work lane by lane. What a condition guards becomes
+statements in front of the one that uses it."""
 
 from __future__ import annotations
 

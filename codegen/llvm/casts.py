@@ -1,4 +1,5 @@
-"""Emits conversions between data types. Those of float16 and bfloat16 take an instruction of the target or arithmetic on their bits."""
+"""Emits conversions between data types. Those of float16 and bfloat16 take an instruction of the target or arithmetic
+on their bits."""
 
 from __future__ import annotations
 

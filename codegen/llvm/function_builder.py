@@ -1,4 +1,5 @@
-"""Writes one LLVM function as text: fresh names, blocks, vectors, pure values computed once, and sums that share terms."""
+"""Writes one LLVM function as text: fresh names, blocks, vectors, pure values computed once, and sums that share
+terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Emits calls of operations. Choices, hints and mathematical functions come first, then bits, memory, the target's own instructions, and lookups in tables."""
+"""Emits calls of operations. Choices, hints and mathematical functions come first, then bits, memory, the target's own
+instructions, and lookups in tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Emits statements: loops with carried values, branches, stack and scratch memory, assertions, and loops that run in parallel."""
+"""Emits statements: loops with carried values, branches, stack and scratch memory, assertions, and loops that run in
+parallel."""
 
 from __future__ import annotations
 

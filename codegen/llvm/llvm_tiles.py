@@ -1,4 +1,5 @@
-"""Emits operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) as instructions of AMX, or as rows of vectors without AMX.
+"""Emits operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) as instructions of AMX, or as rows
+of vectors without AMX.
 
 A tile is an SSA vector of all its numbers, which loops carry like any other value. Before and after each instruction it
 is cast to LLVM's type of a tile register and back. LLVM removes the casts, so that a tile used only by such

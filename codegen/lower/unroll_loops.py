@@ -1,4 +1,5 @@
-"""Unrolls loops: each iteration becomes statements of its own, without the branches and masks that its values decide."""
+"""Unrolls loops: each iteration becomes statements of its own, without the branches and masks that its values
+decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writes the circuit of a function as a module of Verilog-2005: nets as expressions, loops and branches as a state machine."""
+"""Writes the circuit of a function as a module of Verilog-2005: nets as expressions, loops and branches as a state
+machine."""
 
 from __future__ import annotations
 

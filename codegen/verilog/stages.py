@@ -1,4 +1,5 @@
-"""Divides a block into stages of one cycle each, and adds long sums as trees. It also finds the interval at which a pipeline may start stages anew.
+"""Divides a block into stages of one cycle each, and adds long sums as trees. It also finds the interval at which a
+pipeline may start stages anew.
 
 The method is modulo scheduling (B. R. Rau, "Iterative modulo scheduling", MICRO 1994): items get the earliest stage that
 their operands, the ports of memories and earlier accesses allow; where a word or a register is needed by a later iteration

@@ -1,4 +1,5 @@
-"""Rows of copies from global to shared memory that one thread starts and that run beside the threads: ``cp.async.bulk``.
+"""Rows of copies from global to shared memory that one thread starts and that run beside the threads:
+``cp.async.bulk``.
 
 A loop with the annotation ``bulk_copy`` copies one row. Its bytes arrive at an mbarrier in shared memory, a number of 64 bits that counts
 them. ``T.ptx_arrive_barrier_expect_tx(address, bytes)`` says how many bytes a phase of the mbarrier has, and

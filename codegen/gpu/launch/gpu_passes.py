@@ -1,4 +1,5 @@
-"""The lowering of functions for GPUs: what the simulated device and real ones share, and what machine code needs more."""
+"""The lowering of functions for GPUs: what the simulated device and real ones share, and what machine code needs
+more."""
 
 from __future__ import annotations
 

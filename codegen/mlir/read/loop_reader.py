@@ -1,4 +1,5 @@
-"""This module reads functions over memory: loops of ``scf`` and ``affine``, accesses of ``memref``, ``affine`` and ``vector``.
+"""This module reads functions over memory: loops of ``scf`` and ``affine``, accesses of ``memref``, ``affine`` and
+``vector``.
 
 A value that is carried from one iteration to the next becomes a buffer of one element.
 """

@@ -21,10 +21,8 @@ from ..words import wider_operations as X
 from ..words.affine_indices import evaluated, restored
 from ..words.mlir_error import MlirError
 from ..words.mlir_types import AS, DTYPE, dtype_of, is_dynamic, mlir_type, plain_value, signed_like
-from ..words.operation_table import CALL_OF, NODE_OF, ORDERED, UNSIGNED
-from ..words.operations import VALUE, shortest
+from ..words.operation_table import CALL_OF, NODE_OF, ORDERED, UNSIGNED, VALUE, recognized, shortest
 from ..words.signatures import ATTRIBUTES, INDEX_TYPE, SHAPE, SYMBOL, USUAL
-from ..words.templates import recognized
 from ..words.wider_operations import CmpfOp, CmpiOp, RemFOp, SelectOp
 
 WIDENED = "tilewright.widened"

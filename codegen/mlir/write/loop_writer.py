@@ -40,7 +40,7 @@ from ..words.mlir_types import (
     sign_attribute,
     text_attribute,
 )
-from ..words.operations import Operations
+from ..words.operation_table import Operations
 from ..words.signatures import INDICES, Signature
 from ..words.wider_operations import GatherOp, ScatterOp
 from .value_writer import INDEX, ValueWriter
