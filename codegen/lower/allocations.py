@@ -44,7 +44,7 @@ def _innermost(func: PrimFunc) -> Mapping[Node, list[Buffer]]:
     result must be kept between iterations. An access below a ``while`` counts as an access at that loop, because an
     iteration may read what the one before left in memory; buffers that belong to a block in the loop are not concerned.
     """
-    walk = _Walk(func)
+    walk = _AllocationWalk(func)
     walk.visit(func.body, (), _NO_BARRIER)
     places: dict[Node, list[Buffer]] = {}
     for buffer in walk.pointers.values():
@@ -54,7 +54,7 @@ def _innermost(func: PrimFunc) -> Mapping[Node, list[Buffer]]:
     return places
 
 
-class _Walk:
+class _AllocationWalk:
     """The walk that finds the statements which hold all accesses of a buffer, outermost first (``common``).
 
     ``aliases``: the buffers behind matched ones; ``homes``: how many statements stand around the block that allocates.

@@ -294,7 +294,7 @@ def start_bulk_copies(func: PrimFunc) -> PrimFunc:
 
     def visit(s: Stmt) -> Stmt:
         if tag_of(s):
-            return _Kernel(s).started()
+            return _CopyingKernel(s).started()
         return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)
 
     return func.with_body(visit(func.body)) if _wanted(func.body) else func
@@ -304,7 +304,7 @@ def _wanted(s: Stmt) -> bool:
     return has_rows(s) or any(isinstance(n, AttrStmt) and n.attr_key == BULK_SCOPE for n in statements(s))
 
 
-class _Kernel:
+class _CopyingKernel:
     """The copies of one kernel. ``made``: the mbarriers."""
 
     def __init__(self, kernel: Stmt) -> None:

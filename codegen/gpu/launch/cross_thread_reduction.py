@@ -64,10 +64,10 @@ def reduce_across_threads(func: PrimFunc, shuffles: bool = True) -> PrimFunc:
     With ``shuffles``, the threads of a warp combine their values by exchanging registers. GpuError for a reduction that
     is not known to be associative, and when a loop of the result stands inside those of the reduction.
     """
-    return func.with_body(_Walk(shuffles).visit(func.body))
+    return func.with_body(_ReductionWalk(shuffles).visit(func.body))
 
 
-class _Walk:
+class _ReductionWalk:
     """The walk over a program. ``path``: the statements around; ``done``: what replaces a loop, when it is known."""
 
     def __init__(self, shuffles: bool) -> None:

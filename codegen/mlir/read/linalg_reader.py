@@ -67,10 +67,10 @@ Content = Any
 
 def read_linalg(op: func.FuncOp) -> PrimFunc:
     """Returns a function on tensors as te makes functions. MlirError names what is not supported."""
-    return _Function(op).read()
+    return _LinalgReader(op).read()
 
 
-class _Function:
+class _LinalgReader:
     def __init__(self, op: func.FuncOp) -> None:
         self.op = op
         self.sizes = SizeClasses(op)
@@ -290,7 +290,7 @@ def _starts(op: Operation, value: SSAValue) -> bool:
 class _Operation:
     """One operation of linalg: its axes, and what its body stores."""
 
-    def __init__(self, function: _Function, op: Any) -> None:
+    def __init__(self, function: _LinalgReader, op: Any) -> None:
         self.function, self.op = function, op
         self.maps = [a.data for a in op.get_indexing_maps().data]
         self.kinds = [t.data for t in op.get_iterator_types().data]
@@ -393,20 +393,20 @@ def _result_first(value: Expr, accumulators: set[Expr]) -> Expr:
     return value
 
 
-def _empty(f: _Function, op: Any) -> None:
+def _empty(f: _LinalgReader, op: Any) -> None:
     shape = f.sizes_of(op.tensor.type, op.dynamic_sizes)
     f.tensors[op.tensor] = Empty(shape, dtype_of(op.tensor.type.element_type))
 
 
-def _cast(f: _Function, op: Any) -> None:
+def _cast(f: _LinalgReader, op: Any) -> None:
     f.tensors[op.dest] = f.content(op.source)
 
 
-def _check(f: _Function, op: Any) -> None:
+def _check(f: _LinalgReader, op: Any) -> None:
     f.checks.append((f.values.value(op.arg), op.msg.data))
 
 
-def _nothing(f: _Function, op: Any) -> None:
+def _nothing(f: _LinalgReader, op: Any) -> None:
     pass
 
 
@@ -419,7 +419,7 @@ _OPERATIONS: dict[type[Any], Any] = {
 """Operations of functions besides those of linalg."""
 
 
-def _rules_of(f: _Function) -> dict[type[Any], Any]:
+def _rules_of(f: _LinalgReader) -> dict[type[Any], Any]:
     def size(r: ValueReader, op: Any) -> Expr:
         place = r.read(op.index)
         if not isinstance(place, IntImm):

@@ -44,10 +44,10 @@ KIND, ANNOTATIONS, SCOPE, LET, DIMENSIONS = (
 
 def read_loops(op: func.FuncOp) -> PrimFunc:
     """Returns a function over memory as loops without blocks. MlirError names what is not supported."""
-    return _Function(op).read()
+    return _LoopReader(op).read()
 
 
-class _Function:
+class _LoopReader:
     def __init__(self, op: func.FuncOp) -> None:
         self.op = op
         self.arguments = read_arguments(op, lambda place: place)
@@ -260,12 +260,12 @@ def _distance(low: Expr, high: Expr) -> Expr:
     return Sub(high, low)
 
 
-def _for(f: _Function, op: Any, end: Any = None) -> Stmt:
+def _for(f: _LoopReader, op: Any, end: Any = None) -> Stmt:
     low, high, step = f.indices((op.lb, op.ub, op.step))
     return f.loop(op, op.body.block.args[0], low, high, step, op.body.block, end)
 
 
-def _affine_for(f: _Function, op: Any, end: Any = None) -> Stmt:
+def _affine_for(f: _LoopReader, op: Any, end: Any = None) -> Stmt:
     low_map, high_map = op.lowerBoundMap.data, op.upperBoundMap.data
     if len(low_map.results) != 1 or len(high_map.results) != 1:
         raise f.values.refuse(op, "a bound that is a maximum or minimum")
@@ -277,7 +277,7 @@ def _affine_for(f: _Function, op: Any, end: Any = None) -> Stmt:
     return f.loop(op, op.body.block.args[0], ends[0], ends[1], step, op.body.block, end)
 
 
-def _parallel(f: _Function, op: Any) -> Stmt:
+def _parallel(f: _LoopReader, op: Any) -> Stmt:
     if op.results:
         raise f.values.refuse(op, "with a reduction")
     block = op.body.block
@@ -293,7 +293,7 @@ def _parallel(f: _Function, op: Any) -> Stmt:
     return out
 
 
-def _if(f: _Function, op: Any) -> Stmt:
+def _if(f: _LoopReader, op: Any) -> Stmt:
     if op.results:
         raise f.values.refuse(op, "with results, and with stores inside")
     test = f.values.value(op.cond)
@@ -301,22 +301,22 @@ def _if(f: _Function, op: Any) -> Stmt:
     return IfThenElse(test, f.block(op.true_region.block), other)
 
 
-def _while(f: _Function, op: Any) -> Stmt:
+def _while(f: _LoopReader, op: Any) -> Stmt:
     if op.arguments or op.results:
         raise f.values.refuse(op, "with values that are carried")
     last = op.before_region.block.last_op
     return While(f.values.value(last.operands[0]), f.block(op.after_region.block))
 
 
-def _store(f: _Function, op: Any) -> Stmt:
+def _store(f: _LoopReader, op: Any) -> Stmt:
     return f.stored(f.buffer(op.memref), f.values.value(op.value), f.indices(op.indices, op))
 
 
-def _affine_store(f: _Function, op: Any) -> Stmt:
+def _affine_store(f: _LoopReader, op: Any) -> Stmt:
     return f.stored(f.buffer(op.memref), f.values.value(op.value), f.mapped(op))
 
 
-def _vector_store(f: _Function, op: Any) -> Stmt:
+def _vector_store(f: _LoopReader, op: Any) -> Stmt:
     value = f.values.value(op.vector)
     return f.stored(*_swap(f.access(op.base, f.indices(op.indices, op), None, value.dtype.lanes, op), value))
 
@@ -325,14 +325,14 @@ def _swap(where: tuple[Buffer, tuple[Expr, ...]], value: Expr) -> tuple[Buffer, 
     return where[0], value, where[1]
 
 
-def _masked_store(f: _Function, op: Any) -> Stmt:
+def _masked_store(f: _LoopReader, op: Any) -> Stmt:
     base, *indices, mask, stored = op.operands
     value = f.values.value(stored)
     where = f.access(base, f.indices(indices, op), None, value.dtype.lanes, op)
     return f.stored(*_swap(where, value), f.values.value(mask))
 
 
-def _scatter(f: _Function, op: Any) -> Stmt:
+def _scatter(f: _LoopReader, op: Any) -> Stmt:
     base, *indices, offsets, mask, value = op.operands
     read = f.values.value(value)
     where = f.access(base, f.indices(indices, op), f.values.value(offsets), read.dtype.lanes, op)
@@ -343,7 +343,7 @@ def _mask(e: Expr) -> Expr | None:
     return None if isinstance(e, Broadcast) and is_const_int(e.value, 1) else e
 
 
-def _copy(f: _Function, op: Any) -> Stmt:
+def _copy(f: _LoopReader, op: Any) -> Stmt:
     source, target = f.buffer(op.source), f.buffer(op.destination)
     loops = [Var(f"i{n}", f.index) for n in range(len(target.shape))]
     out: Stmt = BufferStore(target, BufferLoad(source, tuple(loops)), tuple(loops))
@@ -354,7 +354,7 @@ def _copy(f: _Function, op: Any) -> Stmt:
 
 _ENDS = (func.ReturnOp, memref.AllocaScopeReturnOp, scf.YieldOp, scf.ReduceOp, affine.YieldOp)
 _LOOPS: dict[type[Any], Any] = {scf.ForOp: _for, affine.ForOp: _affine_for}
-_STATEMENTS: dict[type[Any], Callable[[_Function, Any], Stmt]] = {
+_STATEMENTS: dict[type[Any], Callable[[_LoopReader, Any], Stmt]] = {
     scf.ForOp: _for,
     affine.ForOp: _affine_for,
     scf.ParallelOp: _parallel,
@@ -370,7 +370,7 @@ _STATEMENTS: dict[type[Any], Callable[[_Function, Any], Stmt]] = {
 }
 
 
-def _rules_of(f: _Function) -> dict[type[Any], Any]:
+def _rules_of(f: _LoopReader) -> dict[type[Any], Any]:
     """Returns the rules for values that are read from memory."""
 
     def load(r: ValueReader, op: Any) -> Expr:

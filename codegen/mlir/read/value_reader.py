@@ -433,7 +433,7 @@ _RULES: dict[type[Any], Rule] = {
 
 
 @dataclass
-class Arguments:
+class ReadArguments:
     """The arguments of a function as buffers and scalars, by their values, and the names that are taken."""
 
     op: func.FuncOp
@@ -461,10 +461,10 @@ class Arguments:
         return {"global_symbol": self.op.sym_name.data, **(USUAL if given is None else plain_value(given))}
 
 
-def read_arguments(op: func.FuncOp, same_size: Callable[[tuple[SSAValue, int]], Any]) -> Arguments:
+def read_arguments(op: func.FuncOp, same_size: Callable[[tuple[SSAValue, int]], Any]) -> ReadArguments:
     """Returns the arguments. ``same_size`` returns a key that is equal for sizes that are known to be equal."""
     index = DType("int64") if op.attributes.get(INDEX_TYPE) == B.i64 else DType("int32")
-    out = Arguments(op, index)
+    out = ReadArguments(op, index)
     given: Any = op.arg_attrs.data if op.arg_attrs is not None else ()
     attrs: list[Mapping[str, Attribute]] = [d.data for d in given] or [{} for _ in op.body.block.args]
     symbols: dict[int, Var] = {}

@@ -1,6 +1,6 @@
 """Has one row for each operation of MLIR, the templates of those that take several, and a writer of single operations.
 
-A writer and a reader use the same rows. What needs several operations of MLIR is a template (:mod:`.operation_table`).
+A writer and a reader use the same rows. What needs several operations of MLIR is a template.
 """
 
 from __future__ import annotations

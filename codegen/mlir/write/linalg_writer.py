@@ -53,10 +53,10 @@ def linalg_function(prim: PrimFunc, named: bool = False) -> func.FuncOp:
 
     ``named``: with the named operations of linalg where a block is exactly one.
     """
-    return _Function(prim, named).write()
+    return _LinalgWriter(prim, named).write()
 
 
-class _Function:
+class _LinalgWriter:
     """The function that is being written: ``tensors`` has the present value of each buffer."""
 
     def __init__(self, prim: PrimFunc, named: bool) -> None:
@@ -200,7 +200,7 @@ def _reads(form: BlockForm, buffer: Buffer) -> bool:
 class _Body:
     """The operation of one block: operands with their maps are added as the body reads them."""
 
-    def __init__(self, function: _Function, form: BlockForm, outs: list[SSAValue]) -> None:
+    def __init__(self, function: _LinalgWriter, form: BlockForm, outs: list[SSAValue]) -> None:
         self.function, self.form, self.outs = function, form, outs
         self.dims = [axis.var for axis in form.axes]
         self.inputs: list[SSAValue] = []
