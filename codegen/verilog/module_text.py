@@ -1,5 +1,4 @@
-"""Writes the circuit of a function as a module of Verilog-2005: nets as expressions, loops and branches as a state
-machine."""
+"""Writes circuits as modules of Verilog-2005: nets as expressions, loops and branches as a state machine."""
 
 from __future__ import annotations
 

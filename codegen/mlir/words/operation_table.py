@@ -1,4 +1,4 @@
-"""Has one row for each operation of MLIR, the templates of those that take several, and a writer of single operations.
+"""Has one row for each operation of MLIR, templates of several operations, and a writer of single ones.
 
 A writer and a reader use the same rows. What needs several operations of MLIR is a template.
 """
