@@ -20,10 +20,9 @@ from .machine.target_kinds import TargetKind, register_target_kind
 from .machine.target_text import TargetError
 from .mlir.mlir_source import emit_mlir
 from .runtime.arguments import ArgumentError
-from .runtime.bound_calls import BoundCall
 from .runtime.export import WRITERS, ExportError
 from .runtime.module import Function, Module
-from .runtime.timing import TimingResult
+from .runtime.timing import BoundCall, TimingResult
 from .runtime.wasm_module import wasm_module
 from .verilog import VERILOG, HardwareError
 from .version import CODEGEN_VERSION

@@ -1,4 +1,5 @@
-"""This module finds vector indices whose lanes have known values or distances, such as those of neighbouring rows in memory."""
+"""This module finds vector indices whose lanes have known values or distances, such as those of neighbouring rows in
+memory."""
 
 from __future__ import annotations
 

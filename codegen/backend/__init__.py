@@ -4,7 +4,7 @@ A back end turns a lowered function into text. :class:`.emitter.Emitter` holds w
 types of nodes; :mod:`.statements` and :mod:`.expressions` decide what a node means and call the words of a target, which
 are its abstract methods. :mod:`.registry` has the table, :mod:`.storage` the place of each scratch buffer,
 :mod:`.lane_offsets` the addresses that the lanes of an access have, :mod:`.value_ranges` the bounds of integers,
-:mod:`.captures` what a statement uses from outside, and :mod:`.effects` what it may write.
+:mod:`.effects` what a statement uses from outside, and :mod:`.effects` what it may write.
 
 Import from the modules; this package imports none of them. A target of 150 lines is in docs/guides/toy-target.md.
 """

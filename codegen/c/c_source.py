@@ -13,16 +13,13 @@ from ..backend.statements import STATEMENTS
 from ..backend.storage import constant_elements
 from ..lowered import LoweredFunc
 from . import c_expr, c_stmt, freestanding_words, hls_words, portable_words
-from .c_calls import PLAIN_CALLS, library_call
+from .c_calls import PLAIN_CALLS, TILE_CALLS, library_call
 from .c_header import c_names, c_prototype
 from .c_scope import CScope, CUnit
-from .c_tiles import TILE_CALLS
 from .freestanding_words import FREESTANDING_CALLS, STACK_BYTES, FreestandingScope, Workspace
 from .hls_words import HlsScope, arrays_inside, divided_arrays, hls_prototype, partition_lines
 from .inline_functions import Helpers
-from .portable_scope import PortableScope
-from .portable_words import PORTABLE_CALLS
-from .struct_vectors import StructHelpers
+from .portable_words import PORTABLE_CALLS, PortableScope, StructHelpers
 
 _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loops, -fopenmp (they run serially without).
    Compile with -O3 and -march=…; link with -lm. float16 and bfloat16 are uint16_t bits. Multiply-adds of vectors are

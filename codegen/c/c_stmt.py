@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, product
 from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import pre_order
-from ..backend.captures import asserts
+from ..backend.effects import asserts
 from ..backend.storage import elements_of
 from ..lowered import NULL_ARRAY, Param
 from .c_scope import CScope, element

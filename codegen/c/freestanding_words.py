@@ -7,9 +7,9 @@ from typing import Any
 
 from ...tir.expr import BufferLoad, Call, Expr
 from ...tir.stmt import Buffer
-from ..backend.expand_dots import expand_dot
+from ..backend.expressions import expand_dot
 from .inline_functions import CEmitError, scalar_type
-from .portable_scope import PortableScope
+from .portable_words import PortableScope
 
 STACK_BYTES = 256
 """The largest array on the stack; larger ones are in the workspace."""

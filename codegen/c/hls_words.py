@@ -1,4 +1,5 @@
-"""Writes C for high-level synthesis: pragmas for pipelines, unrolled loops and divided arrays, and arrays of known sizes."""
+"""Writes C for high-level synthesis: pragmas for pipelines, unrolled loops and divided arrays, and arrays of known
+sizes."""
 
 from __future__ import annotations
 
@@ -8,8 +9,7 @@ from ...tir.expr import shape_text
 from ...tir.stmt import Allocate, Buffer, For
 from ...tir.walk import statements
 from ..backend.storage import constant_elements
-from ..lower.hardware_annotations import HLS_UNROLL, PIPELINE, interval_of, partition_of
-from ..lower.loop_annotations import steps_number
+from ..lower.loop_annotations import HLS_UNROLL, PIPELINE, interval_of, partition_of, steps_number
 from ..lowered import REGISTER_SCOPE, LoweredFunc
 from .c_header import argument_type, c_names
 from .c_scope import CScope

@@ -1,9 +1,9 @@
-"""Words of strict ISO C99: operations on vectors are written lane by lane. What a condition guards becomes statements
-in front of the one that uses it."""
+"""Words of strict ISO C99, whose vectors are structures and work lane by lane. What a condition guards becomes
+statements in front of the one that uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, DType, Expr
@@ -11,8 +11,8 @@ from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Buffer, While
 from ..backend.expressions import constant_of
 from . import c_expr, c_stmt
-from .inline_functions import scalar_type
-from .portable_scope import PortableScope
+from .c_scope import CScope
+from .inline_functions import Helpers, c_type, scalar_type
 
 
 def arithmetic(em: PortableScope, op: type[E.BinaryOp], a: str, b: str, dtype: DType) -> str:
@@ -303,3 +303,74 @@ PORTABLE_CALLS: dict[str, Callable[[Any, Call], str]] = {
     "shift_right": _shift,
 }  # fmt: skip
 """Writers by the operation's name, of those that differ from the text with GCC's vector types."""
+
+
+# What is in scope while strict C is written: statements in front of the one that uses a value.
+
+
+class PortableScope(CScope):
+    """The state of a writer of strict C99."""
+
+    helpers: StructHelpers
+
+    def before(self, line: str) -> None:
+        """Write a line where values are evaluated at present."""
+        self.scopes[-1].put(line)
+
+    def each(self, word: str, to: DType, operands: Sequence[tuple[str, DType]], lane: Callable[..., str]) -> str:
+        """Return a vector whose lanes ``lane`` writes, from the lanes of vectors given with their types."""
+        function = self.helpers.each(word, to, [dtype for _, dtype in operands], lane)
+        return f"{function}({', '.join([text for text, _ in operands])})"
+
+
+# Vectors in strict ISO C: a structure with an array of lanes, and inline functions that work lane by lane.
+
+_SCRATCH = "static inline void *tw_scratch(int64_t bytes) { return malloc(bytes > 0 ? (size_t)bytes : 1); }"
+
+
+class StructHelpers(Helpers):
+    """The types and functions of a source file that needs no extension of the language. A bool is 0 or 1 in vectors,
+    too."""
+
+    def at(self, vector: str, index: object) -> str:
+        return f"{vector}.v[{index}]"
+
+    def literal(self, kind: str, lanes: Iterable[object]) -> str:
+        return f"({kind}){{{{{', '.join(map(str, lanes))}}}}}"
+
+    def vector(self, dtype: DType) -> str:
+        if dtype.lanes == 1:
+            return c_type(dtype)
+        name = f"b8x{dtype.lanes}" if dtype.is_bool else c_type(dtype)
+        self.lines.setdefault(name, f"typedef struct {{ {scalar_type(dtype.element)} v[{dtype.lanes}]; }} {name};")
+        return name
+
+    def stored(self, dtype: DType) -> str:
+        return self.vector(dtype)
+
+    def plain(self, name: str) -> str:
+        if name == "scratch":
+            self.lines.setdefault("tw_scratch", _SCRATCH)
+            return "tw_scratch"
+        return super().plain(name)
+
+    def splat(self, dtype: DType) -> str:
+        kind, base = self.vector(dtype), scalar_type(dtype.element)
+        lane = self.at("r", "i")
+        body = f"{kind} r; for (int i = 0; i < {dtype.lanes}; ++i) {lane} = x; return r;"
+        return self.define(f"tw_splat_{kind}", kind, f"{base} x", body)
+
+    def select(self, dtype: DType) -> str:
+        def chosen(m: str, a: str, b: str) -> str:
+            return f"{m} ? {a} : {b}"
+
+        return self.each("select", dtype, [DType("bool").with_lanes(dtype.lanes), dtype, dtype], chosen)
+
+    def each(self, word: str, to: DType, arguments: Sequence[DType], lane: Callable[..., str]) -> str:
+        """Return a function that gives each lane of ``to`` the value that ``lane`` writes for the lanes of vectors."""
+        result, types = self.vector(to), [self.vector(a) for a in arguments]
+        names = "abcd"[: len(types)]
+        value = lane(*[self.at(n, "i") for n in names])
+        body = f"{result} r; for (int i = 0; i < {to.lanes}; ++i) {self.at('r', 'i')} = {value}; return r;"
+        params = ", ".join(f"{t} {n}" for t, n in zip(types, names, strict=True))
+        return self.define("_".join(["tw", word, result, *types]), result, params, body)

@@ -15,9 +15,8 @@ from ..lower.pipeline import run_passes
 from ..lowered import LoweredFunc
 from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
-from ..runtime.arguments import Arguments
+from ..runtime.arguments import Arguments, completed
 from ..runtime.array_views import CPU_DEVICES
-from ..runtime.completed_arguments import completed
 from ..runtime.functions_by_name import FunctionsByName
 from ..runtime.timing import TimingResult
 from .launch.gpu_passes import LAUNCH_PASSES

@@ -1,41 +1,44 @@
-"""The LLVM back end: its words and tables, and the IR text of a lowered function."""
+"""Writes the LLVM IR of a lowered function, and says what the whole module needs and has."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...tir.expr import EQ, GE, GT, LE, LT, NE, DType, Mul
+from ...tir.expr import EQ, GE, GT, LE, LT, NE, BufferLoad, DType, Expr, Let, Mul, Var
 from ...tir.expr.base.deep_recursion import with_room
-from ...tir.stmt import AttrStmt, Buffer
-from ..backend.emitter import Tables
+from ...tir.expr.base.node import Node
+from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
+from ...tir.walk import LEAVES
+from ..backend.emitter import EmitError, Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS
 from ..backend.value_ranges import divisor_range
-from ..lowered import LoweredFunc, Param
+from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
+from ..machine.target_text import TargetError
 from . import llvm_expr, llvm_stmt, loads_stores
-from .bit_calls import BIT_CALLS
-from .casts import converted, emit_cast
-from .cold_paths import likely_choices
-from .exp2_scaling import EXP2_CALLS
-from .external_calls import EXTERNAL_CALLS
-from .failures import assertion, check, check_arrays, free, scratch_memory
-from .half_conversions import half_conversion
-from .integer_division import divide
+from .casts import converted, emit_cast, half_conversion
 from .jit import NO_LOOP_INVARIANTS
 from .lane_reductions import LANE_REDUCTIONS
-from .llvm_calls import PLAIN_CALLS, if_then_else
+from .llvm_calls import (
+    BIT_CALLS,
+    EXP2_CALLS,
+    EXTERNAL_CALLS,
+    MACHINE_CALLS,
+    MATH_CALLS,
+    PLAIN_CALLS,
+    emit_lookup,
+    if_then_else,
+    library_call,
+    likely_choices,
+)
+from .llvm_expr import divide
 from .llvm_scope import LlvmScope, LlvmUnit
+from .llvm_stmt import assertion, check, check_arrays, free, parallel_loop, scratch_memory, while_loop
 from .llvm_tiles import TILE_CALLS, tile_request
 from .llvm_types import float_constant, llvm_type
-from .loop_invariants import has_no_loop_invariants
-from .math_calls import MATH_CALLS, library_call
-from .needed_functions import check_needed_functions
-from .parallel_regions import parallel_loop
-from .picked_loads import picked
-from .table_lookup import emit_lookup
-from .target_intrinsics import MACHINE_CALLS
-from .while_loops import while_loop
+from .loads_stores import picked
 
 
 class LlvmEmitter(LlvmScope):
@@ -112,14 +115,8 @@ TABLES = Tables(
     },
 )
 
-CHECKS = [check_needed_functions]
-"""What refuses functions that their target cannot run, by the functions that they call."""
-
 ENTRIES = [tile_request]
 """What may put another function in front of the exported one, as its entry; each returns such functions."""
-
-REMARKS = {NO_LOOP_INVARIANTS: has_no_loop_invariants}
-"""The lines at the head of a module that tell LLVM's pipeline about it, and the tests of the function's body."""
 
 
 def parameter_list(params: Sequence[Param]) -> list[str]:
@@ -173,3 +170,133 @@ def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]
         *[f"!{n} = {text}" for text, n in unit.metadata.items()],
     ]
     return "\n".join(pieces) + "\n"
+
+
+# Refuses code that calls functions which its target does not have.
+
+_MEMORY = frozenset(("tw_alloc", "tw_free"))
+_RUNTIME = _MEMORY | {"tw_parallel_for", "tw_tiles"}
+"""The runtime's functions that code may call; a module of WebAssembly has its own memory."""
+
+_LIBRARY = {row.c_name + end for row in OPERATIONS.values() if row.c_name for end in ("", "f")}
+"""The functions of C's mathematical library."""
+
+
+def check_needed_functions(lowered: LoweredFunc, called: Collection[str]) -> None:
+    """Raise an error when the target has no runtime for what the code calls. A function that calls its own name is an
+    error as well."""
+    target = lowered.target
+    needed = _RUNTIME - (_MEMORY if target.is_wasm else frozenset())
+    if target.kind != "c" and not target.has_runtime and not needed.isdisjoint(called):
+        what = "threads" if "tw_parallel_for" in called else "scratch memory that does not fit the stack"
+        raise TargetError(
+            f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "
+            f"{target.triple}; build it with -num-cores=1 and smaller intermediate buffers, or print it as C"
+        )
+    absent = [name for name in called if name in _LIBRARY] if target.is_wasm else []
+    if absent:
+        raise TargetError(
+            f"{lowered.name} calls {', '.join(absent)} of the mathematical library, which a module for {target.triple} "
+            "does not have; compute it from other operations"
+        )
+    if lowered.name in called:
+        raise EmitError(
+            f"function {lowered.name!r} is named like the library function that it calls; give it another name"
+        )
+
+
+# Finds functions whose innermost loops have no invariant accesses and conditions: a few of LLVM's passes are enough.
+#
+# Most of the time of LLVM's pipeline goes into moving invariant loads and conditions out of loops, and memory into
+# registers. Code that was tiled, vectorized and promoted to register values has none of these, and the emitter writes
+# each address once. A few clean-up passes are enough for such code, and take a fifth of the time. What does not change in an
+# outer loop may stay there: to move it gains little, and takes registers that the inner loop needs.
+
+
+def has_no_loop_invariants(body: Stmt) -> bool:
+    """Returns whether every memory access and every condition inside an innermost loop depends on its variable. The
+    changes in a ``while`` loop are unknown, so that a body with one counts as having loop-invariant accesses."""
+    loops = _innermost_loops(body)
+    return loops is not None and all([_depends(n.body, _Iterations(frozenset((n.loop_var,)))) for n in loops])
+
+
+def _innermost_loops(body: Stmt) -> list[For] | None:
+    """Returns the loops without another one inside them; None when there is a ``while`` loop."""
+    found: dict[For, None] = {}
+    stack: list[tuple[Stmt, For | None]] = [(body, None)]
+    while stack:
+        s, around = stack.pop()
+        if isinstance(s, While):
+            return None
+        if isinstance(s, For):
+            if around is not None:
+                found.pop(around, None)
+            found[s], around = None, s
+        stack += [(child, around) for child in statements_in(s) if type(child) is not BufferStore]
+    return list(found)
+
+
+def _depends(s: Stmt, inside: _Iterations) -> bool:
+    """Returns whether the accesses and conditions of ``s``, which holds no loop, differ between iterations."""
+    if isinstance(s, BufferStore):
+        if s.buffer.scope != REGISTER_SCOPE and not inside.decides(s.indices):
+            return False
+    elif isinstance(s, IfThenElse):
+        if not inside.decides((s.condition,)):
+            return False
+    elif isinstance(s, LetStmt) and inside.decides((s.value,)):
+        return inside.changes(s.value) and _depends(s.body, inside.with_var(s.var))
+    for c in s.children():
+        if type(c) in LEAVES:
+            continue
+        if not (inside.changes(c) if isinstance(c, Expr) else _depends(c, inside)):
+            return False
+    return True
+
+
+class _Iterations:
+    """Tells which expressions differ between the iterations of a loop: those with one of the variables ``moving``."""
+
+    def __init__(self, moving: frozenset[Var]) -> None:
+        self.moving = moving
+        self._uses: dict[Node, bool] = {}
+        self._changes: dict[Node, bool] = {}
+
+    def with_var(self, var: Var) -> _Iterations:
+        """Returns the same where ``var`` differs as well."""
+        return _Iterations(self.moving | {var})
+
+    def decides(self, parts: tuple[Expr, ...]) -> bool:
+        """Returns whether one of the variables is in one of the expressions."""
+        return any(map(self.uses, parts))
+
+    def uses(self, e: Node) -> bool:
+        """Returns whether one of the variables is in ``e``."""
+        if type(e) in LEAVES:
+            return e in self.moving
+        if e not in self._uses:
+            self._uses[e] = self.decides(e.children())
+        return self._uses[e]
+
+    def changes(self, e: Node) -> bool:
+        """Returns whether every load from memory in ``e`` depends on one of the variables."""
+        if type(e) in LEAVES:
+            return True
+        if e in self._changes:
+            return self._changes[e]
+        inside = self.with_var(e.var) if isinstance(e, Let) and self.uses(e.value) else self
+        known = True
+        for c in e.children():
+            if type(c) not in LEAVES and not inside.changes(c):
+                known = False
+        if known and type(e) is BufferLoad and e.buffer.scope != REGISTER_SCOPE:
+            known = self.decides(e.indices)
+        self._changes[e] = known
+        return known
+
+
+CHECKS = [check_needed_functions]
+"""What refuses functions that their target cannot run, by the functions that they call."""
+
+REMARKS = {NO_LOOP_INVARIANTS: has_no_loop_invariants}
+"""The lines at the head of a module that tell LLVM's pipeline about it, and the tests of the function's body."""

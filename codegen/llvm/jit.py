@@ -8,17 +8,17 @@ loaded through ORC, whose libraries are unloaded when their :class:`Loaded` is d
 from __future__ import annotations
 
 import ctypes
+import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..jit import object_cache
-from ..jit.elf_symbols import undefined_symbols
 from ..machine.target import Target
 from ..machine.target_text import TargetError
 from ..version import CODEGEN_VERSION
-from . import byte_divisions, scalarized_accesses, single_lane_stores, wasm_repairs
+from . import llvm_repairs, wasm_repairs
 
 LINKS_PER_JIT = 300
 """The number of loads after which a new ORC instance is made, since each load leaves some kilobytes in its instance."""
@@ -33,9 +33,9 @@ HEAD = 200
 
 
 REPAIRS: tuple[Callable[[Any, tuple[str, ...], Target], str | None], ...] = (
-    single_lane_stores.repair,
-    byte_divisions.repair,
-    scalarized_accesses.repair,
+    llvm_repairs.repair_single_lane_stores,
+    llvm_repairs.repair_byte_divisions,
+    llvm_repairs.repair_scalarized_accesses,
     wasm_repairs.repair,
 )
 """What replaces instructions of which LLVM's back end would make wrong or slow code. Each takes the optimized module, the texts that
@@ -298,3 +298,35 @@ def _excerpt(text: str, message: str) -> str:
     lines = text.splitlines()
     first = max(0, number - 3)
     return "\n".join(f"{first + i + 1:5}: {line}" for i, line in enumerate(lines[first : number + 2])) if number else ""
+
+
+# Reads the undefined symbols of an ELF object file (the ELF-64 symbol table, little endian).
+#
+# LLVM may call library functions that the IR never names (memset, conversions of float16), and an unresolved symbol would
+# abort the process. The object's symbols are therefore checked before it is loaded.
+
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SYMTAB = 2
+
+
+def undefined_symbols(data: bytes) -> list[str]:
+    """Returns the names of the undefined symbols in table order, or nothing for data that is not 64-bit little-endian
+    ELF."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        return []
+    (table,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    sections = [_SECTION.unpack_from(data, table + size * i) for i in range(count)]
+    names: dict[str, None] = {}
+    for _, kind, _, _, offset, length, link, _, _, entry in sections:
+        if kind != _SYMTAB:
+            continue
+        strings = sections[link][4]
+        for at in range(offset + entry, offset + length, entry):  # the first entry is the null symbol
+            name, _, _, section, _, _ = _SYMBOL.unpack_from(data, at)
+            if section == 0 and name:
+                start = strings + name
+                names.setdefault(data[start : data.index(b"\0", start)].decode())
+    names.pop("_GLOBAL_OFFSET_TABLE_", None)
+    return list(names)

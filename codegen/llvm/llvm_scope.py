@@ -18,8 +18,7 @@ from ..backend.expressions import constant_of
 from ..backend.lane_offsets import Products
 from ..backend.storage import CACHE_LINE
 from ..lowered import LoweredFunc
-from .function_builder import FunctionBuilder, Place
-from .linear_sums import product, sum_text
+from .function_builder import FunctionBuilder, Place, product, sum_text
 from .llvm_types import align_of, llvm_type, memory_type
 
 _INDEX_OPERATIONS = {">>": "ashr", "&": "and", "u//": "udiv", "u%": "urem"}

@@ -1,15 +1,19 @@
-"""Emits loops with their carried values as phi nodes, branches, and memory on the stack."""
+"""Emits statements: loops with carried values, branches, stack and scratch memory, assertions, and loops that run in
+parallel."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...tir.analysis.simplify import loop_values
-from ...tir.expr import IntImm
-from ...tir.stmt import AttrStmt, Buffer, For, IfThenElse, Stmt
-from ..lowered import NONTEMPORAL_ATTR
-from .function_builder import Phi
-from .linear_sums import sum_text
+from ...tir.expr import IntImm, Var, product
+from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
+from ..backend.effects import asserts, captured, needs_scratch
+from ..backend.storage import elements_of
+from ..lowered import NONTEMPORAL_ATTR, NULL_ARRAY, OUT_OF_MEMORY, Param
+from .function_builder import Phi, sum_text
+from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, memory_type
 
 if TYPE_CHECKING:
@@ -132,3 +136,190 @@ def stack_memory(em: LlvmScope, buffer: Buffer, elements: int) -> str:
 def _clean(name: str) -> str:
     """Returns a variable's name as part of an LLVM name."""
     return "".join(ch if ch.isalnum() else "_" for ch in name) or "i"
+
+
+# Emits loops that test a condition.
+
+
+def while_loop(em: LlvmScope, s: While) -> None:
+    """Emit a loop that tests its condition at its head, where the register values that it changes are phi nodes."""
+    fn, touched = em.fn, em.unit.effects.of(s)[1]
+    before, start = carried_values(em, s), fn.block
+    head, body, done = fn.new_label("while"), fn.new_label("turn"), fn.new_label("done")
+    fn.branch(head)
+    fn.push()
+    fn.label(head)
+    phis = value_phis(em, before, "kept")
+    em.touch(*touched)
+    fn.branch_if(em.value(s.condition), body, done)
+    fn.label(body)
+    em.stmt(s.body)
+    for b, phi in phis.items():
+        fn.fill(phi, [(before[b], start), (em.registers[b], fn.block)])
+        em.registers[b] = phi.name
+    fn.branch(head)
+    fn.pop()
+    fn.label(done)
+    em.touch(*touched)
+
+
+# Emits parallel loops: the body becomes a function that the runtime's pool calls with parts of the range.
+
+
+def parallel_loop(em: LlvmScope, s: For) -> None:
+    """Emit a parallel loop. What its body uses from outside is passed through a structure on the stack."""
+    fn, unit = em.fn, em.unit
+    unit.outlined += 1
+    name = f"{unit.name}_region{unit.outlined}"
+    variables, pointers = captured(em, s.body)
+    slots: list[tuple[str, str]] = [("ptr", em.bases[d]) for d in pointers]
+    slots += [(_kept_type(em, var), em.vars[var]) for var in variables]
+    slots.append(("i64", em.index(s.min)))
+    failure = fn.alloca(1, "i32") if asserts(s.body) or needs_scratch(s.body, unit.on_stack) else None
+    if failure is not None:
+        fn.do(f"store i32 0, ptr {failure}, align 4")
+        slots.append(("ptr", failure))
+    context = fn.alloca(len(slots), "i64")
+    for n, (type_, text) in enumerate(slots):
+        place = fn.pure(f"getelementptr i64, ptr {context}, i64 {n}")
+        fn.do(f"store {type_} {text}, ptr {place}, align 8")
+    fn.declarations.setdefault("tw_parallel_for", "declare void @tw_parallel_for(ptr, ptr, i64, i32)")
+    extent = em.index(s.extent)
+    fn.do(f"call void @tw_parallel_for(ptr @{name}, ptr {context}, i64 {extent}, i32 {em.target.num_cores})")
+    unit.functions.append(_region_entry(em, name, [t for t, _ in slots]))
+    unit.functions.append(_region_body(em, name, s, variables, pointers, failure is not None))
+    em.touch(*unit.effects.of(s.body)[1])
+    if failure is not None:
+        code = fn.emit(f"load i32, ptr {failure}, align 4")
+        em.check(fn.emit(f"icmp eq i32 {code}, 0"), code)
+
+
+def _kept_type(em: LlvmScope, var: Var) -> str:
+    return "i64" if var in em.indices else llvm_type(var.dtype)
+
+
+def _region_entry(em: LlvmScope, name: str, types: list[str]) -> str:
+    """Returns the function that the pool calls, which reads the structure."""
+    header = f"define internal void @{name}(ptr %ctx, i64 %begin, i64 %end) nounwind"
+    fn = em.unit.builder(header, name, em.fn)
+    args = []
+    for n, type_ in enumerate(types):
+        place = fn.emit(f"getelementptr i64, ptr %ctx, i64 {n}")
+        args.append(f"{type_} {fn.emit(f'load {type_}, ptr {place}, align 8')}")
+    fn.do(f"call void @{name}_body({', '.join([*args, 'i64 %begin', 'i64 %end'])})")
+    fn.do("ret void")
+    return fn.text()
+
+
+def _region_body(outer: LlvmScope, name: str, s: For, variables: list[Var], pointers: list[Var], can_fail: bool) -> str:
+    """Returns the loop over a part of the range, with its pointers known not to alias."""
+    params = [f"ptr noalias %p{n}" for n in range(len(pointers))]
+    params += [f"{_kept_type(outer, var)} %x{n}" for n, var in enumerate(variables)]
+    params += ["i64 %low", *(["ptr %failure"] if can_fail else []), "i64 %begin", "i64 %end"]
+    attributes = outer.target.llvm_attributes
+    header = f"define internal void @{name}_body({', '.join(params)}) noinline nounwind {attributes}"
+    fn = outer.unit.builder(header, f"{name}_body", outer.fn)
+    em = type(outer)(outer.unit, fn)
+    em.in_parallel = True
+    em.streaming = outer.streaming
+    em.failure = "%failure" if can_fail else None
+    em.analyzer, em.meanings = outer.analyzer, outer.meanings
+    em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
+    em.own_memory = {f"%p{n}" for n, data in enumerate(pointers) if outer.bases[data] in outer.own_memory}
+    em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}
+    em.indices = {v for v in variables if v in outer.indices}
+    em.analyzer.bind(s.loop_var, loop_values(s))
+    first = fn.emit("add i64 %low, %begin")
+    last = fn.emit("add i64 %low, %end")
+    em.run_loop(s, first, last, True)
+    em.order_nontemporal_stores()
+    fn.do("ret void")
+    return fn.text()
+
+
+# Emits assertions and scratch memory: what may end a function early, and gives the memory back then.
+
+
+def assertion(em: LlvmScope, holds: str, s: AssertStmt, number: int) -> None:
+    """Emit code that leaves the function with the number of the message when the condition fails."""
+    check(em, holds, str(number))
+
+
+def check(em: LlvmScope, holds: str, code: str) -> None:
+    """Emit code that continues when ``holds``, and otherwise gives scratch memory back and ends with ``code``.
+
+    A parallel region leaves the code to its caller, who reads it when all threads are done (the largest, unsigned,
+    when several fail).
+    """
+    fn = em.fn
+    fine, failed = fn.new_label("fine"), fn.new_label("failed")
+    fn.branch_if(holds, fine, failed)
+    fn.label(failed)
+    if em.failure is not None:
+        fn.do(f"atomicrmw umax ptr {em.failure}, i32 {code} monotonic, align 4")
+    elif em.scratch:
+        em.reason = em.reason or fn.alloca(1, "i32")
+        fn.do(f"store i32 {code}, ptr {em.reason}, align 4")
+    else:
+        fn.do(f"ret i32 {code}")
+        fn.label(fine)
+        return
+    _leave(em)
+    fn.label(fine)
+
+
+def _leave(em: LlvmScope) -> None:
+    """Emit code that gives scratch memory back and ends the function. The code for each block is emitted once for all
+    failures."""
+    fn = em.fn
+    for pointer in reversed(em.scratch):
+        known = em.leaving.get(pointer)
+        if known is not None:
+            fn.branch(known)
+            return
+        label = em.leaving[pointer] = fn.new_label("leave")
+        fn.branch(label)
+        fn.label(label)
+        free(em, pointer)
+    if em.failure is not None:
+        fn.do("ret void")
+    else:
+        fn.do(f"ret i32 {fn.emit(f'load i32, ptr {em.reason}, align 4')}")
+
+
+def scratch_memory(em: LlvmScope, buffer: Buffer, elements: int | None) -> str:
+    """Returns the address of the runtime's memory; the function fails when there is none."""
+    fn, step = em.fn, buffer.dtype.bytes
+    if elements is None:
+        amount = fn.pure(f"mul i64 {em.index(elements_of(buffer))}, {step}")
+    else:
+        amount = str(elements * step)
+    fn.declarations.setdefault("tw_alloc", "declare noalias ptr @tw_alloc(i64)")
+    fn.declarations.setdefault("tw_free", "declare void @tw_free(ptr)")
+    pointer = fn.emit(f"call noalias align 64 ptr @tw_alloc(i64 {amount})")
+    check(em, fn.emit(f"icmp ne ptr {pointer}, null"), str(OUT_OF_MEMORY))
+    em.own_memory.add(pointer)
+    return pointer
+
+
+def free(em: LlvmScope, pointer: str) -> None:
+    """Give the runtime's memory back."""
+    em.fn.do(f"call void @tw_free(ptr {pointer})")
+
+
+def check_arrays(em: LlvmScope, params: Sequence[Param]) -> None:
+    """Emit code that ends the function when an array that has elements is NULL."""
+    fn = em.fn
+    fine: str | None = None
+    for n, p in enumerate(params):
+        if p.buffer is None:
+            continue
+        elements = product(p.buffer.shape)
+        if isinstance(elements, IntImm) and elements.value == 0:
+            continue
+        given = fn.emit(f"icmp ne ptr %a{n}, null")
+        if not isinstance(elements, IntImm):
+            given = fn.emit(f"or i1 {given}, {fn.emit(f'icmp eq i64 {em.index(elements)}, 0')}")
+        fine = given if fine is None else fn.emit(f"and i1 {fine}, {given}")
+    if fine is not None:
+        check(em, fine, str(NULL_ARRAY))

@@ -1,4 +1,5 @@
-"""Emits operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) as instructions of AMX, or as rows of vectors without AMX.
+"""Emits operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) as instructions of AMX, or as rows
+of vectors without AMX.
 
 A tile is an SSA vector of all its numbers, which loops carry like any other value. Before and after each instruction it
 is cast to LLVM's type of a tile register and back. LLVM removes the casts, so that a tile used only by such
@@ -10,10 +11,10 @@ from __future__ import annotations
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
 from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS
 from ...tir.expr.intrinsics.tiles_in_memory import TILE_ROWS
-from ..backend.expand_dots import expand_dot
+from ..backend.expressions import expand_dot
 from ..lowered import NO_TILES, LoweredFunc
-from .external_calls import may_write
 from .function_builder import FunctionBuilder
+from .llvm_calls import may_write
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix
 

@@ -13,8 +13,8 @@ from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import all_nodes, reads_memory, transform
 from ..constant_lanes import value_in_lane
+from .allocations import aligned
 from .scoped_transform import ScopedTransform
-from .stride_alignment import aligned
 from .tile_accesses import restrided, tile_access, tile_spans
 
 Inner = set[Var | Buffer]

@@ -10,7 +10,7 @@ from ...tir.expr import BufferLoad, Expr, Range, Var, conjuncts
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import substitute, transform
-from .allocation_places import allocation_places
+from .allocations import allocation_places
 
 Layout = tuple[tuple[Expr, ...], Expr]
 """The strides of a matched buffer in memory, and its first element."""

@@ -9,9 +9,8 @@ from ...tir.expr.nodes import op
 from ...tir.expr.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import transform_statements, uses_var
-from .lanes import NotVectorizable
+from .lanes import NotVectorizable, any_lane
 from .loop_annotations import HORIZONTAL, without
-from .masks import any_lane
 from .vector_expressions import vectorize_expr
 
 _REDUCERS = {row.node: row for row in REDUCERS if row.lanes}

@@ -6,8 +6,7 @@ from ...tir.expr.base.node import Node
 from ...tir.stmt import For, PrimFunc, Stmt
 from ...tir.walk import transform_statements
 from ..machine.target import Target
-from .hardware_annotations import HLS_UNROLL
-from .loop_annotations import UNROLL_FACTOR, steps_number, without
+from .loop_annotations import HLS_UNROLL, UNROLL_FACTOR, steps_number, without
 
 
 def loops_for_hls(func: PrimFunc, target: Target) -> PrimFunc:

@@ -12,14 +12,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...tir.analysis.simplify import simplify
 from ...tir.annotations import unread_annotations
-from ...tir.expr import Mul, Select
+from ...tir.expr import BufferLoad, Call, Cast, FloatImm, IntImm, Mul, Select, Var
 from ...tir.expr.base.deep_recursion import with_room
 from ...tir.index_width import unified
-from ...tir.stmt import Allocate, IfThenElse, PrimFunc
+from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc
 from ...tir.verify import verify
+from ...tir.walk import distinct
 from ..lowered import NONTEMPORAL_ATTR
 from ..machine.target import Target
 from .assumptions import drop_assumptions
@@ -47,7 +49,6 @@ from .loops_for_hls import loops_for_hls
 from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
 from .place_init import place_init
-from .program_contents import HALF, INIT, MASK, UNROLLED, VECTORIZED, Content, contents
 from .promote_registers import promote_registers
 from .serialize_vector_loops import serialize_vector_loops
 from .split_unroll_factors import split_unroll_factors
@@ -55,6 +56,65 @@ from .transpose_in_registers import transpose_in_registers
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 from .widen_half_floats import widen_half_floats
+
+# Tells what a program contains, so that passes with nothing to do are left out.
+
+Content = type | str
+HALF, INIT, MASK = "half", "init", "mask"
+UNROLLED, VECTORIZED = "unrolled", "vectorized"
+"""The words for values of float16 or bfloat16, blocks with an init, masked accesses, and two kinds of loops."""
+
+
+def contents(func: PrimFunc) -> set[Content]:
+    """Return the types of the nodes of ``func``, the kinds of its loops, its calls and its annotations.
+
+    A block counts as what it becomes when blocks are removed: the allocations of its buffers, and an ``IfThenElse``
+    when it has a predicate. Attributes count as annotations.
+    """
+    found: set[Content] = set()
+    for n in distinct(func.body):
+        kind = type(n)
+        found.add(kind)
+        words = _WORDS.get(kind)
+        if words is not None:
+            found.update(words(n))
+    return found
+
+
+def _of_value(n: Any) -> Iterable[Content]:
+    return (HALF,) if n.dtype.is_float and n.dtype.bits == 16 else ()
+
+
+def _of_access(n: BufferLoad | BufferStore) -> Iterable[Content]:
+    if n.predicate is not None:
+        yield MASK
+    if isinstance(n, BufferLoad):
+        yield from _of_value(n.buffer)
+
+
+def _of_block(n: Block) -> Iterable[Content]:
+    yield from n.annotations
+    if n.init is not None:
+        yield INIT
+    if n.alloc_buffers:
+        yield Allocate
+
+
+_WORDS: dict[type, Callable[[Any], Iterable[Content]]] = {
+    AttrStmt: lambda n: (n.attr_key,),
+    Block: _of_block,
+    BlockRealize: lambda n: () if isinstance(n.predicate, IntImm) and n.predicate.value else (IfThenElse,),
+    BufferLoad: _of_access,
+    BufferStore: _of_access,
+    Call: lambda n: (n.op, *_of_value(n)),
+    Cast: _of_value,
+    FloatImm: _of_value,
+    For: lambda n: (n.kind, *n.annotations),
+    Var: _of_value,
+}
+
+
+# The order of the lowering passes, and the function that runs them: timed, printed on request, verified.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Unrolls loops: each iteration becomes statements of its own, without the branches and masks that its values decide."""
+"""Unrolls loops: each iteration becomes statements of its own, without the branches and masks that its values
+decide."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ...tir.arith.normal_form.linear import Linear, collect
 from ...tir.expr import INDEX_TYPES, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq, statements_in
 from ...tir.walk import LEAVES, loads_and_stores, substitute
-from .masks import all_lanes
+from .lanes import all_lanes
 
 MAX_STATEMENTS = 8192
 """Loops that would grow a function beyond this many stores stay loops."""

@@ -28,8 +28,7 @@ from ...tir.expr import (
 from ...tir.expr.intrinsics import Lanes, lanes_of_call
 from ...tir.stmt import Buffer
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
-from .lanes import NotVectorizable, first_and_last_lane, ramp_arithmetic, widen
-from .masks import any_lane, both_masks
+from .lanes import NotVectorizable, any_lane, both_masks, first_and_last_lane, ramp_arithmetic, widen
 
 Named = tuple[Var, Expr]
 """A variable and its value."""

@@ -26,8 +26,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import pre_order, uses_var
-from .lanes import NotVectorizable, widen
-from .masks import all_lanes, both_masks
+from .lanes import NotVectorizable, all_lanes, both_masks, widen
 from .scoped_transform import ScopedTransform
 from .vector_expressions import Named, VectorExpressions, name_reads
 

@@ -1,4 +1,5 @@
-"""This module describes the machine that this process runs on: processor, caches, the permission to use tile registers."""
+"""This module describes the machine that this process runs on: processor, caches, the permission to use tile
+registers."""
 
 from __future__ import annotations
 

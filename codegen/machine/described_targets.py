@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from ...pages import did_you_mean
 from .cpu import Caches, available_cores, generic_caches, host
-from .cpu_features import enabled_features, features_left, parse_attrs
-from .installed_targets import load_installed
-from .missing_abilities import missing_of_processor
+from .cpu_features import IMPLIES, enabled_features, features_left, parse_attrs
 from .target import SCALABLE, Target
-from .target_kinds import TARGET_KINDS
+from .target_kinds import TARGET_KINDS, load_installed
 from .target_text import FLAGS, NAMED_TARGETS, TARGET_OPTIONS, TargetError, positive
 from .triples import (
     address_bits,
@@ -26,7 +24,6 @@ from .triples import (
     system_of,
     usual_features,
 )
-from .vector_widths import SCALAR, WIDTHS, widest_bits
 
 KINDS = {
     "native": "this machine",
@@ -193,3 +190,51 @@ def missing_of(target: Target) -> list[str]:
     """Returns the features, architecture or system that this machine lacks to run code for ``target``."""
     own = TARGET_KINDS.get(target.kind)
     return missing_of_processor(target) if own is None or own.missing is None else own.missing(target)
+
+
+# Says what this machine lacks to run code for a processor.
+
+
+class Processor(Protocol):
+    """The attributes of a target that the functions of this file read."""
+
+    kind: str
+    triple: str
+
+    def describe(self) -> dict[str, Any]: ...
+
+
+def missing_of_processor(target: Processor) -> list[str]:
+    """Returns the features, architecture or system that this machine lacks to run code for ``target``, or nothing."""
+    here = host()
+    if arch_of(target.triple) != arch_of(here.triple):
+        return [f"{arch_of(target.triple)} processor"]
+    if system_of(target.triple) not in ("unknown", system_of(here.triple)):
+        return [f"{system_of(target.triple)} system"]
+    if address_bits(target.triple) != address_bits(here.triple):
+        return [f"{address_bits(target.triple)} bits of address"]
+    if target.kind == "native":
+        return []
+    have = frozenset(f[1:] for f in here.features if f[0] == "+")
+    return sorted(f for f in set(target.describe()["features"]) - have if f in IMPLIES)
+
+
+# The widths of vector registers by the processor, in bits.
+
+SCALAR = ("thumbv6m", "thumbv7m", "thumbv7em", "thumbv8m.base", "thumbv8m.main")
+"""Processors without vector registers: general ones hold four bytes."""
+
+WIDTHS = {
+    **dict.fromkeys(SCALAR, (32,)),
+    "x86_64": (128, 256, 512),
+    "aarch64": (128, 256, 512, 1024, 2048),
+    "riscv64": (128, 256, 512, 1024),
+}
+"""The widths that a target may choose; 128 for other processors."""
+
+
+def widest_bits(triple: str, enabled: frozenset[str]) -> int:
+    """Returns the width of the widest vector registers; of general ones where there are no others."""
+    if arch_of(triple) in SCALAR:
+        return 32
+    return 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128

@@ -1,4 +1,5 @@
-"""Figures of GPUs that simulation, code and the tuner's model share. They are those of NVIDIA's programming guide and data sheets;
+"""Figures of GPUs that simulation, code and the tuner's model share. They are those of NVIDIA's programming guide and
+data sheets;
 latencies are rounded measurements of several architectures."""
 
 from __future__ import annotations

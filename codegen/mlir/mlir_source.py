@@ -1,4 +1,5 @@
-"""This module is the back end ``mlir`` of modules: scheduled functions as ``scf``, ``memref``, ``vector`` and ``arith``."""
+"""This module is the back end ``mlir`` of modules: scheduled functions as ``scf``, ``memref``, ``vector`` and
+``arith``."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from ...tir.expr import IntImm, to_numpy
 from ..lowered import Param
-from .arguments import apart
-from .completed_arguments import completed
+from .arguments import apart, completed
 from .native_glue import UNUSUAL
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ...pages.written_files import write_file
 from ..backend.registry import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
-from ..machine.installed_targets import load_installed
 from ..machine.target import Target
+from ..machine.target_kinds import load_installed
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from ...pages import card, table
-from ...tir.expr import Var
+from ...tir.expr import Var, array_bytes, to_numpy
 from ...tir.walk import free_vars, pre_order, reads_memory
+from ..backend.registry import BACKENDS
+from ..backend.storage import CACHE_LINE
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
+from ..machine.target_kinds import load_installed
 from .arguments import MOST_ARGUMENTS, Arguments, SizeError, c_types, in_slots
 from .array_libraries import array_call, completed_call
-from .bound_calls import BoundCall, bind, time_evaluator
 from .export import export_module
 from .line_tables import with_line_tables
 from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
-from .sources import source_of
-from .timing import TimingResult
-from .weight_packing import pack_weights, packed_arguments
+from .timing import BoundCall, TimingResult, bind, time_evaluator
 
 
 class Function:
@@ -288,3 +288,65 @@ class Module:
 
 def _never(*_: Any) -> int:
     return UNUSUAL
+
+
+# Gives the source of a module as text, at each stage and in each back end's words.
+
+SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
+
+
+def source_of(module: Module, fmt: str) -> str:
+    """Returns the program as text: see :meth:`.module.Module.get_source`."""
+    functions = list(module._lowered.values())
+    if fmt in ("tir", "scheduled"):
+        return "\n".join((f.scheduled or f.func).script() for f in functions)
+    if fmt == "lowered":
+        return "\n".join(f.script() for f in functions)
+    if fmt == "ir":
+        return module.code.ir
+    if fmt == "ll":
+        return module.code.optimized_ll()
+    if fmt in ("asm", "s"):
+        return module.code.asm()
+    if fmt not in BACKENDS:
+        load_installed()
+    if fmt in BACKENDS:
+        return BACKENDS[fmt].emit(functions)
+    raise ValueError(f"no source {fmt!r}; there are {', '.join((*SOURCES, *BACKENDS))}")
+
+
+# Packs the layout-free parameters of compiled functions ahead of calls.
+
+
+def pack_weights(module: Module, weights: Sequence[Any], name: str) -> Any:
+    """Returns the weights of the function ``name`` in the layout that it takes: see :meth:`.module.Module.pack_weights`."""
+    steps = module._packing.get(name, {})
+    if not steps:
+        raise ValueError(f"{name} has no layout-free parameters; its PrimFunc's layout_free_buffers would name them")
+    if len(weights) != len(steps):
+        own = module._lowered[name].params
+        which = ", ".join(
+            module._lowered[step].params[0].name if step else own[n].name for n, step in sorted(steps.items())
+        )
+        raise ValueError(f"{name} packs {len(steps)} arrays ({which}), not {len(weights)}")
+    packed = [_packed(module, steps[n], w) for n, w in zip(sorted(steps), weights, strict=True)]
+    return packed[0] if len(packed) == 1 else tuple(packed)
+
+
+def _packed(module: Module, step: str, weight: Any) -> Any:
+    if not step:
+        return weight
+    made = module._lowered[step].params[1].buffer
+    assert made is not None
+    shape = [int(e) for e in made.shape]  # type: ignore[call-overload]
+    size = array_bytes(shape, made.dtype.element)
+    room = np.zeros(size + CACHE_LINE, np.uint8)  # panels that begin at a cache line need no reads across lines
+    out = room[-room.ctypes.data % CACHE_LINE :][:size].view(to_numpy(made.dtype)).reshape(shape)
+    module[step](weight, out)
+    return out
+
+
+def packed_arguments(module: Module, arguments: Sequence[Any]) -> list[Any]:
+    """Returns the arguments of the only function with its layout-free parameters packed."""
+    steps = module._packing.get(module._main(), {})
+    return [_packed(module, steps[n], a) if n in steps else a for n, a in enumerate(arguments)]

@@ -1,11 +1,11 @@
 """Hardware: a scheduled kernel of integers becomes a synthesizable module of Verilog.
 
-:mod:`.circuit` turns lowered functions into blocks of exact integers, with loops and branches around them; :mod:`.timing`
-divides blocks into cycles and checks the interval of pipelines; :mod:`.text` writes modules and test benches, which
-:mod:`.simulators` run.
+:mod:`.circuit_emitter` turns lowered functions into :mod:`.blocks` of exact integers (:mod:`.nets`), with loops and
+branches around them; :mod:`.stages` divides blocks into cycles and checks the interval of pipelines; :mod:`.module_text`
+writes modules, which :mod:`.simulators` run with test benches.
 """
 
-from .circuit.memories import HardwareError
+from .memories import HardwareError
 from .simulators import installed_simulators
 from .verilog_module import VERILOG
 

@@ -17,14 +17,14 @@ from ..lower.choose_unrolled import choose_unrolled
 from ..lower.compact_buffers import compact_buffers
 from ..lower.cut_idle_iterations import cut_idle_iterations
 from ..lower.flatten_blocks import flatten_blocks
-from ..lower.hardware_annotations import without_partition
 from ..lower.legalize_loops import remove_unit_loops
+from ..lower.loop_annotations import without_partition
 from ..lower.pipeline import Pass
 from ..lower.place_init import place_init
 from ..lower.promote_registers import promote_registers
 from ..lower.split_unroll_factors import split_unroll_factors
 from ..lower.unroll_loops import unroll_loops
-from .circuit.memories import HardwareError
+from .memories import HardwareError
 
 
 def _pass(rewrite: Callable[..., PrimFunc]) -> Pass:

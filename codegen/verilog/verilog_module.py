@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ...tir.stmt import PrimFunc
-from ..lower.hardware_annotations import partition_of
+from ..lower.loop_annotations import partition_of
 from ..lower.pipeline import run_passes
 from ..lowered import LoweredFunc
 from ..machine.target import Target
 from ..machine.target_kinds import TargetKind
-from ..runtime.arguments import Arguments
-from ..runtime.completed_arguments import completed
+from ..runtime.arguments import Arguments, completed
 from ..runtime.functions_by_name import FunctionsByName
-from .circuit.memories import HardwareError
 from .hardware_passes import HARDWARE_PASSES
-from .simulators import simulate
-from .text.module_text import Circuit, circuit_of
-from .text.testbench import testbench
+from .memories import HardwareError
+from .module_text import Circuit, circuit_of
+from .simulators import simulate, testbench
 
 
 class VerilogModule(FunctionsByName["VerilogFunction"]):

@@ -5,8 +5,7 @@ import gc
 
 import pytest
 
-from tilewright.codegen.jit.elf_symbols import undefined_symbols
-from tilewright.codegen.llvm.jit import JITError, load, optimize_and_compile
+from tilewright.codegen.llvm.jit import JITError, load, optimize_and_compile, undefined_symbols
 from tilewright.codegen.machine.target import Target
 
 NATIVE = Target("native")

@@ -14,7 +14,7 @@ from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import emit_c
 from tilewright.codegen.llvm.emit import emit
-from tilewright.codegen.lower.masks import all_lanes, any_lane
+from tilewright.codegen.lower.lanes import all_lanes, any_lane
 from tilewright.schedule import Schedule
 from tilewright.tir import decl_buffer
 from tilewright.tir.analysis.simplify import simplify

@@ -5,9 +5,8 @@ import pytest
 
 from tilewright.codegen import lower
 from tilewright.codegen.compile import compile_ir
-from tilewright.codegen.llvm.emit import emit
+from tilewright.codegen.llvm.emit import emit, has_no_loop_invariants
 from tilewright.codegen.llvm.jit import NO_LOOP_INVARIANTS
-from tilewright.codegen.llvm.loop_invariants import has_no_loop_invariants
 from tilewright.tir.parser import parse
 
 

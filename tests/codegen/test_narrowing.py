@@ -7,7 +7,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target, compile
-from tilewright.codegen.llvm.single_lane_stores import split_single_lane_stores
+from tilewright.codegen.llvm.llvm_repairs import split_single_lane_stores
 from tilewright.schedule import Schedule
 
 NATIVE = "native -num-cores=1"

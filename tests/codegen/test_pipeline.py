@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.codegen import Target
 from tilewright.codegen.lower import PASSES, run_passes
-from tilewright.codegen.lower.program_contents import HALF, INIT, MASK, contents
+from tilewright.codegen.lower.pipeline import HALF, INIT, MASK, contents
 from tilewright.codegen.lower.scoped_transform import ScopedTransform
 from tilewright.tir.expr import Call, FloorDiv, Select
 from tilewright.tir.parser import parse

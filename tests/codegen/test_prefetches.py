@@ -9,8 +9,7 @@ import pytest
 
 from tilewright.codegen import Target, lower
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.codegen.lower.insert_prefetches import insert_prefetches
-from tilewright.codegen.lower.prefetched_lines import _progression
+from tilewright.codegen.lower.insert_prefetches import _progression, insert_prefetches
 from tilewright.tir.difference import assert_structural_equal
 from tilewright.tir.expr import BufferLoad
 from tilewright.tir.interpret import interpret

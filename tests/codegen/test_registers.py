@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import lower
-from tilewright.codegen.lower.register_partition import partition_accesses
+from tilewright.codegen.lower.promote_registers import partition_accesses
 from tilewright.codegen.machine.target import Target
 from tilewright.tir.expr import BufferLoad
 from tilewright.tir.parser import parse

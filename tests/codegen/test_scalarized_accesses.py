@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.llvm.jit import optimize_and_compile
-from tilewright.codegen.llvm.scalarized_accesses import share_scalarized
+from tilewright.codegen.llvm.llvm_repairs import share_scalarized
 
 AVX2 = tw.Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=1")
 AVX512 = tw.Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=1")

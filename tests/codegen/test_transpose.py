@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower import lower
-from tilewright.codegen.lower.transpose_network import transposed
+from tilewright.codegen.lower.transpose_in_registers import transposed
 from tilewright.tir.expr import Expr, Shuffle, Var
 from tilewright.tir.parser import parse
 

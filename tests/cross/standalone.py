@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.codegen.c.c_header import argument_type
-from tilewright.codegen.runtime.arguments import Arguments, c_types
-from tilewright.codegen.runtime.completed_arguments import completed
+from tilewright.codegen.runtime.arguments import Arguments, c_types, completed
 
 from .machines import Machine
 from .webassembly import WasmModule

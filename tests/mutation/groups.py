@@ -18,16 +18,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
-        "codegen/lower/allocation_places.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
-        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/lanes.py", "codegen/lower/masks.py",
+        "codegen/lower/allocations.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
+        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/lanes.py",
         "codegen/lower/place_init.py", "codegen/lower/promote_registers.py", "codegen/lower/transpose_in_registers.py",
         "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
         "codegen/backend/emitter.py", "codegen/backend/expressions.py", "codegen/backend/lane_offsets.py",
         "codegen/backend/statements.py", "codegen/backend/value_ranges.py",
-        "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/half_conversions.py", "codegen/llvm/llvm_scope.py",
-        "codegen/llvm/loads_stores.py", "codegen/llvm/reduction_network.py", "codegen/llvm/llvm_stmt.py", "codegen/c/c_calls.py",
+        "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/llvm_scope.py",
+        "codegen/llvm/loads_stores.py", "codegen/llvm/lane_reductions.py", "codegen/llvm/llvm_stmt.py", "codegen/c/c_calls.py",
         "codegen/c/c_scope.py", "codegen/c/c_stmt.py", "codegen/c/c_expr.py", "codegen/c/inline_functions.py",
     ),
 }  # fmt: skip
@@ -52,9 +52,9 @@ MORE: dict[str, tuple[str, ...]] = {
     "passes": (
         "codegen/lower/bound_checks.py", "codegen/lower/choose_unrolled.py", "codegen/lower/cut_idle_iterations.py",
         "codegen/lower/form_fma.py", "codegen/lower/insert_prefetches.py", "codegen/lower/join_split_indices.py",
-        "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/prefetched_lines.py",
-        "codegen/lower/register_partition.py", "codegen/lower/stride_alignment.py", "codegen/lower/tile_accesses.py",
-        "codegen/lower/transpose_network.py", "codegen/lower/widen_half_floats.py",
+        "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/insert_prefetches.py",
+        "codegen/lower/promote_registers.py", "codegen/lower/tile_accesses.py",
+        "codegen/lower/transpose_in_registers.py", "codegen/lower/widen_half_floats.py",
     ),
     "graph": (
         "graph/entry.py", "graph/fuse.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py",
@@ -120,7 +120,7 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
         "names that never differ take part in the keys of results, nothing else",
     ("codegen/lower/compact_buffers.py", "_compact", "extent.value >= full.value", "(extent.value > full.value)", 0):
         "the buffer gets the shape that it has",
-    ("codegen/llvm/reduction_network.py", "reduce_rows", "1", "(2)", 1):
+    ("codegen/llvm/lane_reductions.py", "reduce_rows", "1", "(2)", 1):
         "n & (n - 2) is 0 for the same n as n & (n - 1), from 2 on; fewer lanes are left out behind it",
 }  # fmt: skip
 """Mutants that are no bugs: ``Mutant.key()`` and why nothing computes otherwise."""

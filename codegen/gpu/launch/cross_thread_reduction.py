@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....tir.analysis.reduction_updates import find_reducer, updates_of
-from ....tir.expr import BufferLoad, Expr, IntImm, IterVar, Var, all_, conjuncts, const, substitute, vars_in
+from ....tir.expr import (
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    IterVar,
+    StringImm,
+    Var,
+    all_,
+    conjuncts,
+    const,
+    substitute,
+    vars_in,
+)
 from ....tir.expr.base.node import Node
 from ....tir.expr.reducers import Reducer
 from ....tir.stmt import (
@@ -26,7 +39,6 @@ from ....tir.stmt import (
 from ....tir.walk import blocks_of, loads_and_stores, transform, transform_statements
 from ...machine.gpu_figures import WARP
 from .thread_axes import THREAD_TAGS, GpuError, is_private, tag_of, thread_extents
-from .warp_shuffles import shuffled
 
 
 def reduce_across_threads(func: PrimFunc, shuffles: bool = True) -> PrimFunc:
@@ -52,10 +64,10 @@ def reduce_across_threads(func: PrimFunc, shuffles: bool = True) -> PrimFunc:
     With ``shuffles``, the threads of a warp combine their values by exchanging registers. GpuError for a reduction that
     is not known to be associative, and when a loop of the result stands inside those of the reduction.
     """
-    return func.with_body(_Walk(shuffles).visit(func.body))
+    return func.with_body(_ReductionWalk(shuffles).visit(func.body))
 
 
-class _Walk:
+class _ReductionWalk:
     """The walk over a program. ``path``: the statements around; ``done``: what replaces a loop, when it is known."""
 
     def __init__(self, shuffles: bool) -> None:
@@ -314,3 +326,24 @@ def _at_once(stores: Sequence[BufferStore]) -> Stmt:
     for name, s in zip(reversed(names), reversed(stores), strict=True):
         out = LetStmt(name, s.value, out)
     return out
+
+
+# The exchange of a value between lanes of a warp, as a call of LLVM's intrinsic.
+
+_ALL = -1
+_CLAMP = 31
+
+
+def shuffled(value: Expr, distance: int) -> Expr:
+    """Returns the value of the lane whose number differs in the bit ``distance``; all lanes of the warp take part."""
+    name = f"llvm.nvvm.shfl.sync.bfly.{'f32' if value.dtype.is_float else 'i32'}"
+    args = (StringImm(name), const(_ALL, "int32"), value, const(distance, "int32"), const(_CLAMP, "int32"))
+    return Call("tir.call_llvm_pure_intrin", args, value.dtype)
+
+
+def distance_of(e: Call) -> tuple[Expr, Expr] | None:
+    """Returns the value and the distance of a call that :func:`shuffled` made, or None for other calls."""
+    name = e.args[0] if e.args else None
+    if isinstance(name, StringImm) and name.value.startswith("llvm.nvvm.shfl.sync.bfly."):
+        return e.args[2], e.args[3]
+    return None

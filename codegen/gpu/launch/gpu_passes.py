@@ -1,4 +1,5 @@
-"""The lowering of functions for GPUs: what the simulated device and real ones share, and what machine code needs more."""
+"""The lowering of functions for GPUs: what the simulated device and real ones share, and what machine code needs
+more."""
 
 from __future__ import annotations
 
@@ -22,15 +23,13 @@ from ...lower.split_unroll_factors import split_unroll_factors
 from ...lower.unroll_loops import unroll_loops
 from ...lower.vectorize_loops import vectorize_loops
 from ...lower.widen_half_floats import widen_half_floats
-from .atomic_updates import update_atomically
+from .atomic_updates import pair_atomics, update_atomically
 from .barriers import place_barriers
-from .bulk_instructions import bulk_instructions
+from .bulk_copies import bulk_instructions, start_bulk_copies
 from .cross_thread_reduction import reduce_across_threads
 from .launch_form import to_launch_form
 from .narrow_shared import narrow_shared
-from .pair_atomics import pair_atomics
 from .software_pipeline import pipeline_loops
-from .start_bulk_copies import start_bulk_copies
 from .virtual_threads import run_virtual_threads
 
 

@@ -54,11 +54,11 @@ def _host(s: Stmt, found: list[For]) -> Stmt:
     if tag_of(s):
         assert isinstance(s, For)
         found.append(s)
-        return _Kernel(s).form()
+        return _LaunchedKernel(s).form()
     return s.map_children(lambda c: _host(c, found) if isinstance(c, Stmt) else c)
 
 
-class _Kernel:
+class _LaunchedKernel:
     """The rewriting of one kernel. ``axes``: the variables by their tags; ``extents``: how many numbers each has."""
 
     def __init__(self, root: For) -> None:

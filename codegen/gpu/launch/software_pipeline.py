@@ -14,15 +14,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....tir.expr import BufferLoad, Expr, IntImm, const
+from ....tir.expr import BufferLoad, Call, Expr, IntImm, const
 from ....tir.expr.base.node import Node
 from ....tir.fresh_copy import fresh_copy
-from ....tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, PrimFunc, Stmt, children_of, seq
+from ....tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Buffer,
+    BufferStore,
+    For,
+    IfThenElse,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    children_of,
+    seq,
+)
 from ....tir.walk import loads_and_stores, statements, transform, transform_statements
 from .asynchronous_copies import SCOPE, commit, started, wait
 from .barriers import barrier
 from .bulk_copies import Arrivals, Rows, has_rows, number_of, only_rows
-from .products_in_flight import has_products, in_flight, last_waits
 from .thread_axes import GpuError, is_shared, tag_of
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
@@ -258,3 +269,44 @@ def _in_version(s: Stmt, wider: Mapping[Buffer, Buffer], iteration: Expr) -> Stm
         return None
 
     return transform(s, post=post)
+
+
+# Products of warp groups that go on beside the threads until the next step of a pipeline waits for them.
+
+WAIT = "tir.wgmma_wait"
+
+
+def has_products(s: Stmt) -> bool:
+    """Returns whether a statement waits for products."""
+    return any(_waits(n) for n in statements(s))
+
+
+def _waits(s: Node) -> bool:
+    return isinstance(s, BufferStore) and isinstance(s.value, Call) and s.value.op == WAIT
+
+
+def in_flight(s: Stmt) -> Stmt:
+    """Returns ``s``, whose waits leave the last group of products to the next one."""
+
+    def post(n: Node) -> Node | None:
+        if not isinstance(n, Call) or n.op != WAIT or not (isinstance(n.args[1], IntImm) and n.args[1].value == 0):
+            return None
+        return Call(WAIT, (n.args[0], const(1, n.args[1].dtype)), n.dtype)
+
+    return transform(s, post=post)
+
+
+def last_waits(s: Stmt) -> Stmt:
+    """Returns the waits of ``s`` alone, for all products.
+
+    GpuError for other statements than products under loops and conditions.
+    """
+    if isinstance(s, SeqStmt):
+        return seq(*[last_waits(child) for child in s.seq if has_products(child)])
+    if isinstance(s, (For, AttrStmt)):
+        return s.with_(body=last_waits(s.body))
+    if isinstance(s, IfThenElse) and s.else_case is None:
+        return s.with_(then_case=last_waits(s.then_case))
+    if not _waits(s):
+        raise GpuError(f"products in a {type(s).__name__} cannot go on during the next step of a pipeline")
+    return s

@@ -1,12 +1,15 @@
-"""The axes of a GPU: blocks, threads of a block, and virtual threads, which one thread runs in turn."""
+"""The axes of a GPU, blocks, threads and virtual threads, and which threads hold a tile together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....tir.expr import IntImm
+from ....tir.expr import DType, IntImm
+from ....tir.expr.intrinsics.group_matrix_operations import group_columns
+from ....tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
 from ....tir.stmt import For, Stmt
 from ....tir.walk import statements
+from ...machine.gpu_figures import WARP, WARP_GROUP
 
 BLOCK_TAGS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
 THREAD_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
@@ -54,3 +57,21 @@ def is_shared(scope: str) -> bool:
 def is_private(scope: str) -> bool:
     """Returns whether each thread has a copy of the memory of this scope."""
     return not is_shared(scope) and scope.split(".")[0] != "global"
+
+
+# Says which threads hold a tile together, in registers: a warp, or the four warps of a warp group.
+
+SWIZZLED = "shared.swizzled"
+"""The scope of shared memory in rows of 128 bytes whose pieces of 16 bytes are exchanged."""
+SWIZZLED_ALIGNMENT = 1024
+"""Where such a buffer begins, in bytes: the exchanges repeat after eight rows."""
+
+
+def threads_of_tile(dtype: DType) -> int:
+    """Returns how many threads hold a value of ``dtype`` together, or 0 where each has its own."""
+    return WARP if is_warp_tile(dtype) else WARP_GROUP if group_columns(dtype) else 0
+
+
+def threads_of_scope(scope: str) -> int:
+    """Returns how many threads hold the tiles of a buffer of this scope together, or 0 for other buffers."""
+    return WARP if scope.startswith("wmma.") else WARP_GROUP if scope.startswith("wgmma.") else 0

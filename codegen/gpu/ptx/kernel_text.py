@@ -24,14 +24,20 @@ from ...machine.target import Target
 from ..launch.asynchronous_copies import SCOPE
 from ..launch.barriers import BARRIER
 from ..launch.bulk_copies import BARRIERS
-from ..launch.held_tiles import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_scope, threads_of_tile
 from ..launch.launch_form import inside_threads
-from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_shared, tag_of
-from .atomic_text import ATOMIC_CALLS
-from .bulk_text import BULK_CALLS
-from .copy_text import COPY_CALLS, start_copy
-from .group_tile_text import GROUP_TILE_CALLS, swizzled_pointer
-from .warp_tile_text import WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment
+from ..launch.thread_axes import (
+    BLOCK_TAGS,
+    SWIZZLED,
+    SWIZZLED_ALIGNMENT,
+    THREAD_TAGS,
+    GpuError,
+    is_shared,
+    tag_of,
+    threads_of_scope,
+    threads_of_tile,
+)
+from .memory_text import ATOMIC_CALLS, BULK_CALLS, COPY_CALLS, start_copy
+from .tile_text import GROUP_TILE_CALLS, WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment, swizzled_pointer
 
 _PIECE = 16
 """The bytes that stay together in swizzled memory."""

@@ -13,8 +13,7 @@ import numpy as np
 from ....tir.expr import BufferLoad, Call, Expr, Var
 from ....tir.stmt import AttrStmt, Buffer, BufferStore, For
 from ..launch.asynchronous_copies import BULK_WAIT
-from ..launch.bulk_copies import EXPECT, PIECE
-from ..launch.start_bulk_copies import INIT
+from ..launch.bulk_copies import EXPECT, INIT, PIECE
 from ..launch.thread_axes import GpuError
 from .lane_values import Mask
 from .watched_memory import Lanes, RaceError

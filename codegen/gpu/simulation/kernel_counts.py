@@ -27,7 +27,7 @@ from ...machine.gpu_figures import (
     SHARED_CYCLES,
     WARP,
 )
-from ..launch.held_tiles import SWIZZLED
+from ..launch.thread_axes import SWIZZLED
 
 
 @dataclass

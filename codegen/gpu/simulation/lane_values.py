@@ -50,8 +50,8 @@ from ....tir.expr.base.rounding import round_bfloat16, round_float
 from ....tir.expr.intrinsics import OPERATIONS
 from ....tir.expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
 from ....tir.expr.intrinsics.numpy_values import divider, saturated, value_dtype
+from ..launch.cross_thread_reduction import distance_of
 from ..launch.thread_axes import GpuError
-from ..launch.warp_shuffles import distance_of
 
 Value = Any
 """A NumPy number, or an array with an element for each lane."""

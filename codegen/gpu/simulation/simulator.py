@@ -34,14 +34,21 @@ from ...lowered import written_data
 from ...machine.gpu_figures import WARP
 from ..launch.asynchronous_copies import BULK_SCOPE, COMMIT, SCOPE, WAIT
 from ..launch.barriers import is_barrier
-from ..launch.held_tiles import threads_of_scope, threads_of_tile
 from ..launch.launch_form import inside_threads
-from ..launch.thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_private, is_shared, tag_of
+from ..launch.thread_axes import (
+    BLOCK_TAGS,
+    THREAD_TAGS,
+    GpuError,
+    is_private,
+    is_shared,
+    tag_of,
+    threads_of_scope,
+    threads_of_tile,
+)
 from .arriving_rows import OPERATIONS, Arriving
-from .group_products import GroupProducts, count_product
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
-from .warp_tiles_in_memory import store_fragment, store_tile, tile_value
+from .tile_values import GroupProducts, count_product, store_fragment, store_tile, tile_value
 from .watched_memory import Lanes, WatchedArray
 
 LANES = 1 << 12

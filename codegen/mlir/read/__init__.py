@@ -1,1 +1,2 @@
-"""This package reads MLIR: values, functions on tensors (:mod:`.linalg_reader`) and over memory (:mod:`.loop_reader`)."""
+"""This package reads MLIR: values, functions on tensors (:mod:`.linalg_reader`) and over memory
+(:mod:`.loop_reader`)."""

@@ -14,19 +14,7 @@ from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.ir import Operation, SSAValue
 
 from ....tir.analysis.access_regions import access_regions
-from ....tir.expr import (
-    BufferLoad,
-    DType,
-    Expr,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Range,
-    Sub,
-    Var,
-    const,
-    substitute,
-)
+from ....tir.expr import BufferLoad, DType, Expr, FloatImm, IntImm, IterVar, Range, Sub, Var, const, substitute
 from ....tir.expr.nodes.expr import BinaryOp
 from ....tir.index_width import widened
 from ....tir.stmt import (
@@ -45,11 +33,9 @@ from ....tir.stmt import (
 from ..words.affine_indices import evaluated, plain_dim
 from ..words.mlir_error import MlirError
 from ..words.mlir_types import DTYPE, dtype_of, is_dynamic, plain_value, signed_like
-from ..words.named_products import ReduceOp
 from ..words.signatures import PARAMETERS, usual_places
-from .function_reader import read_arguments
-from .size_classes import SizeClasses
-from .value_reader import ValueReader, coerced
+from ..words.wider_operations import ReduceOp
+from .value_reader import ValueReader, coerced, read_arguments
 
 ANNOTATIONS = "tilewright.annotations"
 STARTS = "tilewright.starts"
@@ -81,10 +67,10 @@ Content = Any
 
 def read_linalg(op: func.FuncOp) -> PrimFunc:
     """Returns a function on tensors as te makes functions. MlirError names what is not supported."""
-    return _Function(op).read()
+    return _LinalgReader(op).read()
 
 
-class _Function:
+class _LinalgReader:
     def __init__(self, op: func.FuncOp) -> None:
         self.op = op
         self.sizes = SizeClasses(op)
@@ -304,7 +290,7 @@ def _starts(op: Operation, value: SSAValue) -> bool:
 class _Operation:
     """One operation of linalg: its axes, and what its body stores."""
 
-    def __init__(self, function: _Function, op: Any) -> None:
+    def __init__(self, function: _LinalgReader, op: Any) -> None:
         self.function, self.op = function, op
         self.maps = [a.data for a in op.get_indexing_maps().data]
         self.kinds = [t.data for t in op.get_iterator_types().data]
@@ -407,20 +393,20 @@ def _result_first(value: Expr, accumulators: set[Expr]) -> Expr:
     return value
 
 
-def _empty(f: _Function, op: Any) -> None:
+def _empty(f: _LinalgReader, op: Any) -> None:
     shape = f.sizes_of(op.tensor.type, op.dynamic_sizes)
     f.tensors[op.tensor] = Empty(shape, dtype_of(op.tensor.type.element_type))
 
 
-def _cast(f: _Function, op: Any) -> None:
+def _cast(f: _LinalgReader, op: Any) -> None:
     f.tensors[op.dest] = f.content(op.source)
 
 
-def _check(f: _Function, op: Any) -> None:
+def _check(f: _LinalgReader, op: Any) -> None:
     f.checks.append((f.values.value(op.arg), op.msg.data))
 
 
-def _nothing(f: _Function, op: Any) -> None:
+def _nothing(f: _LinalgReader, op: Any) -> None:
     pass
 
 
@@ -433,7 +419,7 @@ _OPERATIONS: dict[type[Any], Any] = {
 """Operations of functions besides those of linalg."""
 
 
-def _rules_of(f: _Function) -> dict[type[Any], Any]:
+def _rules_of(f: _LinalgReader) -> dict[type[Any], Any]:
     def size(r: ValueReader, op: Any) -> Expr:
         place = r.read(op.index)
         if not isinstance(place, IntImm):
@@ -444,3 +430,65 @@ def _rules_of(f: _Function) -> dict[type[Any], Any]:
         return f.element(op.tensor, [r.read(i) for i in op.indices])
 
     return {tensor.DimOp: size, tensor.ExtractOp: element}
+
+
+# Finds which sizes of tensors in a function are the same size, from the operations that relate them.
+#
+# A ``?`` in MLIR's types has no name. An operation of linalg makes sizes equal that one of its loops runs over.
+
+Place = tuple[SSAValue, int]
+"""A dimension of a tensor."""
+
+
+class SizeClasses:
+    """The classes of equal sizes in a function: :meth:`find` returns a representative."""
+
+    def __init__(self, function: func.FuncOp) -> None:
+        self.parent: dict[Place, Place] = {}
+        for op in function.body.block.ops:
+            if isinstance(op, LinalgStructuredOperation):
+                self._relate(op)
+            elif isinstance(op, tensor.EmptyOp):
+                self._sources(op)
+            elif isinstance(op, tensor.CastOp):
+                for n in range(_rank(op.source)):
+                    self.join((op.source, n), (op.dest, n))
+
+    def find(self, place: Place) -> Place:
+        """Returns the first place of a class."""
+        while place in self.parent:
+            place = self.parent[place]
+        return place
+
+    def join(self, a: Place, b: Place) -> None:
+        """Say that two sizes are the same one."""
+        first, second = self.find(a), self.find(b)
+        if first != second:
+            self.parent[second] = first
+
+    def _relate(self, op: LinalgStructuredOperation) -> None:
+        maps: Any = op.get_indexing_maps()
+        by_dim: dict[int, Place] = {}
+        for operand, attr in zip((*op.inputs, *op.outputs), maps.data, strict=False):
+            for n, e in enumerate(attr.data.results):
+                dim = plain_dim(e)
+                if dim is not None and n < _rank(operand):
+                    self.join(by_dim.setdefault(dim, (operand, n)), (operand, n))
+        for out, result in zip(op.outputs, op.results, strict=False):
+            for n in range(_rank(out)):
+                self.join((out, n), (result, n))
+
+    def _sources(self, op: tensor.EmptyOp) -> None:
+        kind: Any = op.tensor.type
+        dynamic = [n for n, size in enumerate(kind.get_shape()) if size == B.DYNAMIC_INDEX]
+        for n, size in zip(dynamic, op.dynamic_sizes, strict=False):
+            source = size.owner
+            if isinstance(source, tensor.DimOp):
+                place: Any = getattr(source.index.owner, "value", None)
+                if isinstance(place, B.IntegerAttr):
+                    self.join((source.source, place.value.data), (op.tensor, n))
+
+
+def _rank(value: SSAValue) -> int:
+    kind = value.type
+    return len(kind.get_shape()) if isinstance(kind, B.TensorType) else 0

@@ -1,4 +1,5 @@
-"""This module reads functions over memory: loops of ``scf`` and ``affine``, accesses of ``memref``, ``affine`` and ``vector``.
+"""This module reads functions over memory: loops of ``scf`` and ``affine``, accesses of ``memref``, ``affine`` and
+``vector``.
 
 A value that is carried from one iteration to the next becomes a buffer of one element.
 """
@@ -28,27 +29,13 @@ from ....tir.expr import (
     is_const_int,
     same,
 )
-from ....tir.stmt import (
-    Allocate,
-    AssertStmt,
-    Buffer,
-    BufferStore,
-    For,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-    While,
-    seq,
-)
+from ....tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ..words.affine_indices import evaluated
 from ..words.mlir_error import MlirError
 from ..words.mlir_types import DTYPE, dtype_of, is_dynamic, plain_value, signed_like
 from ..words.signatures import INDICES
 from ..words.wider_operations import GatherOp, ScatterOp
-from .function_reader import read_arguments
-from .statement_order import early_loads, is_statement
-from .value_reader import ValueReader, coerced
+from .value_reader import ValueReader, coerced, read_arguments
 
 KIND, ANNOTATIONS, SCOPE, LET, DIMENSIONS = (
     f"tilewright.{word}" for word in ("kind", "annotations", "scope", "let", "dimensions")
@@ -57,10 +44,10 @@ KIND, ANNOTATIONS, SCOPE, LET, DIMENSIONS = (
 
 def read_loops(op: func.FuncOp) -> PrimFunc:
     """Returns a function over memory as loops without blocks. MlirError names what is not supported."""
-    return _Function(op).read()
+    return _LoopReader(op).read()
 
 
-class _Function:
+class _LoopReader:
     def __init__(self, op: func.FuncOp) -> None:
         self.op = op
         self.arguments = read_arguments(op, lambda place: place)
@@ -273,12 +260,12 @@ def _distance(low: Expr, high: Expr) -> Expr:
     return Sub(high, low)
 
 
-def _for(f: _Function, op: Any, end: Any = None) -> Stmt:
+def _for(f: _LoopReader, op: Any, end: Any = None) -> Stmt:
     low, high, step = f.indices((op.lb, op.ub, op.step))
     return f.loop(op, op.body.block.args[0], low, high, step, op.body.block, end)
 
 
-def _affine_for(f: _Function, op: Any, end: Any = None) -> Stmt:
+def _affine_for(f: _LoopReader, op: Any, end: Any = None) -> Stmt:
     low_map, high_map = op.lowerBoundMap.data, op.upperBoundMap.data
     if len(low_map.results) != 1 or len(high_map.results) != 1:
         raise f.values.refuse(op, "a bound that is a maximum or minimum")
@@ -290,7 +277,7 @@ def _affine_for(f: _Function, op: Any, end: Any = None) -> Stmt:
     return f.loop(op, op.body.block.args[0], ends[0], ends[1], step, op.body.block, end)
 
 
-def _parallel(f: _Function, op: Any) -> Stmt:
+def _parallel(f: _LoopReader, op: Any) -> Stmt:
     if op.results:
         raise f.values.refuse(op, "with a reduction")
     block = op.body.block
@@ -306,7 +293,7 @@ def _parallel(f: _Function, op: Any) -> Stmt:
     return out
 
 
-def _if(f: _Function, op: Any) -> Stmt:
+def _if(f: _LoopReader, op: Any) -> Stmt:
     if op.results:
         raise f.values.refuse(op, "with results, and with stores inside")
     test = f.values.value(op.cond)
@@ -314,22 +301,22 @@ def _if(f: _Function, op: Any) -> Stmt:
     return IfThenElse(test, f.block(op.true_region.block), other)
 
 
-def _while(f: _Function, op: Any) -> Stmt:
+def _while(f: _LoopReader, op: Any) -> Stmt:
     if op.arguments or op.results:
         raise f.values.refuse(op, "with values that are carried")
     last = op.before_region.block.last_op
     return While(f.values.value(last.operands[0]), f.block(op.after_region.block))
 
 
-def _store(f: _Function, op: Any) -> Stmt:
+def _store(f: _LoopReader, op: Any) -> Stmt:
     return f.stored(f.buffer(op.memref), f.values.value(op.value), f.indices(op.indices, op))
 
 
-def _affine_store(f: _Function, op: Any) -> Stmt:
+def _affine_store(f: _LoopReader, op: Any) -> Stmt:
     return f.stored(f.buffer(op.memref), f.values.value(op.value), f.mapped(op))
 
 
-def _vector_store(f: _Function, op: Any) -> Stmt:
+def _vector_store(f: _LoopReader, op: Any) -> Stmt:
     value = f.values.value(op.vector)
     return f.stored(*_swap(f.access(op.base, f.indices(op.indices, op), None, value.dtype.lanes, op), value))
 
@@ -338,14 +325,14 @@ def _swap(where: tuple[Buffer, tuple[Expr, ...]], value: Expr) -> tuple[Buffer, 
     return where[0], value, where[1]
 
 
-def _masked_store(f: _Function, op: Any) -> Stmt:
+def _masked_store(f: _LoopReader, op: Any) -> Stmt:
     base, *indices, mask, stored = op.operands
     value = f.values.value(stored)
     where = f.access(base, f.indices(indices, op), None, value.dtype.lanes, op)
     return f.stored(*_swap(where, value), f.values.value(mask))
 
 
-def _scatter(f: _Function, op: Any) -> Stmt:
+def _scatter(f: _LoopReader, op: Any) -> Stmt:
     base, *indices, offsets, mask, value = op.operands
     read = f.values.value(value)
     where = f.access(base, f.indices(indices, op), f.values.value(offsets), read.dtype.lanes, op)
@@ -356,7 +343,7 @@ def _mask(e: Expr) -> Expr | None:
     return None if isinstance(e, Broadcast) and is_const_int(e.value, 1) else e
 
 
-def _copy(f: _Function, op: Any) -> Stmt:
+def _copy(f: _LoopReader, op: Any) -> Stmt:
     source, target = f.buffer(op.source), f.buffer(op.destination)
     loops = [Var(f"i{n}", f.index) for n in range(len(target.shape))]
     out: Stmt = BufferStore(target, BufferLoad(source, tuple(loops)), tuple(loops))
@@ -367,7 +354,7 @@ def _copy(f: _Function, op: Any) -> Stmt:
 
 _ENDS = (func.ReturnOp, memref.AllocaScopeReturnOp, scf.YieldOp, scf.ReduceOp, affine.YieldOp)
 _LOOPS: dict[type[Any], Any] = {scf.ForOp: _for, affine.ForOp: _affine_for}
-_STATEMENTS: dict[type[Any], Callable[[_Function, Any], Stmt]] = {
+_STATEMENTS: dict[type[Any], Callable[[_LoopReader, Any], Stmt]] = {
     scf.ForOp: _for,
     affine.ForOp: _affine_for,
     scf.ParallelOp: _parallel,
@@ -383,7 +370,7 @@ _STATEMENTS: dict[type[Any], Callable[[_Function, Any], Stmt]] = {
 }
 
 
-def _rules_of(f: _Function) -> dict[type[Any], Any]:
+def _rules_of(f: _LoopReader) -> dict[type[Any], Any]:
     """Returns the rules for values that are read from memory."""
 
     def load(r: ValueReader, op: Any) -> Expr:
@@ -428,3 +415,60 @@ def _zero(r: ValueReader, value: SSAValue, op: Operation) -> None:
     e = r.read(value)
     if not (isinstance(e, Broadcast) and not getattr(e.value, "value", 1)):
         raise r.refuse(op, "with values other than 0 in the lanes that are not read")
+
+
+# Says which values have to be computed where they stand: loads whose memory changes before their use.
+
+LOADS = (memref.LoadOp, affine.LoadOp, vector.LoadOp, vector.MaskedLoadOp, GatherOp)
+_TARGETS: dict[type[Any], int] = {
+    memref.StoreOp: 1, affine.StoreOp: 1, vector.StoreOp: 1, vector.MaskedStoreOp: 0, ScatterOp: 0,
+}  # fmt: skip
+"""Stores, and which operand is their memory."""
+
+
+def stored_memory(op: Operation) -> set[SSAValue]:
+    """Returns the memory that an operation and those inside it store to."""
+    place = _TARGETS.get(type(op))
+    found = set() if place is None else {op.operands[place]}
+    if isinstance(op, memref.CopyOp):
+        found.add(op.destination)
+    for region in op.regions:
+        for inner in region.walk():
+            if type(inner) in _TARGETS:
+                found.add(inner.operands[_TARGETS[type(inner)]])
+    return found
+
+
+def is_statement(op: Operation) -> bool:
+    """Returns whether an operation does something besides computing a value."""
+    if type(op) in _TARGETS or not op.results:
+        return True
+    return op.name in ("scf.for", "scf.parallel", "scf.while", "affine.for") or bool(stored_memory(op))
+
+
+def early_loads(block: Block) -> set[Operation]:
+    """Returns the loads of a block whose memory is stored to before their last use."""
+    ops = list(block.ops)
+    place = {op: n for n, op in enumerate(ops)}
+    stores = [(n, stored_memory(op)) for n, op in enumerate(ops)]
+    stores = [(n, memory) for n, memory in stores if memory]
+    last: dict[Operation, int] = {}
+    out: set[Operation] = set()
+    for op in reversed(ops):
+        uses = [_within(use.operation, block) for r in op.results for use in r.uses]
+        ends = [place[u] if is_statement(u) or u is op else last.get(u, place[u]) for u in uses if u is not None]
+        last[op] = max(ends, default=place[op])
+        if isinstance(op, LOADS):
+            source = op.operands[0]
+            for n, memory in stores:
+                inside = n == last[op] and bool(ops[n].regions)
+                if source in memory and place[op] < n and (n < last[op] or inside):
+                    out.add(op)
+    return out
+
+
+def _within(op: Operation | None, block: Block) -> Operation | None:
+    """Returns the operation of ``block`` that is, or holds, another operation."""
+    while op is not None and op.parent_block() is not block:
+        op = op.parent_op()
+    return op

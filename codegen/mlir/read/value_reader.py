@@ -1,27 +1,28 @@
-"""This module reads values of MLIR as expressions, by the rows of :mod:`..words.operation_table` and :mod:`..words.templates`.
+"""Reads values of MLIR as expressions, and the parameters and sizes of functions, which both readers share.
 
 A value that several operations use is one expression, which stands at each of its uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.dialects import affine, arith, math, scf, vector
+from xdsl.dialects import affine, arith, func, math, scf, vector
 from xdsl.dialects import builtin as B
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ....tir.expr import INDEX_TYPES, Broadcast, Call, Cast, DType, Expr, IntImm, Select, const, is_const_int
+from ....tir.expr import INDEX_TYPES, Broadcast, Call, Cast, DType, Expr, IntImm, Select, Var, const, is_const_int
 from ....tir.expr.base.deep_recursion import with_room
 from ....tir.expr.nodes import expr as E
+from ....tir.stmt import Buffer
 from ..words import wider_operations as X
 from ..words.affine_indices import evaluated, restored
 from ..words.mlir_error import MlirError
-from ..words.mlir_types import AS, DTYPE, dtype_of, mlir_type, plain_value, signed_like
-from ..words.operation_table import CALL_OF, NODE_OF, ORDERED, UNSIGNED
-from ..words.operations import VALUE, shortest
-from ..words.templates import recognized
+from ..words.mlir_types import AS, DTYPE, dtype_of, is_dynamic, mlir_type, plain_value, signed_like
+from ..words.operation_table import CALL_OF, NODE_OF, ORDERED, UNSIGNED, VALUE, recognized, shortest
+from ..words.signatures import ATTRIBUTES, INDEX_TYPE, SHAPE, SYMBOL, USUAL
 from ..words.wider_operations import CmpfOp, CmpiOp, RemFOp, SelectOp
 
 WIDENED = "tilewright.widened"
@@ -426,3 +427,73 @@ _RULES: dict[type[Any], Rule] = {
     vector.ReductionOp: _reduction,
     vector.FMAOp: _fused,
 }  # fmt: skip
+
+
+# Reads what functions on tensors and on memory have in common: parameters, sizes, attributes.
+
+
+@dataclass
+class ReadArguments:
+    """The arguments of a function as buffers and scalars, by their values, and the names that are taken."""
+
+    op: func.FuncOp
+    index: DType
+    found: dict[SSAValue, Any] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    @property
+    def where(self) -> str:
+        """What errors call the function."""
+        return f"function {self.op.sym_name.data}"
+
+    def name(self, value: SSAValue, usual: str) -> str:
+        """Returns a name for a value that nothing else has: its own in the text, or ``usual``."""
+        wish = value.name_hint or usual
+        out, n = wish, 1
+        while out in self.taken:
+            out, n = f"{wish}_{n}", n + 1
+        self.taken.add(out)
+        return out
+
+    def attributes(self) -> dict[str, Any]:
+        """Returns the attributes that the function has in TIR."""
+        given = self.op.attributes.get(ATTRIBUTES)
+        return {"global_symbol": self.op.sym_name.data, **(USUAL if given is None else plain_value(given))}
+
+
+def read_arguments(op: func.FuncOp, same_size: Callable[[tuple[SSAValue, int]], Any]) -> ReadArguments:
+    """Returns the arguments. ``same_size`` returns a key that is equal for sizes that are known to be equal."""
+    index = DType("int64") if op.attributes.get(INDEX_TYPE) == B.i64 else DType("int32")
+    out = ReadArguments(op, index)
+    given: Any = op.arg_attrs.data if op.arg_attrs is not None else ()
+    attrs: list[Mapping[str, Attribute]] = [d.data for d in given] or [{} for _ in op.body.block.args]
+    symbols: dict[int, Var] = {}
+    for value, own in zip(op.body.block.args, attrs, strict=True):
+        if not isinstance(value.type, (B.TensorType, B.MemRefType)):
+            var = Var(out.name(value, "n"), signed_like(dtype_of(value.type), own))
+            out.found[value] = var
+            if SYMBOL in own:
+                symbols[plain_value(own[SYMBOL])] = var
+    sizes: dict[Any, Var] = {}
+
+    def size(value: SSAValue, n: int) -> Expr:
+        key = same_size((value, n))
+        if key not in sizes:
+            sizes[key] = Var(f"{'mnpqrstuvw'[len(sizes) % 10]}{len(sizes) // 10 or ''}", index)
+        return sizes[key]
+
+    for value, own in zip(op.body.block.args, attrs, strict=True):
+        kind = value.type
+        if not isinstance(kind, (B.TensorType, B.MemRefType)):
+            continue
+        if SHAPE in own:
+            map_: Any = own[SHAPE]
+            for n in range(map_.data.num_symbols):
+                symbols.setdefault(n, Var(f"n{n}", index))
+            shape = evaluated(map_.data, (), [symbols[n] for n in range(map_.data.num_symbols)], index)
+        else:
+            shape = tuple([size(value, n) if is_dynamic(s) else const(s, index) for n, s in enumerate(kind.get_shape())])  # fmt: skip
+        if len(shape) != len(kind.get_shape()):
+            raise MlirError(f"{out.where}: {SHAPE} of an argument has {len(shape)} sizes for the type {kind}")
+        out.found[value] = Buffer(out.name(value, "A"), shape, signed_like(dtype_of(kind.element_type), own))
+    return out

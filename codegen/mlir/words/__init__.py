@@ -1,1 +1,2 @@
-"""This package has the words of MLIR: types, operations, templates, affine maps, signatures, for writers and readers."""
+"""This package has the words of MLIR: types, operations, templates, affine maps, signatures, for writers and
+readers."""

@@ -1,1 +1,2 @@
-"""This package writes MLIR: values, functions on tensors (:mod:`.linalg_writer`) and over memory (:mod:`.loop_writer`)."""
+"""This package writes MLIR: values, functions on tensors (:mod:`.linalg_writer`) and over memory
+(:mod:`.loop_writer`)."""

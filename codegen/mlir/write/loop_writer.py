@@ -40,7 +40,7 @@ from ..words.mlir_types import (
     sign_attribute,
     text_attribute,
 )
-from ..words.operations import Operations
+from ..words.operation_table import Operations
 from ..words.signatures import INDICES, Signature
 from ..words.wider_operations import GatherOp, ScatterOp
 from .value_writer import INDEX, ValueWriter
@@ -73,10 +73,10 @@ def memory_type(buffer: Buffer) -> B.MemRefType:
 
 def loop_function(prim: PrimFunc) -> func.FuncOp:
     """Returns a lowered function over memory. MlirError names what does not fit."""
-    return _Function(prim).write()
+    return _LoopWriter(prim).write()
 
 
-class _Function:
+class _LoopWriter:
     """The function that is being written: ``memory`` has the value of each buffer."""
 
     def __init__(self, prim: PrimFunc) -> None:
@@ -235,7 +235,7 @@ class _Lanes:
             op.attributes[DIMENSIONS] = B.DenseArrayBase.from_list(B.i64, list(self.dims))
 
 
-def _for(f: _Function, w: ValueWriter, s: For) -> None:
+def _for(f: _LoopWriter, w: ValueWriter, s: For) -> None:
     if s.kind == "thread_binding":
         raise MlirError(
             f"{f.where}: the loop {s.loop_var.name} is bound to {s.thread_binding}; MLIR's loops have no threads"
@@ -257,7 +257,7 @@ def _for(f: _Function, w: ValueWriter, s: For) -> None:
     w.ops.block.add_op(op)
 
 
-def _if(f: _Function, w: ValueWriter, s: IfThenElse) -> None:
+def _if(f: _LoopWriter, w: ValueWriter, s: IfThenElse) -> None:
     test = w.value(s.condition)
     sides = [f.region(w, s.then_case, scf.YieldOp())]
     if s.else_case is not None:
@@ -265,7 +265,7 @@ def _if(f: _Function, w: ValueWriter, s: IfThenElse) -> None:
     w.ops.block.add_op(scf.IfOp(test, [], *sides))
 
 
-def _while(f: _Function, w: ValueWriter, s: While) -> None:
+def _while(f: _LoopWriter, w: ValueWriter, s: While) -> None:
     before = Block()
     inner = w.inside(before)
     inner.known.clear()
@@ -273,7 +273,7 @@ def _while(f: _Function, w: ValueWriter, s: While) -> None:
     w.ops.block.add_op(scf.WhileOp([], [], Region(before), f.region(w, s.body, scf.YieldOp())))
 
 
-def _let(f: _Function, w: ValueWriter, s: LetStmt) -> None:
+def _let(f: _LoopWriter, w: ValueWriter, s: LetStmt) -> None:
     last = w.ops.block.last_op
     value = w.index(s.value) if index_like(s.value) and s.value.dtype.lanes == 1 else w.value(s.value)
     fresh = isinstance(value.owner, Operation) and last is not w.ops.block.last_op
@@ -285,7 +285,7 @@ def _let(f: _Function, w: ValueWriter, s: LetStmt) -> None:
     f.statement(w, s.body)
 
 
-def _allocate(f: _Function, w: ValueWriter, s: Allocate) -> None:
+def _allocate(f: _LoopWriter, w: ValueWriter, s: Allocate) -> None:
     buffer, kind = s.buffer, memory_type(s.buffer)
     sizes = [w.index(e) for e in buffer.shape if not isinstance(e, IntImm)]
     bytes_ = buffer.num_bytes()
@@ -308,18 +308,18 @@ def _allocate(f: _Function, w: ValueWriter, s: Allocate) -> None:
         w.ops.block.add_op(memref.DeallocOp.get(f.memory[buffer]))
 
 
-def _assert(f: _Function, w: ValueWriter, s: AssertStmt) -> None:
+def _assert(f: _LoopWriter, w: ValueWriter, s: AssertStmt) -> None:
     w.ops.block.add_op(cf.AssertOp(w.value(s.condition), text_attribute(s.message)))
     w.known.clear()
     f.statement(w, s.body)
 
 
-def _evaluate(f: _Function, w: ValueWriter, s: Evaluate) -> None:
+def _evaluate(f: _LoopWriter, w: ValueWriter, s: Evaluate) -> None:
     if not is_no_op(s):
         raise MlirError(f"{f.where}: `{s.value}` has no counterpart in MLIR")
 
 
-def _sequence(f: _Function, w: ValueWriter, s: SeqStmt) -> None:
+def _sequence(f: _LoopWriter, w: ValueWriter, s: SeqStmt) -> None:
     f.depth += 1
     for one in s.seq[:-1]:
         f.statement(w, one)
@@ -327,7 +327,7 @@ def _sequence(f: _Function, w: ValueWriter, s: SeqStmt) -> None:
     f.statement(w, s.seq[-1])
 
 
-_STATEMENTS: dict[type[Stmt], Callable[[_Function, ValueWriter, Any], None]] = {
+_STATEMENTS: dict[type[Stmt], Callable[[_LoopWriter, ValueWriter, Any], None]] = {
     For: _for,
     SeqStmt: _sequence,
     BufferStore: lambda f, w, s: f.store(w, s),

@@ -18,9 +18,17 @@ from ....tir.expr.nodes import expr as E
 from ..words import wider_operations as X
 from ..words.mlir_error import MlirError
 from ..words.mlir_types import hint, is_unsigned, mlir_type, sign_attribute
-from ..words.operation_table import BINARY, CALLS, ORDERED, SECOND_NAMES, SIGNED, UNSIGNED, kind_of
-from ..words.operations import Operations
-from ..words.templates import template_for
+from ..words.operation_table import (
+    BINARY,
+    CALLS,
+    ORDERED,
+    SECOND_NAMES,
+    SIGNED,
+    UNSIGNED,
+    Operations,
+    kind_of,
+    template_for,
+)
 
 INDEX = B.IndexType()
 _ON_INDICES: dict[type[Expr], Any] = {

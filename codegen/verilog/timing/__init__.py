@@ -1,1 +1,0 @@
-"""When the parts of a circuit run: sums as trees, blocks in stages, pipelines with their intervals."""
