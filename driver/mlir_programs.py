@@ -8,7 +8,7 @@ from typing import Any
 from ..codegen import Target
 from ..codegen.mlir import read_mlir, to_linalg, to_loops
 from ..graph.graph import Graph
-from ..graph.whole_function import whole_function
+from ..graph.kernels import whole_function
 from ..tir.stmt import IRModule, PrimFunc
 from .request import request
 

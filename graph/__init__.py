@@ -24,9 +24,8 @@ from .fuse import fuse
 from .graph import Graph, GraphError, Node, Value
 from .graph_operators import register_operator
 from .host_graph import HostGraph
-from .kernel_order import order_kernels
 from .kernels import Division, Kernel, unfused
-from .memory_plan import MemoryPlan, plan_memory
+from .memory_plan import MemoryPlan, order_kernels, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
 from .reference import evaluate
 from .rewrite import specialize

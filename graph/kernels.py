@@ -16,7 +16,7 @@ from ..te.operation import Requirement
 from ..te.tensor import Tensor
 from ..tir.expr import Expr, Var, same, substitute, transform, vars_in
 from ..tir.stmt import PrimFunc
-from .graph import Dim, Graph, Node, Value
+from .graph import Dim, Graph, GraphError, Node, Value
 from .graph_operators import infer, operator
 from .symbolic_sizes import asserted, without_assertions
 
@@ -303,3 +303,13 @@ def unfused(graph: Graph) -> Division:
 def is_view(node: Node, graph: Graph) -> bool:
     """Returns whether the node needs no kernel. A view that leaves the graph, or of what the caller owns, is copied."""
     return node.op in VIEWS and node.output not in graph.outputs
+
+
+def whole_function(graph: Graph) -> PrimFunc:
+    """Returns the function of a graph: its parameters are the inputs, the constants, and the outputs. GraphError for an output
+    that is an input."""
+    given = (*graph.inputs, *graph.constants)
+    for v in graph.outputs:
+        if v in given:
+            raise GraphError(f"the output {v.name} is an input; it needs an operator, such as identity")
+    return Kernel(graph.name, graph.nodes, given, graph.outputs).func

@@ -18,9 +18,8 @@ from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.fuse import fuse
 from ...graph.graph import Graph, GraphError, Value
-from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division, Kernel
-from ...graph.memory_plan import plan_memory
+from ...graph.memory_plan import order_kernels, plan_memory
 from ...graph.symbolic_sizes import each_once, requirements
 from ...pages.short_repr import short_repr
 from ...te.operation import Requirement

@@ -7,9 +7,8 @@ import os
 from ...codegen import Target, compile
 from ...graph.fuse import fuse
 from ...graph.graph import Graph
-from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Division
-from ...graph.memory_plan import plan_memory
+from ...graph.memory_plan import order_kernels, plan_memory
 from ...tir.cost import count_flops
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc

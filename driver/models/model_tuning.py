@@ -21,8 +21,8 @@ from ...codegen import Target
 from ...codegen.packing import LAYOUT_FREE
 from ...graph.fuse import fuse
 from ...graph.graph import Graph
-from ...graph.kernel_order import order_kernels
 from ...graph.kernels import Kernel
+from ...graph.memory_plan import order_kernels
 from ...pages.short_repr import short_repr
 from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key

@@ -5,11 +5,8 @@ NaN, the infinities and -0.0 stay what they are, integers wrap around as before,
 the docstring counts. Rules that move elements (views, transposes, slices, reshapes) are exact for all types and sizes.
 """
 
-from . import cast_rules, element_rules, sinking_rules, slice_rules, transpose_rules, view_rules
+from . import element_rules, movement_rules, sinking_rules
 
-RULES = [
-    *element_rules.RULES, *cast_rules.RULES, *view_rules.RULES, *transpose_rules.RULES, *slice_rules.RULES,
-    *sinking_rules.RULES,
-]  # fmt: skip
+RULES = [*element_rules.RULES, *movement_rules.RULES, *sinking_rules.RULES]
 
 __all__ = ["RULES"]

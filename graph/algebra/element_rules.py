@@ -1,4 +1,4 @@
-"""Rules of arithmetic on single elements: neutral elements, constants that meet, bounds, functions spelled out.
+"""Rules of arithmetic on single elements: neutral elements, constants that meet, bounds, functions, conversions.
 
 Each holds for all types and values, NaN, the infinities and -0.0 among them, unless it says otherwise. Which of two equal
 zeros a maximum or minimum gives is open, as in IEEE 754; so is the sign of NaN.
@@ -216,8 +216,56 @@ def known_choice(m: Match) -> Value | None:
     return None if data.any() and not data.all() else _if_same(m, m["x"] if data.any() else m["y"])
 
 
+@rule(op("cast", _x))
+def cast_to_the_same(m: Match) -> Value | None:
+    """A conversion to the type that x has is x."""
+    return m["x"] if m["x"].dtype == m.out.dtype else None
+
+
+@rule(op("cast", op("cast", _x, bind="inner")))
+def cast_of_cast(m: Match) -> Value | None:
+    """Two conversions in a row become one. The type between must hold all values of the first type.
+
+    An integer that is a float in between and then an integer again stays as it is unless the last type holds all values
+    of the first one: a conversion from a float ends at the ends of the type, and one from an integer wraps around.
+    """
+    first, second, last = m["x"].dtype, m.node("inner").output.dtype, m.out.dtype
+    if not _holds_all(second, first):
+        return None
+    if DType(first).is_int and DType(second).is_float and DType(last).is_int and not _holds_all(last, first):
+        return None
+    return m["x"] if first == m.out.dtype else m.op("cast", m["x"], dtype=m.out.dtype)
+
+
+def _holds_all(wide: str, narrow: str) -> bool:
+    """Returns whether each value of ``narrow`` is one of ``wide``."""
+    a, b = DType(wide), DType(narrow)
+    if a.is_float and b.is_float:
+        return a.bits >= 2 * b.bits or a == b
+    if a.kind == b.kind:
+        return a.bits >= b.bits
+    if a.kind == "int" and b.kind == "uint":
+        return a.bits > b.bits
+    return a.is_float and b.is_int and {"float32": 16, "float64": 32}.get(str(a), 0) >= b.bits
+
+
 RULES: tuple[Rule, ...] = (
-    neutral_element, negative_of_negative, relu_of_relu, negated, sum_with_negative, maximum_with_zero, between_bounds,
-    clip_of_clip, constants_meet, division_by_power_of_two, reciprocal_of_root, product_with_itself, division_by_root,
-    broadcast_twice, broadcast_of_nothing, known_choice,
-)  # fmt: skip
+    neutral_element,
+    negative_of_negative,
+    relu_of_relu,
+    negated,
+    sum_with_negative,
+    maximum_with_zero,
+    between_bounds,
+    clip_of_clip,
+    constants_meet,
+    division_by_power_of_two,
+    reciprocal_of_root,
+    product_with_itself,
+    division_by_root,
+    broadcast_twice,
+    broadcast_of_nothing,
+    known_choice,
+    cast_to_the_same,
+    cast_of_cast,
+)

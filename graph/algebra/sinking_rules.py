@@ -5,9 +5,9 @@ A bias, a residual and an activation then join the kernel of the product; reshap
 
 from __future__ import annotations
 
+from ..axes import axes_without_negatives
 from ..graph import Value
 from ..graph_operators import OPERATORS
-from ..reduced_axes import axes_without_negatives
 from ..rules import Match, Rule, any_value, op, produced, rule
 
 _UNARY = " ".join(name for name, row in OPERATORS.items() if row.kind == "elementwise")

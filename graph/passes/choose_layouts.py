@@ -8,11 +8,10 @@ from typing import Any
 
 from ...tir.expr import Var
 from ..attribute_keys import attributes_key
+from ..axes import axes_of, inverse
 from ..graph import Graph, GraphError, Node, Value
 from ..kernels import kernel_alone
-from ..layouts import Costs, chosen_labels, relabeled
-from ..layouts.carried_attributes import WEIGHTED, carried, channels_last, weight_order
-from ..permutations import axes_of, inverse
+from ..layouts import WEIGHTED, Costs, carried, channels_last, chosen_labels, relabeled, weight_order
 from ..services import Services
 from ..symbolic_sizes import example_sizes, typical
 

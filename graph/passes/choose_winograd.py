@@ -10,8 +10,7 @@ import numpy as np
 from ...te.ops import winograd_weights
 from ..graph import Graph, Node, Value
 from ..kernels import kernel_alone
-from ..rules import Match, constant, either, op, rewritten, rule
-from ..rules.pattern import any_value
+from ..rules import Match, any_value, constant, either, op, rewritten, rule
 from ..services import Services
 
 _FASTER = 1.2

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ...pages.short_repr import short_repr
-from ..graph import Graph, Node
-from ..rewrite import with_output_names
+from ..graph import Graph, Node, Value
+from ..rewrite import with_output_names, without_unread
 from ..services import Services
 from ..verify_graph import verify
+from .apply_rules import recognize, simplify_operators
 from .choose_layouts import choose_layouts
 from .choose_winograd import choose_winograd
 from .distinct_outputs import distinct_outputs
@@ -19,11 +20,40 @@ from .fold_constants import fold_constants, fold_narrow
 from .fold_scales import fold_scales
 from .hoist_from_loops import hoist_from_loops
 from .join_products import join_products
-from .loop_bodies import rewritten_bodies
 from .merge_equal import merge_equal
-from .recognize import recognize
-from .simplify_operators import simplify_operators
 from .split_transposed import split_transposed
+
+
+def rewritten_bodies(graph: Graph, rewrite: Callable[[Graph], Graph]) -> Graph:
+    """Returns the graph with ``rewrite`` applied to the body of each loop, in which inputs that are constants are constants.
+
+    Before::
+
+        w = constant()
+        def step(h, x_t, r):
+            return add(dense(h, r), x_t)
+        last = scan(h0, x, w, body=step, states=1, arrays=1, steps=7)
+
+    After::
+
+        def step(h, x_t):
+            r = constant()
+            return add(dense(h, r), x_t)
+        last = scan(h0, x, body=step, states=1, arrays=1, steps=7)
+    """
+    new = {node: _with_body(graph, node, node.body, rewrite) for node in graph.nodes if node.body is not None}
+    return without_unread(graph.replaced([new.get(n, n) for n in graph.nodes])) if new else graph
+
+
+def _with_body(graph: Graph, node: Node, body: Graph, rewrite: Callable[[Graph], Graph]) -> Node:
+    first = node.attrs["states"] + node.attrs["arrays"]
+    given: list[Value] = list(node.given)
+    known = {n for n, v in enumerate(given) if n >= first and v in graph.constants}
+    constants = {**body.constants, **{body.inputs[n]: graph.constants[given[n]] for n in known}}
+    inputs = tuple([v for n, v in enumerate(body.inputs) if n not in known])
+    made = rewrite(Graph(body.name, inputs, body.outputs, body.nodes, constants))
+    kept = tuple([v for n, v in enumerate(given) if n not in known])
+    return Node(node.op, kept, node.outputs, {**node.attrs, "body": made})
 
 
 @dataclass(frozen=True)

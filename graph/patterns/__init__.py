@@ -1,24 +1,11 @@
-"""Finds operators that exporters write out in parts. Each file has the rules that find one of them and put it in their
-place.
+"""Finds operators that exporters write out in parts, and puts one operator in their place.
 
-:data:`RULES` has the rules of all files. Larger patterns stand before those that are part of them.
+:data:`RULES` has the rules of :mod:`.network_patterns` and :mod:`.quantized_pattern`.
 """
 
 from ..rules import Rule
-from . import (
-    attention_pattern,
-    gated_unit_pattern,
-    gelu_pattern,
-    norm_pattern,
-    quantized_pattern,
-    rotary_pattern,
-    softmax_pattern,
-    swish_pattern,
-)
+from . import network_patterns, quantized_pattern
 
-RULES: list[Rule] = [
-    *gelu_pattern.RULES, *swish_pattern.RULES, *gated_unit_pattern.RULES, *norm_pattern.RULES, *softmax_pattern.RULES,
-    *attention_pattern.RULES, *rotary_pattern.RULES, *quantized_pattern.RULES,
-]  # fmt: skip
+RULES: list[Rule] = [*network_patterns.RULES, *quantized_pattern.RULES]
 
 __all__ = ["RULES"]

@@ -8,8 +8,17 @@ import numpy as np
 
 from tilewright.graph import Builder, Graph, Node, Value
 from tilewright.graph.graph_operators import OPERATORS
-from tilewright.graph.rules import any_value, constant
-from tilewright.graph.rules.pattern import ASSOCIATIVE, COMMUTATIVE, _Anything, _Apply, _Constant, _Either, numbers_of
+from tilewright.graph.rules import (
+    ASSOCIATIVE,
+    COMMUTATIVE,
+    _Anything,
+    _Apply,
+    _Constant,
+    _Either,
+    any_value,
+    constant,
+    numbers_of,
+)
 from tilewright.tir.expr import DType, to_numpy
 from tilewright.tir.expr.base.rounding import bfloat16_to_bits
 

@@ -14,8 +14,7 @@ from tilewright.graph import GraphError, evaluate
 from tilewright.graph.algebra import RULES as ALGEBRA
 from tilewright.graph.passes import fold_scales, split_transposed
 from tilewright.graph.patterns import RULES as PATTERNS
-from tilewright.graph.rules import Rule, any_value, constant, op, rewritten
-from tilewright.graph.rules.pattern import numbers_of
+from tilewright.graph.rules import Rule, any_value, constant, numbers_of, op, rewritten
 from tilewright.tir.expr import DType
 
 from .graphs_of_rules import FINFO, NARROW, drawn_graph, magnitudes, widened

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright import from_mlir, tir, to_mlir
 from tilewright.graph import Builder, GraphError, evaluate
-from tilewright.graph.whole_function import whole_function
+from tilewright.graph.kernels import whole_function
 from tilewright.tir.interpret import interpret
 
 from .outside_tools import IREE, MLIR_OPT, IreeModule, verified_by_mlir_opt

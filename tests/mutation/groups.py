@@ -59,16 +59,16 @@ MORE: dict[str, tuple[str, ...]] = {
     "graph": (
         "graph/entry.py", "graph/fuse.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py",
         "graph/memory_plan.py", "graph/rewrite.py", "graph/text.py", "graph/verify_graph.py", "graph/builder.py",
-        "graph/symbolic_sizes.py", "graph/weighted.py", "graph/kernel_order.py",
+        "graph/symbolic_sizes.py", "graph/weighted.py",
     ),
     "rules": (
-        "graph/algebra/element_rules.py", "graph/algebra/cast_rules.py", "graph/algebra/sinking_rules.py",
-        "graph/algebra/slice_rules.py", "graph/algebra/transpose_rules.py", "graph/algebra/view_rules.py",
+        "graph/algebra/element_rules.py", "graph/algebra/sinking_rules.py",
+        "graph/algebra/movement_rules.py",
         "graph/passes/fold_scales.py", "graph/passes/fold_constants.py", "graph/passes/join_products.py",
         "graph/passes/split_transposed.py", "graph/passes/hoist_from_loops.py", "graph/passes/merge_equal.py",
-        "graph/patterns/attention_pattern.py", "graph/patterns/norm_pattern.py", "graph/patterns/quantized_pattern.py",
-        "graph/patterns/softmax_pattern.py", "graph/patterns/gelu_pattern.py", "graph/layouts/relabeled.py",
-        "graph/layouts/carried_attributes.py", "graph/layouts/labels.py", "graph/rules/pattern.py", "graph/rules/rewriter.py",
+        "graph/patterns/network_patterns.py", "graph/patterns/quantized_pattern.py",
+        "graph/layouts.py",
+        "graph/rules.py",
     ),
     "ONNX": (
         "frontends/onnx/control_flow.py", "frontends/onnx/importer.py", "frontends/onnx/known_values.py",

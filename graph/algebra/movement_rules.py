@@ -1,12 +1,75 @@
-"""Rules of parts of arrays: slices, splits and concatenations."""
+"""Rules of operators that move, cut and join elements: views, transposes, slices and concatenations."""
 
 from __future__ import annotations
 
-from ..graph import Node, Value
-from ..permutations import axes_of, inverse
+from ..axes import axes_of, inverse, moves_only_ones
+from ..graph import Node, Value, same_shape
 from ..rules import Match, Rule, any_value, op, produced, rule
 
-_x = any_value("x")
+_x, _y = any_value("x"), any_value("y")
+_VIEW = "reshape flatten squeeze expand_dims"
+
+
+@rule(op(_VIEW, _x))
+def view_of_the_same_shape(m: Match) -> Value | None:
+    """A view in the shape that x has is x."""
+    return m["x"] if same_shape(m["x"].shape, m.out.shape) else None
+
+
+@rule(op(_VIEW, op(_VIEW, _x)))
+def view_of_view(m: Match) -> Value | None:
+    """A view of a view is one reshape."""
+    return m.op("reshape", m["x"], shape=m.out.shape) if m["x"].is_static and m.out.is_static else None
+
+
+@rule(op("flatten squeeze expand_dims", _x))
+def one_kind_of_view(m: Match) -> Value | None:
+    """All views of known sizes are reshapes, so that other rules have one kind to look for."""
+    return m.op("reshape", m["x"], shape=m.out.shape) if m["x"].is_static and m.out.is_static else None
+
+
+@rule(op("transpose", op("transpose", _x, bind="inner"), bind="outer"))
+def transpose_of_transpose(m: Match) -> Value | None:
+    """transpose(transpose(x, p), q) is transpose(x, r) with r[d] = p[q[d]]."""
+    p, q = axes_of(m.node("inner")), axes_of(m.node("outer"))
+    return m.op("transpose", m["x"], axes=tuple([p[a] for a in q]))
+
+
+@rule(op("transpose", _x, bind="outer"))
+def transpose_without_effect(m: Match) -> Value | None:
+    """A transpose that moves no dimension is its operand; one that moves only dimensions of extent 1 is a reshape."""
+    axes = axes_of(m.node("outer"))
+    if axes == tuple(range(m.out.ndim)):
+        return m["x"]
+    if m["x"].is_static and moves_only_ones(m["x"].shape, axes):
+        return m.op("reshape", m["x"], shape=m.out.shape)
+    return None
+
+
+@rule(op("matmul", _x, op("transpose", _y, bind="t"), bind="product"))
+def product_with_transposed(m: Match) -> Value | None:
+    """A product reads its right operand in either order."""
+    return _read_other_way(m, "transpose_b", m["x"], m["y"])
+
+
+@rule(op("matmul", op("transpose", _x, bind="t"), _y, bind="product"))
+def product_of_transposed(m: Match) -> Value | None:
+    """A product reads its left operand in either order."""
+    return _read_other_way(m, "transpose_a", m["x"], m["y"])
+
+
+def _read_other_way(m: Match, flag: str, a: Value, b: Value) -> Value | None:
+    """Returns the product of ``a`` and ``b`` with ``flag`` turned over, when ``t`` exchanges the last two dimensions."""
+    axes = axes_of(m.node("t"))
+    n = len(axes)
+    if n < 2 or axes != (*range(n - 2), n - 1, n - 2):
+        return None
+    attrs = dict(m.node("product").attrs)
+    attrs[flag] = not attrs.get(flag, False)
+    return m.op("matmul", a, b, **attrs)
+
+
+# Rules of parts of arrays: slices, splits and concatenations.
 
 
 def _steps(node: Node) -> list[tuple[int, int, int]]:
@@ -116,5 +179,17 @@ def joined_joined(m: Match) -> Value | None:
 
 
 RULES: tuple[Rule, ...] = (
-    slice_of_everything, slice_of_slice, slice_of_transpose, heads_of_slice, joined_parts, joined_joined,
-)  # fmt: skip
+    view_of_the_same_shape,
+    view_of_view,
+    one_kind_of_view,
+    transpose_of_transpose,
+    transpose_without_effect,
+    product_with_transposed,
+    product_of_transposed,
+    slice_of_everything,
+    slice_of_slice,
+    slice_of_transpose,
+    heads_of_slice,
+    joined_parts,
+    joined_joined,
+)

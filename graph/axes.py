@@ -1,4 +1,4 @@
-"""This module has what is known of orders of dimensions, as transposes have them."""
+"""Orders of dimensions, and the axes over which an operator reduces."""
 
 from __future__ import annotations
 
@@ -25,3 +25,19 @@ def moves_only_ones(shape: Sequence[Any], axes: Sequence[int]) -> bool:
     order."""
     kept = [a for a in axes if not (isinstance(shape[a], int) and shape[a] == 1)]
     return kept == sorted(kept)
+
+
+def axes_without_negatives(axis: object, ndim: int) -> tuple[int, ...]:
+    """Returns the dimensions that ``axis`` (None: all, one, or several) names, in order."""
+    if axis is None:
+        return tuple(range(ndim))
+    every = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple(sorted({int(a) % max(ndim, 1) for a in every}))
+
+
+def reduced_axes(node: Node, keepdims: bool = True) -> tuple[int, ...] | None:
+    """Returns the dimensions that a reduction goes over; None unless it keeps them (or not) as ``keepdims`` says."""
+    if bool(node.attrs.get("keepdims", False)) is not keepdims:
+        return None
+    (x,) = node.given
+    return axes_without_negatives(node.attrs.get("axis"), x.ndim)
