@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilewright.tir import structural_equal
 from tilewright.tir.arith import Analyzer, detect_iter_map, divide_subspace, iter_map_simplify
-from tilewright.tir.arith.itermap import CONSTANT_FORM
+from tilewright.tir.arith.itermap import constant_form, iter_simplify
 from tilewright.tir.expr import And, Expr, IntImm, Range, Reason, Var, const
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
 from tilewright.tir.walk import substitute, vars_in
@@ -207,11 +207,11 @@ def check_nest(nest: Nest, rng: random.Random) -> int:
 
 def check_short(nest: Nest, keep: bool) -> bool:
     """Where integers alone give a normal form, the general way gives the same one; whether they do."""
-    short = CONSTANT_FORM.value(nest.bindings, nest.ranges, nest.predicate, keep)
+    short = constant_form(nest.bindings, nest.ranges, nest.predicate, keep)
     if short is None:
         return False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CONSTANT_FORM, "value", lambda *question: None)
+        patch.setattr(iter_simplify, "constant_form", lambda *question: None)
         long = iter_map_simplify(nest.bindings, nest.ranges, nest.predicate, keep_unit=keep)
     assert long is not None and all(structural_equal(a, b) for a, b in zip(short, long, strict=True))
     assert not detect_iter_map(nest.bindings, nest.ranges, nest.predicate, keep_unit=keep).errors
