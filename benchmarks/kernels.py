@@ -109,7 +109,7 @@ def measure(
     import numpy as np
     from peers import peers_of
 
-    from tilewright.driver.blas import numpy_threads
+    from tilewright.driver.benching import numpy_threads
     from tilewright.driver.machine_probes import PeakProbe
     from tilewright.driver.racing import timed
     from tilewright.tuner.measure import estimate

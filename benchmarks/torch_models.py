@@ -80,17 +80,17 @@ def _with_warnings(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def profile(name: str, options: argparse.Namespace) -> str:
     """Returns where the time of our kernels goes, for each of the model's graphs."""
-    from tilewright.doors import compiled_region
+    from tilewright.doors import compile_backend
 
     made: list[Any] = []
-    init = compiled_region.Region.__init__
+    init = compile_backend.Region.__init__
 
     def noted(region: Any, *given: Any) -> None:
         init(region, *given)
         made.append(region)
 
     model, inputs = _model(name, options.attention)
-    with torch.no_grad(), mock.patch.object(compiled_region.Region, "__init__", noted):
+    with torch.no_grad(), mock.patch.object(compile_backend.Region, "__init__", noted):
         torch.compile(model, backend=tw.torch.backend, options={"db": options.db} if options.db else {})(*inputs)
     models = [one.model for region in made for one in region.built.values()]
     arrays = [[torch.zeros(v.shape, dtype=getattr(torch, v.dtype)) for v in m.inputs] for m in models]

@@ -1,14 +1,14 @@
-"""``tilewright bench``: default, tuned and NumPy side by side."""
+"""``tilewright bench``: default, tuned and NumPy side by side; for a model, default, recorded and ONNX Runtime."""
 
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..pages import seconds_text
-from .bench_model import bench_model
 from .exit_codes import CommandError, check_results
 from .options import (
     WholeNumber,
@@ -19,6 +19,7 @@ from .options import (
     cores_option,
     database_path,
     db_option,
+    input_shapes,
     require_here,
     spec_argument,
     target_option,
@@ -28,7 +29,8 @@ from .output import column, echo_json, echo_table, first_sign, json_option
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from ..driver import BenchResult
+    from ..codegen import Target
+    from ..driver import BenchResult, ModelBenchResult
 
 
 @click.command("bench")
@@ -155,3 +157,42 @@ _TOO_FAST = 1.05
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}" if value <= _TOO_FAST else "over 100 %"
+
+
+def bench_model(
+    spec: str, args: tuple[str, ...], machine: Target, again: str, as_json: bool, **options: Any
+) -> int:  # fmt: skip
+    """Time the model in the file ``spec``, and print what each contender takes; ``again`` is the line that tunes it."""
+    from ..driver import bench
+    from ..driver.machine_report import measure_machine
+
+    if options.get("profile") and not machine.is_gpu:
+        measure_machine(machine)  # for shares of the roofline
+    reading: dict[str, Any] = {"shapes": input_shapes(args)} if args else {}
+    result: ModelBenchResult = bench(Path(spec), machine, **{**reading, **options})
+    if as_json:
+        echo_json(spec=spec, **result.as_dict())
+    else:
+        _say_model(result, again)
+    check_results(result.rows)
+    return 0
+
+
+def _say_model(result: ModelBenchResult, again: str) -> None:
+    from ..codegen import Target
+    from ..driver.machine_probes import busy_text
+
+    rows = [vars(row) | {"seconds": row.seconds, "speedup": result.speedup(row)} for row in result.rows]
+    columns = [column("", lambda r: r["name"]), column("time", lambda r: seconds_text(r["seconds"]), True)]
+    if result.row("onnxruntime"):
+        columns.append(column("vs ONNX Runtime", lambda r: f"{r['speedup']:.2f}x", True))
+    columns.append(column("", lambda r: r["origin"]))
+    click.echo(f"{result.model} on {result.target}")
+    echo_table(rows, columns)
+    for name, profile in result.profiles.items():
+        click.echo(f"\n{name}:\n{profile}")
+    busy = busy_text(result.processor_share, Target(result.target).num_cores)
+    if busy:
+        click.echo(busy, err=True)
+    if result.row("tuned") is None:
+        click.echo("not tuned yet: " + again, err=True)

@@ -1,9 +1,10 @@
-"""This module checks the options that torch.compile hands to the backend."""
+"""Checks the options of torch.compile, and warns once of each thing that does not run as it was asked for."""
 
 from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -62,3 +63,18 @@ def seconds_of(time: str | float) -> float:
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError(f"tune={time!r} is not a time above zero, such as '60s' or '5min'")
     return seconds
+
+
+_said: set[str] = set()
+
+
+def say(text: str) -> None:
+    """Warn of ``text``, unless that was done before."""
+    if text not in _said:
+        _said.add(text)
+        warnings.warn(f"tilewright: {text}", stacklevel=2)
+
+
+def forget() -> None:
+    """Let everything be said again."""
+    _said.clear()

@@ -5,7 +5,6 @@ brings their inputs into one form; :func:`build_graph` compiles a network; :mod:
 parameters; :mod:`.machine_report` says what this machine can do, measured by :mod:`.machine_probes`.
 """
 
-from . import plan_by_example as _plan_by_example  # noqa: F401  (registers itself)
 from .benching import BenchResult, bench
 from .building import build
 from .mlir_programs import from_mlir, to_mlir

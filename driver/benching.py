@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -17,7 +19,6 @@ from ..tir.cost import count_bytes, count_flops
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuner.measure.option_ranges import require_seconds, require_whole
 from ..tuning_db import Database
-from .blas import numpy_threads
 from .machine_probes import PeakProbe
 from .machine_report import MachineReport, measure_machine, require_few_threads
 from .models.model_benching import ModelBenchOptions, ModelBenchResult, bench_graph
@@ -262,3 +263,19 @@ def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
         return float(module.time_evaluator(repeat=1, number=number, warmup=1)(*arguments.values).results[0])
 
     return run
+
+
+@contextlib.contextmanager
+def numpy_threads(count: int) -> Iterator[bool]:
+    """Let the BLAS of NumPy use ``count`` threads inside the ``with`` block. Yields whether that was possible."""
+    libraries = _blas()
+    with libraries.limit(limits=count):
+        yield bool(libraries)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """Returns the libraries for linear algebra in this process; looking for them takes a millisecond."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")

@@ -1,10 +1,14 @@
-"""This module plans how a function is computed: by the best recorded schedule, or by the analytic model's."""
+"""Plans how a function is computed: by the best recorded schedule, or by the analytic model's.
+
+Functions of symbolic sizes get the model's schedule for examples of the sizes. Notebooks show a plan as where its schedule
+came from, its share of the roofline, and the program.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +16,17 @@ from typing import Any
 from .. import tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..codegen.symbol_names import usable_symbol
+from ..pages import card, code_html, folded, seconds_text, share_text, table
 from ..pages.short_repr import short_repr
 from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.program_key import workload_key
 from ..tir.stmt import PrimFunc
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord, open_database
+from .example_sizes import ODD, example_of, shown_sizes
+from .machine_report import known_report
 from .request import Request, in_order, request
+from .roofline import bound_for
 
 log = logging.getLogger("tilewright")
 
@@ -58,13 +66,11 @@ class Plan:
     __repr__ = short_repr("kind", "origin", "target")
 
     def _repr_html_(self) -> str:
-        from .module_view import plan_html
 
         return plan_html(self)
 
     def shown(self, *before: str) -> str:
         """Returns the plan as HTML after other parts, for modules that were built by it."""
-        from .module_view import plan_html
 
         return plan_html(self, *before)
 
@@ -170,7 +176,7 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str, db: D
         return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
     unknown = unknown_sizes(asked.func)
     if unknown is not None:
-        made = next((p for planner in symbolic_planners if (p := planner(asked, machine, before)) is not None), None)
+        made = plan_by_example(asked, machine, before)
         return made or Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
     if machine.stays_as_written:
         return Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
@@ -185,10 +191,6 @@ def _untuned(asked: Request, machine: Target, before: str, elsewhere: str, db: D
     return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)
 
 
-symbolic_planners: list[Callable[[Request, Target, str], Plan | None]] = []
-"""What is asked for a plan of a function of symbolic sizes, with the beginning of its origin."""
-
-
 def other_targets(db: Database, func: PrimFunc) -> str:
     """Returns a text such as `` (it has records for native -num-cores=1)``: the targets that have records of ``func``,
     or nothing."""
@@ -199,3 +201,52 @@ def other_targets(db: Database, func: PrimFunc) -> str:
         [workload_key(func)],
     )
     return f" (it has records for {', '.join([row['text'] for row in rows])})" if rows else ""
+
+
+def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None:
+    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them.
+
+    Where that does not apply, the function stays as written, and the origin says why. None: no examples are known.
+    """
+    failed = ""
+    for less in (0, ODD):
+        example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
+        if example is None:
+            break
+        default = tuner.choose_default(tuner.Space(example, machine))
+        trace = default.schedule.trace
+        try:
+            scheduled = tuner.replay(asked.func, trace).func
+        except (ScheduleError, TraceError) as error:
+            failed = failed or f"the schedule for {shown_sizes(asked.func, less)} does not apply: {error}"
+            continue
+        best = "the analytic model's best schedule"
+        origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
+        return Plan(asked, machine, "default", origin, scheduled, None, trace)
+    if not failed:
+        return None
+    reason = failed.split("\n")[0]
+    return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
+
+
+def plan_html(plan: Plan, *before: str) -> str:
+    """Returns where a schedule comes from, its time beside the roofline's, and the schedule, as HTML after ``before``."""
+    rows = [("schedule", plan.origin), ("target", str(plan.target)), *_share(plan)]
+    steps = code_html(plan.trace.as_python(), fold=False) if plan.trace is not None else ""
+    program = folded("the scheduled program", code_html(plan.scheduled.script()))
+    parts = [*before, table(("", ""), rows), program, folded("its steps", steps)]
+    return card(plan.request.func.name, *parts, note=plan.kind)
+
+
+def _share(plan: Plan) -> list[tuple[str, str]]:
+    """Returns rows about the time on record and the roofline of a machine that was measured earlier."""
+    rows = []
+    taken = plan.record.run_seconds if plan.record is not None else None
+    if taken:
+        rows.append(("measured", seconds_text(taken)))
+    report = known_report(plan.target)
+    bound = bound_for(report, plan.request.func, plan.target) if report is not None else None
+    if bound is not None and bound.seconds:
+        share = f"; the record reaches {share_text(bound.seconds / taken)} of it" if taken else ""
+        rows.append(("roofline", f"{seconds_text(bound.seconds)}, limited by {bound.limit}{share}"))
+    return rows

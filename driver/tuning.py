@@ -1,25 +1,29 @@
-"""This module tunes a request, or the kernels of a model, with the tuner. The tuner writes its records to a
-database."""
+"""Finds a schedule: searches, measures and records.
+
+A search in a notebook shows its progress in the cell, drawn over again as candidates are measured.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 from .. import tuner
 from ..codegen import Target
 from ..graph.graph import Graph
-from ..tuner import TuneResult
+from ..pages import card, search_chart, seconds_text
+from ..tuner import FinalComparison, Progress, SearchEnded, SearchStarted, TuneResult
 from ..tuner.measure.option_ranges import require_share
-from ..tuning_db import Database, open_database
+from ..tuning_db import Database, TuningRecord, open_database
 from .library_versions import library_versions
 from .machine_report import known_report, measure_machine, model_of
 from .models.model_files import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
-from .notebook_progress import NotebookProgress, in_notebook
 from .planning import TuneError
 from .request import in_order, is_scheduled, not_measurable, request, require_known
 from .roofline import limits_of
@@ -120,3 +124,62 @@ def tune(
             raise TuneError(f"{asked.func.name} on {machine}: {result.problem}")
         log.warning("%s on %s: %s", asked.func.name, machine, result.problem)
     return result
+
+
+_EVERY_SECONDS = 0.3
+
+
+def in_notebook() -> bool:
+    """Returns whether this process is the kernel of a notebook."""
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    return bool(shell) and "IPKernelApp" in getattr(shell, "config", {})
+
+
+class NotebookProgress:
+    """A callback of a search that draws its progress in the cell of a notebook. It shows trials, the best so far and
+    the time left.
+
+    ``title`` is what is tuned. It needs IPython alone, no widgets.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.records: list[TuningRecord] = []
+        self._handle: Any = None
+        self._last = 0.0
+
+    def __call__(self, event: Progress) -> None:
+        """Draw an event, at most three times a second; the last one always."""
+        self.records += event.records
+        now = time.monotonic()
+        if now - self._last < _EVERY_SECONDS and not isinstance(event, (SearchStarted, FinalComparison, SearchEnded)):
+            return
+        self._last = now
+        from IPython.display import HTML, display
+
+        if self._handle is None:
+            self._handle = display(HTML(self.html(event)), display_id=True)
+        else:
+            self._handle.update(HTML(self.html(event)))
+
+    def html(self, event: Progress) -> str:
+        """Returns what the cell shows at an event."""
+        share = event.trials_done / max(event.trials_total, 1)
+        bar = f'<progress value="{share:.3f}" style="width:16em"></progress>'
+        words = [f"{event.trials_done} of {event.trials_total} trials", _doing(event)]
+        if event.best_seconds < float("inf"):
+            words.append(f"best {seconds_text(event.best_seconds)}")
+        if event.failures:
+            words.append(f"{event.failures} failed")
+        if event.remaining_seconds < float("inf") and not isinstance(event, SearchEnded):
+            words.append(f"{event.remaining_seconds:.0f} s left")
+        times = [r.run_seconds if r.ok else None for r in self.records]
+        return card(self.title, f"<div>{bar} {', '.join(words)}</div>", search_chart(times))
+
+
+def _doing(event: Progress) -> str:
+    if isinstance(event, SearchStarted):
+        return "starting the workers"
+    if isinstance(event, FinalComparison):
+        return "comparing the best once more"
+    return "done" if isinstance(event, SearchEnded) else "measuring"

@@ -5,12 +5,10 @@ program, :func:`table` and :func:`card` lay text out, :func:`side_by_side` shows
 :mod:`.written_files` writes a file whole or not at all.
 """
 
-from .coloured_code import code_html
 from .figures import counted, duration_text, rate_text, seconds_text, share_text, size_text
-from .html_text import card, folded, table
-from .linked_listings import LISTING_STYLE, Listing, side_by_side
+from .html_text import CHART_STYLE, COLOURS, card, folded, table
+from .listings import LISTING_STYLE, Listing, code_html, side_by_side
 from .near_words import did_you_mean
-from .page_style import CHART_STYLE, COLOURS
 from .plot import Axis, Plot, thinned
 from .search_chart import improvements, search_chart, sparkline
 

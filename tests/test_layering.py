@@ -42,10 +42,10 @@ HOMES = {
     "z3": {"tir/arith/smt.py"},
     "pandas": {"tuning_db", "tuner/search"},
     "plotly": {"tuner/search"},
-    "IPython": {"driver/notebook_progress.py"},
+    "IPython": {"driver/tuning.py"},
     "xdsl": {"codegen/mlir"},
     "platformdirs": {"codegen/jit/cache_directory.py"},
-    "threadpoolctl": {"driver/blas.py"},
+    "threadpoolctl": {"driver/benching.py"},
 }
 """Heavy packages, and the folders or files that may import them."""
 

@@ -5,9 +5,8 @@ schedule. :class:`Database` opens a file; docs/reference/database.md describes i
 """
 
 from . import record_table as _record_table  # noqa: F401  (registers a method)
-from .database import Database
+from .database import Database, open_database
 from .database_errors import DatabaseError
-from .opening import open_database
 from .records import STATUSES, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, utc_now
 from .schema import SCHEMA_VERSION
 

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,20 +19,25 @@ from ..tir.stmt import PrimFunc
 from . import exchange, upkeep
 from .connection import connect, say_what
 from .database_errors import DatabaseError
-from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
 from .lock import FileLock
-from .lost_sessions import host_name, is_lost
 from .records import (
     SessionRecord,
+    Target,
     TargetRecord,
     TuningRecord,
+    Workload,
     WorkloadRecord,
     check_fields,
     from_json,
+    target_key,
+    target_record,
     to_json,
     utc_now,
+    workload_key_of,
+    workload_record,
 )
 from .schema import structure_of
+from .upkeep import host_name, is_lost
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -449,3 +455,13 @@ def _value(cls: Any, row: Mapping[str, Any]) -> Any:
         return cls(**values)
     except (ValueError, TypeError, RecursionError) as error:
         raise DatabaseError(f"a row of {cls.__name__} is damaged: {error}; `tilewright db check` lists all") from error
+
+
+@contextmanager
+def open_database(db: Database | str | os.PathLike[str], readonly: bool = False) -> Iterator[Database]:
+    """Yields an open database as it is; a path is opened, and closed in the end."""
+    if isinstance(db, Database):
+        yield db
+        return
+    with Database(db, readonly=readonly) as opened:
+        yield opened

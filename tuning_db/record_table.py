@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .connection import say_what
 from .database import Database
-from .keys import Target, Workload, workload_key_of
-from .records import TuningRecord
+from .records import Target, TuningRecord, Workload, workload_key_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...frontends.integer_power import power_of_integers
+from ...frontends.composed_operators import power_of_integers
 from .lazy_array import BY_UFUNC, NAMES, Array, asarray, broadcast_to, default_dtype, dtype_of, gathered, leaf, record
 
 _ELEMENTS = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert=bitwise_not bitwise_or bitwise_xor

@@ -13,10 +13,9 @@ from ...codegen.runtime.arguments import ArgumentError
 from ...graph.graph import Graph, GraphError
 from ...graph.host_graph import HostGraph
 from ...tuning_db import Database
-from .model import Model
+from .model import Model, inputs_in_order
 from .model_building import build_graph
 from .model_profile import Profile, profile_of
-from .named_inputs import inputs_in_order
 
 
 class HostModel:

@@ -1,18 +1,22 @@
-"""This module builds many kernels side by side: in this process, and in worker processes on the other cores.
+"""Builds many kernels side by side: in this process, and in worker processes on the other cores.
 
-LLVM runs one build at a time in a process, and Python one thread, so that other cores need other processes.
+LLVM runs one build at a time in a process, and Python one thread, so that other cores need other processes. A worker is
+``python -m tilewright.driver.models.kernel_workers PARENT_PID MEMORY_BYTES``, with messages on stdin and stdout: each
+request is a job, each answer the kernel, or why there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...codegen.machine.cpu import available_cores
 from ...tuner.measure.process import WorkerDied, WorkerProcess
+from ...tuner.measure.protocol import Message
+from ...tuner.measure.serving import serve
 from .kernel_building import BuiltKernel, KernelJob, build_kernel, kept_kernel
-from .kernel_worker import request_of
 
-WORKER = "tilewright.driver.models.kernel_worker"
+WORKER = "tilewright.driver.models.kernel_workers"
 _FEWEST = 4
 """The fewest kernels for which a process is started, which takes about as long as building one."""
 _MOST = 8
@@ -100,3 +104,26 @@ class _Team:
 
 
 _PATIENCE_SECONDS = 600.0
+
+
+def request_of(job: KernelJob) -> dict[str, Any]:
+    """Returns the request for a job."""
+    return {"func": job.text(), "target": job.target, "key": job.key, "traces": [list(trace) for trace in job.traces]}
+
+
+def _job_of(header: Mapping[str, Any]) -> KernelJob:
+    traces = [(origin, text) for origin, text in header["traces"]]
+    text: str = header["func"]
+    return KernelJob(lambda: text, header["target"], header["key"], traces)
+
+
+def _answer(message: Message) -> tuple[dict[str, Any], list[Any]]:
+    try:
+        header, blobs = build_kernel(_job_of(message.header)).as_message()
+    except Exception as error:  # the parent builds the kernel once more, and shows where it fails
+        return {"status": "failed", "error": f"{type(error).__name__}: {error}"}, []
+    return {"status": "ok", **header}, list(blobs)
+
+
+if __name__ == "__main__":
+    serve(_answer)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from ...codegen import Target
 from ...graph.graph import Graph, Value
 from ...pages.short_repr import short_repr
+from ...pages.written_files import utf8_text
 from ...tir.expr import to_numpy
 from ...tuner.measure.option_ranges import require_seconds, require_whole
 from ...tuning_db import Database
@@ -20,7 +23,6 @@ from ..racing import BenchRow, Run, shared_race, timed
 from .model import Model
 from .model_building import build_graph
 from .model_profile import Profile
-from .onnx_runtime import rival
 
 _AGREES = 1e-3
 """The largest difference from ONNX Runtime's results, relative to the largest element, that rounding may cause."""
@@ -180,3 +182,40 @@ def _difference(got: Sequence[Any], expected: Sequence[Any]) -> str:
         if not off <= _AGREES:
             return f"output {n} differs from ONNX Runtime's by {off:.1e} of its largest element"
     return ""
+
+
+Results = list[Any]
+
+
+def rival(what: Any, threads: int) -> tuple[str, Callable[[Sequence[Any]], Results]] | None:
+    """Returns ONNX Runtime's version, and a function of the inputs in order that returns the outputs.
+
+    ``what``: the file of a model, or a model of the package onnx. All optimizations are on. None for other models, and
+    where ONNX Runtime is not installed.
+    """
+    source = _source(what)
+    if source is None:
+        return None
+    try:
+        ort = importlib.import_module("onnxruntime")
+    except ImportError:
+        return None
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    return f"ONNX Runtime {ort.__version__}", lambda arrays: list(
+        session.run(None, dict(zip(names, arrays, strict=True)))
+    )
+
+
+def _source(what: Any) -> str | bytes | None:
+    if isinstance(what, (str, os.PathLike)):
+        if Path(what).suffix.lower() != ".onnx":
+            return None
+        path = os.fspath(what)
+        return path if utf8_text(path) == path else Path(path).read_bytes()  # ONNX Runtime takes names in UTF-8 only
+    made = getattr(what, "SerializeToString", None)
+    return bytes(made()) if made is not None else None

@@ -1,7 +1,7 @@
 """This package writes the report of a database: one HTML page with inline drawings, without scripts and without network.
 
 :func:`write_report` writes the page (:mod:`.report_page`). :mod:`.search_history` reads what the page shows of a workload on a
-target; :mod:`.history_row` draws its row, :mod:`.history_details` what opens below, with the charts of :mod:`.history_charts`.
+target.
 """
 
 from .report_page import report_html, write_report

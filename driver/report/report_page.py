@@ -1,19 +1,44 @@
-"""This module writes the contents of a database as one HTML page of at most 300 KB."""
+"""Writes the contents of a database as one HTML page of at most 300 KB.
+
+Each workload on each target is a row: its share of the roofline, the search in small, and what failed. Below it open
+charts, the best schedules, and how to build them.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from ...pages import CHART_STYLE, COLOURS, counted, folded, rate_text, seconds_text, table
-from ...pages.page_style import CODE_STYLE, TABLE_STYLE
+from ...pages import (
+    CHART_STYLE,
+    COLOURS,
+    Axis,
+    Plot,
+    code_html,
+    counted,
+    duration_text,
+    folded,
+    rate_text,
+    search_chart,
+    seconds_text,
+    share_text,
+    sparkline,
+    table,
+    thinned,
+)
+from ...pages.html_text import CODE_STYLE, TABLE_STYLE
 from ...pages.written_files import utf8_text, write_file
+from ...schedule import ScheduleError, Trace, TraceError
+from ...tir.parser import ParseError, parse
+from ...tir.stmt import PrimFunc
+from ...tuner import replay
 from ...tuning_db import Database, open_database, utc_now
-from .history_details import ALL_CHARTS, ONE_CHART, THREE_CHARTS, details_html
-from .history_row import row_html
-from .search_history import SearchHistory, search_histories
+from .search_history import SearchHistory, best_five, examples, search_histories
 
 MOST_BYTES = 300_000
 _STYLE = (
@@ -132,3 +157,302 @@ def _machines(db: Database, histories: Sequence[SearchHistory]) -> str:
         [(v["versions"].strip("{}").replace('"', "").replace(",", ", ").replace(":", " "),) for v in found],
     )
     return f'<div class="facts">{folded("Machines and versions", machines + versions)}</div>' if rows else ""
+
+
+_WIDTH, _HEIGHT = 220, 22
+
+
+def row_html(history: SearchHistory) -> str:
+    """Returns the row: name, bar, figures, sparkline, trials."""
+    best = history.best
+    failed = sum(history.failures.values())
+    trials = counted(len(history.trials), "trial")
+    trouble = f'<span class="bad">{failed} failed</span>' if failed else ""
+    title = escape(history.title).replace(",", ",<wbr>")  # long names break at commas
+    note = " on ".join([part for part in (history.shapes, history.facts["target_text"]) if part])
+    name = f'<span class="name">{title}</span><span class="note">{escape(note)}</span>'
+    if best is None:
+        reasons = ", ".join(
+            [f"{count} {status.replace('_', ' ')}" for status, count in history.failures.most_common(3)]
+        )
+        figures = f'<span class="bad">nothing worked: {escape(reasons)}</span>'
+        return _grid(name, "", figures, sparkline(history.seconds), trials)
+    flops = history.facts["flops"]
+    words = [f"<b>{seconds_text(best['run_seconds'])}</b>"]
+    if flops:
+        words.append(rate_text(flops / best["run_seconds"], "FLOP/s"))
+    if history.roofline:
+        words.append(f"{share_text(history.roofline / best['run_seconds'])} of the roofline")
+    words += [
+        f"{seconds / best['run_seconds']:.2f}× as fast as {escape(named)}"
+        for named, seconds in history.levels().items()
+        if seconds and named != "roofline" and history.is_certain(named)
+    ]
+    figures = "".join([f"<span>{word}</span>" for word in words])
+    return _grid(name, bar_svg(history), figures, sparkline(history.seconds), f"{trials} {trouble}")
+
+
+def _grid(*cells: str) -> str:
+    kinds = ("who", "bar", "figures", "search", "count")
+    return "".join([f'<span class="{kind}">{cell}</span>' for kind, cell in zip(kinds, cells, strict=True)])
+
+
+def bar_svg(history: SearchHistory) -> str:
+    """Returns a bar for the best time, with a mark for each other contender. It is full at the roofline, or, where that
+    is not known, at the fastest time of all."""
+    best = history.best
+    if best is None:
+        return ""
+    others = {name: s for name, s in history.levels().items() if s and name != "roofline"}
+    full = history.roofline or min([best["run_seconds"], *others.values()])
+    full = min([full, best["run_seconds"], *others.values()])  # a figure of the machine may have been too low
+    of = "of the roofline" if history.roofline else "of the fastest"
+
+    def x(seconds: float) -> float:
+        return round(full / seconds * (_WIDTH - 2), 1)
+
+    tuned = f"tuned: {seconds_text(best['run_seconds'])}, {share_text(full / best['run_seconds'])} {of}"
+    parts = [
+        f'<rect class="track" width="{_WIDTH}" height="12" y="5" rx="2"/>',
+        f'<rect class="bar" width="{max(x(best["run_seconds"]), 1.5)}" height="12" y="5" rx="2"/>',
+    ]
+    for name, seconds in others.items():
+        said = f"{name}: {seconds_text(seconds)}, {share_text(full / seconds)} {of}"
+        kind = "default" if name == "default" else "other"
+        parts.append(f'<path class="tick {kind}" d="M{max(x(seconds), 1)} 1v20"><title>{escape(said)}</title></path>')
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" role="img"><title>{escape(tuned)}</title>{"".join(parts)}</svg>'
+
+
+ONE_CHART, THREE_CHARTS, ALL_CHARTS, _PROGRAM_DOTS = 12, 16, 20, 100
+"""With so few points a page has room for one chart of each workload only; for three; for all, but not for the schedule's
+steps; for the scheduled program as well."""
+
+_MOST_CODE = 40_000
+"""Longer programs are left out."""
+
+
+def details_html(db: Database, history: SearchHistory, dots: int) -> str:
+    """Returns the part that opens; ``dots`` is about how many points a chart may have."""
+    best = best_five(db, history)
+    if dots < ALL_CHARTS:
+        parts = [_titled("Convergence by trial and by time", by_trial(history, ONE_CHART, timed=True))]
+    else:
+        parts = [
+            _titled("Convergence by trial", by_trial(history, dots)),
+            _titled("Convergence by time", by_time(history, dots // 2)),
+            _titled("Roofline", roofline_chart(history)),
+        ]
+    if dots >= THREE_CHARTS:
+        parts += [
+            _titled("Predicted against measured", predicted_chart(history, dots if dots >= ALL_CHARTS else 6)),
+            _titled("When each sketch was tried", timeline_chart(history, dots // 2)),
+        ]
+    parts += [
+        _titled("What failed", _failures(examples(db, history))),
+        _titled("The best five", _decisions(best)),
+        _titled("Sessions", _sessions(history.sessions[-6:])),
+    ]
+    charts = f'<div class="charts">{"".join(parts)}</div>'
+    return f'<div class="more">{_build(db, history)}{charts}{_schedule(db, history, best, dots)}</div>'
+
+
+def _titled(title: str, content: str) -> str:
+    return f"<figure><figcaption>{escape(title)}</figcaption>{content}</figure>" if content else ""
+
+
+def _build(db: Database, history: SearchHistory) -> str:
+    """Returns the lines that build the best schedule, on the command line and in Python."""
+    spec, target = history.facts["spec"], history.facts["target_text"]
+    if not spec or history.best is None:
+        return ""
+    output = f"{history.facts['name'] or 'kernel'}.so"
+    command = shlex.join(["tilewright", "build", spec, "--target", target, "--db", db.path, "-o", output])
+    python = f"tilewright.build({spec!r}, {target!r}, db={db.path!r})"
+    return f"<pre>{escape(command)}\n{escape(python)}</pre>"
+
+
+def _failures(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        (row["status"].replace("_", " "), str(row["n"]), row["example"].strip().split("\n")[0][:160]) for row in rows
+    ]
+    return table(("reason", "trials", "example"), lines, numbers=(1,))
+
+
+def _decisions(best: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        (seconds_text(r["run_seconds"]), r["sketch"], ", ".join([f"{k}={v}" for k, v in r["decisions"].items()]))
+        for r in best
+    ]
+    return table(("time", "sketch", "decisions"), rows, numbers=(0,))
+
+
+def _sessions(sessions: Sequence[Mapping[str, Any]]) -> str:
+    rows = [(s["started"][:16].replace("T", " "), s["status"], s["ended"], s["host"]) for s in sessions]
+    return table(("started", "status", "why it ended", "host"), rows)
+
+
+def _schedule(db: Database, history: SearchHistory, best: Sequence[Mapping[str, Any]], dots: int) -> str:
+    """Returns the best schedule as Python, what differs from the default, and the scheduled program."""
+    if not best:
+        return ""
+    if dots <= ALL_CHARTS:
+        return ""
+    python = _python(best[0]["trace"])
+    steps = folded("The best schedule as Python", code_html(python, fold=False))
+    default = _default_trace(db, history)
+    change = folded("What differs from the default schedule", _difference(_python(default), python)) if default else ""
+    program = _program(db, history, best[0]["trace"]) if dots >= _PROGRAM_DOTS else ""
+    text = folded("The scheduled program", code_html(program)) if len(program) < _MOST_CODE else ""
+    return steps + change + text
+
+
+def _default_trace(db: Database, history: SearchHistory) -> str:
+    if history.default is None:
+        return ""
+    return str(db.query("SELECT trace FROM records WHERE id = ?", [history.default["id"]])[0]["trace"])
+
+
+def _python(trace: str) -> str:
+    try:
+        return Trace.from_json(trace).as_python()
+    except (TraceError, ValueError) as error:
+        return f"# the trace cannot be read: {error}"
+
+
+def _program(db: Database, history: SearchHistory, trace: str) -> str:
+    """Returns the scheduled program; empty text when the steps do not apply today."""
+    rows = db.query("SELECT text FROM workloads WHERE key = ?", [history.facts["workload"]])
+    try:
+        func = parse(rows[0]["text"])
+        return replay(func, Trace.from_json(trace)).func.script() if isinstance(func, PrimFunc) else ""
+    except (ParseError, ScheduleError, TraceError, ValueError):
+        return ""
+
+
+def _difference(before: str, after: str) -> str:
+    """Returns a line-by-line comparison; empty text when there is no difference."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
+    kinds = {"+": "plus", "-": "minus"}
+    marked = [
+        f'<span class="{kinds.get(line[:1], "same")}">{escape(line)}</span>' for line in lines if line[:2] != "@@"
+    ]
+    return f"<pre>{'<br>'.join(marked)}</pre>" if marked else ""
+
+
+def by_trial(history: SearchHistory, dots: int, timed: bool = False) -> str:
+    """Returns the times over the numbers of the trials; ``timed``: the axis has the time spent as well."""
+    starts = [float(n + 1) for n in history.session_starts]
+    spent = history.elapsed if timed and history.elapsed and history.elapsed[-1] > 0 else ()
+    return search_chart(
+        history.seconds, _title_of(history), levels=history.levels(), sessions=starts, most=dots, spent=spent
+    )
+
+
+def by_time(history: SearchHistory, dots: int) -> str:
+    """Returns the times over the seconds spent."""
+    places = history.elapsed
+    if not places or places[-1] <= 0:
+        return ""
+    starts = [places[n] for n in history.session_starts]
+    return search_chart(
+        history.seconds, _title_of(history), spent=places, over_time=True, levels=history.levels(),
+        sessions=starts, most=dots,
+    )  # fmt: skip
+
+
+def _title_of(history: SearchHistory) -> Callable[[int], str]:
+    """Returns a function that gives the line that appears under the pointer at a trial."""
+
+    def title(number: int) -> str:
+        trial = history.trials[number]
+        took = seconds_text(trial["run_seconds"]) if trial["status"] == "ok" else trial["status"]
+        return f"trial {number + 1}: {took}, {trial['sketch']}"
+
+    return title
+
+
+def predicted_chart(history: SearchHistory, dots: int) -> str:
+    """Returns what the cost model expected beside what was measured; empty text without predictions."""
+    found = [
+        (t["predicted_seconds"], t["run_seconds"])
+        for t in history.trials
+        if t["status"] == "ok" and t["predicted_seconds"]
+    ]
+    if len(found) < 3:
+        return ""
+    axis = [value for pair in found for value in pair]
+    x = Axis.around(axis, "predicted", log=True, text=seconds_text)
+    y = Axis.around(axis, "measured", log=True, text=seconds_text)
+    plot = Plot(x, y, f"{len(found)} predictions beside measured times", 300, 230)
+    plot.line([(x.low, y.low), (x.high, y.high)], "mark")
+    return plot.cloud([found[n] for n in thinned(len(found), dots)]).svg()
+
+
+def timeline_chart(history: SearchHistory, dots: int) -> str:
+    """Returns when each sketch was tried: a tick for a trial, red for a failed one."""
+    places = history.elapsed
+    count: dict[str, int] = {}
+    for trial in history.trials:
+        name = trial["sketch"] or "no sketch"
+        count[name] = count.get(name, 0) + 1
+    names = sorted(count, key=lambda name: -count[name])[:8]
+    width, row, left = 480, 18, 170
+    last = places[-1] if places and places[-1] > 0 else 1.0
+    parts = []
+    for number, name in enumerate(names):
+        y = number * row + 4
+        short, said = (name, "") if len(name) <= 24 else (name[:23] + "…", f"<title>{_plain(name)}</title>")
+        parts.append(f'<text x="0" y="{y + 11}">{_plain(short)} ({count[name]}){said}</text>')
+        for kind, good in (("tried", True), ("failed", False)):
+            mine = [
+                n
+                for n, t in enumerate(history.trials)
+                if (t["sketch"] or "no sketch") == name and (t["status"] == "ok") == good
+            ]
+            at = sorted({round(left + places[n] / last * (width - left - 4)) for n in mine})
+            share = len(mine) / count[name]  # ticks of a kind are as dense as its trials
+            chosen = [at[n] for n in thinned(len(at), max(round(max(dots, 8) * share), 1))]
+            if chosen:
+                parts.append(f'<path class="{kind}" d="{"".join([f"M{x} {y}v13" for x in chosen])}"/>')
+    height = len(names) * row + 20
+    parts.append(
+        f'<text x="{left}" y="{height - 4}">0 s</text><text x="{width - 4}" y="{height - 4}" class="end">{duration_text(last)}</text>'
+    )
+    return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="when each sketch was tried">{"".join(parts)}</svg>'
+
+
+def roofline_chart(history: SearchHistory) -> str:
+    """Returns the machine's roof and where the contenders lie below it; empty text when the machine's limits are not known."""
+    limits = next((s for s in reversed(history.sessions) if s["peak_flops"] and s["bandwidth"]), None)
+    flops, size = history.facts["flops"], history.facts["bytes"]
+    if limits is None or not flops or not size or history.best is None:
+        return ""
+    peak, bandwidth, intensity = limits["peak_flops"], limits["bandwidth"], flops / size
+    ridge = peak / bandwidth
+    times = {
+        "tuned": history.best["run_seconds"],
+        **{k: v for k, v in history.levels().items() if v and k != "roofline"},
+    }
+    rates = {name: flops / seconds for name, seconds in times.items()}
+    x = Axis.around([intensity / 6, intensity * 6, ridge / 3, ridge * 3], "operations per byte", log=True)
+    y = Axis.around(
+        [peak * 1.2, *(r / 1.5 for r in rates.values())], "FLOP/s", log=True, text=lambda v: rate_text(v, "")
+    )
+    plot = Plot(x, y, "roofline", 300, 230)
+    corner = max(x.low, y.low / bandwidth)
+    plot.line(
+        [
+            (corner, min(bandwidth * corner, peak)),
+            (min(ridge, x.high), min(peak, bandwidth * x.high)),
+            (x.high, min(peak, bandwidth * x.high)),
+        ],
+        "roof",
+    )
+    for name, rate in rates.items():
+        said = f"{name}: {rate_text(rate, 'FLOP/s')} at {intensity:.3g} operations per byte"
+        plot.dots([(intensity, rate, said)], {"tuned": "best", "default": "default"}.get(name, "dot"), 4)
+    return plot.svg()
+
+
+def _plain(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

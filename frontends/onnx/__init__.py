@@ -4,9 +4,8 @@
 user's own.
 """
 
-from .call import Call, OnnxError
+from .call import Call, OnnxError, register_onnx_operator
 from .importer import from_onnx
-from .missing_operators import UnsupportedOnnxOperators
-from .table import register_onnx_operator
+from .model_file import UnsupportedOnnxOperators
 
 __all__ = ["Call", "OnnxError", "UnsupportedOnnxOperators", "from_onnx", "register_onnx_operator"]

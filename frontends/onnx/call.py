@@ -1,9 +1,9 @@
-"""This module defines what a converter gets: one node of a model, with its inputs as values of the graph."""
+"""What a converter gets, one node of a model with its inputs as values of the graph, and the table of converters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -14,6 +14,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Value, dims
 from ...te.ops.blocks.broadcast import broadcast_extent
 from ...tir.expr import const, convert
+from ..converters import C, Converter, entering
 from ..graph_call import GraphCall
 
 LARGEST = 1 << 40
@@ -152,3 +153,28 @@ class Call(GraphCall):
     def like(self, number: float, x: Value) -> Value:
         """Returns a constant scalar of the data type of ``x``."""
         return self.builder.constant(number, "c", x.dtype)
+
+
+CONVERTERS: dict[tuple[str, str], Converter] = {}
+"""All converters by domain (empty for ONNX's own) and operator. They take a :class:`.call.Call`."""
+
+
+def register_onnx_operator(name: str, convert: Converter, domain: str = "") -> None:
+    """Add a converter: a function of a :class:`.call.Call` that returns the value of the result, or a tuple of values.
+
+    An operator that is there already is replaced.
+
+    >>> register_onnx_operator("Double", lambda c: c.op("add", c.input(0), c.input(0)), domain="example")
+    >>> del CONVERTERS["example", "Double"]
+    """
+    CONVERTERS[domain, name] = convert
+
+
+def converter(*names: str) -> Callable[[C], C]:
+    """Returns a decorator that enters a function for operators of ONNX's own domain."""
+    return entering(CONVERTERS, *[("", name) for name in names])
+
+
+def contributed(*names: str) -> Callable[[C], C]:
+    """Returns a decorator that enters a function for operators of ONNX Runtime's own domain."""
+    return entering(CONVERTERS, *[("com.microsoft", name) for name in names])

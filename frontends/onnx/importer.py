@@ -23,7 +23,7 @@ from ...graph.host_graph import HostGraph
 from ...graph.rewrite import with_output_names, without_unread
 from ...graph.verify_graph import verify
 from ...tir.expr import Expr, to_numpy, vars_in
-from ..unsupported_operators import require_inputs
+from ..converters import require_inputs
 from . import (
     control_flow,
     indexing,
@@ -33,7 +33,6 @@ from . import (
     quantized,
     recurrent,
     reductions,
-    regions,
     resizing,
     sequences,
     shapes,
@@ -41,20 +40,26 @@ from . import (
     spectra,
     training,
 )
-from .call import LARGEST, Call, Item, NeedsConstant, OnnxError, ValueList, shown
+from .call import CONVERTERS, LARGEST, Call, Item, NeedsConstant, OnnxError, ValueList, shown
 from .gradient import gradient
 from .known_values import as_onnx, evaluate, interpreted
-from .missing_operators import UnsupportedOnnxOperators, label_of, missing_operators
-from .model_file import in_order, read_model, require_distinct_names, tensor_data
-from .node_attributes import attributes, bind
-from .package import load_onnx
+from .model_file import (
+    UnsupportedOnnxOperators,
+    attributes,
+    bind,
+    in_order,
+    label_of,
+    missing_operators,
+    read_model,
+    require_distinct_names,
+    tensor_data,
+)
 from .shape_values import Formulas, add_formulas, computed_formulas, shape_of
-from .table import CONVERTERS
 from .text import TEXT_OPERATORS, split_text
-from .types import SMALL_DTYPES, dtype_of, type_of
+from .types import SMALL_DTYPES, dtype_of, load_onnx, type_of
 
 TABLES = (
-    indexing, machine_learning, pooling, products, quantized, recurrent, reductions, regions, resizing, sequences,
+    indexing, machine_learning, pooling, products, quantized, recurrent, reductions, resizing, sequences,
     shapes, single_elements, spectra, training,
 )  # fmt: skip
 """The modules whose converters are in the table."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...graph.graph import Value
-from .call import Call
-from .table import converter
+from .call import Call, converter
 
 
 @converter("Gather")

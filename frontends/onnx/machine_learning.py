@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...graph.graph import Value
-from .call import Call
-from .table import register_onnx_operator
+from .call import Call, register_onnx_operator
 
 _DOMAIN = "ai.onnx.ml"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...tir.expr import array_bytes, to_numpy
+from ..converters import UnsupportedOperators
 from .call import LARGEST, OnnxError, shown
-from .missing_operators import label_of
 from .types import SMALL_DTYPES, bits_of, stored_dtype
 
 _REMARKS = {"doc_string", "producer_name", "producer_version", "metadata_props"}
@@ -207,3 +207,75 @@ def _inside(folder: Path | None, location: str, label: str) -> Path:
     if not path.is_relative_to(home) or not path.is_file():
         raise OnnxError(f"{label}: its external data {shown(location)} lies outside of the model's folder")
     return path
+
+
+def attributes(onnx: Any, node: Any, tensor: Callable[[Any], Any]) -> dict[str, Any]:
+    """Returns the attributes by name: texts as ``str``, lists as tuples, tensors as ``tensor`` reads them."""
+    kinds = onnx.AttributeProto
+    out: dict[str, Any] = {}
+    for a in node.attribute:
+        value = onnx.helper.get_attribute_value(a)
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        elif a.type == kinds.TENSOR:
+            value = tensor(value)
+        elif isinstance(value, (list, tuple)) or a.type in (kinds.INTS, kinds.FLOATS):
+            value = tuple([v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value])
+        out[a.name] = value
+    return out
+
+
+def bind(onnx: Any, node: Any, given: Mapping[str, Any]) -> None:
+    """Put the function's attributes in the place of references to them, also in the graphs inside the node."""
+    kept = []
+    for a in node.attribute:
+        if a.ref_attr_name:
+            if a.ref_attr_name not in given:
+                continue
+            actual = onnx.AttributeProto()
+            actual.CopyFrom(given[a.ref_attr_name])
+            actual.name = a.name
+            a = actual
+        kept.append(a)
+    copies = [type(a).FromString(a.SerializeToString()) for a in kept]
+    for a in copies:
+        for graph in (a.g, *a.graphs) if a.type in (a.GRAPH, a.GRAPHS) else ():
+            for inner in graph.node:
+                bind(onnx, inner, given)
+    del node.attribute[:]
+    node.attribute.extend(copies)
+
+
+class UnsupportedOnnxOperators(UnsupportedOperators, OnnxError):
+    """Raised when operators of a model have no converter; ``operators`` has their nodes by domain and operator."""
+
+    what, adder = "model", "tilewright.frontends.onnx.register_onnx_operator"
+
+
+def missing_operators(
+    nodes: Iterable[Any], functions: Mapping[tuple[str, str], Any], is_known: Callable[[Any], bool]
+) -> dict[str, list[str]]:
+    """Returns the operators that are not known, with their nodes: also those in branches, loops and functions."""
+    out: dict[str, list[str]] = {}
+    waiting = [(nodes, "")]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        some, place = waiting.pop()
+        for node in some:
+            key = (node.domain, node.op_type)
+            if key in functions and key not in seen:
+                seen.add(key)
+                waiting.append((functions[key].node, f" in the function {shown(node.op_type)}"))
+            elif key not in functions and not is_known(node):
+                domain = "" if node.domain in ("", "ai.onnx") else node.domain + "."
+                out.setdefault(shown(domain + node.op_type, quoted=False), []).append(label_of(node) + place)
+            for a in node.attribute:
+                inner = [a.g, *a.graphs] if a.type in (a.GRAPH, a.GRAPHS) else []
+                waiting += [(g.node, f" in {label_of(node)}") for g in inner]
+    return out
+
+
+def label_of(node: Any) -> str:
+    """Returns the node as it is called in messages: its operator, and its name or its output's."""
+    name = node.name or (node.output[0] if node.output else "")
+    return f"{shown(node.op_type, quoted=False)} {shown(name)}"

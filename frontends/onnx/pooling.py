@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 from ...graph.graph import Value
-from .call import Call
+from .call import Call, converter
 from .sums_of_products import window_arguments
-from .table import converter
 
 
 @converter("MaxPool", "AveragePool", "LpPool")

@@ -6,9 +6,8 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from .call import Call
+from .call import Call, converter
 from .sums_of_products import convolution, product, shifted
-from .table import converter
 
 
 @converter("MatMul")

@@ -13,12 +13,11 @@ import numpy as np
 
 from ...graph.graph import Value, same_shape
 from ...tir.expr import max_value, min_value
-from .call import Call
+from .call import Call, contributed, converter
 from .model_file import unpacked
 from .pooling import windows_of
 from .reductions import as_matrix
 from .sums_of_products import convolution, product, shifted
-from .table import contributed, converter
 from .types import SMALL_DTYPES, bits_of, dtype_of, holding
 
 # numbers, scales and zero points

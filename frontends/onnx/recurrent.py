@@ -11,8 +11,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...graph.scan_operator import add_scan
-from .call import Call
-from .table import converter
+from .call import Call, converter
 
 _FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softsign": "", "softplus": "softplus"}
 

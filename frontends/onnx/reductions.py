@@ -9,8 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType, max_identity, min_identity
-from .call import LARGEST_TABLE, Call
-from .table import converter
+from .call import LARGEST_TABLE, Call, converter
 
 
 def _axes(c: Call, x: Value) -> tuple[int, ...] | None:

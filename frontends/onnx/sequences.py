@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import LARGEST_TABLE, Call, ValueList
+from .call import LARGEST_TABLE, Call, ValueList, converter
 from .control_flow import stacked
-from .table import converter
 from .types import dtype_of
 
 SEQUENCE_OPERATORS = (

@@ -11,8 +11,7 @@ from ...graph.graph import Value, dims
 from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
 from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import convert, min_
-from .call import LARGEST_TABLE, Call
-from .table import converter
+from .call import LARGEST_TABLE, Call, converter
 from .types import dtype_of
 
 

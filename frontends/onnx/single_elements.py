@@ -9,8 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType, to_numpy
-from .call import Call
-from .table import CONVERTERS, converter
+from .call import CONVERTERS, Call, converter
 from .types import dtype_of
 
 UNARY = {

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import LARGEST_TABLE, Call
+from .call import LARGEST_TABLE, Call, converter
 from .sums_of_products import product
-from .table import converter
 
 _LONGEST = 1 << 14
 """Longer transforms would need too large a matrix."""

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import Call
-from .table import register_onnx_operator
+from .call import Call, register_onnx_operator
 
 _DOMAIN = "ai.onnx.preview.training"
 

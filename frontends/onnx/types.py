@@ -1,11 +1,11 @@
-"""This module maps ONNX's data types to those of TIR."""
+"""Loads the package onnx when it is needed, and maps its data types to those of TIR."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from .call import Item, OnnxError, ValueList
-from .package import load_onnx
 
 DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
@@ -54,3 +54,12 @@ def type_of(onnx: Any, v: Item | None) -> Any:
     if isinstance(v, ValueList):
         return onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(number, None))
     return onnx.helper.make_tensor_type_proto(number, [d if isinstance(d, int) else None for d in v.shape])
+
+
+def load_onnx() -> Any:
+    """Returns the package onnx; OnnxError with the pip command when it is not installed."""
+    try:
+        importlib.import_module("onnx.reference")
+        return importlib.import_module("onnx")
+    except ImportError as error:
+        raise OnnxError("reading ONNX models needs the package onnx: pip install 'tilewright[onnx]'") from error

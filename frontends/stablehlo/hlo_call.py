@@ -1,4 +1,7 @@
-"""This module defines what a converter gets: one operation of a StableHLO program, with its operands."""
+"""What a converter gets: one operation of a StableHLO program, with its operands; and the table of converters.
+
+Reductions, windows, scatters and sorts carry small functions, whose meaning is looked up here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Value, same_shape
-from ...tir.expr import vars_in
+from ...tir.expr import DType, max_identity, min_identity, vars_in
+from ..converters import C, Converter, entering
 from ..graph_call import GraphCall
 from .jaxlib_package import StableHloError, dtype_of, elements, plain
 from .known_arrays import LARGEST_KNOWN, Known, known
@@ -161,3 +165,78 @@ class HloCall(GraphCall):
         if not any(begin) and same_shape(tuple(end), x.shape) and all(s == 1 for s in steps):
             return x
         return self.op("strided_slice", x, begin=tuple(begin), end=tuple(end), strides=steps)
+
+
+CONVERTERS: dict[str, Converter] = {}
+"""All converters by the operation's full name, such as ``stablehlo.add``; custom calls as ``custom_call @target``. They take
+an :class:`.hlo_call.HloCall`, and may return known arrays."""
+
+
+def op(*names: str) -> Callable[[C], C]:
+    """Returns a decorator that enters a converter under the full names of operations.
+
+    >>> @op("custom_call @twice")
+    ... def twice(c):
+    ...     return c.op("add", c.x, c.x)
+    >>> del CONVERTERS["custom_call @twice"]
+    """
+    return entering(CONVERTERS, *names)
+
+
+def hlo(*names: str) -> Callable[[C], C]:
+    """Returns :func:`op` for names of ``stablehlo``."""
+    return op(*[f"stablehlo.{name}" for name in names])
+
+
+COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+
+
+def meaning(region: Any) -> str:
+    """Returns the name of the one operation that a region applies to its two arguments. It is ``second`` where the
+    region returns its second argument, and an empty text for other regions."""
+    (block,) = region.blocks
+    *items, end = [item.operation for item in block.operations]
+    if len(block.arguments) != 2 or len(end.operands) != 1:
+        return ""
+    if not items:
+        return "second" if end.operands[0] == block.arguments[1] else ""
+    (only, *more) = items
+    name = str(only.name).removeprefix("stablehlo.")
+    if more or name not in COMMUTATIVE or end.operands[0] != only.results[0]:
+        return ""
+    straight = list(only.operands) in (list(block.arguments), list(reversed(list(block.arguments))))
+    return name if straight else ""
+
+
+def neutral(name: str, dtype: str) -> Any:
+    """Returns the number that does not change the other operand; None where there is none."""
+    kind = DType(dtype)
+    if name in ("add", "or", "xor"):
+        return 0
+    if name == "multiply":
+        return 1
+    if name == "and":
+        return 1 if kind.is_bool else -1
+    if name not in ("maximum", "minimum"):
+        return None
+    return max_identity(dtype) if name == "maximum" else min_identity(dtype)
+
+
+def is_neutral(c: HloCall, name: str, given: Given) -> bool:
+    """Returns whether a start value is known to be the neutral one."""
+    data = given.data if isinstance(given, Known) else c.builder.constants.get(given)
+    if data is None or data.dtype == object or data.size != 1 or given.dtype == "bfloat16":
+        return False
+    wanted = neutral(name, given.dtype)
+    number = data.item()
+    return wanted is not None and (number == wanted or (name == "and" and number in (wanted, True)))
+
+
+def applied(c: HloCall, region: Any, args: list[Value]) -> list[Value]:
+    """Returns the results of a region of single elements, applied to arrays of one shape element by element."""
+    shape = args[0].shape
+    out = []
+    for r in c.run(region, *args):
+        v = c.value(r)
+        out.append(v if same_shape(v.shape, shape) else c.broadcast(v, shape))
+    return out

@@ -9,9 +9,8 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from ..integer_power import power_of_integers
-from .hlo_call import HloCall
-from .hlo_table import CONVERTERS, hlo, op
+from ..composed_operators import power_of_integers
+from .hlo_call import CONVERTERS, HloCall, hlo, op
 from .known_arrays import known
 
 _FUNCTIONS = {

@@ -10,9 +10,7 @@ import numpy as np
 
 from ...graph.graph import Value, dims
 from ...tir.expr import Expr
-from .hlo_call import HloCall
-from .hlo_regions import meaning
-from .hlo_table import hlo
+from .hlo_call import HloCall, hlo, meaning
 from .jaxlib_package import load_jaxlib
 from .known_arrays import Known, known
 

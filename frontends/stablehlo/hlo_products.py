@@ -7,9 +7,8 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from .hlo_call import HloCall
+from .hlo_call import HloCall, hlo
 from .hlo_shapes import padded
-from .hlo_table import hlo
 from .jaxlib_package import load_jaxlib
 
 

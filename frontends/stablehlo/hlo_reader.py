@@ -10,9 +10,8 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ..unsupported_operators import UnsupportedOperators
+from ..converters import UnsupportedOperators
 from . import (
-    hlo_collectives,
     hlo_control,
     hlo_elements,
     hlo_lookups,
@@ -23,15 +22,14 @@ from . import (
     hlo_sort,
     hlo_windows,
 )
-from .hlo_call import Given, HloCall
+from .hlo_call import CONVERTERS, Given, HloCall
+from .hlo_control import stacked
 from .hlo_module import Sizes, exported_of, is_exported, module_of
-from .hlo_stacks import stacked
-from .hlo_table import CONVERTERS
 from .jaxlib_package import StableHloError, dtype_of, plain
 from .known_arrays import Known, computed, known
 
 TABLES = (
-    hlo_collectives, hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_solvers, hlo_sort,
+    hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_solvers, hlo_sort,
     hlo_windows,
 )  # fmt: skip
 """The modules whose converters are in the table."""

@@ -7,9 +7,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from .hlo_call import Given, HloCall
-from .hlo_regions import applied, is_neutral, meaning
-from .hlo_table import hlo
+from .hlo_call import Given, HloCall, applied, hlo, is_neutral, meaning
 
 _ROWS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 

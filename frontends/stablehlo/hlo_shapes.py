@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ..zero_stuffing import padded as filled
-from ..zero_stuffing import spread
-from .hlo_call import Given, HloCall
-from .hlo_table import hlo
+from ..composed_operators import padded as filled
+from ..composed_operators import spread
+from .hlo_call import Given, HloCall, hlo
 
 
 @hlo("reshape")

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...graph.scan_operator import add_scan
-from .hlo_call import HloCall
-from .hlo_table import hlo, op
+from .hlo_call import HloCall, hlo, op
 
 
 def _matrices(c: HloCall, x: Value, swapped: bool = False) -> Value:

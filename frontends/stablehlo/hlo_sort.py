@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .hlo_call import HloCall
-from .hlo_regions import applied
-from .hlo_table import hlo, op
+from .hlo_call import HloCall, applied, hlo, op
 from .jaxlib_package import plain
 
 MOST_COMPARISONS = 1 << 28

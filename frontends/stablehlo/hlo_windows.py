@@ -12,10 +12,8 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from .hlo_call import HloCall
-from .hlo_regions import applied, is_neutral, meaning
+from .hlo_call import HloCall, applied, hlo, is_neutral, meaning
 from .hlo_shapes import padded
-from .hlo_table import hlo
 
 LARGEST_WINDOW = 1024
 """Windows of more elements are not supported."""

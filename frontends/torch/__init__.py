@@ -4,8 +4,7 @@
 user's own.
 """
 
-from .aten_call import AtenCall
-from .aten_table import op
+from .aten_call import AtenCall, op
 from .decompositions import core_decompositions
 from .program_reader import (
     Reader,

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .aten_call import AtenCall
-from .aten_table import aten
+from .aten_call import AtenCall, aten
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")

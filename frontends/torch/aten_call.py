@@ -1,13 +1,14 @@
-"""This module defines what a converter gets: one call in a program of PyTorch."""
+"""What a converter gets, one call of an operator of PyTorch, and the table of converters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...graph.builder import Builder
 from ...graph.graph import Value
 from ...tir.expr import Expr
+from ..converters import C, Converter, entering
 from ..graph_call import GraphCall
 from .torch_package import TorchError, dtype_name, load_torch
 
@@ -103,3 +104,24 @@ class AtenCall(GraphCall):
         if axes is None or (isinstance(axes, (list, tuple)) and not axes):
             return tuple(range(x.ndim))
         return tuple(sorted({a % max(x.ndim, 1) for a in (axes if isinstance(axes, (list, tuple)) else [axes])}))
+
+
+CONVERTERS: dict[str, Converter] = {}
+"""All converters by the operator's full name, such as ``aten.add.Tensor``. They take an :class:`.aten_call.AtenCall` and the
+operator's arguments, with values in place of tensors."""
+
+
+def op(*names: str) -> Callable[[C], C]:
+    """Returns a decorator that enters a converter under the full names of operators.
+
+    >>> @op("example.twice.default")
+    ... def twice(c, x):
+    ...     return c.op("add", x, x)
+    >>> del CONVERTERS["example.twice.default"]
+    """
+    return entering(CONVERTERS, *names)
+
+
+def aten(*names: str) -> Callable[[C], C]:
+    """Returns :func:`op` for names of ``aten``, in which the overload ``default`` is left out."""
+    return op(*[f"aten.{name}" if "." in name else f"aten.{name}.default" for name in names])

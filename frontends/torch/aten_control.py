@@ -7,8 +7,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...graph.scan_operator import add_cond, add_scan, add_while
-from .aten_call import AtenCall
-from .aten_table import op
+from .aten_call import AtenCall, op
 
 
 @op("while_loop")

@@ -6,9 +6,8 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from ..integer_power import power_of_integers
-from .aten_call import AtenCall
-from .aten_table import CONVERTERS, aten
+from ..composed_operators import power_of_integers
+from .aten_call import CONVERTERS, AtenCall, aten
 
 FUNCTIONS = (
     "acos acosh asin asinh atan atanh cos cosh erf exp exp2 expm1 log log10 log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh"

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...graph.graph import Value
-from .aten_call import AtenCall
+from .aten_call import AtenCall, aten
 from .aten_products import TransposedWindows, each, transposed_convolution
-from .aten_table import aten
 
 
 @aten("convolution_backward")

@@ -10,8 +10,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType, max_identity, min_identity
-from .aten_call import AtenCall
-from .aten_table import aten
+from .aten_call import AtenCall, aten
 
 
 @aten("embedding")

@@ -11,9 +11,8 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from ..zero_stuffing import padded, spread
-from .aten_call import AtenCall
-from .aten_table import aten
+from ..composed_operators import padded, spread
+from .aten_call import AtenCall, aten
 
 
 def _product(c: AtenCall, a: Value, b: Value) -> Value:

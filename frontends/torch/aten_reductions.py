@@ -11,8 +11,7 @@ import numpy as np
 from ...graph.graph import Value
 from ...graph.scan_operator import add_scan
 from ...tir.expr import DType, Expr, max_
-from .aten_call import AtenCall
-from .aten_table import aten
+from .aten_call import AtenCall, aten
 
 
 def _reduced(c: AtenCall, row: str, x: Value, dims: Any, keepdim: bool) -> Value:

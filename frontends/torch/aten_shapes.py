@@ -11,8 +11,7 @@ import numpy as np
 from ...graph.graph import Value, dims, same_shape
 from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import DType
-from .aten_call import AtenCall
-from .aten_table import aten
+from .aten_call import AtenCall, aten
 
 
 @aten("view", "reshape", "_unsafe_view", "squeeze.dim", "squeeze.dims", "squeeze", "unsqueeze")

@@ -10,9 +10,8 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from .aten_call import AtenCall
+from .aten_call import AtenCall, aten
 from .aten_products import each
-from .aten_table import aten
 
 
 def _window(kernel: Any, stride: Any, padding: Any, n: int) -> dict[str, Any]:

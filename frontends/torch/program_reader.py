@@ -19,7 +19,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ...tir.expr import Expr, Var, max_, min_
-from ..unsupported_operators import UnsupportedOperators, require_inputs
+from ..converters import UnsupportedOperators, require_inputs
 from . import (
     aten_attention,
     aten_control,
@@ -31,8 +31,7 @@ from . import (
     aten_shapes,
     aten_windows,
 )
-from .aten_call import AtenCall
-from .aten_table import CONVERTERS
+from .aten_call import CONVERTERS, AtenCall
 from .decompositions import with_own
 from .torch_package import TorchError, dtype_name, load_torch, to_array
 

@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.codegen import CODEGEN_VERSION
 from tilewright.driver import BuildError, NoRecordError, TuneError, parse_spec, plan
-from tilewright.driver.blas import numpy_threads
+from tilewright.driver.benching import numpy_threads
 from tilewright.driver.request import is_scheduled, request
 from tilewright.tir.expr import structural_equal
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance

@@ -21,14 +21,7 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.runtime.export import ExportError
 from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError, graph_services
-from tilewright.driver.models import (
-    kernel_building,
-    kernel_task,
-    kernel_workers,
-    model_benching,
-    model_files,
-    model_tuning,
-)
+from tilewright.driver.models import kernel_building, kernel_workers, model_benching, model_files, model_tuning
 from tilewright.driver.models.model_building import build_graph, kernel_jobs
 from tilewright.driver.planning import recorded
 from tilewright.graph import Builder, evaluate, fuse, prepare
@@ -414,7 +407,7 @@ def test_a_model_is_tuned_kernel_by_kernel(tmp_path, monkeypatch):
 def test_the_time_goes_where_a_model_gains_most(monkeypatch):
     tuning = model_tuning._Tuning(layers(), Target(ONE), None, model_tuning.ModelTuneOptions())
     first, second = tuning.tasks
-    monkeypatch.setattr(kernel_task.KernelTask, "seconds", property(lambda t: 1e-6))
+    monkeypatch.setattr(model_tuning.KernelTask, "seconds", property(lambda t: 1e-6))
     assert tuning._next() is first
     for task in tuning.tasks:
         task._session = object()
@@ -430,7 +423,7 @@ def test_the_time_goes_where_a_model_gains_most(monkeypatch):
 def test_a_kernel_is_done_at_a_share_of_the_roofline(monkeypatch):
     task = model_tuning.kernel_tasks(layers((16, 17)), Target(ONE), 8)[0]
     task.floor = 0.8e-6
-    monkeypatch.setattr(kernel_task.KernelTask, "seconds", property(lambda t: 1e-6))
+    monkeypatch.setattr(model_tuning.KernelTask, "seconds", property(lambda t: 1e-6))
     task.finish(0.9)
     assert not task.done
     task.finish(0.8)

@@ -8,10 +8,8 @@ import pytest
 from tilewright import Schedule, te
 from tilewright.codegen import Target, lower
 from tilewright.driver import parse_spec, plan
-from tilewright.driver.stages import declared_lines, stage_page
-from tilewright.driver.stages.code_lines import assembly_lines, ir_lines
-from tilewright.driver.stages.program_links import LoweredLines, linked_lines
-from tilewright.pages.linked_listings import ranges_text
+from tilewright.driver.stages import LoweredLines, assembly_lines, declared_lines, ir_lines, linked_lines, stage_page
+from tilewright.pages.listings import ranges_text
 
 TARGET = Target("llvm -mcpu=skylake-avx512 -num-cores=1")
 

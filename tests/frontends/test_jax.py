@@ -11,13 +11,7 @@ from jax import export, lax  # noqa: E402
 import tilewright as tw  # noqa: E402
 from tilewright import te  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.stablehlo import (  # noqa: E402
-    StableHloError,
-    UnsupportedStableHloOperators,
-    from_stablehlo,
-    hlo_table,
-    op,
-)
+from tilewright.frontends.stablehlo import StableHloError, UnsupportedStableHloOperators, from_stablehlo, hlo_call, op  # noqa: E402
 from tilewright.graph import evaluate  # noqa: E402
 
 
@@ -342,7 +336,7 @@ def test_a_converter_of_ones_own():
     try:
         np.testing.assert_array_equal(evaluate(from_stablehlo(text), numbers(3))[0], 2 * numbers(3))
     finally:
-        del hlo_table.CONVERTERS["custom_call @twice"]
+        del hlo_call.CONVERTERS["custom_call @twice"]
 
 
 def test_a_kernel_is_a_function_of_jax():

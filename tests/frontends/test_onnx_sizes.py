@@ -13,7 +13,7 @@ import tilewright as tw
 from tests.frontends.onnx_graphs import checked, outcome, random_net
 from tilewright.codegen.runtime.arguments import evaluate
 from tilewright.frontends.onnx import OnnxError
-from tilewright.frontends.onnx.table import CONVERTERS
+from tilewright.frontends.onnx.call import CONVERTERS
 from tilewright.te.ops.blocks.operator_arguments import slice_range
 from tilewright.tir.expr import convert
 

@@ -14,7 +14,7 @@ import tilewright as tw  # noqa: E402
 from tilewright import te  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
 from tilewright.frontends.torch import TorchError, UnsupportedTorchOperators, from_torch  # noqa: E402
-from tilewright.frontends.torch.aten_table import CONVERTERS  # noqa: E402
+from tilewright.frontends.torch.aten_call import CONVERTERS  # noqa: E402
 
 from .torch_operators import check  # noqa: E402
 from .torch_samples import own_calls  # noqa: E402

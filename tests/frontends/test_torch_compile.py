@@ -12,9 +12,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 import tilewright as tw  # noqa: E402
-from tilewright.doors import compiled_graph, compiled_region  # noqa: E402
-from tilewright.doors.compile_options import CompileOptions, seconds_of  # noqa: E402
-from tilewright.doors.said_once import forget  # noqa: E402
+from tilewright.doors import compile_backend, compiled_graph  # noqa: E402
+from tilewright.doors.compile_options import (  # noqa: E402
+    CompileOptions,
+    forget,  # noqa: E402
+    seconds_of,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import torch_training  # noqa: E402
@@ -151,13 +154,13 @@ def test_unknown_options_are_refused(compiled):
 @pytest.fixture
 def regions(monkeypatch):
     """The regions that a test makes."""
-    made, init = [], compiled_region.Region.__init__
+    made, init = [], compile_backend.Region.__init__
 
     def noted(self, *args):
         init(self, *args)
         made.append(self)
 
-    monkeypatch.setattr(compiled_region.Region, "__init__", noted)
+    monkeypatch.setattr(compile_backend.Region, "__init__", noted)
     return made
 
 

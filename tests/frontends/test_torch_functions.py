@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 import tilewright as tw  # noqa: E402
-from tilewright.doors.said_once import forget  # noqa: E402
+from tilewright.doors.compile_options import forget  # noqa: E402
 from tilewright.frontends.torch import decompositions  # noqa: E402
-from tilewright.frontends.torch.aten_table import CONVERTERS  # noqa: E402
+from tilewright.frontends.torch.aten_call import CONVERTERS  # noqa: E402
 
 from . import torch_functions as fuzzer  # noqa: E402
 

@@ -36,7 +36,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tilewright as tw
-from tilewright.doors.said_once import forget
+from tilewright.doors.compile_options import forget
 from tilewright.frontends.torch import to_array
 
 F = torch.nn.functional

@@ -105,7 +105,7 @@ def test_notebooks_show_things(func):
 
 
 def test_progress_in_a_notebook_is_drawn_again_in_one_place(func, monkeypatch):
-    from tilewright.driver import notebook_progress, tuning
+    from tilewright.driver import tuning
 
     drawn = []
     display = pytest.importorskip("IPython.display")
@@ -114,7 +114,7 @@ def test_progress_in_a_notebook_is_drawn_again_in_one_place(func, monkeypatch):
     class Handle:
         update = staticmethod(drawn.append)
 
-    monkeypatch.setattr(notebook_progress, "_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(tuning, "in_notebook", lambda: True)
     tw.tune(func, "native -num-cores=1", trials=4)
     assert "starting the workers" in drawn[0].data and "4 of 4 trials, done" in drawn[-1].data and len(drawn) >= 6

@@ -16,11 +16,9 @@ import numpy as np
 from ....graph.graph import Graph, Value
 from ....graph.host_graph import TEXT, HostGraph, HostStep, as_texts
 from ..call import OnnxError, shown
-from ..missing_operators import label_of
-from ..model_file import in_order, names_read
-from ..node_attributes import attributes
+from ..model_file import attributes, in_order, label_of, names_read
 from ..types import dtype_of, number_of
-from .text_call import TEXT_OPERATORS, Shape, TextCall, TextOperator
+from .text_operators import TEXT_OPERATORS, Shape, TextCall, TextOperator
 
 _STRING = 8
 """ONNX's number of the data type of texts."""

@@ -1,4 +1,4 @@
-"""This module puts equal elements between those of an array, as the gradients of strided operators need it."""
+"""Operators that several front ends make of operators of the graph: powers of integers, padding with zeros in between."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph.graph import Value
+
+
+def power_of_integers(op: Callable[..., Any], x: Any, exponent: Any, one: Any, bits: int) -> Any:
+    """Returns ``x`` to the power ``exponent``, which is not negative; it wraps where it overflows.
+
+    ``op`` adds operators, ``one`` is 1 in the data type of both, which has ``bits`` bits.
+    """
+    out = one
+    for n in range(bits):
+        factor = op("multiply", op("bitwise_and", exponent, one), op("subtract", x, one))
+        out = op("multiply", out, op("add", factor, one))
+        if n < bits - 1:
+            exponent, x = op("right_shift", exponent, one), op("multiply", x, x)
+    return out
 
 
 def spread(op: Callable[..., Value], x: Value, gaps: Sequence[int], fill: Any = 0) -> Value:
