@@ -1,4 +1,4 @@
-"""This module defines what a schedule records of a step, its arguments as data, and how it is written as a line of Python.
+"""This module defines what a schedule records of a step, and how it is written in Python.
 
 A recorded argument is one of: None, bool, int, float, str, a list or a str-keyed dict of recorded arguments,
 :class:`Ref`, :class:`Formula`, :class:`Const`. Formulas are read and written as programs are.

@@ -1,4 +1,4 @@
-"""This module has what a tuning session is asked for: its options, and one run of it, checked, with how far it is."""
+"""This module has what a tuning session is asked for: its options, and one run with its progress."""
 
 from __future__ import annotations
 
