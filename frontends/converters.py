@@ -1,4 +1,4 @@
-"""Tables of converters, by the names of what they convert, and the errors for names that a table or a program lacks."""
+"""Tables of converters, by the names of what they convert, and errors for names that are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a converter gets, one node of a model with its inputs as values of the graph, and the table of converters."""
+"""What a converter gets: one node of a model, with its inputs as values. The table of converters."""
 
 from __future__ import annotations
 
