@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
 
-_LIBRARY = str(Path(__file__).parent.parent)
+_HIDDEN = (__name__.partition(".")[0], "IPython")
+"""The packages whose frames are not shown."""
 
 
 def user_traceback(error: BaseException, kind: str) -> list[str]:
@@ -13,7 +13,11 @@ def user_traceback(error: BaseException, kind: str) -> list[str]:
 
     IPython asks an exception for it by the method ``_render_traceback_``.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(_LIBRARY) and "IPython" not in Path(f.filename).parts]
-    lines = "".join(["Traceback (most recent call last):\n", *traceback.format_list(own)]) if own else ""
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _HIDDEN
+    ]
+    summary = traceback.StackSummary.extract(iter(frames))
+    lines = "".join(["Traceback (most recent call last):\n", *summary.format()]) if frames else ""
     return [*lines.splitlines(), f"{kind}: {error}"]
