@@ -1,4 +1,4 @@
-"""Thirteen ways in which a candidate fails, each with the status that its record must have.
+"""Fourteen ways in which a candidate fails, each with the status that its record must have.
 
     python -m tests.tuner.failing_candidates 100   # each so many times, a good candidate after each
 
@@ -57,7 +57,10 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "wrong": (program("B[v] = A[v] + 1.5"), "wrong_result"),
     "NaN": (program("B[v] = (A[v] - A[v]) / (A[v] - A[v])"), "wrong_result"),
-    "writes outside": (program("B[v + 1] = A[v] + 1.0", "B[0] = A[0] + 1.0"), "memory_damaged"),
+    "writes outside": (
+        program('B[v + 1 + T.Cast("int32", A[v] - A[v])] = A[v] + 1.0', "B[0] = A[0] + 1.0"), "memory_damaged"
+    ),
+    "is seen to write outside": (program("B[v + 1] = A[v] + 1.0", "B[0] = A[0] + 1.0"), "compile_error"),
     "writes an input": (program("B[v] = A[v] + 1.0\n            A[v] = 7.0"), "memory_damaged"),
     "unreadable": (GOOD.replace("range", "nowhere"), "compile_error"),
     "unresolved": (calling("tw_no_such_function"), "run_error"),
