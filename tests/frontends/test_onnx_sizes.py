@@ -3,19 +3,21 @@
 import itertools
 
 import numpy as np
-import onnx
-import onnx.parser
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
-import tilewright as tw
-from tests.frontends.onnx_graphs import checked, outcome, random_net
-from tilewright.codegen.runtime.arguments import evaluate
-from tilewright.frontends.onnx import OnnxError
-from tilewright.frontends.onnx.call import CONVERTERS
-from tilewright.te.ops.blocks.operator_arguments import slice_range
-from tilewright.tir.expr import convert
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx.parser")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import tilewright as tw  # noqa: E402
+from tests.frontends.onnx_graphs import checked, outcome, random_net  # noqa: E402
+from tilewright.codegen.runtime.arguments import evaluate  # noqa: E402
+from tilewright.frontends.onnx import OnnxError  # noqa: E402
+from tilewright.frontends.onnx.call import CONVERTERS  # noqa: E402
+from tilewright.te.ops.blocks.operator_arguments import slice_range  # noqa: E402
+from tilewright.tir.expr import convert  # noqa: E402
 
 node = helper.make_node
 
