@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.footprint import exact_box
-from ...tir.analysis.known_ranges import analyzer_at, assume_iterations
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.reduction_init import start_in_front
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.expr import Expr, IntImm, IterVar, Range, conjuncts
@@ -74,7 +74,8 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
     start = {lp.loop_var: lp.min for lp in reduced}
     mixed = [c for c in conjuncts(realize.predicate) if uses_var(c, lambda v: v in start)]
     for c in mixed:
-        with assume_iterations(analyzer, reduced):  # where one has no iterations, the init that stands in front is all
+        # where one has no iterations, the init that stands in front is all
+        with analyzer.nonempty(*[lp.extent for lp in reduced]):
             first_kept = analyzer.can_prove(substitute(c, start))
         if not first_kept:
             raise ScheduleError(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 from ..arith import Analyzer
@@ -70,15 +69,6 @@ def bind_loops(analyzer: Analyzer, loops: Iterable[For], nonempty: bool = True) 
     """Tell the analyzer the ranges of loops, outermost first; see :func:`bind_loop`."""
     for loop in loops:
         bind_loop(analyzer, loop, nonempty=nonempty)
-
-
-@contextmanager
-def assume_iterations(analyzer: Analyzer, loops: Iterable[For]) -> Iterator[None]:
-    """Let the analyzer assume, inside the ``with``, that each of the loops has an iteration."""
-    with ExitStack() as assumed:
-        for loop in loops:
-            assumed.enter_context(analyzer.constraint(loop.extent >= 1))
-        yield
 
 
 def analyzer_of(axes: Iterable[IterVar]) -> Analyzer:
