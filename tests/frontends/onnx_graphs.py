@@ -20,13 +20,11 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import onnx
@@ -35,8 +33,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tw
-from tilewright.driver import planning
-from tilewright.driver.models import kernel_building
+from tests.frontends.cheap_builds import cheap_builds
 
 FLOAT, INT, BOOL = "float32", "int64", "bool"
 _KINDS = {
@@ -1154,25 +1151,6 @@ def _differ(got: Any, want: Any) -> str:
 
 
 SIZES = ({"n": 3, "m": 5}, {"n": 1, "m": 4}, {"n": 0, "m": 2}, {"n": 7, "m": 1}, {"n": 2, "m": 0})
-_KEPT: dict[str, bytes] = {}
-
-
-@contextmanager
-def cheap_builds() -> Iterator[None]:
-    """Kernels as they are written, compiled with little optimization in this process. Equal ones are compiled once."""
-
-    def as_written(asked: Any, machine: Any, before: str = "") -> planning.Plan:
-        return planning.Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
-
-    with ExitStack() as stack:
-        for name, other in (
-            ("plan_request", as_written),
-            ("optimize_and_compile", partial(kernel_building.optimize_and_compile, opt_level=0)),
-            ("find_object", _KEPT.get),
-            ("keep_object", _KEPT.__setitem__),
-        ):
-            stack.enter_context(mock.patch.object(kernel_building, name, other))
-        yield
 
 
 Runner = Callable[[Mapping[str, Any]], Any]

@@ -9,7 +9,8 @@ A result may differ by ``16 * (1 + statements)`` machine epsilons of the narrowe
 finite element of the result; integers and truth values are equal. Where it differs more, PyTorch is run again with each inexact
 operation's result moved by up to one epsilon: a difference within eight times of what that changes is ``doubtful``.
 
-The seeds that the file of rows has are left out, so a run goes on where it was cut off; a seed that took the process down
+Kernels are compiled as they are written, with little optimization, which takes a fraction of the time; ``--full`` schedules
+them. The seeds that the file of rows has are left out, so a run goes on where it was cut off; a seed that took the process down
 is a finding. A finding is shrunk, and printed as a program that reproduces it.
 """
 
@@ -26,7 +27,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tilewright as tw
+from tests.frontends.cheap_builds import cheap_builds
 from tilewright.doors.compile_options import forget
 from tilewright.frontends.torch import to_array
 
@@ -768,8 +770,14 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="a file of JSON lines, with which a run goes on")
     parser.add_argument("--no-shrink", action="store_true", help="leave findings as they are")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
+    parser.add_argument("--full", action="store_true", help="schedule and optimize kernels as builds usually do")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    with nullcontext() if asked.full else cheap_builds():
+        _run(asked)
+
+
+def _run(asked: argparse.Namespace) -> None:
     done = done_rows(asked.rows) if asked.rows else {}
     seen = {r["key"] for r in done.values()}
     begin = time.monotonic()
