@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewright import codegen, driver, graph, schedule, te, tir, tuner, tuning_db
+    from tilewright import circuits, codegen, driver, gpu, graph, mlir, schedule, te, tir, tuner, tuning_db
     from tilewright import frontends as frontends
     from tilewright import tvm_names as tvm_names
     from tilewright.codegen import Target
@@ -50,6 +50,7 @@ __all__ = [
     "__version__",
     "bench",
     "build",
+    "circuits",
     "codegen",
     "compile",
     "cpu",
@@ -59,12 +60,14 @@ __all__ = [
     "from_onnx",
     "from_stablehlo",
     "from_torch",
+    "gpu",
     "graph",
     "ir",
     "jax",
     "lazy",
     "lower",
     "meta_schedule",
+    "mlir",
     "nd",
     "runtime",
     "schedule",
@@ -102,7 +105,21 @@ _HOMES = {
     "tune": "driver",
     "workload": "driver",
 }
-_LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db", "tvm_names")
+_LAYERS = (
+    "circuits",
+    "codegen",
+    "driver",
+    "frontends",
+    "gpu",
+    "graph",
+    "mlir",
+    "schedule",
+    "te",
+    "tir",
+    "tuner",
+    "tuning_db",
+    "tvm_names",
+)
 _DOORS = {"jax": "doors.jax_door", "lazy": "doors.lazy_door", "torch": "doors.torch_door"}
 _TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
 _TVM_MODULES = ("ir", "meta_schedule", "nd", "runtime", "script", "target", "testing", "tir_integration", "topi")

@@ -23,7 +23,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import te
-from tilewright.codegen.gpu.ptx import CudaError, DeviceArray, cuda_driver
+from tilewright.gpu.ptx import CudaError, DeviceArray, cuda_driver
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,24 @@
 :class:`Module`, which is callable on NumPy arrays and on objects with DLPack, holds its sources, and has
 :meth:`Module.export`. A :class:`Target` describes the machine. :mod:`.runtime` supports the compiled code: thread pool,
 scratch memory, argument checks, timing.
+
+It is the way to code for processors. Kernels for GPUs (``tilewright.gpu``), circuits (``tilewright.circuits``) and MLIR
+(``tilewright.mlir``) stand beside it, and load when a target or a back end of theirs is first used.
 """
 
 from .backend.registry import Backend, register_backend
-from .c.c_header import c_header
-from .c.c_source import emit_c
 from .compile import compile
 from .fat_library import export_fat
-from .gpu import CUDA, GPU_SIM, GpuError, RaceError
 from .llvm.jit import JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
 from .machine.target import Target
 from .machine.target_kinds import TargetKind, register_target_kind
 from .machine.target_text import TargetError
-from .mlir.mlir_source import emit_mlir
 from .runtime.arguments import ArgumentError
-from .runtime.export import WRITERS, ExportError
+from .runtime.export import ExportError
 from .runtime.module import Function, Module
 from .runtime.timing import BoundCall, TimingResult
-from .runtime.wasm_module import wasm_module
-from .verilog import VERILOG, HardwareError
 from .version import CODEGEN_VERSION
 
 __all__ = [
@@ -34,13 +31,10 @@ __all__ = [
     "BoundCall",
     "ExportError",
     "Function",
-    "GpuError",
-    "HardwareError",
     "JITError",
     "LoweredFunc",
     "Module",
     "Param",
-    "RaceError",
     "Target",
     "TargetError",
     "TargetKind",
@@ -56,10 +50,3 @@ __all__ = [
 
 register_target = register_target_kind
 """The name by which packages of the entry point ``tilewright.targets`` add a kind of target."""
-
-WRITERS.update({".wasm": wasm_module})
-register_backend(Backend("c", ".c", emit_c, c_header))
-register_backend(Backend("mlir", ".mlir", emit_mlir))
-register_target_kind(CUDA)
-register_target_kind(GPU_SIM)
-register_target_kind(VERILOG)

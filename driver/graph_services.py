@@ -54,7 +54,7 @@ def signature_key(kernel: Kernel) -> str | None:
 def _code_key() -> str:
     """Returns a key of this package's code, on which its choices depend, and of LLVM's version."""
     root = Path(codegen.__file__).parents[1]
-    layers = ("tir", "te", "schedule", "codegen", "tuner", "graph", "driver")
+    layers = ("tir", "te", "schedule", "codegen", "gpu", "tuner", "graph", "driver")
     files = sorted(path for layer in layers for path in (root / layer).rglob("*.py"))
     states = [(path, path.stat()) for path in files]
     facts = [f"{path.relative_to(root)} {state.st_size} {state.st_mtime_ns}" for path, state in states]

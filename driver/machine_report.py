@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..codegen.gpu.ptx import cuda_driver
 from ..codegen.jit.cache_directory import cache_directory
 from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
 from ..codegen.machine.target import Target
@@ -136,7 +135,11 @@ def model_of(report: MachineReport | None, target: Target) -> MachineModel:
     GPU has the figures of the device, which has to be here."""
     model = MachineModel.of(target)
     if isinstance(model, GpuModel):
-        return model if is_simulated(target.kind) else measured(model, cuda_driver().attribute)
+        if is_simulated(target.kind):
+            return model
+        from ..gpu.ptx import cuda_driver  # loads with the first GPU
+
+        return measured(model, cuda_driver().attribute)
     if report is None:
         return model
     cycles = report.clock_hz

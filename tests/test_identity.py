@@ -18,7 +18,7 @@ from tilewright.tir.walk import blocks_of
 from .fuzz.one_name import one_name
 
 ROOT = Path(tilewright.__file__).parent
-LAYERS = ("tir", "schedule", "codegen", "te", "tuner")
+LAYERS = ("tir", "schedule", "codegen", "gpu", "circuits", "mlir", "te", "tuner")
 TEXTS = {"str", "repr", "script"}
 PLAIN = {
     "tir/difference.py",  # words of an error

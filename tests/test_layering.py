@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import tilewright
+from tilewright.codegen.backend.registry import BACKENDS
+from tilewright.codegen.machine.target_kinds import TARGET_KINDS
 
 ROOT = Path(tilewright.__file__).parent
 
@@ -16,12 +20,15 @@ MAY_IMPORT = {
     "tir": {"pages"},
     "schedule": {"pages", "tir"},
     "codegen": {"pages", "tir"},
+    "gpu": {"pages", "tir", "codegen"},
+    "circuits": {"pages", "tir", "codegen"},
+    "mlir": {"pages", "tir", "codegen"},
     "te": {"pages", "tir", "schedule"},
     "tuning_db": {"pages", "tir"},
     "tuner": {"pages", "tir", "schedule", "codegen", "tuning_db"},
     "graph": {"pages", "tir", "te"},
     "frontends": {"pages", "tir", "te", "graph"},
-    "driver": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends"},
+    "driver": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "gpu", "mlir"},
     "doors": {"pages", "tir", "codegen", "graph", "frontends", "driver"},
     "cli": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
     "tvm_names": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db", "driver"},
@@ -43,7 +50,7 @@ HOMES = {
     "pandas": {"tuning_db", "tuner/search"},
     "plotly": {"tuner/search"},
     "IPython": {"driver/tuning.py"},
-    "xdsl": {"codegen/mlir"},
+    "xdsl": {"mlir"},
     "platformdirs": {"codegen/jit/cache_directory.py"},
     "threadpoolctl": {"driver/benching.py"},
 }
@@ -51,6 +58,9 @@ HOMES = {
 
 HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich", "z3", "pandas", "plotly", "IPython", "threadpoolctl"}
 """Load when first used: never at the top of a module."""
+
+BESIDE = ("gpu", "circuits", "mlir")
+"""Ways to code beside that of processors. Each is reached through a table of ``codegen``, and loads when it is first used."""
 
 
 def sources():
@@ -109,7 +119,8 @@ def test_a_front_page_forwards_in_getattr_alone(page):
 
 
 def test_modules_of_the_library_are_not_loaded_by_name():
-    """``import_module("tilewright…")`` would be an import that the tests above do not see."""
+    """``import_module("tilewright…")`` would be an import that the tests above do not see. The tables of ``codegen`` whose
+    rows are loaded late are tested below."""
     texts = {p.relative_to(ROOT).as_posix(): ast.walk(ast.parse(p.read_text())) for p in sources()}
     wrong = [
         place
@@ -147,6 +158,28 @@ def test_heavy_packages_load_when_first_used():
         if top and module.split(".")[0] in HEAVY
     ]
     assert not wrong
+
+
+def test_ways_to_code_load_when_first_used():
+    at_top = [
+        f"{path.relative_to(ROOT)} imports {module} at its top"
+        for path in sources()
+        for module, top in imports(path)
+        if top and module.split(".")[1:2] and module.split(".")[1] in BESIDE
+        if path.relative_to(ROOT).parts[0] not in BESIDE
+    ]
+    assert not at_top
+    program = (
+        "import sys, tilewright as tw; A = tw.te.placeholder((8,), 'float32', 'A');"
+        "tw.build([A, tw.te.compute((8,), lambda i: A[i] + 1.0)]); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {f"tilewright.{name}" for name in BESIDE} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("table", [TARGET_KINDS, BACKENDS], ids=["kinds of targets", "back ends"])
+def test_each_row_of_a_late_table_has_its_name(table):
+    assert {name: table[name].name for name in table} == {name: name for name in table}
 
 
 def test_inside_the_package_imports_are_relative():

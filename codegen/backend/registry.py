@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...pages.short_repr import short_repr
+from ..late_table import LateTable, Place, load_installed
 from ..lowered import LoweredFunc
 
 
@@ -29,8 +30,8 @@ class Backend:
     __repr__ = short_repr()
 
 
-BACKENDS: dict[str, Backend] = {}
-"""The back ends by name. LLVM, which makes machine code as well, is not among them: :mod:`..runtime.export` knows its
+BACKENDS: LateTable[Backend] = LateTable({"c": Place("codegen.c", "C"), "mlir": Place("mlir", "MLIR")})
+"""The back ends by name, each loaded when it is first used. LLVM, which makes machine code as well, is not among them: :mod:`..runtime.export` knows its
 files."""
 
 
@@ -44,5 +45,9 @@ def register_backend(backend: Backend) -> Backend:
 
 
 def backend_of_suffix(suffix: str) -> Backend | None:
-    """Return the back end that writes files with this suffix."""
-    return next((backend for backend in BACKENDS.values() if backend.suffix == suffix), None)
+    """Return the back end that writes files with this suffix, which an installed package may add."""
+    found = [backend for backend in BACKENDS.values() if backend.suffix == suffix]
+    if not found:
+        load_installed()
+        found = [backend for backend in BACKENDS.values() if backend.suffix == suffix]
+    return found[0] if found else None

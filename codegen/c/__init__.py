@@ -4,7 +4,12 @@
 functions for operations without an operator in C.
 """
 
+from ..backend.registry import Backend
+from .c_header import c_header
 from .c_source import emit_c
 from .inline_functions import CEmitError
 
-__all__ = ["CEmitError", "emit_c"]
+__all__ = ["C", "CEmitError", "emit_c"]
+
+C = Backend("c", ".c", emit_c, c_header)
+"""The back end ``c`` of modules."""

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ...pages import did_you_mean
+from ..late_table import load_installed
 from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import IMPLIES, enabled_features, features_left, parse_attrs
 from .target import SCALABLE, Target
-from .target_kinds import TARGET_KINDS, load_installed
+from .target_kinds import TARGET_KINDS
 from .target_text import FLAGS, NAMED_TARGETS, TARGET_OPTIONS, TargetError, positive
 from .triples import (
     address_bits,

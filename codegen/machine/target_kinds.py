@@ -5,12 +5,11 @@ Processors are the kinds ``native``, ``llvm`` and ``c``, which :mod:`.described_
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
+
+from ..late_table import LateTable, Place
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,14 @@ class TargetKind:
     """What the targets of the kind are, in some words, for lists."""
 
 
-TARGET_KINDS: dict[str, TargetKind] = {}
-"""The kinds by name."""
+TARGET_KINDS: LateTable[TargetKind] = LateTable(
+    {
+        "cuda": Place("gpu", "CUDA"),
+        "gpu-sim": Place("gpu", "GPU_SIM"),
+        "verilog": Place("circuits", "VERILOG"),
+    }
+)
+"""The kinds by name. Those of this library stand in packages of their own, which load with the first target of the kind."""
 
 
 def register_target_kind(kind: TargetKind) -> TargetKind:
@@ -52,26 +57,3 @@ def register_target_kind(kind: TargetKind) -> TargetKind:
 def is_simulated(kind: str) -> bool:
     """Returns whether programs for targets of a kind run on a simulated device, which has no clock."""
     return kind in TARGET_KINDS and TARGET_KINDS[kind].simulated
-
-
-# Loads what installed packages add to the kinds of targets and to the back ends.
-
-GROUP = "tilewright.targets"
-"""The group of entry points by which installed packages add targets."""
-
-
-@cache
-def load_installed() -> tuple[str, ...]:
-    """Call the entry points of the group ``tilewright.targets``, once, and return their names.
-
-    Each is a function without parameters of an installed package, which registers kinds of targets and back ends. It is
-    called when a target or a file names what is not known yet. One that fails is a warning, and the others go on.
-    """
-    found = []
-    for point in entry_points(group=GROUP):
-        try:
-            point.load()()
-            found.append(point.name)
-        except Exception as error:  # a stranger's code may raise anything
-            warnings.warn(f"the entry point {point.name} = {point.value} of {GROUP} failed: {error}", stacklevel=2)
-    return tuple(found)

@@ -14,26 +14,25 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ... import __version__
 from ...pages.written_files import write_file
 from ..backend.registry import BACKENDS, backend_of_suffix
+from ..c.c_header import c_header
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
 from ..machine.target import Target
-from ..machine.target_kinds import load_installed
 from ..machine.triples import arch_of, default_triple, gnu_name, system_of
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
+from .wasm_module import wasm_module
 
 SUFFIXES = (".o", ".so", ".s", ".ll")
-"""The files that LLVM's code can become; the table of back ends has more."""
-
-
-WRITERS: dict[str, Callable[[CompiledCode, Sequence[str]], bytes]] = {}
-"""The modules of WebAssembly by suffix: what makes one from code and the names of its functions."""
+"""The files that LLVM's code can become on a processor; the table of back ends has more."""
+WASM = ".wasm"
+"""The suffix of modules of WebAssembly."""
 
 
 class ExportError(RuntimeError):
@@ -52,23 +51,21 @@ def export_module(
     suffix, header = path.suffix, path.with_suffix(".h")
     if debug_info and suffix not in SUFFIXES:
         raise ExportError(f"cannot export {path.name!r} with line tables: only {', '.join(SUFFIXES)} have them")
-    if suffix not in (*SUFFIXES, *WRITERS) and backend_of_suffix(suffix) is None:
-        load_installed()
-    backend = backend_of_suffix(suffix)
-    if backend is not None:
+    if suffix not in (*SUFFIXES, WASM):
+        backend = backend_of_suffix(suffix)
+        if backend is None:
+            known = (*SUFFIXES, *[backend.suffix for backend in BACKENDS.values()], WASM)
+            raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(known)}")
         write_file(path, backend.emit(functions))
         if backend.header is None:
             return [path]
         write_file(header, backend.header(functions, header.name))
         return [path, header]
-    if suffix not in (*SUFFIXES, *WRITERS):
-        known = (*SUFFIXES, *[backend.suffix for backend in BACKENDS.values()], *WRITERS)
-        raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(known)}")
-    if (suffix in WRITERS) is not code.target.is_wasm and suffix in (*WRITERS, ".so"):
-        kinds = ", ".join(WRITERS) if code.target.is_wasm else ".so"
-        raise ExportError(f"cannot export to {path.name!r}: {code.target.triple} makes {kinds}")
-    if suffix in WRITERS:
-        write_file(path, WRITERS[suffix](code, [f.name for f in functions]))
+    linked = WASM if code.target.is_wasm else ".so"
+    if suffix in (WASM, ".so") and suffix != linked:
+        raise ExportError(f"cannot export to {path.name!r}: {code.target.triple} makes {linked}")
+    if suffix == WASM:
+        write_file(path, wasm_module(code, [f.name for f in functions]))
         return [path]
     programs: list[Path] = []
     if debug_info:
@@ -85,21 +82,13 @@ def export_module(
         write_file(path, whole.object)
     else:
         link_shared([whole.object], path, code.target)
-    written = [path, *_header(functions, header), *programs]
+    write_file(header, c_header(functions, header.name))
+    written = [path, header, *programs]
     if suffix != ".so":
         return written
     package = path.with_suffix(".pc")
     write_file(package, pkg_config(path, [f.name for f in functions]))
     return [*written, package]
-
-
-def _header(functions: Sequence[LoweredFunc], path: Path) -> list[Path]:
-    """Write the C header as the C back end does; without one there is none. Returns the files written."""
-    c = BACKENDS.get("c")
-    if c is None or c.header is None:
-        return []
-    write_file(path, c.header(functions, path.name))
-    return [path]
 
 
 def pkg_config(library: Path, functions: Sequence[str]) -> str:

@@ -17,7 +17,6 @@ from ..backend.registry import BACKENDS
 from ..backend.storage import CACHE_LINE
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
-from ..machine.target_kinds import load_installed
 from .arguments import MOST_ARGUMENTS, Arguments, SizeError, c_types, in_slots
 from .array_libraries import array_call, completed_call
 from .export import export_module
@@ -308,10 +307,9 @@ def source_of(module: Module, fmt: str) -> str:
         return module.code.optimized_ll()
     if fmt in ("asm", "s"):
         return module.code.asm()
-    if fmt not in BACKENDS:
-        load_installed()
-    if fmt in BACKENDS:
-        return BACKENDS[fmt].emit(functions)
+    backend = BACKENDS.find(fmt)
+    if backend is not None:
+        return backend.emit(functions)
     raise ValueError(f"no source {fmt!r}; there are {', '.join((*SOURCES, *BACKENDS))}")
 
 

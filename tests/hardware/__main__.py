@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tilewright as tw
-from tilewright.codegen.verilog import installed_simulators
+from tilewright.circuits import installed_simulators
 
 from .int8_kernels import KERNELS, SCHEDULES, arrays_of
 

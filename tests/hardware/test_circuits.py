@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.codegen import HardwareError
-from tilewright.codegen.verilog import installed_simulators
+from tilewright.circuits import HardwareError, installed_simulators
 
 from .__main__ import cycle_table
 from .int8_kernels import SCHEDULES, arrays_of, matmul

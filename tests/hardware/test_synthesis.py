@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import tilewright as tw
-from tilewright.codegen.verilog import installed_simulators
+from tilewright.circuits import installed_simulators
 
 from .int8_kernels import SCHEDULES, matmul
 from .test_circuits import agree, program

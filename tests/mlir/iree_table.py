@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te, to_mlir
-from tilewright.codegen.mlir import MlirError
+from tilewright.mlir import MlirError
 from tilewright.tir import PrimFunc
 from tilewright.tir.interpret import interpret
 

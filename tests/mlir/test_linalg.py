@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright import from_mlir, te, tir, to_mlir
-from tilewright.codegen.mlir import MlirError
+from tilewright.mlir import MlirError
 from tilewright.tir.interpret import interpret
 
 from .iree_table import compared

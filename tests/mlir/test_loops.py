@@ -9,8 +9,8 @@ import pytest
 
 from tilewright import Schedule, build, from_mlir, te, tir, to_mlir
 from tilewright.codegen import Target, compile
-from tilewright.codegen.mlir import MlirError
-from tilewright.codegen.mlir.mlir_passes import lowered_for_mlir
+from tilewright.mlir import MlirError
+from tilewright.mlir.mlir_passes import lowered_for_mlir
 from tilewright.tir.expr import Let
 from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import substitute, transform
@@ -93,7 +93,7 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), n: T.int32):
 
 
 def to_mlir_loops(func):
-    from tilewright.codegen.mlir.mlir_modules import loop_module
+    from tilewright.mlir.mlir_modules import loop_module
 
     return loop_module([func])
 

@@ -21,10 +21,10 @@ from tilewright.tir.expr.intrinsics.operation_row import floats
 from tilewright.tir.interpret import interpret
 
 ROOT = Path(tilewright.__file__).parent
-LIBRARY = [p for f in ("cli", "codegen", "driver", "schedule", "te", "tir", "tuner", "tuning_db") for p in (ROOT / f).rglob("*.py")]  # fmt: skip
+LIBRARY = [p for f in ("circuits", "cli", "codegen", "driver", "gpu", "mlir", "schedule", "te", "tir", "tuner", "tuning_db") for p in (ROOT / f).rglob("*.py")]  # fmt: skip
 OPERATORS = ROOT / "te" / "ops"
 """Operators on tensors are another layer: some have the name of an operation on numbers."""
-OTHER_LANGUAGE = ROOT / "codegen" / "mlir" / "words" / "operation_table.py"
+OTHER_LANGUAGE = ROOT / "mlir" / "words" / "operation_table.py"
 """MLIR has operations of its own for some; the others are refused there by name."""
 
 

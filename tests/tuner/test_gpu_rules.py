@@ -8,8 +8,8 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen import Target
-from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
-from tilewright.codegen.gpu.simulation.kernel_counts import KernelCounts
+from tilewright.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.gpu.simulation.kernel_counts import KernelCounts
 from tilewright.tuner import Space, choose_default
 from tilewright.tuner.cost.cost_features import Costs, seconds_of_counts
 from tilewright.tuner.cost.gpu_model import GPU, SHEETS, gpu_model, measured
@@ -229,12 +229,12 @@ def test_a_tuned_schedule_for_the_simulated_gpu(tmp_path):
 
 def test_tuning_for_a_device_that_is_not_here(monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_LIBCUDA", "libnothing.so.1")
-    tw.codegen.gpu.ptx.cuda_driver.cache_clear()
+    tw.gpu.ptx.cuda_driver.cache_clear()
     func = te.create_prim_func(PROGRAMS["product 7 13 17"].make())
     words = "this machine cannot run code for cuda.*: it has no device for cuda: libnothing.so.1 is not installed"
     with pytest.raises(tw.driver.TuneError, match=words):
         tw.tune(func, "cuda", trials=1)
-    tw.codegen.gpu.ptx.cuda_driver.cache_clear()
+    tw.gpu.ptx.cuda_driver.cache_clear()
 
 
 def test_features_of_gpus():

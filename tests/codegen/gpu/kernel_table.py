@@ -17,7 +17,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import te
-from tilewright.codegen.gpu.ptx import PtxasReport, find_ptxas, run_ptxas
+from tilewright.gpu.ptx import PtxasReport, find_ptxas, run_ptxas
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_90a")
 OWN = {"sm_90a": ("fp16 matmul",)}

@@ -6,8 +6,8 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.backend.emitter import EmitError
-from tilewright.codegen.gpu import GpuError, RaceError
-from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.gpu import GpuError, RaceError
+from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.schedule import ScheduleError
 from tilewright.tuner.recipes.gpu_rows import RowThreads, atomic_sums
 

@@ -8,9 +8,9 @@ import pytest
 import tilewright as tw
 from tilewright import te, tir
 from tilewright.codegen.backend.emitter import EmitError
-from tilewright.codegen.gpu import GpuError, RaceError
-from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
-from tilewright.codegen.gpu.simulation.simulator import simulate
+from tilewright.gpu import GpuError, RaceError
+from tilewright.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.gpu.simulation.simulator import simulate
 
 
 def product(m, n, k, dtype="float32"):

@@ -5,10 +5,10 @@ import pytest
 
 import tilewright as tw
 from tilewright import te, tir
-from tilewright.codegen.gpu import GpuError, RaceError
-from tilewright.codegen.gpu.launch.gpu_passes import LAUNCH_PASSES
-from tilewright.codegen.gpu.simulation.simulator import simulate
 from tilewright.codegen.lower import run_passes
+from tilewright.gpu import GpuError, RaceError
+from tilewright.gpu.launch.gpu_passes import LAUNCH_PASSES
+from tilewright.gpu.simulation.simulator import simulate
 
 
 def integers(*shape, seed=0):

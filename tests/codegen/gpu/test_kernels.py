@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewright.codegen.gpu.ptx import find_ptxas
+from tilewright.gpu.ptx import find_ptxas
 
 from .kernel_table import ARCHITECTURES, CASES, assembled, error_on_simulated_gpu, is_assembled
 

@@ -4,8 +4,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import te, tir
-from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
-from tilewright.codegen.gpu.ptx.cuda_module import joined_ptx
+from tilewright.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.gpu.ptx.cuda_module import joined_ptx
 
 needs_ptxas = pytest.mark.skipif(
     find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12"

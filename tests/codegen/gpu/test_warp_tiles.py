@@ -5,11 +5,11 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.codegen.gpu import GpuError, RaceError
-from tilewright.codegen.gpu.launch.gpu_passes import LAUNCH_PASSES
-from tilewright.codegen.gpu.ptx import find_ptxas, run_ptxas
-from tilewright.codegen.gpu.simulation.simulator import simulate
 from tilewright.codegen.lower import run_passes
+from tilewright.gpu import GpuError, RaceError
+from tilewright.gpu.launch.gpu_passes import LAUNCH_PASSES
+from tilewright.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
 from tilewright.tir.expr.intrinsics.warp_matrix_operations import rounded_to_tf32
 from tilewright.tuner.recipes.gpu_products import WarpTiles, warp_product

@@ -1,0 +1,158 @@
+"""Gives every kernel its launch form: blocks outside, then shared memory, then threads, then what one thread does.
+
+A kernel is an outermost loop on an axis of blocks or threads. Its loops on one axis, wherever they stand and however
+often, are the same threads: each becomes the thread's number. Before::
+
+    for b in T.thread_binding(4, thread="blockIdx.x"):
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            S = T.decl_buffer((64,), scope="shared")
+            for k in range(2):
+                for u in T.thread_binding(8, thread="threadIdx.x"): S[k * 8 + u] = ...
+                ...
+
+After::
+
+    for blockIdx_x in T.thread_binding(4, thread="blockIdx.x"):
+        S = T.decl_buffer((64,), scope="shared")
+        for threadIdx_x in T.thread_binding(8, thread="threadIdx.x"):
+            for k in range(2):
+                S[k * 8 + threadIdx_x] = ...
+                ...
+
+A store or an atomic addition to memory that threads share, outside of the loops on some axis of the kernel, is made by number 0 of
+that axis alone. Shorter loops than the longest one on an axis run under a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...tir.annotations import ALIGN
+from ...tir.arith import Analyzer
+from ...tir.expr import Call, Expr, IntImm, Var, const
+from ...tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
+from ...tir.walk import statements, substitute
+from .thread_axes import BLOCK_TAGS, THREAD_TAGS, GpuError, is_private, is_shared, tag_of, thread_extents
+
+SCOPE_ATTR = "gpu.shared_scope"
+"""The attribute around the statement at which a block allocates shared memory, with the number of the allocation."""
+
+
+def to_launch_form(func: PrimFunc) -> PrimFunc:
+    """Return ``func`` with each of its kernels in launch form. GpuError when no loop is bound to an axis."""
+    found: list[For] = []
+    body = _host(func.body, found)
+    if not found:
+        raise GpuError(
+            f"{func.name}: no loop runs on blocks or threads; bind one: sch.bind(loop, 'blockIdx.x'), "
+            "or let the tuner's rules for GPUs schedule it"
+        )
+    return func.with_body(body)
+
+
+def _host(s: Stmt, found: list[For]) -> Stmt:
+    if tag_of(s):
+        assert isinstance(s, For)
+        found.append(s)
+        return _LaunchedKernel(s).form()
+    return s.map_children(lambda c: _host(c, found) if isinstance(c, Stmt) else c)
+
+
+class _LaunchedKernel:
+    """The rewriting of one kernel. ``axes``: the variables by their tags; ``extents``: how many numbers each has."""
+
+    def __init__(self, root: For) -> None:
+        self.root = root
+        self.extents: dict[str, Expr] = {tag: const(n) for tag, n in thread_extents([root]).items()}
+        self.axes: dict[str, Var] = {}
+        analyzer = Analyzer()
+        for s in statements(root):
+            tag = tag_of(s)
+            if not tag:
+                continue
+            assert isinstance(s, For)
+            self.axes.setdefault(tag, Var(tag.replace(".", "_"), s.loop_var.dtype))
+            known = self.extents.setdefault(tag, s.extent)
+            if tag in BLOCK_TAGS and not analyzer.can_prove_equal(known, s.extent):
+                raise GpuError(f"loops of {known} and of {s.extent} iterations on {tag} in one kernel")
+        self.shared: list[Allocate] = []
+        self.outside: list[Allocate] = []
+
+    def form(self) -> Stmt:
+        """Return the kernel in launch form, inside the allocations of its global memory."""
+        out = self.visit(self.root, frozenset())
+        for tag in reversed(THREAD_TAGS):
+            out = self._loop(tag, out)
+        if self.shared and not any(tag in self.axes for tag in BLOCK_TAGS):  # one block, which has the shared memory
+            self.axes[BLOCK_TAGS[-1]], self.extents[BLOCK_TAGS[-1]] = Var("blockIdx_x", "int32"), const(1)
+        for alloc in reversed(self.shared):
+            out = Allocate(alloc.buffer, out, alloc.annotations)
+        for tag in reversed(BLOCK_TAGS):
+            out = self._loop(tag, out)
+        for alloc in reversed(self.outside):
+            out = Allocate(alloc.buffer, out, alloc.annotations)
+        return out
+
+    def _loop(self, tag: str, body: Stmt) -> Stmt:
+        var = self.axes.get(tag)
+        if var is None:
+            return body
+        extent = self.extents[tag]
+        extent = extent if extent.dtype == var.dtype else extent.astype(var.dtype)
+        return For(var, const(0, var.dtype), extent, "thread_binding", body, tag)
+
+    def visit(self, s: Stmt, bound: frozenset[str]) -> Stmt:
+        """Return ``s`` for one thread; ``bound``: the axes of the loops around it."""
+        tag = tag_of(s)
+        if tag:
+            assert isinstance(s, For)
+            return self.visit(self._numbered(s, tag), bound | {tag})
+        if isinstance(s, Allocate) and is_shared(s.buffer.scope):
+            number = len(self.shared)
+            wishes = {"gpu.align": s.annotations[ALIGN]} if ALIGN in s.annotations else {}
+            self.shared.append(s.with_(annotations={**s.annotations, **wishes, SCOPE_ATTR: number}))
+            return AttrStmt(s.buffer.name, SCOPE_ATTR, const(number), self.visit(s.body, bound))
+        if isinstance(s, Allocate) and not is_private(s.buffer.scope):
+            self.outside.append(s)
+            return self.visit(s.body, bound)
+        adds = isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == "tir.atomic_add"
+        if adds or (isinstance(s, BufferStore) and not is_private(s.buffer.scope)):
+            for missing, var in self.axes.items():
+                extent = self.extents[missing]
+                if missing not in bound and not (isinstance(extent, IntImm) and extent.value <= 1):
+                    s = IfThenElse(var.equal(const(0, var.dtype)), s)  # type: ignore[assignment]
+            return s
+        return s.map_children(lambda c: self.visit(c, bound) if isinstance(c, Stmt) else c)
+
+    def _numbered(self, s: For, tag: str) -> Stmt:
+        """Return the body of a loop on an axis with the thread's number in place of the loop's variable."""
+        var, full = self.axes[tag], self.extents[tag]
+        number = var if var.dtype == s.loop_var.dtype else var.astype(s.loop_var.dtype)
+        at = number if isinstance(s.min, IntImm) and s.min.value == 0 else number + s.min
+        body: Stmt = substitute(s.body, {s.loop_var: at})
+        if isinstance(s.extent, IntImm) and isinstance(full, IntImm) and s.extent.value < full.value:
+            body = IfThenElse(number < s.extent, body)
+        return body
+
+
+def inside_threads(kernel: Stmt) -> tuple[Mapping[str, For], Stmt]:
+    """Returns the loops on axes around the body of a kernel in launch form, by tag, and that body."""
+    loops: dict[str, For] = {}
+    s = kernel
+    while True:
+        tag = tag_of(s)
+        if tag:
+            assert isinstance(s, For)
+            loops[tag] = s
+            s = s.body
+        elif isinstance(s, Allocate) and any(tag_of(n) for n in statements(s.body)):
+            s = s.body
+        else:
+            return loops, s
+
+
+def with_body(kernel: Stmt, body: Stmt) -> Stmt:
+    """Returns a kernel in launch form with another body for its threads."""
+    if tag_of(kernel) or (isinstance(kernel, Allocate) and any(tag_of(n) for n in statements(kernel.body))):
+        return kernel.with_(body=with_body(kernel.body, body))  # type: ignore[attr-defined]
+    return body

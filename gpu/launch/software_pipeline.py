@@ -1,0 +1,312 @@
+"""Runs the statements of a loop at different iterations at a time. Copies for the next iteration then overlap with
+computing.
+
+The annotations are TVM's: ``software_pipeline_stage`` has for each statement of the loop's body by how many iterations it
+lags behind, ``software_pipeline_order`` its place among the others. ``software_pipeline_async_stages`` lists the stages whose
+copies from global to shared memory run beside the threads (:mod:`.asynchronous_copies`). A step then begins by waiting for the
+copies that it uses, and by a barrier, as they were started by all threads of the block. Rows that are copied in bulk
+(:mod:`.bulk_copies`) are awaited by their mbarriers. Where a listed stage has products of warp groups, those of a step go on during
+the next one, and their operands have one more version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, const
+from ...tir.expr.base.node import Node
+from ...tir.fresh_copy import fresh_copy
+from ...tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Buffer,
+    BufferStore,
+    For,
+    IfThenElse,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    children_of,
+    seq,
+)
+from ...tir.walk import loads_and_stores, statements, transform, transform_statements
+from .asynchronous_copies import SCOPE, commit, started, wait
+from .barriers import barrier
+from .bulk_copies import Arrivals, Rows, has_rows, number_of, only_rows
+from .thread_axes import GpuError, is_shared, tag_of
+
+STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
+
+
+def pipeline_loops(func: PrimFunc) -> PrimFunc:
+    """Return ``func``, whose kernels are in launch form, with its annotated loops as pipelines.
+
+    Before (the stages are 0 and 1)::
+
+        for k in T.serial(8, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+            S[t] = A[k, t]
+            L[0] = L[0] + S[7 - t]
+
+    After::
+
+        S[0, t] = A[0, t]
+        for k in range(7):
+            S[(k + 1) % 2, t] = A[k + 1, t]
+            L[0] = L[0] + S[k % 2, 7 - t]
+        L[0] = L[0] + S[1, 7 - t]
+
+    GpuError for a loop whose annotations do not fit its body, and when something else than shared memory goes from one
+    stage to a later one.
+    """
+    found = [s for s in statements(func.body) if isinstance(s, For) and STAGE in s.annotations]
+    for loop in found:
+        func = _Pipeline(loop).applied(func)
+    return func
+
+
+class _Pipeline:
+    """The pipeline of one loop. ``parts``: the statements of its body with their stages, in the order in which they run;
+    ``copies``: how many versions of each shared buffer are alive at a time."""
+
+    def __init__(self, loop: For) -> None:
+        self.loop = loop
+        body = children_of(loop.body)
+        stages = _numbers(loop, STAGE, loop.annotations[STAGE])
+        order = _numbers(loop, ORDER, loop.annotations.get(ORDER, list(range(len(body)))))
+        if len(stages) != len(body) or sorted(order) != list(range(len(body))):
+            self._refuse(f"{STAGE} {stages} and {ORDER} {order} do not fit its {len(body)} statements")
+        if not (isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and loop.min.value == 0):
+            self._refuse("its extent is no constant")
+        self.count: int = loop.extent.value  # type: ignore[attr-defined]
+        least = min(stages)
+        listed = {n - least for n in _numbers(loop, ASYNC, loop.annotations.get(ASYNC, []))}
+        self.parts = [(stage - least, s) for _, stage, s in sorted(zip(order, stages, body, strict=True), key=_first)]
+        self.flying = {stage for stage, s in self.parts if stage in listed and has_products(s)}
+        self.asynchronous = listed - self.flying
+        self.last = max(stage for stage, _ in self.parts)
+        self.wider = self._versions()
+        lags = self._lags() if self.asynchronous else []
+        self.lag = min([lag for lag, _, in_rows in lags if not in_rows], default=1)
+        self.bulk = {stage: min([n for n, at, in_rows in lags if in_rows and at == stage], default=1)
+                     for stage, s in self.parts if stage in self.asynchronous and only_rows(s)}  # fmt: skip
+        """The lags of the stages that copy rows in bulk."""
+        self.groups = any(stage in self.asynchronous and not only_rows(s) for stage, s in self.parts)
+        self.awaited: dict[int, Stmt] = {}
+        self.arrivals: list[Arrivals] = []
+        for stage, s in self.parts:
+            if has_rows(s) and stage not in self.bulk:
+                self._refuse(f"bulk copies run in a stage of their own that {ASYNC} names")
+
+    def _refuse(self, why: str) -> None:
+        raise GpuError(f"the loop {self.loop.loop_var.name} cannot be a pipeline: {why}")
+
+    def _versions(self) -> dict[Buffer, Buffer]:
+        writers: dict[Buffer, int] = {}
+        for stage, s in self.parts:
+            for access in loads_and_stores(s):
+                if isinstance(access, BufferStore):
+                    writers.setdefault(access.buffer, stage)
+        wanted: dict[Buffer, int] = {}
+        for stage, s in self.parts:
+            for access in loads_and_stores(s):
+                lag = stage - writers.get(access.buffer, stage)
+                if lag > 0 and not is_shared(access.buffer.scope):
+                    self._refuse(f"{access.buffer.name}, which goes from one stage to another, is not in shared memory")
+                if access.buffer in writers and stage in self.flying and is_shared(access.buffer.scope):
+                    lag += 1  # the products of the step before still read the version before
+                wanted[access.buffer] = max(wanted.get(access.buffer, 0), lag)
+        return {b: _versioned(b, lag + 1) for b, lag in wanted.items() if lag > 0}
+
+    def _lags(self) -> list[tuple[int, int, bool]]:
+        """Return the lag of each use of an asynchronous copy, its stage, and whether it is in bulk."""
+        started = {
+            access.buffer: (stage, only_rows(s))
+            for stage, s in self.parts
+            for access in loads_and_stores(s)
+            if stage in self.asynchronous and isinstance(access, BufferStore)
+        }
+        if self.asynchronous - {stage for stage, _ in self.parts}:
+            self._refuse(f"{ASYNC} names a stage that no statement has")
+        uses = [
+            (stage, access.buffer)
+            for stage, s in self.parts
+            for access in loads_and_stores(s)
+            if access.buffer in started and isinstance(access, BufferLoad)
+        ]
+        early = sorted(buffer.name for stage, buffer in uses if stage <= started[buffer][0])
+        if early:
+            self._refuse(f"{early[0]}, which is copied asynchronously, is used in the stage that copies it")
+        return [(stage - started[buffer][0], *started[buffer]) for stage, buffer in uses]
+
+    def applied(self, func: PrimFunc) -> PrimFunc:
+        """Return ``func`` with the pipeline in place of the loop."""
+        inside = {id(a) for a in loads_and_stores(self.loop)}
+        for access in loads_and_stores(func.body):
+            if access.buffer in self.wider and id(access) not in inside:
+                self._refuse(f"{access.buffer.name} is used outside of it as well")
+        if self.asynchronous:
+            kernel = next(s for s in statements(func.body) if tag_of(s) and self.loop in statements(s))
+            self._start_copies(Rows.of(kernel), _around(kernel, self.loop))
+        made = self.statement()
+
+        def post(n: Node) -> Stmt | None:
+            if n is self.loop:
+                return made
+            if isinstance(n, Allocate) and n.buffer in self.wider:
+                return Allocate(self.wider[n.buffer], n.body, n.annotations)
+            return None
+
+        return transform_statements(func, post)
+
+    def _start_copies(self, rows: Rows, around: Sequence[Stmt]) -> None:
+        """Let the copies of asynchronous stages only start. ``around``: the loops and conditions around the pipeline."""
+        parts = [
+            (n, started(s, rows.written) if n in self.asynchronous and not only_rows(s) else s) for n, s in self.parts
+        ]
+        for stage, lag in self.bulk.items():
+            number = number_of([*around, self.loop], rows.threads)
+            arrivals = Arrivals.made("arrivals", lag + 1)
+            self.arrivals.append(arrivals)
+            self.awaited[stage] = arrivals.awaited(number)
+            own = [n for n, (at, s) in enumerate(parts) if at == stage and only_rows(s)]
+            total = sum(rows.bytes_of(parts[n][1]) for n in own)
+            for n in own:
+                parts[n] = (stage, arrivals.begun(parts[n][1], number, total if n == own[0] else 0, rows))
+        self.parts = parts
+
+    def statement(self) -> Stmt:
+        """Return the first steps, the loop over steps in which all stages run, and the last steps."""
+        var, dtype = self.loop.loop_var, self.loop.loop_var.dtype
+        full = max(0, self.count - self.last)
+        head = [self._step(const(t - self.last, dtype), t - self.last) for t in range(min(self.last, self.count))]
+        first = min(self.last, self.count)
+        tail = [
+            self._step(const(t - self.last, dtype), t - self.last) for t in range(first + full, self.count + self.last)
+        ]
+        notes = {k: v for k, v in self.loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
+        loop = For(var, const(0, dtype), const(full, dtype), "serial", self._step(var, None), None, notes)
+        ends = [fresh_copy(last_waits(s), {var: const(0, dtype)}) for stage, s in self.parts if stage in self.flying]
+        out = seq(*head, loop if full else None, *tail, *ends)
+        for arrivals in self.arrivals:
+            out = Allocate(arrivals.buffer, out, {})
+        return out
+
+    def _step(self, at: Expr, known: int | None) -> Stmt:
+        """Return what runs when the last stage is at iteration ``at``; ``known``: that number, which may be negative."""
+        out: list[Stmt] = self._waiting(at, known) if self.asynchronous else []
+        for stage, s in self.parts:
+            ahead = self.last - stage
+            if known is not None and not 0 <= known + ahead < self.count:
+                continue
+            iteration = at + ahead if known is None else const(known + ahead, at.dtype)
+            s = in_flight(s) if stage in self.flying else s
+            copy = fresh_copy(_in_version(s, self.wider, self.loop.loop_var), {self.loop.loop_var: iteration})
+            out.append(copy)
+        starts = [n for n, s in enumerate(out) if isinstance(s, AttrStmt) and s.attr_key == SCOPE]
+        if starts:
+            last = max(starts)
+            out.insert(last + 1, commit())
+        return seq(*out)
+
+    def _starts(self, stage: int, known: int | None) -> bool:
+        """Return whether a stage runs in a step. All stages run, except in the first and the last steps."""
+        return known is None or 0 <= known + self.last - stage < self.count
+
+    def _waiting(self, at: Expr, known: int | None) -> list[Stmt]:
+        """Return what waits for the copies that a step uses, where it uses any."""
+        if not any(self._starts(stage, known) for stage, _ in self.parts if stage not in self.asynchronous):
+            return []
+        between = [None if known is None else known - n for n in range(1, self.lag)]
+        later = sum(any(self._starts(stage, n) for stage in self.asynchronous) for n in between)
+        out = [wait(later)] if self.groups else []
+        for stage, lag in self.bulk.items():
+            ahead = self.last - stage - lag
+            if known is None or 0 <= known + ahead < self.count:
+                iteration = at + ahead if known is None else const(known + ahead, at.dtype)
+                out.append(fresh_copy(self.awaited[stage], {self.loop.loop_var: iteration}))
+        return [*out, barrier()]
+
+
+def _around(s: Stmt, target: Stmt) -> list[Stmt]:
+    """Returns the statements around another one inside a kernel in launch form, outermost first, besides the axes."""
+    out: list[Stmt] = []
+    while s is not target:
+        if not tag_of(s):
+            out.append(s)
+        s = next(c for c in s.children() if isinstance(c, Stmt) and target in statements(c))
+    return out
+
+
+def _first(part: tuple[Any, ...]) -> Any:
+    return part[0]
+
+
+def _numbers(loop: For, key: str, given: Any) -> list[int]:
+    try:
+        return [int(n) for n in given]
+    except TypeError:
+        raise GpuError(f"{key} of the loop {loop.loop_var.name} is {given!r}, not a list of numbers") from None
+
+
+def _versioned(buffer: Buffer, copies: int) -> Buffer:
+    lead = const(copies, buffer.shape[0].dtype if buffer.shape else "int32")
+    steps: Sequence[Expr] = buffer.strides
+    strides = (steps[0] * buffer.shape[0], *steps) if steps else ()
+    return buffer.with_(shape=(lead, *buffer.shape), strides=strides)
+
+
+def _in_version(s: Stmt, wider: Mapping[Buffer, Buffer], iteration: Expr) -> Stmt:
+    """Return ``s`` with its accesses in the version of each buffer that belongs to an iteration."""
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in wider:
+            new = wider[n.buffer]
+            version = iteration % const(int(new.shape[0]), iteration.dtype)  # type: ignore[call-overload]
+            dtype = n.indices[0].dtype.element if n.indices else version.dtype
+            lead = version if dtype == version.dtype else version.astype(dtype)
+            return n.with_(buffer=new, indices=(lead, *n.indices))
+        return None
+
+    return transform(s, post=post)
+
+
+# Products of warp groups that go on beside the threads until the next step of a pipeline waits for them.
+
+WAIT = "tir.wgmma_wait"
+
+
+def has_products(s: Stmt) -> bool:
+    """Returns whether a statement waits for products."""
+    return any(_waits(n) for n in statements(s))
+
+
+def _waits(s: Node) -> bool:
+    return isinstance(s, BufferStore) and isinstance(s.value, Call) and s.value.op == WAIT
+
+
+def in_flight(s: Stmt) -> Stmt:
+    """Returns ``s``, whose waits leave the last group of products to the next one."""
+
+    def post(n: Node) -> Node | None:
+        if not isinstance(n, Call) or n.op != WAIT or not (isinstance(n.args[1], IntImm) and n.args[1].value == 0):
+            return None
+        return Call(WAIT, (n.args[0], const(1, n.args[1].dtype)), n.dtype)
+
+    return transform(s, post=post)
+
+
+def last_waits(s: Stmt) -> Stmt:
+    """Returns the waits of ``s`` alone, for all products.
+
+    GpuError for other statements than products under loops and conditions.
+    """
+    if isinstance(s, SeqStmt):
+        return seq(*[last_waits(child) for child in s.seq if has_products(child)])
+    if isinstance(s, (For, AttrStmt)):
+        return s.with_(body=last_waits(s.body))
+    if isinstance(s, IfThenElse) and s.else_case is None:
+        return s.with_(then_case=last_waits(s.then_case))
+    if not _waits(s):
+        raise GpuError(f"products in a {type(s).__name__} cannot go on during the next step of a pipeline")
+    return s

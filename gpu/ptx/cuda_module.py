@@ -1,0 +1,337 @@
+"""Modules for NVIDIA GPUs, and the host's part of their functions, which launches the kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ...codegen.llvm.jit import CompiledCode, Options
+from ...codegen.lower.pipeline import run_passes
+from ...codegen.lowered import LoweredFunc, Param
+from ...codegen.machine.target import Target
+from ...codegen.machine.target_kinds import TargetKind
+from ...codegen.runtime.arguments import c_types
+from ...codegen.runtime.array_views import CPU_DEVICES
+from ...tir.expr import Expr, Var, to_numpy
+from ...tir.stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
+from ..launch.gpu_passes import THREAD_PASSES
+from ..launch.thread_axes import GpuError, tag_of
+from ..simulation.lane_values import evaluate
+from .cuda_driver import CudaDriver, CudaError, cuda_driver
+from .device_array import CUDA_DEVICES, DeviceArray, as_ctypes, on_device
+from .kernel_text import PARAMETER_ALIGNMENT, Kernel, kernel_ir, kernels_in, uses_units_beside_threads
+
+_OPTIONS = Options(loop_unroll=True)
+
+
+def _version(arch: str) -> int:
+    return int("".join(ch for ch in arch if ch.isdigit()) or 0)
+
+
+def _runs(code: str, device: str) -> bool:
+    """Return whether a device runs code for an architecture. It must be as new, or the very same where the name ends in
+    ``a``."""
+    return _version(device) == _version(code) if code.endswith("a") else _version(device) >= _version(code)
+
+
+def _new_enough(target: Target, kernel: Kernel) -> Target:
+    """Return the target with the version of PTX that a kernel needs. LLVM takes the first one that has the architecture, which for
+    sm_90 is 7.8; copies in bulk came with 8.0."""
+    late = (
+        target.mcpu == "sm_90"
+        and uses_units_beside_threads(kernel.loop)
+        and not any("ptx" in f for f in target.features)
+    )
+    return Target(f"{target} -mattr=+ptx80") if late else target
+
+
+class CudaModule(GpuModule):
+    """Functions for NVIDIA GPUs: kernels as PTX. Arguments may lie in main memory or on the device."""
+
+    devices = (*CPU_DEVICES, *CUDA_DEVICES)
+
+    def __init__(self, functions: Mapping[str, LoweredFunc], target: Target) -> None:
+        super().__init__(functions, target)
+        self.kernels: dict[str, list[Kernel]] = {}
+        self._bodies: dict[str, Stmt] = {}
+        self._last: dict[str, tuple[list[Any], Launches]] = {}
+        self.stream = 0
+        """The stream in which calls run, 0 for the usual one: of ``cuda_driver().new_stream()``, or PyTorch's ``stream.cuda_stream``."""
+        self._lock = Lock()
+        for name, one in functions.items():
+            threads = run_passes(one.func, target, THREAD_PASSES)
+            self._bodies[name] = threads.body
+            self.kernels[name] = kernels_in(LoweredFunc(threads, one.name, target, one.params))
+
+    @cached_property
+    def code(self) -> dict[str, CompiledCode]:
+        """The code of each kernel by its name."""
+        return {
+            kernel.name: CompiledCode(b"", kernel_ir(kernel, self.target), _new_enough(self.target, kernel), _OPTIONS)
+            for kernels in self.kernels.values()
+            for kernel in kernels
+        }
+
+    @cached_property
+    def ptx(self) -> dict[str, str]:
+        """The PTX text of each kernel by its name."""
+        return {name: code.asm() for name, code in self.code.items()}
+
+    def own_source(self, fmt: str) -> str | None:
+        """Return ``ptx`` (also ``asm`` and ``s``), ``ir`` (LLVM IR as emitted) or ``ll`` (after LLVM's passes).
+
+        The kernels of a program are one module: ``ptx`` is a file that ``ptxas`` takes, ``ll`` one that ``llc`` takes. ``ir`` shows
+        what was emitted for each kernel by itself.
+        """
+        if fmt in ("ptx", "asm", "s"):
+            return joined_ptx(list(self.ptx.values()))
+        if fmt == "ir":
+            return "\n".join(code.ir for code in self.code.values())
+        if fmt == "ll":
+            first, *rest = self.code.values()
+            return replace(first, link=tuple([code.ir for code in rest])).optimized_ll()
+        return None
+
+    def get_source(self, fmt: str = "ptx") -> str:
+        """Return the program as text: ``ptx`` and those of :meth:`GpuModule.get_source`."""
+        return super().get_source(fmt)
+
+    # -- on the device -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _functions(self) -> dict[str, int]:
+        """The kernels in the driver, by name."""
+        driver = cuda_driver()
+        if not _runs(self.target.mcpu, driver.arch):
+            raise CudaError(f"this module is for {self.target.mcpu}, the device {driver.name} is {driver.arch}")
+        shared = {kernel.name: kernel.dynamic_shared for kernels in self.kernels.values() for kernel in kernels}
+        return {
+            name: driver.function(driver.load(text.encode()), name, shared[name]) for name, text in self.ptx.items()
+        }
+
+    def _placed(
+        self, lowered: LoweredFunc, args: list[Any], values: list[Any]
+    ) -> tuple[list[Any], list[tuple[Any, DeviceArray, bool]]]:
+        """Return the values with addresses on the device, and the copies made for arrays in main memory. Each copy
+        comes with its original and whether it is written."""
+        given, out, copies = iter(args), [], []
+        for param, value in zip(lowered.params, values, strict=True):
+            arg = value if param.kind == "size" else next(given)
+            if param.buffer is not None and not on_device(arg):
+                array = arg if isinstance(arg, np.ndarray) else np.from_dlpack(arg)
+                copy = DeviceArray.of(array)
+                copies.append((array, copy, param.writes))
+                value = copy.pointer
+            elif param.buffer is not None and value % PARAMETER_ALIGNMENT:
+                raise CudaError(
+                    f"{lowered.name}: the array {param.name} does not begin at a multiple of {PARAMETER_ALIGNMENT} bytes"
+                )
+            out.append(value)
+        return out, copies
+
+    def _launches(self, lowered: LoweredFunc, placed: list[Any]) -> Launches:
+        """Return the launches for values with addresses on the device; those of the last call, where it had the same."""
+        known = self._last.get(lowered.name)
+        if known is not None and known[0] == placed and known[1].stream == self.stream:
+            return known[1]
+        launches = Launches(cuda_driver(), self.kernels[lowered.name], self._functions, self.stream)
+        launches.prepare(lowered, self._bodies[lowered.name], placed)
+        self._last[lowered.name] = (placed, launches)
+        return launches
+
+    def run(self, lowered: LoweredFunc, args: list[Any], values: list[Any]) -> None:
+        """Run a function on the device. Arrays in main memory are copied there and back; with none of them, the call
+        returns when the kernels are on their way."""
+        cuda_driver().enter()
+        placed, copies = self._placed(lowered, args, values)
+        with self._lock:
+            self._launches(lowered, placed)()
+        if copies and self.stream:
+            cuda_driver().wait(self.stream)
+        for array, copy, written in copies:
+            if written:
+                copy.numpy(array)
+
+    def timed(self, lowered: LoweredFunc, args: list[Any], values: list[Any], repeat: int, number: int) -> list[float]:
+        call = self.bound(lowered, args, values, None)
+        call()
+        out = [call.seconds(number) / number for _ in range(repeat)]
+        call.finish()
+        return out
+
+    def bound(self, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any) -> PlacedCall:
+        return PlacedCall(self, lowered, args, values, alive)
+
+
+class PlacedCall(BoundGpuCall):
+    """A function with its arguments on the device. Those in main memory are copied there once, and results back after calls."""
+
+    def __init__(
+        self, module: CudaModule, lowered: LoweredFunc, args: list[Any], values: list[Any], alive: Any
+    ) -> None:
+        super().__init__(module, lowered, args, values, alive)
+        self._driver = cuda_driver()
+        self._driver.enter()
+        placed, self._copies = module._placed(lowered, args, values)
+        self._launches = Launches(self._driver, module.kernels[lowered.name], module._functions, module.stream)
+        self._launches.prepare(lowered, module._bodies[lowered.name], placed)
+
+    def __call__(self) -> None:
+        """Run the function, and wait for it; results in main memory are there then."""
+        self._driver.enter()
+        self._launches()
+        self._driver.wait()
+        self.finish()
+
+    def seconds(self, number: int) -> float:
+        """Return the seconds of ``number`` calls together, by the driver's events; nothing is copied back."""
+        driver = self._driver
+        first, last = driver.new_event(), driver.new_event()
+        driver.record(first, self._launches.stream)
+        for _ in range(number):
+            self._launches()
+        driver.record(last, self._launches.stream)
+        taken = driver.seconds_between(first, last)
+        driver.destroy_event(first)
+        driver.destroy_event(last)
+        return taken
+
+    def finish(self) -> None:
+        """Copy the results to the arrays in main memory."""
+        for array, copy, written in self._copies:
+            if written:
+                copy.numpy(array)
+
+
+def joined_ptx(texts: Sequence[str]) -> str:
+    """Returns the PTX of several modules as one module, which has one header. Its version is the highest of theirs."""
+    headers = [_HEADER.search(text) for text in texts]
+    if len(texts) < 2 or None in headers:
+        return "\n".join(texts)
+    found = [header for header in headers if header is not None]
+    newest = max(found, key=lambda header: tuple(map(int, header["version"].split("."))))
+    bodies = [text[header.end() :] for text, header in zip(texts, found, strict=True)]
+    return texts[0][: found[0].start()] + newest[0] + "".join(bodies)
+
+
+_HEADER = re.compile(r"\.version (?P<version>[\d.]+)\n\.target [^\n]*\n\.address_size \d+\n")
+"""The directives at the head of a PTX module."""
+
+
+def missing_device(target: Target) -> list[str]:
+    """Returns what this machine lacks to run code for ``target``: a device, or one that is new enough."""
+    try:
+        driver = cuda_driver()
+    except CudaError as error:
+        return [str(error).removeprefix("this machine has no ")]
+    if not _runs(target.mcpu, driver.arch):
+        return [f"device of {target.mcpu}; {driver.name} is {driver.arch}"]
+    return []
+
+
+def _compile(functions: Mapping[str, Any], target: Target) -> CudaModule:
+    return CudaModule(launch_functions(functions, target), target)
+
+
+CUDA = TargetKind(
+    "cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True, missing=missing_device,
+    summary="GPUs of NVIDIA",
+)  # fmt: skip
+"""NVIDIA GPUs: ``target="cuda"``, ``"cuda -arch=sm_90"``."""
+
+
+# Prepares the host's part of a function: loops, conditions and memory around the kernels that it launches.
+
+
+class Launches:
+    """The launches of a function on certain arguments, with the memory between its kernels. They may run again and again.
+
+    ``functions``: the kernels in the driver, in the order of the program.
+    """
+
+    def __init__(
+        self, driver: CudaDriver, kernels: Sequence[Kernel], functions: Mapping[str, int], stream: int = 0
+    ) -> None:
+        self.driver, self.functions, self.stream = driver, functions, stream
+        self.kernels = {kernel.loop: kernel for kernel in kernels}
+        self.values: dict[Var, Any] = {}
+        self.pointers: dict[Var, int] = {}
+        self._alive: list[DeviceArray] = []
+        self._prepared: list[Callable[[], None]] = []
+
+    def __call__(self) -> None:
+        """Launch the kernels."""
+        for launch in self._prepared:
+            launch()
+
+    def prepare(self, lowered: LoweredFunc, body: Stmt, values: Sequence[Any]) -> None:
+        """Find the launches; ``values`` are the parameters of the function, arrays as addresses on the device."""
+        for param, value in zip(lowered.params, values, strict=True):
+            if param.buffer is not None:
+                self.pointers[param.buffer.data] = value
+            else:
+                self.values[param.var] = np.int64(value) if isinstance(value, int) else value
+        self.stmt(body)
+
+    def number(self, e: Expr) -> int:
+        """Return the value of an integer expression of the host."""
+        return int(evaluate(e, self, True))  # type: ignore[arg-type]
+
+    def stmt(self, s: Stmt) -> None:
+        """Run a statement of the host."""
+        if isinstance(s, For) and tag_of(s):
+            self._launch(self.kernels[s])
+        elif isinstance(s, For):
+            low = self.number(s.min)
+            for n in range(low, low + self.number(s.extent)):
+                self.values[s.loop_var] = np.int64(n)
+                self.stmt(s.body)
+        elif isinstance(s, SeqStmt):
+            for child in s.seq:
+                self.stmt(child)
+        elif isinstance(s, IfThenElse):
+            chosen = s.then_case if self.number(s.condition) else s.else_case
+            if chosen is not None:
+                self.stmt(chosen)
+        else:
+            self._scope(s)
+
+    def _scope(self, s: Stmt) -> None:
+        if isinstance(s, Allocate):
+            shape = tuple([self.number(e) for e in s.buffer.shape])
+            made = DeviceArray(shape, to_numpy(s.buffer.dtype), self.driver)
+            self._alive.append(made)
+            self.pointers[s.buffer.data] = made.pointer
+        elif isinstance(s, LetStmt):
+            self.values[s.var] = evaluate(s.value, self, True)  # type: ignore[arg-type]
+        elif isinstance(s, AssertStmt) and not self.number(s.condition):
+            raise GpuError(s.message)
+        if isinstance(s, (Allocate, LetStmt, AssertStmt, AttrStmt)):
+            self.stmt(s.body)
+        elif not isinstance(s, Evaluate):
+            raise GpuError(f"the host cannot run {type(s).__name__}")
+
+    def _launch(self, kernel: Kernel) -> None:
+        grid = [n if isinstance(n, int) else self.number(n) for n in kernel.grid]
+        if 0 in grid:
+            return
+        kinds = c_types(kernel.params)
+        values = [as_ctypes(self._value(p), kind) for p, kind in zip(kernel.params, kinds, strict=True)]
+        self._prepared.append(
+            self.driver.prepare(
+                self.functions[kernel.name], grid, kernel.block, values, kernel.dynamic_shared, self.stream
+            )
+        )
+
+    def _value(self, p: Param) -> Any:
+        if p.buffer is not None:
+            return self.pointers[p.buffer.data]
+        value = self.values[p.var]
+        return int(value) if p.dtype.is_int else value

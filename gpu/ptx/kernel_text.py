@@ -1,0 +1,289 @@
+"""Kernels apart from the functions that launch them: their parameters, sizes, and LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from ...codegen.backend.emitter import Tables
+from ...codegen.backend.storage import CACHE_LINE, constant_elements
+from ...codegen.llvm.emit import TABLES, LlvmEmitter, parameter_list
+from ...codegen.llvm.function_builder import FunctionBuilder
+from ...codegen.llvm.llvm_scope import LlvmUnit
+from ...codegen.llvm.llvm_stmt import attribute
+from ...codegen.llvm.llvm_types import align_of, memory_type
+from ...codegen.lowered import LoweredFunc, Param, written_data
+from ...codegen.machine.gpu_figures import STATIC_SHARED
+from ...codegen.machine.target import Target
+from ...tir.arith.normal_form.linear import Linear
+from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
+from ...tir.expr.base.deep_recursion import with_room
+from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
+from ...tir.walk import free_vars, loads_and_stores, statements
+from ..launch.asynchronous_copies import SCOPE
+from ..launch.barriers import BARRIER
+from ..launch.bulk_copies import BARRIERS
+from ..launch.launch_form import inside_threads
+from ..launch.thread_axes import (
+    BLOCK_TAGS,
+    SWIZZLED,
+    SWIZZLED_ALIGNMENT,
+    THREAD_TAGS,
+    GpuError,
+    is_shared,
+    tag_of,
+    threads_of_scope,
+    threads_of_tile,
+)
+from .memory_text import ATOMIC_CALLS, BULK_CALLS, COPY_CALLS, start_copy
+from .tile_text import GROUP_TILE_CALLS, WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment, swizzled_pointer
+
+_PIECE = 16
+"""The bytes that stay together in swizzled memory."""
+PARAMETER_ALIGNMENT = 32
+"""What kernels take arrays to be aligned to, in bytes, so that four floats are one access, and tiles are stored by a warp."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel of a function. ``grid``: the blocks along x, y, z; ``block``: the threads; ``dynamic_shared``: bytes of
+    shared memory that the launch has to give."""
+
+    name: str
+    loop: For
+    params: tuple[Param, ...]
+    grid: tuple[Expr | int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int
+
+    @property
+    def dynamic_shared(self) -> int:
+        """The bytes of shared memory that the launch gives, or 0."""
+        return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
+
+
+def kernels_in(lowered: LoweredFunc) -> list[Kernel]:
+    """Returns the kernels of a function in launch form, in the order of the program."""
+    out: list[Kernel] = []
+    outer: dict[Buffer, None] = {}
+
+    def visit(s: Stmt, variables: tuple[Var, ...]) -> None:
+        if tag_of(s):
+            assert isinstance(s, For)
+            out.append(_kernel(f"{lowered.name}_kernel{len(out)}", s, lowered, outer))
+            return
+        if isinstance(s, (BufferStore, Evaluate)) and not _does_nothing(s):
+            raise GpuError(f"{lowered.name} does something outside of its kernels: {s}".split("\n")[0])
+        if isinstance(s, Allocate):
+            outer[s.buffer] = None
+        for child in statements_in(s):
+            visit(child, variables)
+
+    visit(lowered.func.body, ())
+    return out
+
+
+def _does_nothing(s: Stmt) -> bool:
+    return isinstance(s, Evaluate) and not isinstance(s.value, Call)
+
+
+def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, None]) -> Kernel:
+    loops, _ = inside_threads(loop)
+    used = {a.buffer.data for a in loads_and_stores(loop)}
+    stored = written_data(PrimFunc((), loop, {}))
+    params = [
+        Param("buffer", p.var, p.dtype, p.buffer, p.buffer.data in stored) if p.buffer is not None else p
+        for p in lowered.params
+        if p.buffer is None or p.buffer.data in used
+    ]
+    params += [Param("buffer", b.data, b.dtype, b, b.data in stored) for b in outer if b.data in used]
+    known = {p.var for p in params} | {p.buffer.data for p in params if p.buffer is not None}
+    params += [Param("scalar", v, v.dtype) for v in free_vars(loop) if v not in known and v.dtype != "handle"]
+    grid = tuple([loops[tag].extent if tag in loops else 1 for tag in reversed(BLOCK_TAGS)])
+    block = tuple([int(loops[tag].extent) if tag in loops else 1 for tag in reversed(THREAD_TAGS)])  # type: ignore[call-overload]
+    return Kernel(name, loop, tuple(params), grid, block, _shared_bytes(loop))
+
+
+def _shared_bytes(loop: Stmt) -> int:
+    total = 0
+    for s in statements(loop):
+        if isinstance(s, Allocate) and is_shared(s.buffer.scope):
+            total = _placed(s.buffer, total) + _bytes(s.buffer)
+    return total
+
+
+def _placed(buffer: Buffer, room: int) -> int:
+    """Returns where a shared buffer begins behind ``room`` bytes of others."""
+    step = _alignment(buffer)
+    return -(-room // step) * step
+
+
+def _bytes(buffer: Buffer) -> int:
+    elements = constant_elements(buffer)
+    if elements is None:
+        raise GpuError(f"the size of the shared buffer {buffer.name} is not a constant")
+    step = _alignment(buffer)
+    return -(-elements * buffer.dtype.bytes // step) * step
+
+
+def _alignment(buffer: Buffer) -> int:
+    """Returns where a shared buffer begins: at a multiple of so many bytes."""
+    return SWIZZLED_ALIGNMENT if buffer.scope == SWIZZLED else CACHE_LINE
+
+
+def uses_units_beside_threads(loop: Stmt) -> bool:
+    """Returns whether units beside the threads use shared memory: products of warp groups, and copies in bulk."""
+    return any(isinstance(s, Allocate) and s.buffer.scope in (SWIZZLED, BARRIERS) for s in statements(loop))
+
+
+class PtxUnit(LlvmUnit):
+    """The shared memory of a kernel besides what other units have."""
+
+    def __init__(self, lowered: LoweredFunc, tables: Tables, dynamic: bool) -> None:
+        super().__init__(lowered, tables)
+        self.dynamic = dynamic
+        self.proxies = uses_units_beside_threads(lowered.func.body)
+        """Whether units beside the threads use shared memory, which barriers have to tell them of."""
+        room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {SWIZZLED_ALIGNMENT if self.proxies else 64}"
+        self.globals: list[str] = [room] * dynamic
+        self.room = 0
+
+    def shared_memory(self, buffer: Buffer) -> str:
+        """Return the address of a shared buffer."""
+        if self.dynamic:
+            place = _placed(buffer, self.room)
+            self.room = place + _bytes(buffer)
+            start = f"addrspacecast (ptr addrspace(3) @{self.name}_room to ptr)"
+            return f"getelementptr (i8, ptr {start}, i64 {place})"
+        name = f"@{self.name}_shared{len(self.globals)}"
+        element = memory_type(buffer.dtype.element)
+        count = (constant_elements(buffer) or 0) * buffer.dtype.lanes
+        self.globals.append(
+            f"{name} = internal addrspace(3) global [{count} x {element}] poison, align {_alignment(buffer)}"
+        )
+        return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
+
+
+class PtxEmitter(LlvmEmitter):
+    """An emitter of what one thread does."""
+
+    unit: PtxUnit
+    copying = False
+
+    def serial_loop(self, s: For) -> None:
+        tag = tag_of(s)
+        if not tag:
+            LlvmEmitter.serial_loop(self, s)
+            return
+        word = ("ctaid" if tag in BLOCK_TAGS else "tid") + "." + tag[-1]
+        number = self.fn.pure(self.fn.intrinsic(f"llvm.nvvm.read.ptx.sreg.{word}", "i32", [], []))
+        self.vars[s.loop_var] = self.fn.pure(f"zext i32 {number} to i64")
+        self.indices.add(s.loop_var)
+        self.analyzer.bind(s.loop_var, (0, None))
+        self.stmt(s.body)
+
+    def store(
+        self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
+    ) -> None:
+        if threads_of_tile(dtype):
+            store_fragment(self, buffer, indices, value, dtype)
+        else:
+            LlvmEmitter.store(self, buffer, indices, value, dtype, predicate)
+
+    def scratch_memory(self, buffer: Buffer, elements: int | None) -> str:
+        if elements is None:
+            raise GpuError(f"the size of the local buffer {buffer.name} is not a constant")
+        return self.stack_memory(buffer, elements)
+
+    def free(self, pointer: str) -> None:
+        """Local memory goes with the thread."""
+
+    def check(self, holds: str, code: str) -> None:
+        fine, failed = self.fn.new_label("fine"), self.fn.new_label("failed")
+        self.fn.branch_if(holds, fine, failed)
+        self.fn.label(failed)
+        self.fn.do(self.fn.intrinsic("llvm.trap", "void", [], []))
+        self.fn.do("unreachable")
+        self.fn.label(fine)
+
+    def alignment(self, buffer: Buffer, offset: Linear, dtype: DType) -> int:
+        """Return a guaranteed alignment in bytes; arrays of parameters begin at multiples of 32. LLVM joins neighbouring
+        accesses of single elements where their alignment is known."""
+        known = CACHE_LINE if self.bases.get(buffer.data) in self.own_memory else PARAMETER_ALIGNMENT
+        step = gcd(offset.const, *offset.terms.values()) * dtype.element.bytes
+        if buffer.scope == SWIZZLED:
+            return min(gcd(step, _PIECE), _PIECE)
+        return max(align_of(dtype), gcd(step, known))
+
+    def pointer(self, buffer: Buffer, offset: Linear) -> str:
+        """Return the address of an element."""
+        return (
+            swizzled_pointer(self, buffer, offset)
+            if buffer.scope == SWIZZLED
+            else LlvmEmitter.pointer(self, buffer, offset)
+        )
+
+
+def _allocate(em: PtxEmitter, s: Allocate) -> None:
+    if is_shared(s.buffer.scope):
+        pointer = em.unit.shared_memory(s.buffer)
+        em.own_memory.add(pointer)
+    else:
+        elements = constant_elements(s.buffer)
+        pointer = em.scratch_memory(s.buffer, elements and elements // (threads_of_scope(s.buffer.scope) or 1))
+    em.bases[s.buffer.data] = pointer
+    em.stmt(s.body)
+
+
+def _attribute(em: PtxEmitter, s: AttrStmt) -> None:
+    outer, em.copying = em.copying, em.copying or s.attr_key == SCOPE
+    attribute(em, s)
+    em.copying = outer
+
+
+def _store(em: PtxEmitter, s: BufferStore) -> None:
+    if not (em.copying and start_copy(em, s)):
+        TABLES.statements[BufferStore](em, s)
+
+
+def _barrier(em: PtxEmitter, e: Call) -> str:
+    if em.unit.proxies:
+        em.fn.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+    em.fn.do(em.fn.intrinsic("llvm.nvvm.barrier0", "void", [], []))
+    em.touch(*em.bases)
+    return "0"
+
+
+_TABLES = Tables(
+    {**TABLES.statements, Allocate: _allocate, AttrStmt: _attribute, BufferStore: _store},
+    {**TABLES.expressions, BufferLoad: loaded, Broadcast: splat_of_tile},
+    {
+        **TABLES.calls,
+        **WARP_TILE_CALLS,
+        **GROUP_TILE_CALLS,
+        **BULK_CALLS,
+        **COPY_CALLS,
+        **ATOMIC_CALLS,
+        BARRIER.removeprefix("tir."): _barrier,
+    },
+)
+
+
+@with_room
+def kernel_ir(kernel: Kernel, target: Target) -> str:
+    """Returns the LLVM IR module of a kernel."""
+    func = PrimFunc((), kernel.loop, {})
+    lowered = LoweredFunc(func, kernel.name, target, kernel.params)
+    params = parameter_list(kernel.params)
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    unit = PtxUnit(lowered, _TABLES, bool(kernel.dynamic_shared))
+    header = f'define ptx_kernel void @{kernel.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{threads}"'
+    fn = FunctionBuilder(header, unit.declarations)
+    em = PtxEmitter(unit, fn)
+    em.bind_parameters(kernel.params, [f"%a{n}" for n in range(len(params))])
+    em.stmt(kernel.loop)
+    fn.do("ret void")
+    pieces = [f'target triple = "{target.triple}"', "", *unit.globals, "", *sorted(unit.declarations.values()), ""]
+    pieces += [fn.text(), *unit.functions, *[f"!{n} = {text}" for n, text in enumerate(unit.metadata.values())]]
+    return "\n".join(pieces) + "\n"

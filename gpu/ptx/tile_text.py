@@ -1,0 +1,299 @@
+"""Emits tiles that the threads of a warp or of a warp group hold together, and their products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...codegen.backend.emitter import EmitError
+from ...codegen.backend.expressions import EXPRESSIONS
+from ...codegen.llvm.emit import TABLES
+from ...codegen.llvm.function_builder import sum_text
+from ...codegen.llvm.llvm_scope import LlvmScope
+from ...codegen.llvm.llvm_types import llvm_type
+from ...tir.arith.normal_form.linear import Linear
+from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
+from ...tir.expr.intrinsics.group_matrix_operations import GROUP_STEPS, PANEL, group_columns
+from ...tir.stmt import Buffer
+from ..launch.thread_axes import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_tile
+
+_SHAPE, _TF32_SHAPE = "llvm.nvvm.wmma.m16n16k16", "llvm.nvvm.wmma.m16n16k8"
+_HALF = 4
+"""The registers that a thread has of eight steps of a tf32 operand."""
+_PARTS = {"float16": ("<2 x half>", 8), "bfloat16": ("i32", 4), "int8": ("i32", 2), "uint8": ("i32", 2)}
+"""What a thread has of an operand: LLVM's type of a register, and how many."""
+_WORDS = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "float32": "f32", "int32": "s32"}
+_SUMS = 8
+
+
+def _struct(type_: str, count: int) -> str:
+    return "{ " + ", ".join([type_] * count) + " }"
+
+
+def _fragment(dtype: DType) -> tuple[str, int]:
+    element = dtype.element
+    if group_columns(dtype):
+        return "float", group_columns(dtype) // 2
+    return _PARTS[element] if element in _PARTS else (llvm_type(element), _SUMS)
+
+
+def _operand(dtype: DType) -> tuple[str, int]:
+    """Returns the registers of an operand; float32 is held as tf32, in two halves of eight steps."""
+    return ("i32", 2 * _HALF) if dtype.element == "float32" else _fragment(dtype)
+
+
+def _parts(em: LlvmScope, value: str, dtype: DType, operand: bool = False) -> tuple[list[str], list[str]]:
+    """Returns the types and the values of the registers of a tile."""
+    type_, count = _operand(dtype) if operand else _fragment(dtype)
+    whole = _struct(type_, count)
+    return [type_] * count, [em.fn.pure(f"extractvalue {whole} {value}, {n}") for n in range(count)]
+
+
+def _place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtype: DType) -> str:
+    """Returns the address of the sums that this thread has of a tile."""
+    where = em.total(em.lane_offsets(buffer, indices).start)
+    threads = threads_of_tile(dtype)
+    if any(n % dtype.lanes for n in (where.const, *where.terms.values())):
+        raise EmitError(f"a tile of {buffer.name} does not begin where one ends")
+    return em.pointer(buffer, Linear(where.const // threads, {k: v // threads for k, v in where.terms.items()}))
+
+
+def loaded(em: LlvmScope, e: BufferLoad) -> str:
+    """Returns what a load reads; of a tile, the registers of this thread."""
+    if not threads_of_tile(e.dtype):
+        return TABLES.expressions[BufferLoad](em, e)
+    text = f"load {_struct(*_fragment(e.dtype))}, ptr {_place(em, e.buffer, e.indices, e.dtype)}, align 4"
+    return em.cached_load(e.buffer, text)
+
+
+def store_fragment(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType) -> None:
+    """Write the registers of this thread."""
+    type_ = _struct(*_fragment(dtype))
+    em.fn.do(f"store {type_} {value}, ptr {_place(em, buffer, indices, dtype)}, align 4")
+    em.touch(buffer.data)
+
+
+def splat_of_tile(em: LlvmScope, e: Broadcast) -> str:
+    """Returns a vector with one value in every lane; of a tile, zeros."""
+    if not threads_of_tile(e.dtype):
+        return EXPRESSIONS[Broadcast](em, e)
+    if getattr(e.value, "value", None) != 0:
+        raise EmitError(f"tiles of warps begin with zeros, not with {e.value}")
+    return "zeroinitializer"
+
+
+def _halves(em: LlvmScope, e: Call) -> str:
+    """Returns a tile of float32 as tf32: the registers of its first eight steps, then those of the others."""
+    first, stride = e.args[0].args[0], em.index(e.args[1])  # type: ignore[attr-defined]
+    start, whole = em.address(first), _struct("i32", _HALF)
+    apart = "8" if e.op[-1] == "a" else em.fn.pure(f"mul i64 {stride}, 8")
+    out = "poison"
+    for half in (0, 1):
+        place = em.fn.pure(f"getelementptr float, ptr {start}, i64 {apart}") if half else start
+        name = f"{_TF32_SHAPE}.load.{e.op[-1]}.row.stride.tf32.p0"
+        call = em.fn.intrinsic(name, whole, ["ptr", "i32"], [place, _narrow(em, e.args[1])])
+        loaded_half = em.cached_load(first.buffer, call)
+        for n in range(_HALF):
+            bits = em.fn.pure(f"extractvalue {whole} {loaded_half}, {n}")
+            number = em.fn.pure(f"bitcast i32 {bits} to float")
+            rounded = em.fn.pure(em.fn.intrinsic("llvm.nvvm.f2tf32.rna", "i32", ["float"], [number]))
+            out = em.fn.pure(f"insertvalue {_struct('i32', 2 * _HALF)} {out}, i32 {rounded}, {half * _HALF + n}")
+    return out
+
+
+def _load(em: LlvmScope, e: Call) -> str:
+    if e.dtype.element == "float32":
+        return _halves(em, e)
+    side = e.op[-1]
+    first = e.args[0].args[0]  # type: ignore[attr-defined]
+    type_, count = _fragment(e.dtype)
+    name = f"{_SHAPE}.load.{side}.row.stride.{_WORDS[e.dtype.element]}.p0"
+    args = [em.address(first), _narrow(em, e.args[1])]
+    return em.cached_load(first.buffer, em.fn.intrinsic(name, _struct(type_, count), ["ptr", "i32"], args))
+
+
+def _narrow(em: LlvmScope, stride: Expr) -> str:
+    text = em.index(stride)
+    return text if isinstance(stride, IntImm) or text.isdigit() else em.fn.pure(f"trunc i64 {text} to i32")
+
+
+def _dot_of_halves(em: LlvmScope, e: Call) -> str:
+    """Returns the sums after two products of eight steps each."""
+    sums = em.value(e.args[0])
+    (_, a), (_, b) = [_parts(em, em.value(x), x.dtype, operand=True) for x in e.args[1:]]
+    for half in (0, 1):
+        own = slice(half * _HALF, (half + 1) * _HALF)
+        types, values = _parts(em, sums, e.args[0].dtype)
+        types, values = ["i32"] * (2 * _HALF) + types, [*a[own], *b[own], *values]
+        sums = em.fn.pure(em.fn.intrinsic(f"{_TF32_SHAPE}.mma.row.row.tf32", _struct("float", _SUMS), types, values))
+    return sums
+
+
+def _dot(em: LlvmScope, e: Call) -> str:
+    if e.args[1].dtype.element == "float32":
+        return _dot_of_halves(em, e)
+    types: list[str] = []
+    values: list[str] = []
+    for operand in (e.args[1], e.args[2], e.args[0]):
+        more = _parts(em, em.value(operand), operand.dtype)
+        types, values = [*types, *more[0]], [*values, *more[1]]
+    element = e.args[1].dtype.element
+    suffix = "f32.f32" if element == "float16" else _WORDS[element]
+    return em.fn.pure(em.fn.intrinsic(f"{_SHAPE}.mma.row.row.{suffix}", _struct(types[-1], _SUMS), types, values))
+
+
+def _store(em: LlvmScope, e: Call) -> str:
+    first, value = e.args[0].args[0], e.args[2]  # type: ignore[attr-defined]
+    types, values = _parts(em, em.value(value), value.dtype)
+    name = f"{_SHAPE}.store.d.row.stride.{_WORDS[value.dtype.element]}.p0"
+    args: Sequence[str] = [em.address(first), *values, _narrow(em, e.args[1])]
+    em.fn.do(em.fn.intrinsic(name, "void", ["ptr", *types, "i32"], args))
+    em.touch(first.buffer.data)
+    return "0"
+
+
+WARP_TILE_CALLS = {"wmma_dot": _dot, "wmma_load_a": _load, "wmma_load_b": _load, "wmma_store": _store}
+"""Emitters by the operation's name."""
+
+
+# Emits products of warp groups (``tir.wgmma_dot`` and its like): descriptors of operands in shared memory, sums in registers.
+#
+# The bits of descriptors, the rows and columns of a thread's sums, and the words of instructions are those of the PTX manual,
+# "Asynchronous Warpgroup Level Matrix Instructions".
+
+_ROW = PANEL
+"""The elements of a row of shared memory, 128 bytes."""
+_SWIZZLE_128 = 1 << 62
+_NEXT_ROWS = (SWIZZLED_ALIGNMENT >> 4) << 32
+"""Eight rows lie so many bytes behind the eight rows before."""
+_ARCHITECTURE = "sm_90a"
+"""The only architecture with these instructions."""
+_GROUP_WORDS = {"float16": "f16", "bfloat16": "bf16"}
+
+
+def swizzled_pointer(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
+    """Returns the address of an element of a swizzled buffer. The bits 4 to 6 of its place in bytes are changed by the
+    bits 7 to 9."""
+    place = offset.times(buffer.dtype.element.bytes)
+    whole = Linear(place.const // SWIZZLED_ALIGNMENT * SWIZZLED_ALIGNMENT,
+                   {t: c for t, c in place.terms.items() if c % SWIZZLED_ALIGNMENT == 0})  # fmt: skip
+    inner = sum_text(place.plus(whole, -1), em.fn)
+    turned = em.fn.pure(f"and i64 {em.fn.pure(f'lshr i64 {inner}, 3')}, 112")
+    start = em.fn.pure(f"getelementptr i8, ptr {em.base(buffer)}, i64 {sum_text(whole, em.fn)}")
+    return em.fn.pure(f"getelementptr i8, ptr {start}, i64 {em.fn.pure(f'xor i64 {inner}, {turned}')}")
+
+
+def _descriptor(em: LlvmScope, e: Call, leading: int, steps_within: bool) -> str:
+    """Returns the descriptor of an operand that begins at the address of ``e``. ``steps_within``: the steps of the product lie
+    in the rows."""
+    if em.target.mcpu != _ARCHITECTURE:
+        raise EmitError(f"{e.op.removeprefix('tir.')} needs -arch={_ARCHITECTURE}; the target has {em.target.mcpu}")
+    first = e.args[0].args[0]  # type: ignore[attr-defined]
+    buffer = first.buffer
+    if buffer.scope != SWIZZLED:
+        raise EmitError(f"an operand of a warp group lies in {SWIZZLED}, and {buffer.name} in {buffer.scope}")
+    if _constant(e.args[1], buffer) != _ROW:
+        raise EmitError(f"the rows of {buffer.name} are {e.args[1]} elements apart, and those of {SWIZZLED} {_ROW}")
+    where = em.total(em.lane_offsets(buffer, first.indices).start)
+    step = where.const % (8 * _ROW)
+    if any(c % (8 * _ROW) for c in where.terms.values()) or (
+        step and not (steps_within and step < _ROW and step % GROUP_STEPS == 0)
+    ):
+        raise EmitError(f"an operand of a warp group begins in the middle of eight rows of {buffer.name}")
+    start = em.fn.pure(f"addrspacecast ptr {em.base(buffer)} to ptr addrspace(3)")
+    low = em.fn.pure(f"ptrtoint ptr addrspace(3) {start} to i64")
+    place = em.fn.pure(f"add i64 {low}, {sum_text(where.times(buffer.dtype.bytes), em.fn)}")
+    field = em.fn.pure(f"lshr i64 {em.fn.pure(f'and i64 {place}, {0x3FFFF}')}, 4")
+    return em.fn.pure(f"or i64 {field}, {_SWIZZLE_128 | _NEXT_ROWS | leading << 16}")
+
+
+def _constant(e: Expr, buffer: Buffer) -> int:
+    if not isinstance(e, IntImm):
+        raise EmitError(f"a stride of {buffer.name}, {e}, is no constant")
+    return e.value
+
+
+def _left(em: LlvmScope, e: Call) -> str:
+    return _descriptor(em, e, 1, steps_within=True)
+
+
+def _right(em: LlvmScope, e: Call) -> str:
+    buffer = e.args[0].args[0].buffer  # type: ignore[attr-defined]
+    return _descriptor(em, e, _constant(e.args[2], buffer) * buffer.dtype.bytes >> 4, steps_within=False)
+
+
+def _sums(e: Expr) -> tuple[str, list[str]]:
+    """Returns the type of a thread's sums, and of each."""
+    types = ["float"] * (group_columns(e.dtype) // 2)
+    return "{ " + ", ".join(types) + " }", types
+
+
+def _through(em: LlvmScope, sums: Expr, text: str, more: str = "", words: str = "") -> str:
+    """Returns the sums of a thread after an instruction that names them as its results. ``more``: further operands, ``words``: their
+    constraints. The instruction stays in its place, and nothing else touches the registers meanwhile."""
+    whole, types = _sums(sums)
+    value = em.value(sums)
+    count = len(types)
+    given = ", ".join(f"float {em.fn.pure(f'extractvalue {whole} {value}, {n}')}" for n in range(count))
+    constraints = ",".join(["=f"] * count + [str(n) for n in range(count)]) + words
+    return em.fn.emit(f'call {whole} asm sideeffect "{text}", "{constraints},~{{memory}}"({given}{more}) convergent')
+
+
+def _fence(em: LlvmScope, e: Call) -> str:
+    return _through(em, e.args[0], "wgmma.fence.sync.aligned;")
+
+
+def _group_dot(em: LlvmScope, e: Call) -> str:
+    sums, left, right = e.args
+    columns = group_columns(sums.dtype)
+    count, word = columns // 2, _GROUP_WORDS[left.dtype.element]
+    registers = ", ".join(f"${n}" for n in range(count))
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{GROUP_STEPS}.f32.{word}.{word}"
+    text = (
+        "{ .reg .pred go; setp.eq.b32 go, 0, 0; "
+        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1, 0, 1; }}"
+    )
+    return _through(em, sums, text, f", i64 {em.value(left)}, i64 {em.value(right)}", ",l,l")
+
+
+def _wait(em: LlvmScope, e: Call) -> str:
+    sums, groups = e.args
+    if not isinstance(groups, IntImm):
+        raise EmitError("the number of groups of products that may go on is no constant")
+    return _through(em, sums, f"wgmma.wait_group.sync.aligned {groups.value};")
+
+
+def _commit(em: LlvmScope, e: Call) -> str:
+    em.fn.do(em.fn.intrinsic("llvm.nvvm.wgmma.commit_group.sync.aligned", "void", [], []))
+    return "0"
+
+
+def _group_store(em: LlvmScope, e: Call) -> str:
+    """Write the sums of this thread: two neighbours of each eight columns in two rows, eight rows apart."""
+    first, value = e.args[0].args[0], e.args[2]  # type: ignore[attr-defined]
+    whole, types = _sums(value)
+    text, fn = em.value(value), em.fn
+    start, stride = em.address(first), em.index(e.args[1])
+    thread = fn.pure(f"zext i32 {fn.pure(fn.intrinsic('llvm.nvvm.read.ptx.sreg.tid.x', 'i32', [], []))} to i64")
+    row = fn.pure(f"add i64 {fn.pure(f'mul i64 {_part(em, thread, 5, 3)}, 16')}, {_part(em, thread, 2, 7)}")
+    column = fn.pure(f"shl i64 {_part(em, thread, 0, 3)}, 1")
+    align = 8 if isinstance(e.args[1], IntImm) and e.args[1].value % 2 == 0 else 4
+    for half in (0, 1):
+        line = fn.pure(f"mul i64 {fn.pure(f'add i64 {row}, {8 * half}')}, {stride}")
+        place = fn.pure(f"getelementptr float, ptr {start}, i64 {fn.pure(f'add i64 {line}, {column}')}")
+        for n in range(len(types) // 4):
+            pair = [fn.pure(f"extractvalue {whole} {text}, {4 * n + 2 * half + k}") for k in (0, 1)]
+            at = fn.pure(f"getelementptr float, ptr {place}, i64 {8 * n}")
+            fn.do(f"store <2 x float> {fn.joined('<2 x float>', 'float', pair)}, ptr {at}, align {align}")
+    em.touch(first.buffer.data)
+    return "0"
+
+
+def _part(em: LlvmScope, thread: str, low: int, mask: int) -> str:
+    return em.fn.pure(f"and i64 {em.fn.pure(f'lshr i64 {thread}, {low}')}, {mask}")
+
+
+GROUP_TILE_CALLS = {
+    "wgmma_left": _left, "wgmma_right": _right, "wgmma_fence": _fence, "wgmma_dot": _group_dot, "wgmma_commit": _commit,
+    "wgmma_wait": _wait, "wgmma_store": _group_store,
+}  # fmt: skip
+"""Emitters by the operation's name. Operands are descriptors, 64-bit numbers; sums are what a thread has of them."""

@@ -1,0 +1,289 @@
+"""Memory of the simulated GPU: global, shared by a block, and of one thread, each access checked.
+
+An access outside of a buffer, a read of shared or local memory that nothing wrote, and two threads that use one element
+between two barriers, one of them to write another value, are errors that name the buffer, the element and the threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...tir.expr import to_numpy
+from ...tir.expr.base.rounding import bfloat16_from_bits, bfloat16_to_bits
+from ...tir.stmt import Buffer
+from ..launch.thread_axes import GpuError
+from .lane_values import Mask, Value, held_type
+
+NOBODY, SEVERAL = -1, -2
+
+
+class RaceError(GpuError):
+    """Raised when the result of a kernel would depend on the order of its threads."""
+
+
+@dataclass(eq=False)
+class Lanes:
+    """The threads that run together, with their numbers. ``block`` and ``thread`` are the numbers of each lane,
+    ``first`` the number of the first block, ``names`` what a message calls the lane's axes."""
+
+    block: np.ndarray
+    thread: np.ndarray
+    first: int
+    axes: dict[str, np.ndarray]
+    threads: int = 1
+    """The threads of a block."""
+
+    @property
+    def count(self) -> int:
+        """The number of lanes."""
+        return len(self.block)
+
+    def name(self, lane: int) -> str:
+        """Return the block and the thread of a lane, for a message."""
+        return ", ".join([f"{tag} {values[lane]}" for tag, values in self.axes.items()]) or "the only thread"
+
+
+@dataclass(frozen=True, eq=False)
+class _Use:
+    """Accesses of one statement: where, by which of the lanes, since which barrier."""
+
+    place: tuple[Any, ...]
+    chosen: np.ndarray
+    lanes: Lanes
+    epoch: int
+
+    @property
+    def who(self) -> np.ndarray:
+        """The number of each thread in the whole grid."""
+        return _ids(self.lanes)[self.chosen]
+
+
+class WatchedArray:
+    """The memory of one buffer.
+
+    ``lead`` says which copy a lane uses: its block's (of shared memory), its own, or none (of global memory). ``array``
+    has the dimension of the copies first where there are several.
+    """
+
+    def __init__(
+        self, buffer: Buffer, shape: tuple[int, ...], array: np.ndarray | None, lead: str, copies: int
+    ) -> None:
+        self.buffer, self.shape, self.lead = buffer, shape, lead
+        full = shape if lead == "global" else (copies, *shape)
+        self.array = np.zeros(full, to_numpy(buffer.dtype)) if array is None else array
+        self.ready = None if array is not None else np.zeros(full, bool)
+        if not shape:
+            self.shape, self.array = (1,), self.array.reshape(*full, 1)
+            self.ready = None if self.ready is None else self.ready.reshape(*full, 1)
+        self.watch = False
+        self.added: np.ndarray | None = None
+        """Which elements threads add to atomically in this kernel."""
+        self.writer = self.epoch = self.reader = self.reader_epoch = np.empty(0, np.int64)
+        self.arriving: np.ndarray | None = None
+        """The group of the copy that fills each element, among those of the lane in ``starter``; 0 where none does."""
+        self.starter = self.writer
+        self.reading: np.ndarray | None = None
+        """The group of the product of warp groups that still reads each element; 0 where none does."""
+
+    def start_watching(self, on: bool = True) -> None:
+        """Forget who used the elements: a kernel begins; ``on``: it writes them."""
+        self.watch, self.added = on, None
+        if on:
+            self.writer = np.full(self.array.shape, NOBODY, np.int64)
+            self.reader = np.full(self.array.shape, NOBODY, np.int64)
+            self.epoch = np.zeros(self.array.shape, np.int64)
+            self.reader_epoch = np.zeros(self.array.shape, np.int64)
+
+    # -- accesses ------------------------------------------------------------------------------------------------------
+
+    def load(self, indices: list[Value], mask: Mask, lanes: Lanes, epoch: int) -> Value:
+        """Return the elements at ``indices`` in the lanes of ``mask``."""
+        place, active = self._place(indices, mask, lanes, "reads")
+        chosen = np.arange(lanes.count) if active is None else active
+        if self.watch or self.ready is not None or self.lead != "global":
+            place = tuple([np.broadcast_to(p, chosen.shape) for p in place])
+        found = self._read(_Use(place, chosen, lanes, epoch))
+        if active is None:
+            return found
+        out = np.zeros(lanes.count, found.dtype)
+        out[active] = found
+        return out
+
+    def _read(self, use: _Use) -> Value:
+        place, chosen = use.place, use.chosen
+        if self.ready is not None and not np.all(self.ready[place]):
+            bad = int(np.argmin(self.ready[place]))
+            where = use.lanes.name(int(chosen[bad]))
+            raise GpuError(f"reads {self._text(place, bad)}, which nothing has written, in {where}")
+        self._check_copies(use, "reads")
+        if self.watch:
+            self._check(use, self.writer, self.epoch, "reads", "wrote")
+            earlier, when = self.reader[place], self.reader_epoch[place]
+            other = (earlier != NOBODY) & (earlier != use.who) & (when == use.epoch)
+            self.reader[place] = np.where(other, SEVERAL, use.who)
+            again = self.reader[place] != use.who
+            self.reader[tuple([p[again] for p in place])] = SEVERAL
+            self.reader_epoch[place] = use.epoch
+        found = self.array[place]
+        if self.buffer.dtype.kind == "bfloat":
+            return bfloat16_from_bits(found)
+        return found if self.buffer.dtype.is_bool else np.asarray(found).astype(held_type(self.buffer.dtype))[()]
+
+    def store(
+        self,
+        value: Value,
+        indices: list[Value],
+        mask: Mask,
+        lanes: Lanes,
+        epoch: int,
+        group: np.ndarray | None = None,
+    ) -> None:
+        """Write the elements at ``indices`` in the lanes of ``mask``; ``group``: by copies of these groups, one per lane."""
+        place, active = self._place(indices, mask, lanes, "writes")
+        chosen = np.arange(lanes.count) if active is None else active
+        values = np.broadcast_to(np.asarray(value), (lanes.count,))[chosen]
+        values = bfloat16_to_bits(values) if self.buffer.dtype.kind == "bfloat" else values.astype(self.array.dtype)
+        place = tuple([np.broadcast_to(p, chosen.shape) for p in place])
+        use = _Use(place, chosen, lanes, epoch)
+        self._check_copies(use, "writes")
+        if self.watch:
+            same = _equal(self.array[place], values)
+            if self.ready is not None:
+                same &= self.ready[place]
+            self._check(use, self.writer, self.epoch, "writes", "wrote", ~same)
+            self._check(use, self.reader, self.reader_epoch, "writes", "read", ~same)
+        self.array[place] = values
+        if self.ready is not None:
+            self.ready[place] = True
+        if self.watch:
+            self.writer[place] = use.who
+            self.epoch[place] = epoch
+            several = self.writer[place] != use.who
+            clash = several & ~_equal(self.array[place], values)
+            if clash.any():
+                bad = int(np.argmax(clash))
+                raise RaceError(f"two threads write different values to {self._text(place, bad)}, one of them is "
+                                f"{lanes.name(int(chosen[bad]))}")  # fmt: skip
+            self.writer[tuple([p[several] for p in place])] = SEVERAL
+        if group is not None:
+            if self.arriving is None:
+                self.arriving, self.starter = np.zeros((2, *self.array.shape), np.int64)
+            self.arriving[place], self.starter[place] = group[chosen], chosen
+
+    def add(self, value: Value, indices: list[Value], mask: Mask, lanes: Lanes) -> None:
+        """Add to the elements at ``indices`` in the lanes of ``mask``, one lane after the other."""
+        place, active = self._place(indices, mask, lanes, "adds to")
+        chosen = np.arange(lanes.count) if active is None else active
+        place = tuple([np.broadcast_to(p, chosen.shape) for p in place])
+        if self.watch:
+            if self.added is None:
+                self.added = np.zeros(self.array.shape, bool)
+            plain = (self.writer[place] != NOBODY) | (self.reader[place] != NOBODY)
+            if plain.any():
+                bad = int(np.argmax(plain))
+                raise RaceError(f"adds atomically to {self._text(place, bad)}, which a thread uses otherwise in this kernel, in "
+                                f"{lanes.name(int(chosen[bad]))}")  # fmt: skip
+            self.added[place] = True
+        values = np.broadcast_to(np.asarray(value), (lanes.count,))[chosen]
+        if self.buffer.dtype.kind != "bfloat":
+            np.add.at(self.array, place, values.astype(self.array.dtype))
+            return
+        for lane, value in enumerate(values):  # each sum is rounded
+            at = tuple([p[lane] for p in place])
+            self.array[at] = bfloat16_to_bits(bfloat16_from_bits(self.array[at]) + np.float32(value))
+
+    def arrive(self, done: np.ndarray, epoch: int) -> None:
+        """End the copies of each lane up to a group. The elements count as written now."""
+        if self.arriving is not None:
+            ended = (self.arriving > 0) & (self.arriving <= done[self.starter])
+            self.arriving[ended] = 0
+            if self.watch:
+                self.epoch[ended] = epoch
+
+    def arrive_rows(self, groups: np.ndarray, blocks: np.ndarray) -> None:
+        """End the copies in bulk of a group of each block. All of its threads waited for them."""
+        if self.arriving is not None and self.lead == "block":
+            lead = [-1] + [1] * (self.arriving.ndim - 1)
+            awaited = np.zeros(self.arriving.shape[0], np.int64)
+            awaited[blocks] = groups
+            ended = self.arriving == awaited.reshape(lead)
+            ended &= self.arriving > 0
+            self.arriving[ended] = 0
+            self.writer[ended] = NOBODY
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _place(self, indices: list[Value], mask: Mask, lanes: Lanes, what: str) -> tuple[tuple[Any, ...], Any]:
+        active = None if mask is True or (isinstance(mask, np.ndarray) and mask.all()) else np.flatnonzero(mask)
+        found = []
+        indices = indices or [np.int64(0)]
+        for index, extent in zip(indices, self.shape, strict=True):
+            i = np.asarray(index)
+            if i.ndim and active is not None:
+                i = i[active]
+            outside = (i < 0) | (i >= extent)
+            if outside.any():
+                bad = int(np.argmax(outside)) if i.ndim else 0
+                lane = bad if active is None else int(active[bad])
+                where = ", ".join(str(np.asarray(x)[lane] if np.ndim(x) else x) for x in indices)
+                raise GpuError(
+                    f"{what} {self.buffer.name}[{where}], outside its shape {self.shape}, in {lanes.name(lane)}"
+                )
+            found.append(i)
+        if self.lead != "global":
+            own = lanes.block - lanes.first if self.lead == "block" else np.arange(lanes.count)
+            found.insert(0, own if active is None else own[active])
+        return tuple(found), active
+
+    def _check_copies(self, use: _Use, what: str) -> None:
+        if self.added is not None and self.added[use.place].any():
+            bad = int(np.argmax(self.added[use.place]))
+            where = use.lanes.name(int(use.chosen[bad]))
+            raise RaceError(
+                f"{what} {self._text(use.place, bad)}, to which threads add atomically in this kernel, in {where}"
+            )
+        if what == "writes" and self.reading is not None and self.reading[use.place].any():
+            bad = int(np.argmax(self.reading[use.place] > 0))
+            where = use.lanes.name(int(use.chosen[bad]))
+            raise RaceError(f"writes {self._text(use.place, bad)}, which a product still reads, in {where}")
+        if self.arriving is not None and self.arriving[use.place].any():
+            bad = int(np.argmax(self.arriving[use.place] > 0))
+            where = use.lanes.name(int(use.chosen[bad]))
+            raise RaceError(f"{what} {self._text(use.place, bad)}, which an asynchronous copy still fills, in {where}")
+
+    def _check(
+        self, use: _Use, who: np.ndarray, when: np.ndarray, what: str, did: str, but: Any = True
+    ) -> None:  # fmt: skip
+        """Raise an error where another thread accessed the same element without a barrier in between. That is one of
+        the same block since its last barrier, or one of another block in this kernel."""
+        other, me, lanes = who[use.place], use.who, use.lanes
+        threads = lanes.threads
+        foreign = (other >= 0) & (other // threads != me // threads)
+        clash = (other != NOBODY) & (other != me) & ((when[use.place] == use.epoch) | foreign) & but
+        if np.any(clash):
+            bad = int(np.argmax(clash))
+            known = (
+                f"thread {other[bad] % threads} of block {other[bad] // threads}"
+                if other[bad] >= 0
+                else "other threads"
+            )
+            raise RaceError(
+                f"{what} {self._text(use.place, bad)} in {lanes.name(int(use.chosen[bad]))}, which {known} {did} without a "
+                "barrier in between"
+            )
+
+    def _text(self, place: tuple[Any, ...], lane: int) -> str:
+        inner = place if self.lead == "global" else place[1:]
+        return f"{self.buffer.name}[{', '.join(str(np.asarray(p)[lane] if np.ndim(p) else p) for p in inner)}]"
+
+
+def _ids(lanes: Lanes) -> np.ndarray:
+    return lanes.block * lanes.threads + lanes.thread
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    same = a == b
+    return same | ((a != a) & (b != b))
