@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import seconds_text
-from .exit_codes import CommandError, check_results
 from .options import (
     WholeNumber,
     accuracy_option,
@@ -25,7 +24,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, first_sign, json_option
+from .output import CommandError, check_results, column, echo_json, echo_table, first_sign, json_option
 from .progress import Progress
 
 if TYPE_CHECKING:

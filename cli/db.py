@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import seconds_text, size_text
-from .exit_codes import CommandError
 from .options import (
     Group,
     WholeNumber,
@@ -23,7 +22,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, json_option
+from .output import CommandError, column, echo_json, echo_table, json_option
 
 if TYPE_CHECKING:
     from ..tuning_db import Database

@@ -15,9 +15,8 @@ from typing import Any
 import click
 
 from .. import __version__
-from .exit_codes import EXIT_CODES, CommandError
 from .options import Group, read_environment
-from .output import clear_sign
+from .output import EXIT_CODES, CommandError, clear_sign
 from .settings import put_into_force
 
 COMMANDS = {

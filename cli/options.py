@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import did_you_mean
-from .exit_codes import CommandError
-from .output import column, echo_table
+from .output import CommandError, column, echo_table
 from .settings import setting
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import counted, seconds_text
-from .exit_codes import CommandError
 from .options import (
     Seconds,
     Share,
@@ -30,7 +29,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, first_sign, json_option
+from .output import CommandError, column, echo_json, echo_table, first_sign, json_option
 from .progress import ModelSearch, Progress
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ..graph.graph import Graph
 from ..pages.short_repr import short_repr
 from ..tir.cost import count_bytes, count_flops
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
-from ..tuner.measure.option_ranges import require_seconds, require_whole
+from ..tuner.measure.runner import require_seconds, require_whole
 from ..tuning_db import Database
 from .machine_probes import PeakProbe
 from .machine_report import MachineReport, measure_machine, require_few_threads

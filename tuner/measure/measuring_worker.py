@@ -1,7 +1,7 @@
 """The worker process compiles and runs candidates, and answers with their times.
 
 ``python -m tilewright.tuner.measure.measuring_worker PARENT_PID MEMORY_BYTES``, messages on stdin and stdout
-(:mod:`.protocol`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
+(:mod:`.process`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
 parent is gone. Requests, each answered once:
 
 =============  =========================================================================================
@@ -34,9 +34,8 @@ from ...tir.stmt import PrimFunc
 from ..cost.cost_features import seconds_of_counts
 from ..cost.machine_model import MachineModel
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
-from .protocol import Message
+from .process import Message, serve
 from .reference import double_results, is_recurrence, reference_run, spread_of, tells
-from .serving import serve
 
 SIMULATED = "simulated: seconds that the model of the machine makes of the simulator's counts"
 """What a record says of times that nobody measured."""

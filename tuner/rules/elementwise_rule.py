@@ -23,8 +23,8 @@ from ..cost.axis_roles import lane_loads
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program, Use
-from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
+from ..recipes.sweeps import ElementSweep, sweep_elements
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _WRITTEN_OUT = 128

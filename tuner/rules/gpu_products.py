@@ -16,8 +16,7 @@ from ...schedule.intrin.warp_group_units import STEPS
 from ...tir.expr import Var
 from ...tir.expr.intrinsics.group_matrix_operations import PANEL
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to
-from ..cost.gpu_model import GpuModel
-from ..cost.gpu_roles import GpuProduct, epilogue_of, gpu_product, multiplied, tile_elements, touched_bytes
+from ..cost.gpu_model import GpuModel, GpuProduct, epilogue_of, gpu_product, multiplied, tile_elements, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..recipes.gpu_products import (

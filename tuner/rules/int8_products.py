@@ -8,7 +8,7 @@ product for each position in the window, with the channels as steps: the panels 
 is shifted by 128 while it is packed, and the sums are corrected by 128 times the row sums of the other one when a tile
 is complete (``shift_operand``).
 
-On machines with a matrix unit (AMX) the recipe is :mod:`..recipes.matrix_unit_product`.
+On machines with a matrix unit (AMX) the recipe is :func:`..recipes.int8_tiles.matrix_unit_product`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from ..cost.axis_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program
-from ..recipes.dot_product import DotInstruction, dot_tile
+from ..recipes.int8_tiles import TILE, TILE_BYTES, DotInstruction, UnitTiles, dot_tile, matrix_unit_product
 from ..recipes.loop_steps import fuse_all, loops_within
-from ..recipes.matrix_unit_product import TILE, TILE_BYTES, UnitTiles, matrix_unit_product
 from ..recipes.panels import pack
-from ..recipes.row_sweep import RowSweep, sweep_rows
+from ..recipes.sweeps import RowSweep, sweep_rows
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
