@@ -10,7 +10,7 @@ import click
 
 from ..pages import seconds_text, size_text
 from .options import (
-    Group,
+    CommandGroup,
     WholeNumber,
     apply,
     arg_option,
@@ -38,7 +38,7 @@ def _open(flag: str | None, readonly: bool = True) -> Database:
     return Database(path, readonly=readonly)
 
 
-@click.group("db", cls=Group)
+@click.group("db", cls=CommandGroup)
 def command() -> None:
     """Show and maintain a database of tuning records."""
 

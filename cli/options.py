@@ -88,7 +88,7 @@ accuracy_option = click.option(
 )  # fmt: skip
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands; a command that it does not have is an error with the nearest name."""
 
     def resolve_command(

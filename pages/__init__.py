@@ -9,7 +9,7 @@ object in one line, and :mod:`.written_files` writes a file whole or not at all.
 from .html_text import CHART_STYLE, COLOURS, LISTING_STYLE, Listing, card, code_html, folded, side_by_side, table
 from .near_words import did_you_mean
 from .plot import (
-    Axis,
+    ChartAxis,
     Plot,
     counted,
     duration_text,
@@ -27,7 +27,7 @@ __all__ = [
     "CHART_STYLE",
     "COLOURS",
     "LISTING_STYLE",
-    "Axis",
+    "ChartAxis",
     "Listing",
     "Plot",
     "card",

@@ -71,7 +71,7 @@ _LETTER = 6.0
 
 
 @dataclass(frozen=True)
-class Axis:
+class ChartAxis:
     """An axis from ``low`` to ``high``; ``text`` writes the numbers at its ticks, which are integers where it is ``whole``."""
 
     low: float
@@ -90,7 +90,7 @@ class Axis:
         log: bool = False,
         zero: bool = False,
         text: Callable[[float], str] = "{:.4g}".format,
-    ) -> Axis:
+    ) -> ChartAxis:
         """Returns an axis that has room for all ``values``; with ``zero`` it begins at 0."""
         known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
         low, high = (min(known), max(known)) if known else (1.0, 1.0) if log else (0.0, 1.0)
@@ -133,7 +133,7 @@ def _round_step(step: float) -> float:
 class Plot:
     """A chart with two axes, drawn step by step; ``svg()`` returns it. ``label`` says what it shows to those who hear it."""
 
-    def __init__(self, x: Axis, y: Axis, label: str, width: int = 480, height: int = 230) -> None:
+    def __init__(self, x: ChartAxis, y: ChartAxis, label: str, width: int = 480, height: int = 230) -> None:
         self.x_axis, self.y_axis, self.label, self.width, self.height = x, y, label, width, height
         self.parts: list[str] = []
         right, bottom = width - _RIGHT, height - _BOTTOM
@@ -289,7 +289,7 @@ def search_chart(
     marks = {name: value for name, value in (levels or {}).items() if value}
     center = sorted(good)[len(good) // 2]
     shown = [s for s in good if s <= 30 * center]
-    y = Axis.around([*shown, *marks.values()], "time, less is better", log=True, text=seconds_text)
+    y = ChartAxis.around([*shown, *marks.values()], "time, less is better", log=True, text=seconds_text)
     x = _across(at, spent, over_time)
     best = improvements(seconds)
     plot = Plot(x, y, f"{len(seconds)} trials, the best took {seconds_text(min(good))}")
@@ -307,18 +307,18 @@ def search_chart(
     return plot.svg()
 
 
-def _across(at: Sequence[float], spent: Sequence[float], over_time: bool) -> Axis:
+def _across(at: Sequence[float], spent: Sequence[float], over_time: bool) -> ChartAxis:
     """Returns the axis of the trials or of the time; that of the trials has the time beside each number."""
     high = max(at[-1], at[0] + 1e-9)
     if over_time:
-        return Axis(min(at[0], 0.0), high, "time spent", text=duration_text)
+        return ChartAxis(min(at[0], 0.0), high, "time spent", text=duration_text)
     if not spent:
-        return Axis(min(at[0], 1.0), high, "trial", text="{:,.0f}".format, whole=True)
+        return ChartAxis(min(at[0], 1.0), high, "trial", text="{:,.0f}".format, whole=True)
 
     def text(trial: float) -> str:
         return f"{trial:,.0f} ({duration_text(spent[min(max(round(trial), 1), len(spent)) - 1])})"
 
-    return Axis(min(at[0], 1.0), high, "trial (time spent)", text=text, whole=True)
+    return ChartAxis(min(at[0], 1.0), high, "trial (time spent)", text=text, whole=True)
 
 
 def sparkline(seconds: Sequence[float | None], width: int = 120, height: int = 24) -> str:

@@ -15,7 +15,7 @@ from ...codegen.backend.lane_offsets import NEAR
 from ...tir.expr import Add, BufferLoad, Call, Cast, Expr, Mul, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
-from ..program import BlockInfo, Program, Use
+from ..program import BlockInfo, ProgramInfo, Use
 from ..recipes.panels import Panels
 
 DOT_WIDTH, DOT_LANES = 4, 16
@@ -232,7 +232,7 @@ def loads_fit(block: BlockInfo, vector: Var) -> bool:
     return all(use.stride(vector) == 1 for use in moving) or not packable(block, vector)
 
 
-def row_group(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> tuple[BlockInfo, ...] | None:
+def row_group(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> tuple[BlockInfo, ...] | None:
     """Returns the blocks among ``free`` that are computed with ``block``, a reduction, row by row, in program order.
 
     Only the last one may be read by others, or be a result. None when ``block`` is not such a reduction.
@@ -260,7 +260,7 @@ def rows_agree(members: Sequence[BlockInfo], last: BlockInfo, rank: int) -> bool
     return shared and _row_by_row(set(members), rank)
 
 
-def _grow(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
+def _grow(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
     rows = [block.extents[v] for v in block.spatial]
     members = {block}
     grown = True

@@ -18,7 +18,7 @@ from ...codegen.machine.gpu_figures import BLOCK_SHARED, FETCH_CYCLES, SECTOR, W
 from ...codegen.machine.target import Target
 from ...tir.expr import Add, BufferLoad, Call, Cast, Mul, Var
 from ...tir.stmt import BufferStore
-from ..program import BlockInfo, Program, Use, pads
+from ..program import BlockInfo, ProgramInfo, Use, pads
 from .cost_features import Costs
 from .machine_model import CostColumns, Features, MachineModel, overlapped, register_model
 
@@ -40,7 +40,7 @@ class GpuProduct:
         return (*self.padding, self.block, *([self.epilogue] if self.epilogue is not None else []))
 
 
-def gpu_product(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> GpuProduct | None:
+def gpu_product(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> GpuProduct | None:
     """Returns the roles in a product, with neighbours among the blocks of ``free``; None for other blocks."""
     axes = product_axes(block)
     if axes is None:
@@ -67,7 +67,7 @@ def product_axes(block: BlockInfo) -> tuple[Var, Var] | None:
     return row, column
 
 
-def epilogue_of(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
+def epilogue_of(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
     """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, or None. It reads each
     element where it writes one."""
     after = program.consumers(block)

@@ -22,7 +22,7 @@ from ..cost.axis_roles import row_group, rows_agree
 from ..cost.cost_features import Columns, Costs, ceil_div
 from ..cost.gpu_model import GpuModel, product_axes, share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
-from ..program import BlockInfo, Program, copies
+from ..program import BlockInfo, ProgramInfo, copies
 from ..recipes.gpu_rows import (
     LANES,
     RowChain,
@@ -47,11 +47,11 @@ class GpuRowRule(ScheduleRule):
     priority = 20
     gpu = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         members = row_group(program, block, free)
         return None if members is None else Group(block, members)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         if not isinstance(machine, GpuModel):
             return []
         parts: list[Part] = [RowThreadsPart(group, machine)]
@@ -285,7 +285,7 @@ class GpuRowChainRule(ScheduleRule):
     gpu = True
     fuses = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         if product_axes(block) is None or len(block.spatial) < 2:
             return None
         members = _sources(program, block, free)
@@ -299,11 +299,11 @@ class GpuRowChainRule(ScheduleRule):
         paired = block.extents[block.spatial[rank - 1]] % 2 == 0
         return Group(block, tuple(members)) if wide and paired else None
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [RowChainPart(group, machine)] if isinstance(machine, GpuModel) else []
 
 
-def _sources(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
+def _sources(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
     """Returns the blocks among ``free`` that ``block`` is computed from, and itself, in program order."""
     members, todo = {block}, [block]
     while todo:
@@ -385,10 +385,10 @@ class GpuElementRule(ScheduleRule):
     priority = 90
     gpu = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return Group(block, (block,))
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         block = group.anchor
         if not isinstance(machine, GpuModel):
             return []

@@ -13,7 +13,7 @@ from ...schedule import Schedule
 from ..cost.axis_roles import row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, crowding, worth_threads
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, ProgramInfo
 from ..recipes.sweeps import RowSweep, sweep_rows
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
@@ -24,11 +24,11 @@ class RowReductionRule(ScheduleRule):
     name = "row_reduction"
     priority = 20
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         members = row_group(program, block, free)
         return None if members is None else Group(block, members)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [RowPart(group, machine)]
 
 

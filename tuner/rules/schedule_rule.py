@@ -23,7 +23,7 @@ from ...pages.short_repr import short_repr
 from ...schedule import Schedule, ScheduleError
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, ProgramInfo
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class ScheduleRule(ABC):
     __repr__ = short_repr("name")
 
     @abstractmethod
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         """Returns the group that ``block`` anchors, made of blocks in ``free``; None when the rule does not take the
         block."""
 
     @abstractmethod
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         """Returns the recipes for the group, alternatives of one another; an empty sequence when it finds none."""
 
 
@@ -163,26 +163,26 @@ class ScheduleFunction(ScheduleRule):
     def __init__(self, function: Callable[[Any], object]) -> None:
         self.function = function
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return Group(block, tuple(free))
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [SampledPart(self.function, program, group)]
 
 
 class SampledPart(Part):
     """This part has one decision for each ``sample_*`` call of a schedule function, named ``sample<n>``."""
 
-    def __init__(self, function: Callable[[Any], object], program: Program, group: Group) -> None:
+    def __init__(self, function: Callable[[Any], object], program: ProgramInfo, group: Group) -> None:
         self.function, self.group = function, group
         self.name = getattr(function, "__name__", "function")
-        first = _Chooser(Schedule(program.func, seed=0), None)
+        first = _RowChooser(Schedule(program.func, seed=0), None)
         function(first)
         self.decisions = tuple([Decision(f"sample{n}", tuple(range(k))) for n, k in enumerate(first.options)])
         self.structure = tuple([d.name for d in self.decisions])
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        self.function(_Chooser(sch, [row[d.name] for d in self.decisions]))
+        self.function(_RowChooser(sch, [row[d.name] for d in self.decisions]))
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         """Nothing is known of the candidates ahead; the cost model learns from their choices."""
@@ -193,7 +193,7 @@ class SampledPart(Part):
         return costs
 
 
-class _Chooser:
+class _RowChooser:
     """A Schedule whose sampling calls take the choices of a row; without ``choices`` it counts the options of each."""
 
     def __init__(self, sch: Schedule, choices: Sequence[int] | None) -> None:
