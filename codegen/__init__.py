@@ -4,6 +4,12 @@
 :class:`Module`, which is callable on NumPy arrays and on objects with DLPack, holds its sources, and has
 :meth:`Module.export`. A :class:`Target` describes the machine. :mod:`.runtime` supports the compiled code: thread pool,
 scratch memory, argument checks, timing.
+
+The emitted function has the C signature ``int32_t NAME(<params>)``: a pointer per buffer, a scalar per scalar parameter, then one
+``int64_t`` per symbolic size that is not a parameter, in order of first appearance. 0 means success, n > 0 that assertion n failed, -1 that
+there was no scratch memory, -3 that an array is NULL. Only ``lowered.abi_of`` decides the parameters; emitters, calls and the C header use it.
+A module of several functions is one object with distinct symbols. Kinds of targets that compile in a way of their own stand in
+:mod:`.machine.target_kinds`; :func:`compile` asks that table first.
 """
 
 from .backend.registry import Backend, register_backend

@@ -241,7 +241,9 @@ def _contenders(asked: Request, plans: Sequence[Plan], arguments: KernelInputs, 
     return runs
 
 
-def _reference(asked: Request, arguments: KernelInputs, result: BenchResult, runs: list[Run]) -> list[np.ndarray] | None:
+def _reference(
+    asked: Request, arguments: KernelInputs, result: BenchResult, runs: list[Run]
+) -> list[np.ndarray] | None:
     """Returns NumPy's results, and NumPy as a contender; None when the workload has no reference."""
     case = asked.case
     if case is None:
