@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
+
+from ..pages.near_words import near_words
 
 Converter = Callable[..., Any]
 """Takes a :class:`.graph_call.GraphCall`, and further arguments where the front end has some; returns what the call
@@ -56,7 +57,7 @@ def require_inputs(option: str, given: Iterable[str], inputs: Iterable[str], fai
     names = list(inputs)
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(str(name), names, 1, 0.5)
+            near = near_words(str(name), names, 1)
             listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
             raise failure(
                 f"{option} names {str(name)!r}, which is no input{f'; did you mean {near[0]!r}?' if near else ''} "

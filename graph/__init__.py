@@ -16,6 +16,9 @@ made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the te
 :func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), which :func:`order_kernels`
 puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps,
 :func:`add_while` one that goes on as long as a condition holds (:mod:`.scan_operator`).
+
+What passes ask of the layers above (running a function, predicting its time) is handed in as ``Services``, which ``driver/graph_services.py``
+makes. ``graph/algebra`` and ``graph/patterns`` hold rewrite rules, and ``graph/layouts.py`` chooses orders of dimensions by a minimum cut.
 """
 
 from .builder import Builder
