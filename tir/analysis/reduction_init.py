@@ -41,7 +41,7 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     mixed = spatial_vars & reduce_vars & {loop.loop_var for loop in inner}
     if mixed or any((vars_in(loop.min) | vars_in(loop.extent)) & dropped for loop in copied):
         return None
-    fixed = (_changing(around) | spatial_vars) - dropped
+    fixed = (_changing(around) | spatial_vars) - dropped - _with_one_value(around)
     guards = []
     for term in conjuncts(realize.predicate):
         used = vars_in(term)
@@ -87,6 +87,11 @@ def _in_scope(path: Sequence[Node]) -> Sequence[Node]:
 def _changing(path: Sequence[Node]) -> set[Var]:
     """Return the variables that the statements of ``path`` define: all that is in scope but sizes and parameters."""
     return {v for s in path for v in s.bound_vars()}
+
+
+def _with_one_value(path: Sequence[Node]) -> set[Var]:
+    """Return the variables of the loops of ``path`` that have one iteration: no condition depends on them."""
+    return {n.loop_var for n in path if isinstance(n, For) and isinstance(n.extent, IntImm) and n.extent.value == 1}
 
 
 def _ends_domain(term: Expr, reduce: Sequence[tuple[IterVar, Expr]]) -> bool:
