@@ -293,15 +293,15 @@ def relu6(x: Expr) -> Expr:
 
 @element("number", onnx="ThresholdedRelu")
 def thresholded_relu(x: Expr, alpha: float = 1.0) -> Expr:
-    """Returns ``x`` where it is above ``alpha``, else 0; NaN stays NaN."""
-    return select(x > const(alpha, x.dtype), x, x * const(0, x.dtype))
+    """Returns ``x`` where it is above ``alpha``, else 0."""
+    return select(x > const(alpha, x.dtype), x, const(0, x.dtype))
 
 
 @element("number", onnx="Shrink")
 def shrink(x: Expr, bias: float = 0.0, lambd: float = 0.5) -> Expr:
-    """Returns ``x - bias`` above ``lambd``, ``x + bias`` below ``-lambd``, and 0 in between; NaN stays NaN."""
+    """Returns ``x - bias`` above ``lambd``, ``x + bias`` below ``-lambd``, else 0."""
     edge, step = const(lambd, x.dtype), const(bias, x.dtype)
-    return select(x > edge, x - step, select(x < -edge, x + step, x * const(0, x.dtype)))
+    return select(x > edge, x - step, select(x < -edge, x + step, const(0, x.dtype)))
 
 
 # activations
