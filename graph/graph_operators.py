@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import te
 from ..pages import did_you_mean
+from ..te.ops.elements import ELEMENTS
 from ..te.tensor import Tensor
 from ..tir.expr import Expr
 from .attribute_keys import attributes_key
@@ -131,19 +132,10 @@ def _register(kind: str, names: str, module: Any = te.ops) -> None:
         register_operator(name, getattr(module, name), kind)
 
 
-_register(
-    "elementwise",
-    "abs acos acosh asin asinh atan atanh ceil clip cos cosh elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish "
-    "identity leaky_relu log log10 log1p log2 mish negative relu relu6 round rsqrt sigmoid sign silu sin sinh softplus "
-    "sqrt square tan tanh trunc cast reinterpret logical_not bitwise_not is_finite is_nan is_inf",
-)
-_register(
-    "broadcast",
-    "add subtract multiply divide floor_divide floor_mod maximum minimum power equal not_equal less less_equal greater "
-    "greater_equal broadcast_to prelu where logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor "
-    "left_shift right_shift truncate_divide remainder swiglu atan2 copysign hypot "
-    "logaddexp nextafter",
-)
+for _row in ELEMENTS.values():
+    register_operator(_row.name, _row.function, "elementwise" if _row.operands == 1 else "broadcast")
+_register("elementwise", "cast reinterpret")
+_register("broadcast", "broadcast_to prelu")
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
           "gather_elements gather_nd triangle rotary depth_to_space")  # fmt: skip
 _register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")

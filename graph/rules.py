@@ -50,23 +50,62 @@ class Known:
 
 
 class Pattern:
-    """A pattern fits a value, or does not. ``+ - * /`` of patterns are patterns of these operators."""
+    """A pattern fits a value, or does not. ``+ - * /`` of patterns and numbers are patterns of these operators."""
 
     def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
         """Yields each way to fit ``value``: ``bound`` and what this pattern binds besides."""
         raise NotImplementedError
 
-    def __add__(self, other: Pattern) -> Pattern:
-        return op("add", self, other)
+    def __add__(self, other: Pattern | float) -> Pattern:
+        return _arithmetic("add", self, other)
 
-    def __sub__(self, other: Pattern) -> Pattern:
-        return op("subtract", self, other)
+    def __radd__(self, other: float) -> Pattern:
+        return _arithmetic("add", other, self)
 
-    def __mul__(self, other: Pattern) -> Pattern:
-        return op("multiply", self, other)
+    def __sub__(self, other: Pattern | float) -> Pattern:
+        return _arithmetic("subtract", self, other)
 
-    def __truediv__(self, other: Pattern) -> Pattern:
-        return op("divide", self, other)
+    def __mul__(self, other: Pattern | float) -> Pattern:
+        return _arithmetic("multiply", self, other)
+
+    def __rmul__(self, other: float) -> Pattern:
+        return _arithmetic("multiply", other, self)
+
+    def __truediv__(self, other: Pattern | float) -> Pattern:
+        return _arithmetic("divide", self, other)
+
+    def __rtruediv__(self, other: float) -> Pattern:
+        return _arithmetic("divide", other, self)
+
+
+def pattern_of(given: Pattern | float) -> Pattern:
+    """Returns a pattern itself; of a number the pattern of constants that are it.
+
+    Numbers of more than a few binary digits are programs' own roundings of a formula's: they fit when they are near.
+    """
+    return given if isinstance(given, Pattern) else number(given, near=is_rounded(given))
+
+
+def is_rounded(given: float) -> bool:
+    """Returns whether a number has more digits than float16 holds."""
+    return round_float(given, "float16") != given
+
+
+def _arithmetic(name: str, a: Pattern | float, b: Pattern | float) -> Pattern:
+    """Returns the pattern of ``a`` and ``b``; sums and products of several are one pattern, which fits any order."""
+    parts = []
+    for p in (pattern_of(a), pattern_of(b)):
+        joins = isinstance(p, _Apply) and p.ops == (name,) and name in ASSOCIATIVE and not p.name and p.args is not None
+        parts += list(p.args) if joins else [p]  # type: ignore[attr-defined]
+    return op(name, *parts)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """Stands for an attribute in a pattern. With a ``name``, any number fits and gets it, else what is near ``number``."""
+
+    name: str = ""
+    number: float = 0.0
 
 
 def _bind(bound: Bindings, name: str, found: Any) -> Iterator[Bindings]:
@@ -108,10 +147,17 @@ class _Constant(Pattern):
         if numbers.dtype.kind != "f":
             return bool(np.all(numbers == self.number))
         if self.near:
-            unit = 2.0**-7 if DType(dtype).kind == "bfloat" else float(np.finfo(numbers.dtype).eps)
-            return bool(np.all(np.abs(numbers - self.number) <= 4 * unit * abs(self.number)))
+            return bool(np.all(_is_near(numbers, self.number, dtype)))
         wanted = round_float(self.number, dtype)
         return bool(np.all(numbers == wanted) and np.all(np.signbit(numbers) == np.signbit(wanted)))
+
+
+def _is_near(numbers: Any, wanted: float, dtype: str) -> Any:
+    """Returns where numbers are within four units in the last place of a float type; of other types where they are equal."""
+    if not DType(dtype).is_float:
+        return numbers == wanted
+    unit = 2.0**-7 if DType(dtype).kind == "bfloat" else float(np.finfo(to_numpy(dtype)).eps)
+    return np.abs(numbers - wanted) <= 4 * unit * abs(wanted)
 
 
 def numbers_of(data: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
@@ -128,9 +174,12 @@ class _Apply(Pattern):
 
     def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
         node = known.producers.get(value)
-        if node is None or node.op not in self.ops or len(node.outputs) != 1 or not self._attributes_fit(node):
+        if node is None or node.op not in self.ops or len(node.outputs) != 1:
             return
-        for named in _bind(bound, self.name, node):
+        told = self._attributes_fit(node)
+        if told is None:
+            return
+        for named in _bind({**bound, **told} if told else bound, self.name, node):
             if self.args is None:
                 yield named
             elif node.op in ASSOCIATIVE:
@@ -139,9 +188,20 @@ class _Apply(Pattern):
                 for given in _orders(node):
                     yield from _in_order(given, self.args, known, named)
 
-    def _attributes_fit(self, node: Node) -> bool:
+    def _attributes_fit(self, node: Node) -> Bindings | None:
+        """Returns what the attributes bind, when they are those of the pattern."""
         defaults = OPERATORS[node.op].defaults
-        return all(node.attrs.get(key, defaults.get(key)) == value for key, value in self.attrs.items())
+        told = {}
+        for key, wanted in self.attrs.items():
+            value = node.attrs.get(key, defaults.get(key))
+            if not isinstance(wanted, Attribute):
+                if value != wanted:
+                    return None
+            elif wanted.name:
+                told[wanted.name] = value
+            elif not _is_near(value, wanted.number, node.output.dtype):
+                return None
+        return told
 
 
 def _orders(node: Node) -> list[tuple[Value | None, ...]]:
@@ -215,13 +275,13 @@ def number(value: float, name: str = "", near: bool = False) -> Pattern:
     return _Constant(name, value, near)
 
 
-def op(ops: str, *args: Pattern | None, bind: str = "", **attrs: Any) -> Pattern:
+def op(ops: str, *args: Pattern | float | None, bind: str = "", **attrs: Any) -> Pattern:
     """Fits an operator of one of the names in ``ops`` whose operands fit ``args`` and which has the attributes.
 
     Operands of commutative operators may stand in any order; of ``add``, ``multiply``, ``maximum`` … a pattern may have
     three operands and more, and fits any tree of them. None fits an operand that is left out. ``bind`` names the node.
     """
-    return _Apply(_known(ops), args, attrs, bind)
+    return _Apply(_known(ops), tuple([None if a is None else pattern_of(a) for a in args]), attrs, bind)
 
 
 def produced(ops: str, bind: str) -> Pattern:
@@ -310,6 +370,10 @@ class Match:
     def fits(self, value: Value) -> bool:
         """Returns whether a value has the type and the shape of what is replaced: no operand was broadcast or widened."""
         return value.dtype == self.out.dtype and same_shape(value.shape, self.out.shape)
+
+    def attribute(self, name: str) -> Any:
+        """Returns what an :class:`Attribute` of that name stands for."""
+        return self._named(name)
 
     def data(self, value: Value) -> np.ndarray[Any, Any] | None:
         """Returns the data of a constant; None for any other value."""

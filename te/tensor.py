@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _operator(symbol: str) -> Callable[[Any, Any], Any]:
-    from .ops.blocks.broadcast import OF_SYMBOLS  # operators make tensors
+    from .ops.elements import OF_SYMBOLS  # operators make tensors
 
     return OF_SYMBOLS[symbol]
 
@@ -106,9 +106,9 @@ class Tensor:
 
     def astype(self, dtype: str) -> Any:
         """Returns the tensor converted to ``dtype``, a stage of its own."""
-        from .ops.elementwise import cast_to
+        from .ops.conversions import cast
 
-        return cast_to(self, dtype)
+        return cast(self, dtype)
 
 
 class TensorSlice:

@@ -13,14 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...frontends.composed_operators import power_of_integers
+from ...te.ops.elements import ELEMENTS, ElementOperator
 from .lazy_array import BY_UFUNC, NAMES, Array, asarray, broadcast_to, default_dtype, dtype_of, gathered, leaf, record
-
-_ELEMENTS = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert=bitwise_not bitwise_or bitwise_xor
-    bitwise_left_shift=left_shift bitwise_right_shift=right_shift ceil copysign cos cosh divide equal exp expm1 floor
-    floor_divide greater greater_equal hypot isfinite=is_finite isinf=is_inf isnan=is_nan less less_equal log log10 log1p
-    log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum multiply negative nextafter not_equal
-    positive=identity remainder=floor_mod sign sin sinh sqrt square subtract tan tanh trunc"""
-"""The functions of single elements, with the operator where it has another name."""
 
 _REDUCTIONS = "sum prod mean max min all=min any=max argmax argmin"
 """The reductions, with the operator where it has another name."""
@@ -63,9 +57,6 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "triu": lambda x, /, *, k=0: record("triangle", x, upper=True, k=k),
     "unstack": lambda x, /, *, axis=0: tuple(FUNCTIONS["moveaxis"](x, axis, 0)),
     "vecdot": lambda x1, x2, /, *, axis=-1: FUNCTIONS["sum"](p := asarray(x1) * x2, axis=axis, dtype=p.dtype),
-    "where": lambda c, x1, x2, /: record(
-        "where", *FUNCTIONS["broadcast_arrays"](asarray(c, dtype="bool"), *common(x1, x2))
-    ),
 }
 """The functions that are formulas."""
 
@@ -90,16 +81,19 @@ def _flat(x: Any) -> Array:
     return record("reshape", x, shape=(x.size,))
 
 
-def _of_elements(name: str, op: str) -> Callable[..., Array]:
+def _of_elements(name: str, row: ElementOperator) -> Callable[..., Array]:
     """Returns a function of single elements, whose data types are those of NumPy's function of that name."""
+    if row.types == "choice":
+        return lambda condition, x1, x2, /: record(row.name, asarray(condition, dtype="bool"), *common(x1, x2))
     ufunc = getattr(np, name)
 
     def apply(*given: Any) -> Array:
         arrays = [x if type(x) in (int, float) else asarray(x) for x in given]
         *inside, result = ufunc.resolve_dtypes((*[x.dtype if isinstance(x, Array) else type(x) for x in arrays], None))
-        if inside[0] == "bool" and not op.startswith(("bitwise", "logical")):
+        if inside[0] == "bool" and row.types not in ("bits", "truth"):
             inside = [np.dtype("uint8")] * len(inside)
-        return asarray(record(op, *[asarray(x, dtype=d) for x, d in zip(arrays, inside, strict=True)]), dtype=result)
+        out = record(row.name, *[asarray(x, dtype=d) for x, d in zip(arrays, inside, strict=True)])
+        return asarray(out, dtype=result)
 
     return (lambda x, /: apply(x)) if ufunc.nin == 1 else (lambda x1, x2, /: apply(x1, x2))
 
@@ -168,7 +162,7 @@ def _ordered(x: Any, axis: int, descending: Any, which: int) -> Array:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{row.partition("=")[0]: _of_elements(*(row.split("=") * 2)[:2]) for row in _ELEMENTS.split()},
+    **{name: _of_elements(name, row) for row in ELEMENTS.values() for name, _ in row.names("array_api")},
     **{row.partition("=")[0]: _reduction(*(row.split("=") * 2)[:2]) for row in _REDUCTIONS.split()},
     **{name: _moving(name, move) for names, move in _MOVES for name in names.split()},
     "cumulative_sum": _running("cumulative_sum", "cumsum", 0),

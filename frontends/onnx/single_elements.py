@@ -1,35 +1,33 @@
-"""Converters of operators on single elements."""
+"""Converters of operators on single elements: the table of element-wise operators has most, and these are the others."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from ...graph.graph import Value
+from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, to_numpy
+from ..converters import Converter
 from .call import CONVERTERS, Call, converter
 from .types import dtype_of
 
-UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
-    "Atanh": "atanh", "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
-    "Floor": "floor", "HardSwish": "hardswish", "Identity": "identity", "IsNaN": "is_nan", "Log": "log",
-    "Mish": "mish", "Neg": "negative", "Not": "logical_not", "Relu": "relu", "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign",
-    "Sin": "sin", "Sinh": "sinh", "Softplus": "softplus", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
-}  # fmt: skip
 
-BINARY = {
-    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
-    "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
-    "LessOrEqual": "less_equal", "Mul": "multiply", "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
-}  # fmt: skip
+def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
+    """Returns the converter of an operator that is a row of the table; ``told`` has ONNX's defaults of its attributes."""
 
-for _name, _op in UNARY.items():
-    CONVERTERS["", _name] = lambda c, op=_op: c.op(op, c.input(0))
-for _name, _op in BINARY.items():
-    CONVERTERS["", _name] = lambda c, op=_op: c.op(op, *_aligned(c))
+    def convert(c: Call) -> Value:
+        attrs = {name: c.attr(name, default) for name, default in told.items()}
+        operands = _aligned(c) if row.operands == 2 else [c.input(n) for n in range(row.operands)]
+        return c.op(row.name, *operands, **attrs)
+
+    return convert
+
+
+CONVERTERS.update({("", name): _convert(row, told) for row in ELEMENTS.values() for name, told in row.names("onnx")})
 
 
 def _aligned(c: Call) -> tuple[Value, Value]:
@@ -128,84 +126,15 @@ def clip(c: Call) -> Value:
     return x if x is not c.input(0) else c.op("identity", x)
 
 
-@converter("Where")
-def where(c: Call) -> Value:
-    condition, a, b = [c.input(n) for n in range(3)]
-    shape = c.broadcast(condition, a, b)
-    return c.op("where", *[v if v.shape == shape else c.op("broadcast_to", v, shape=shape) for v in (condition, a, b)])
-
-
 @converter("Reciprocal")
 def reciprocal(c: Call) -> Value:
     return c.op("divide", c.like(1, c.input(0)), c.input(0))
-
-
-@converter("LeakyRelu")
-def leaky_relu(c: Call) -> Value:
-    return c.op("leaky_relu", c.input(0), alpha=float(c.attr("alpha", 0.01)))
-
-
-@converter("Elu")
-def elu(c: Call) -> Value:
-    return c.op("elu", c.input(0), alpha=float(c.attr("alpha", 1.0)))
-
-
-@converter("Celu")
-def celu(c: Call) -> Value:
-    x, alpha = c.input(0), float(c.attr("alpha", 1.0))
-    negative = c.op(
-        "multiply", c.op("expm1", c.op("divide", c.op("minimum", x, c.like(0, x)), c.like(alpha, x))), c.like(alpha, x)
-    )
-    return c.op("add", c.op("maximum", x, c.like(0, x)), negative)
-
-
-@converter("Selu")
-def selu(c: Call) -> Value:
-    x = c.input(0)
-    alpha, gamma = float(c.attr("alpha", 1.67326319217681884765625)), float(c.attr("gamma", 1.05070102214813232421875))
-    return c.op("multiply", c.op("elu", x, alpha=alpha), c.like(gamma, x))
-
-
-@converter("ThresholdedRelu")
-def thresholded_relu(c: Call) -> Value:
-    x = c.input(0)
-    zero = c.op("multiply", x, c.like(0, x))
-    return c.op("where", c.op("greater", x, c.like(float(c.attr("alpha", 1.0)), x)), x, zero)
-
-
-@converter("HardSigmoid")
-def hard_sigmoid(c: Call) -> Value:
-    x = c.input(0)
-    line = c.op(
-        "add", c.op("multiply", x, c.like(float(c.attr("alpha", 0.2)), x)), c.like(float(c.attr("beta", 0.5)), x)
-    )
-    return c.op("clip", line, low=0.0, high=1.0)
-
-
-@converter("Softsign")
-def softsign(c: Call) -> Value:
-    x = c.input(0)
-    return c.op("divide", x, c.op("add", c.op("abs", x), c.like(1, x)))
 
 
 @converter("Swish")
 def swish(c: Call) -> Value:
     x = c.input(0)
     return c.op("multiply", x, c.op("sigmoid", c.op("multiply", x, c.like(float(c.attr("alpha", 1.0)), x))))
-
-
-@converter("Shrink")
-def shrink(c: Call) -> Value:
-    x, bias, edge = c.input(0), float(c.attr("bias", 0.0)), float(c.attr("lambd", 0.5))
-    low = c.op(
-        "where", c.op("less", x, c.like(-edge, x)), c.op("add", x, c.like(bias, x)), c.op("multiply", x, c.like(0, x))
-    )
-    return c.op("where", c.op("greater", x, c.like(edge, x)), c.op("subtract", x, c.like(bias, x)), low)
-
-
-@converter("Gelu")
-def gelu(c: Call) -> Value:
-    return c.op("gelu", c.input(0), approximate=c.attr("approximate", "none"))
 
 
 @converter("PRelu")
@@ -215,18 +144,6 @@ def prelu(c: Call) -> Value:
         slope = c.op("reshape", slope, shape=(*slope.shape, *[1] * (x.ndim - 2)))
     negative = c.op("minimum", x, c.like(0, x))
     return c.op("add", c.op("maximum", x, c.like(0, x)), c.op("multiply", negative, slope))
-
-
-@converter("IsInf")
-def is_inf(c: Call) -> Value:
-    x = c.input(0)
-    positive, negative = c.attr("detect_positive", 1), c.attr("detect_negative", 1)
-    if positive and negative:
-        return c.op("is_inf", x)
-    sign = c.op("greater" if positive else "less", x, c.like(0, x))
-    return (
-        c.op("logical_and", c.op("is_inf", x), sign) if positive or negative else c.op("less", x, c.like(-math.inf, x))
-    )
 
 
 @converter("Dropout")

@@ -151,13 +151,13 @@ class HloCall(GraphCall):
         shape = max((v.shape for v in inputs), key=len)
         before = [self.narrow.get(v, v) for v in inputs]
         if not any(same_shape(v.shape, shape) for v in before):
-            before[0] = inputs[0]
+            whole = next(n for n, v in enumerate(inputs) if same_shape(v.shape, shape))
+            before[whole] = inputs[whole]
         return self.op(op, *before)
 
     def where(self, condition: Value, x: Value, y: Value) -> Value:
         """Returns ``x`` where the condition holds, else ``y``."""
-        shape = max((v.shape for v in (condition, x, y)), key=len)
-        return self.op("where", *[self.broadcast(v, shape) for v in (condition, x, y)])
+        return self.together("where", condition, x, y)
 
     def cut(self, x: Value, begin: Sequence[int], end: Sequence[Any], strides: Sequence[int] | None = None) -> Value:
         """Returns a part of ``x``; ``x`` itself where that is all."""

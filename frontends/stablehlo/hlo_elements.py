@@ -8,40 +8,39 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType
 from ..composed_operators import power_of_integers
-from .hlo_call import CONVERTERS, HloCall, hlo, op
+from ..converters import Converter
+from .hlo_call import CONVERTERS, HloCall, hlo
 from .known_arrays import known
 
-_FUNCTIONS = {
-    "cosine": "cos", "exponential": "exp", "exponential_minus_one": "expm1", "log": "log", "log_plus_one": "log1p",
-    "logistic": "sigmoid", "rsqrt": "rsqrt", "sine": "sin", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
-    "ceil": "ceil", "floor": "floor", "is_finite": "is_finite", "round_nearest_even": "round", "negate": "negative",
-}  # fmt: skip
-_CHLO = "acos acosh asin asinh atan atanh cosh erf sinh".split()
-_ARITHMETIC = {"add": ("add", "or"), "multiply": ("multiply", "and"), "subtract": ("subtract", "xor")}
 _ORDER = {"EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal"}
 _WORD = re.compile(r"(\w+)>$")
 
 
-def _enter_functions() -> None:
-    for name, row in _FUNCTIONS.items():
-        CONVERTERS[f"stablehlo.{name}"] = lambda c, row=row: c.op(row, c.x)
-    CONVERTERS["stablehlo.atan2"] = lambda c: c.together("atan2", *c.values)
-    for name in _CHLO:
-        for key in (f"chlo.{name}", f"composite chlo.{name}"):
-            CONVERTERS[key] = lambda c, row=name: c.op(row, c.x)
-    for name, (row, of_truth) in _ARITHMETIC.items():
-        CONVERTERS[f"stablehlo.{name}"] = lambda c, row=row, of_truth=of_truth: c.together(
-            f"logical_{of_truth}" if c.dtype == "bool" else row, *c.values
-        )
-    for name in ("and", "or", "xor"):
-        CONVERTERS[f"stablehlo.{name}"] = lambda c, row=name: c.together(
-            f"{'logical' if c.dtype == 'bool' else 'bitwise'}_{row}", *c.values
-        )
+_OF_TRUTHS = {"add": "logical_or", "multiply": "logical_and", "subtract": "logical_xor", "maximum": "logical_or",
+              "minimum": "logical_and"}  # fmt: skip
+"""What arithmetic is for truth values."""
 
 
-_enter_functions()
+def _convert(row: ElementOperator) -> Converter:
+    """Returns the converter of an operation that is a row of the table."""
+
+    def convert(c: HloCall) -> Value:
+        name = row.name
+        if c.dtype == "bool" and row.types in ("number", "bits"):
+            name = _OF_TRUTHS.get(name, name.replace("bitwise", "logical"))
+        return c.together(name, *c.values)
+
+    return convert
+
+
+for _row in ELEMENTS.values():
+    for _name, _ in _row.names("hlo"):
+        CONVERTERS[_name] = _convert(_row)
+        if _name.startswith("chlo."):
+            CONVERTERS[f"composite {_name}"] = _convert(_row)
 
 
 def direction(c: HloCall) -> str:
@@ -70,27 +69,10 @@ def _ordered(c: HloCall, x: Value) -> Value:
     return c.where(c.op("less", bits, c.constant(0, kind)), c.op("bitwise_xor", bits, most), bits)
 
 
-@hlo("maximum", "minimum")
-def extreme(c: HloCall) -> Value:
-    if c.dtype == "bool":
-        return c.together("logical_or" if c.name == "maximum" else "logical_and", *c.values)
-    return c.together(c.name, *c.values)
-
-
-@hlo("abs")
-def absolute(c: HloCall) -> Value:
-    return c.op("identity" if DType(c.x.dtype).kind == "uint" else "abs", c.x)
-
-
 @hlo("sign")
 def sign(c: HloCall) -> Value:
     x = c.x
     return c.where(c.op("is_nan", x), x, c.op("sign", x)) if DType(x.dtype).is_float else c.op("sign", x)
-
-
-@hlo("not")
-def inverted(c: HloCall) -> Value:
-    return c.op("logical_not" if c.dtype == "bool" else "bitwise_not", c.x)
 
 
 @hlo("divide")
@@ -164,11 +146,6 @@ def rounded_away(c: HloCall) -> Value:
 def clamp(c: HloCall) -> Value:
     low, x, high = c.values
     return c.together("minimum", c.together("maximum", x, low), high)
-
-
-@hlo("select")
-def select(c: HloCall) -> Value:
-    return c.where(*c.values)
 
 
 @hlo("convert")
@@ -265,11 +242,6 @@ def bits_as(c: HloCall) -> Value:
         part = c.op("left_shift", part, c.constant(n * have, part.dtype))
         total = part if total is None else c.op("bitwise_or", total, part)
     return c.op("reinterpret", total, dtype=c.dtype)
-
-
-@op("chlo.square")
-def square(c: HloCall) -> Value:
-    return c.op("square", c.x)
 
 
 @hlo("rng", "rng_bit_generator")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...graph.builder import Builder
 from ...graph.graph import Value
+from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import Expr
 from ..converters import C, Converter, entering
 from ..graph_call import GraphCall
@@ -109,6 +110,18 @@ class AtenCall(GraphCall):
 CONVERTERS: dict[str, Converter] = {}
 """All converters by the operator's full name, such as ``aten.add.Tensor``. They take an :class:`.aten_call.AtenCall` and the
 operator's arguments, with values in place of tensors."""
+
+
+_OVERLOADS = ("default", "Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor")
+
+
+def operators_of_table() -> Iterator[tuple[str, ElementOperator, dict[str, Any]]]:
+    """Yields the full names of the operators that are rows of the table of element-wise operators, with their defaults."""
+    for row in ELEMENTS.values():
+        for name, told in row.names("aten"):
+            yield from (
+                (f"aten.{n}", row, told) for n in ([name] if "." in name else [f"{name}.{o}" for o in _OVERLOADS])
+            )
 
 
 def op(*names: str) -> Callable[[C], C]:

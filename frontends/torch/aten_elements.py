@@ -1,92 +1,57 @@
-"""Converters of operators on single elements: arithmetic, comparisons, functions, conversions."""
+"""Converters of operators on single elements: the table of element-wise operators has most, and these are the others."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...graph.graph import Value
-from ...tir.expr import DType
+from ...te.ops.elements import ElementOperator
+from ...tir.expr import DType, Expr
 from ..composed_operators import power_of_integers
-from .aten_call import CONVERTERS, AtenCall, aten
+from ..converters import Converter
+from .aten_call import CONVERTERS, AtenCall, aten, operators_of_table
 
-FUNCTIONS = (
-    "acos acosh asin asinh atan atanh cos cosh erf exp exp2 expm1 log log10 log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh"
-).split()
-"""Functions whose result is a float, under the same name in both systems."""
-
-_ROUNDINGS = {"ceil": "ceil", "floor": "floor", "round": "round", "trunc": "trunc"}
-_KEEPING = {"abs": "abs", "neg": "negative", "relu": "relu"}
-_ARITHMETIC = {"mul": "multiply", "maximum": "maximum", "minimum": "minimum"}
-_PAIRS = {
-    "atan2": "atan2",
-    "copysign": "copysign",
-    "hypot": "hypot",
-    "logaddexp": "logaddexp",
-    "nextafter": "nextafter",
-}
-"""Functions of two numbers whose result is a float."""
-_BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
-_ORDER = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+_OF_TRUTHS = {"maximum": "logical_or", "add": "logical_or", "minimum": "logical_and", "multiply": "logical_and"}
+"""What arithmetic is for truth values."""
 
 
-def _function(c: AtenCall, x: Value, row: str) -> Value:
-    return c.op(row, c.cast(x, c.dtype))
+def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
+    """Returns the converter of an operator that is a row of the table: PyTorch's types, and its parameters in their order."""
+
+    def convert(c: AtenCall, *args: Any, **named: Any) -> Value:
+        given = {**dict(zip(told, args[row.operands :], strict=False)), **named}
+        for name, value in given.items():
+            if name not in told:
+                raise c.error(f"the argument {name} is not supported; there are {', '.join(told) or 'none'}")
+            if isinstance(value, (Value, Expr)):
+                raise c.error(f"{name} has to be a number")
+        return c.op(*_converted(c, row, args[: row.operands]), **given)
+
+    return convert
 
 
-def _rounded(c: AtenCall, x: Value, row: str) -> Value:
-    return c.op(row if DType(x.dtype).is_float else "identity", x)
-
-
-def _kept(c: AtenCall, x: Value, row: str) -> Value:
-    if x.dtype == "bool":
-        return c.op("identity", x)
-    if row == "relu" and not DType(x.dtype).is_float:
-        return c.op("maximum", x, c.constant(0, x.dtype))
-    return c.op("identity" if row == "abs" and DType(x.dtype).kind == "uint" else row, x)
-
-
-def _pair(c: AtenCall, x: Any, y: Any, row: str) -> Value:
-    return c.op(row, c.value(x, c.dtype), c.value(y, c.dtype))
-
-
-def _arithmetic(c: AtenCall, x: Any, y: Any, row: str) -> Value:
-    a, b = c.value(x, c.dtype), c.value(y, c.dtype)
-    if c.dtype == "bool":
-        row = "logical_or" if row in ("add", "maximum") else "logical_and"
-    return c.op(row, a, b)
-
-
-def _compared(c: AtenCall, x: Any, y: Any, row: str) -> Value:
-    dtype = c.common(0, 1)
-    a, b = c.value(x, dtype), c.value(y, dtype)
+def _converted(c: AtenCall, row: ElementOperator, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Returns the operator for the types of a call, and its operands in the type to compute in."""
+    name, dtype = row.name, c.dtype
+    if row.types == "test":
+        return name, *operands
+    if row.types == "truth":
+        return name, *[c.value(x, "bool") for x in operands]
+    if row.types == "choice":
+        return name, c.value(operands[0], "bool"), *[c.value(x, dtype) for x in operands[1:]]
+    if row.types == "order":
+        dtype = c.common(0, 1)
+        values = [c.value(x, dtype) for x in operands]
+        return name, *[c.op("cast", v, dtype="uint8") if dtype == "bool" else v for v in values]
     if dtype == "bool":
-        a, b = c.op("cast", a, dtype="uint8"), c.op("cast", b, dtype="uint8")
-    return c.op(row, a, b)
+        name = _OF_TRUTHS.get(name, name.replace("bitwise", "logical") if row.types == "bits" else "identity")
+    if row.types == "rounding" and not DType(dtype).is_float:
+        name = "identity"
+    return name, *[c.value(x, dtype) for x in operands]
 
 
-def _logical(c: AtenCall, x: Value, y: Value, row: str) -> Value:
-    return c.op(row, c.cast(x, "bool"), c.cast(y, "bool"))
-
-
-def _bitwise(c: AtenCall, x: Any, y: Any, row: str) -> Value:
-    kind = "logical" if c.dtype == "bool" else "bitwise"
-    return c.op(f"{kind}_{row}", c.value(x, c.dtype), c.value(y, c.dtype))
-
-
-def _enter(convert: Any, names: Any, *overloads: str) -> None:
-    for name, row in names.items():
-        for overload in overloads:
-            CONVERTERS[f"aten.{name}.{overload}"] = lambda c, *args, row=row: convert(c, *args, row)
-
-
-_enter(_function, {name: name for name in FUNCTIONS}, "default")
-_enter(_rounded, _ROUNDINGS, "default")
-_enter(_kept, _KEEPING, "default")
-_enter(_arithmetic, _ARITHMETIC, "Tensor", "Scalar", "default")
-_enter(_pair, _PAIRS, "Tensor", "Scalar", "default")
-_enter(_compared, _ORDER, "Tensor", "Scalar")
-_enter(_logical, {f"logical_{n}": f"logical_{n}" for n in ("and", "or", "xor")}, "default")
-_enter(_bitwise, _BITS, "Tensor", "Scalar")
+CONVERTERS.update({name: _convert(row, told) for name, row, told in operators_of_table()})
 
 
 @aten("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")
@@ -96,7 +61,7 @@ def add(c: AtenCall, x: Any, y: Any, alpha: Any = 1) -> Value:
         b = c.op("multiply", b, c.constant(alpha, c.dtype))
     if "sub" in c.label:
         return c.op("subtract", c.value(x, c.dtype), b)
-    return _arithmetic(c, x, b, "add")
+    return c.op("logical_or" if c.dtype == "bool" else "add", c.value(x, c.dtype), b)
 
 
 @aten("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")
@@ -167,21 +132,19 @@ def _power_of_integers(c: AtenCall, base: Value, exponent: Value) -> Value:
     signed = DType(c.dtype).kind == "int"
     size = c.op("maximum", exponent, c.op("subtract", none, exponent)) if signed else exponent
     odd = c.op("bitwise_and", size, one)
-    e = c.op("where", *_same(c, c.op("greater", size, c.constant(_LARGEST_EXPONENT, c.dtype)),
-                             c.op("add", odd, c.constant(_LARGEST_EXPONENT - 1, c.dtype)), size))  # fmt: skip
+    e = c.op("where", c.op("greater", size, c.constant(_LARGEST_EXPONENT, c.dtype)),
+             c.op("add", odd, c.constant(_LARGEST_EXPONENT - 1, c.dtype)), size)  # fmt: skip
     out = power_of_integers(c.op, base, e, one, _LARGEST_EXPONENT.bit_length())
     if not signed:
         return out
     unit = c.op("equal", c.op("multiply", base, base), one)
     kept = c.op("logical_or", unit, c.op("greater_equal", exponent, none))
-    return c.op("where", *_same(c, kept, out, none))
+    return c.op("where", kept, out, none)
 
 
-@aten("clamp", "clamp.Tensor", "hardtanh")
+@aten("clamp", "clamp.Tensor")
 def clamp(c: AtenCall, x: Value, low: Any = None, high: Any = None, **named: Any) -> Value:
     low, high = named.get("min", low), named.get("max", high)
-    if "hardtanh" in c.label:
-        low, high = named.get("min_val", -1 if low is None else low), named.get("max_val", 1 if high is None else high)
     out = c.cast(x, c.dtype)
     for limit, row in ((low, "maximum"), (high, "minimum")):
         if limit is not None:
@@ -192,16 +155,6 @@ def clamp(c: AtenCall, x: Value, low: Any = None, high: Any = None, **named: Any
 @aten("reciprocal")
 def reciprocal(c: AtenCall, x: Value) -> Value:
     return c.op("divide", c.constant(1, c.dtype), c.cast(x, c.dtype))
-
-
-@aten("logical_not")
-def logical_not(c: AtenCall, x: Value) -> Value:
-    return c.op("logical_not", c.cast(x, "bool"))
-
-
-@aten("bitwise_not")
-def bitwise_not(c: AtenCall, x: Value) -> Value:
-    return c.op("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 
 
 @aten("sign", "sgn")
@@ -227,7 +180,7 @@ def extreme_of_numbers(c: AtenCall, x: Value, y: Value) -> Value:
     a, b = c.value(x, c.dtype), c.value(y, c.dtype)
     out = c.op("maximum" if "fmax" in c.label else "minimum", a, b)
     for one, other in ((a, b), (b, a)) if DType(c.dtype).is_float else ():
-        out = c.op("where", *_same(c, c.op("is_nan", one), other, out))
+        out = c.op("where", c.op("is_nan", one), other, out)
     return out
 
 
@@ -235,38 +188,6 @@ def extreme_of_numbers(c: AtenCall, x: Value, y: Value) -> Value:
 def ldexp(c: AtenCall, x: Value, y: Value) -> Value:
     power = c.op("power", c.constant(2, c.dtype), c.cast(y, c.dtype))
     return c.op("multiply", c.cast(x, c.dtype), power)
-
-
-@aten("isnan", "isinf")
-def special(c: AtenCall, x: Value) -> Value:
-    if not DType(x.dtype).is_float:
-        return c.full(x.shape, False, "bool")
-    return c.op("is_nan" if "isnan" in c.label else "is_inf", x)
-
-
-@aten("gelu")
-def gelu(c: AtenCall, x: Value, approximate: str = "none") -> Value:
-    return c.op("gelu", x, approximate=approximate)
-
-
-@aten("leaky_relu")
-def leaky_relu(c: AtenCall, x: Value, negative_slope: float = 0.01) -> Value:
-    return c.op("leaky_relu", x, alpha=float(negative_slope))
-
-
-@aten("elu")
-def elu(c: AtenCall, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
-    scaled = x if input_scale == 1 else c.op("multiply", x, c.constant(input_scale, x.dtype))
-    low = c.op("multiply", c.op("expm1", scaled), c.constant(alpha, x.dtype))
-    out = c.op("where", c.op("greater", x, c.full(x.shape, 0, x.dtype)), x, low)
-    return out if scale == 1 else c.op("multiply", out, c.constant(scale, x.dtype))
-
-
-@aten("where.self")
-def where(c: AtenCall, condition: Value, x: Value, y: Value) -> Value:
-    parts = [c.cast(condition, "bool"), c.value(x, c.dtype), c.value(y, c.dtype)]
-    wide = [v if v.shape == c.shape else c.op("broadcast_to", v, shape=c.shape) for v in parts]
-    return c.op("where", *wide)
 
 
 @aten("_to_copy", "clone", "alias", "detach", "lift_fresh_copy")
@@ -284,7 +205,3 @@ def full(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
     word = c.label.split()[0]
     number: Any = 0 if "zeros" in word else 1 if "ones" in word else args[-1]
     return c.full(c.shape, number.item() if hasattr(number, "item") else number, c.dtype)
-
-
-def _same(c: AtenCall, *values: Value) -> list[Value]:
-    return [v if v.shape == c.shape else c.op("broadcast_to", v, shape=c.shape) for v in values]

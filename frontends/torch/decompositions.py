@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .aten_call import operators_of_table
 from .torch_package import load_torch
 
 
@@ -18,12 +19,16 @@ def core_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def with_own(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
-    """Returns a table of decompositions with those of this module, and without attention's, which is one operator here."""
+    """Returns a table of decompositions with those of this module, and without those of operators that are one here.
+
+    These are attention and the operators of the table of element-wise operators.
+    """
     aten = load_torch().ops.aten
-    whole = (aten._scaled_dot_product_flash_attention_for_cpu.default, aten._safe_softmax.default)
+    whole = {name for name, _, _ in operators_of_table()}
+    whole |= {"aten._scaled_dot_product_flash_attention_for_cpu.default", "aten._safe_softmax.default"}
     more = load_torch("_decomp").get_decompositions([aten.linalg_vector_norm, aten.dist, aten.adaptive_max_pool2d])
     return {
-        **{operator: function for operator, function in {**table, **more}.items() if operator not in whole},
+        **{operator: function for operator, function in {**table, **more}.items() if str(operator) not in whole},
         aten._native_multi_head_attention.default: heads_together,
         aten._transformer_encoder_layer_fwd.default: encoder_layer,
         aten._embedding_bag.default: embedding_bag,

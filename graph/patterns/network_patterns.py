@@ -1,91 +1,19 @@
 """Finds the operators of networks that exporters write out in parts, and puts one operator in their place.
 
-Activations come first (gelu, silu, hardswish, the gated unit), then normalizations, softmax, attention, and rotary
-position embedding.
+Normalizations come first, then softmax, attention, and rotary position embedding. Element-wise operators are in
+:mod:`.written_out`.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from ...tir.expr import DType
 from ..axes import axes_without_negatives, reduced_axes
 from ..graph import Node, Value
-from ..rules import Match, Pattern, any_value, constant, either, number, op, optional, produced, rule
-
-# The function gelu, as PyTorch and TensorFlow export it: by erf, and by tanh.
-#
-# For all types of floats. NaN and the infinities give what the steps give; x · (1 + …) overflows in the steps beyond half of
-# the type's range and x³ beyond its cube root, and gelu is right there. Float16 and bfloat16 are rounded once, at the end.
+from ..rules import Match, Pattern, any_value, constant, either, op, optional, produced, rule
 
 _x = any_value("x")
-_HALF, _ONE = number(0.5), number(1.0)
-_C, _TWO_OVER_PI = number(0.044715, near=True), number(math.sqrt(2.0 / math.pi), near=True)
-_over_root = either(_x / number(math.sqrt(2.0), near=True), _x * number(math.sqrt(0.5), near=True))
-_cube = either(op("power", _x, number(3.0)), op("multiply", op("square", _x), _x), op("multiply", _x, _x, _x))
-_inner = either(
-    op("multiply", _TWO_OVER_PI, _x + _C * _cube),
-    op("multiply", _TWO_OVER_PI, _x, _ONE + _C * op("square", _x)),
-    op("multiply", _TWO_OVER_PI, _x, _ONE + op("multiply", _C, _x, _x)),
-)
-
-
-@rule(op("multiply", _x, _HALF, _ONE + op("erf", _over_root)))
-def gelu_by_erf(m: Match) -> Value | None:
-    """x · ½ · (1 + erf(x / √2)), in any order."""
-    return m.op("gelu", m["x"]) if m.fits(m["x"]) else None
-
-
-@rule(op("multiply", _x, _HALF, _ONE + op("tanh", _inner)))
-def gelu_by_tanh(m: Match) -> Value | None:
-    """x · ½ · (1 + tanh(√(2/π) · (x + 0.044715 · x³))), in any order."""
-    return m.op("gelu", m["x"], approximate="tanh") if m.fits(m["x"]) else None
-
-
-# The functions silu, hardsigmoid and hardswish, written out.
-#
-# For all types of floats, NaN and the infinities among the values. x · clip(x + 3, 0, 6) overflows in the steps beyond a
-# sixth of the type's range, where hardswish is right. Float16 and bfloat16 are rounded once, at the end.
-
-_SIXTH = number(1.0 / 6.0, near=True)
-_ramp = op("clip", _x + number(3.0), low=0.0, high=6.0)
-
-
-@rule(_x * op("sigmoid", _x))
-def silu(m: Match) -> Value | None:
-    """x · sigmoid(x)"""
-    return m.op("silu", m["x"]) if m.fits(m["x"]) else None
-
-
-@rule(
-    either(
-        op("clip", _x * _SIXTH + number(0.5), low=0.0, high=1.0), op("clip", _x / number(6.0) + number(0.5), low=0.0, high=1.0),
-        _ramp / number(6.0), _ramp * _SIXTH,
-    )
-)  # fmt: skip
-def hardsigmoid(m: Match) -> Value | None:
-    """clip(x/6 + ½, 0, 1), and clip(x + 3, 0, 6)/6"""
-    return m.op("hardsigmoid", m["x"]) if m.fits(m["x"]) else None
-
-
-@rule(either(_x * op("hardsigmoid", _x), op("multiply", _x, _ramp, _SIXTH), op("multiply", _x, _ramp) / number(6.0)))
-def hardswish(m: Match) -> Value | None:
-    """x · hardsigmoid(x)"""
-    return m.op("hardswish", m["x"]) if m.fits(m["x"]) else None
-
-
-# The gated unit of language models, SwiGLU (Shazeer, 2020): silu of one product times another one.
-
-
-@rule(op("silu", any_value("gate")) * any_value("up"))
-def swiglu(m: Match) -> Value | None:
-    """silu(gate) · up, of one shape, exactly, for all types of floats"""
-    if m["gate"].shape != m["up"].shape or m["gate"].dtype != m["up"].dtype or m["gate"] is m["up"]:
-        return None
-    return m.op("swiglu", m["gate"], m["up"])
-
 
 # Layer norm and RMS norm written out, and their scale and shift.
 #
@@ -310,12 +238,6 @@ def _is_part(node: Node, x: Value, begin: int, end: int) -> bool:
 
 
 RULES = (
-    gelu_by_erf,
-    gelu_by_tanh,
-    silu,
-    hardsigmoid,
-    hardswish,
-    swiglu,
     layer_norm,
     rms_norm,
     scaled_norm,

@@ -68,7 +68,8 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
     if found is None or scale is None:
         return None
     total, channels = found
-    scale32 = scale.astype(np.float32)
+    with np.errstate(over="ignore"):
+        scale32 = scale.astype(np.float32)
     if not (np.isfinite(scale32) & (np.abs(scale32) >= np.finfo(np.float32).tiny) | (scale == 0)).all():
         return None
     out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale32))

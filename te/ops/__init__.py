@@ -13,78 +13,14 @@ shapes that do not match raise a ValueError that shows both.
 
 from .attention import attention, rotary
 from .blocks.axis_reductions import argmax, argmin, max, mean, min, prod, sum
-from .blocks.broadcast import (
-    add,
-    broadcast_to,
-    divide,
-    equal,
-    floor_divide,
-    floor_mod,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    maximum,
-    minimum,
-    multiply,
-    not_equal,
-    power,
-    subtract,
-)
+from .blocks.broadcast import broadcast_to
 from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .blocks.softmax import log_softmax, softmax
 from .blocks.windows import pad
 from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
-from .elementwise import (
-    abs,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    ceil,
-    clip,
-    cos,
-    cosh,
-    elu,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    gelu,
-    hardsigmoid,
-    hardswish,
-    identity,
-    leaky_relu,
-    log,
-    log1p,
-    log2,
-    log10,
-    mish,
-    negative,
-    prelu,
-    reinterpret,
-    relu,
-    relu6,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    silu,
-    sin,
-    sinh,
-    softplus,
-    sqrt,
-    square,
-    swiglu,
-    tan,
-    tanh,
-    trunc,
-    where,
-)
-from .elementwise import cast_to as cast
+from .conversions import cast, prelu, reinterpret
+from .elements import *  # noqa: F403
+from .elements import ELEMENTS, divide, multiply, subtract
 from .image_layout import col2im, depth_to_space
 from .indexing import (
     concatenate,
@@ -101,28 +37,6 @@ from .indexing import (
     strided_slice,
     take,
     triangle,
-)
-from .logic import (
-    atan2,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    copysign,
-    hypot,
-    is_finite,
-    is_inf,
-    is_nan,
-    left_shift,
-    logaddexp,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    nextafter,
-    remainder,
-    right_shift,
-    truncate_divide,
 )
 from .matmul import batch_matmul, dense, einsum, matmul
 from .norm import batch_norm, group_norm, layer_norm, rms_norm
@@ -153,22 +67,17 @@ div = divide
 mul = multiply
 sub = subtract
 
-__all__ = [
-    "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
-    "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul", "batch_norm", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "col2im", "concat", "concatenate", "conv1d",
-    "conv2d", "conv2d_transpose", "conv3d", "copysign", "cos", "cosh", "cumprod", "cumsum", "deformable_windows", "dense",
-    "depth_to_space", "depthwise_conv2d", "div", "divide", "einsum", "elu", "equal", "erf", "exp", "exp2", "expand_dims", "expm1",
-    "flatten", "flip", "floor", "floor_divide", "floor_mod", "full", "gather_elements", "gather_nd", "gelu",
-    "global_avg_pool", "global_max_pool", "greater", "greater_equal", "grid_sample", "group_norm", "hardsigmoid",
-    "hardswish", "hypot", "identity", "is_finite", "is_inf", "is_nan", "layer_norm", "leaky_relu", "left_shift", "less", "less_equal", "log",
-    "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
-    "max", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "maximum", "mean", "min", "minimum", "mish",
-    "mul", "multiply", "negative", "nextafter", "not_equal", "one_hot", "pad", "power", "prelu", "prod", "reinterpret", "relu",
-    "relu6", "remainder", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "right_shift",
-    "rms_norm", "roi_align", "rotary", "round", "rsqrt", "scatter_elements", "scatter_nd", "sigmoid", "sign", "silu",
-    "sin", "sinh", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub",
-    "subtract", "sum", "swiglu", "take", "tan", "tanh", "tile", "topk", "transpose", "triangle", "trunc",
-    "truncate_divide", "where", "winograd_conv2d", "winograd_weights",
+__all__ = [  # those of the table of element-wise operators, and
+    *ELEMENTS,
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "argmax", "argmin", "attention", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_matmul", "batch_norm", "broadcast_to", "cast", "col2im", "concat", "concatenate", "conv1d",
+    "conv2d", "conv2d_transpose", "conv3d", "cumprod", "cumsum", "deformable_windows", "dense", "depth_to_space",
+    "depthwise_conv2d", "div", "einsum", "expand_dims", "flatten", "flip", "full", "gather_elements", "gather_nd",
+    "global_avg_pool", "global_max_pool", "grid_sample", "group_norm", "layer_norm", "log_softmax", "matmul", "max",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "mean", "min", "mul", "one_hot", "pad", "prelu",
+    "prod", "reinterpret", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "rms_norm",
+    "roi_align", "rotary", "scatter_elements", "scatter_nd", "softmax", "split", "squeeze", "stack",
+    "strided_slice", "sub", "sum", "take", "tile", "topk", "transpose", "triangle", "winograd_conv2d",
+    "winograd_weights",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from tilewright.graph.graph_operators import OPERATORS
 from tilewright.graph.rules import (
     ASSOCIATIVE,
     COMMUTATIVE,
+    Attribute,
     _Anything,
     _Apply,
     _Constant,
@@ -19,6 +20,7 @@ from tilewright.graph.rules import (
     constant,
     numbers_of,
 )
+from tilewright.te.ops.elements import ELEMENTS
 from tilewright.tir.expr import DType, to_numpy
 from tilewright.tir.expr.base.rounding import bfloat16_to_bits
 
@@ -169,9 +171,11 @@ class Drawing:
             ]
         elif op == "where":
             types[0] = "bool"
+        if op in ELEMENTS and ELEMENTS[op].types == "order":
+            types = [self.dtype] * 2
         if op in OPERATORS and "out_dtype" in p.attrs:
             types = [self.one_of(*NARROW)] * len(shapes)
-        attrs.update({k: v for k, v in p.attrs.items() if op != "cast" or k != "dtype"})
+        attrs.update({k: self.attribute(v) for k, v in p.attrs.items() if op != "cast" or k != "dtype"})
         if op == "cast" and "dtype" in p.attrs:
             attrs["dtype"] = p.attrs["dtype"]
         if p.args is None:
@@ -189,6 +193,16 @@ class Drawing:
         if op in COMMUTATIVE:
             inner = inner[:: self.one_of(1, -1)]
         return self.b.op(op, *inner, **attrs)
+
+    def attribute(self, wanted):
+        """Returns an attribute of a pattern as it is, or a number that it stands for."""
+        if not isinstance(wanted, Attribute):
+            return wanted
+        return (
+            wanted.number
+            if not wanted.name
+            else float(self.rng.integers(*((-3, 1) if wanted.name == "low" else (0, 7))))
+        )
 
     def operands(self, op, shape, count):
         """Returns the shapes of the operands of an operator of a shape, its attributes, and which are taken whole."""
@@ -234,8 +248,10 @@ class Drawing:
             return [shape, (last,), (last,)][: max(count, 1)], {"axis": -1}, [True] * 3
         if op == "clip":
             return [shape], {"low": float(self.rng.integers(-3, 1)), "high": float(self.rng.integers(0, 7))}, [True]
-        if kind == "broadcast" and op != "where" and self.chance(0.3):
-            return [shape, tuple([1 if self.chance(0.5) else d for d in shape])], {}, [False] * 2
+        if kind == "broadcast" and self.chance(0.3):
+            narrow = [tuple([1 if self.chance(0.5) else d for d in shape]) for _ in range(2)]
+            shapes = [shape, *narrow] if op == "where" else [shape, narrow[0]]
+            return shapes[:: self.one_of(1, -1)], {}, [False] * 3
         return [shape] * max(count, 1), {}, [op == "where"] * 3
 
     def sliced(self, shape):

@@ -1,4 +1,4 @@
-"""This module combines two tensors, or a tensor and a number, element by element; shapes broadcast as in NumPy."""
+"""This module combines tensors and numbers element by element; shapes broadcast as in NumPy."""
 
 from __future__ import annotations
 
@@ -7,24 +7,18 @@ from typing import Any
 
 from ....tir.expr import (
     EQ,
-    And,
     DType,
     Expr,
     IntImm,
-    Or,
     Select,
     any_,
     cast,
     const,
     convert,
-    floordiv,
-    floormod,
-    max_,
     min_,
     promote,
     select,
 )
-from ....tir.expr.intrinsics.float_operations import copysign, floor, fmod, pow_
 from ...compute import as_shape, compute
 from ...operation import Requirement
 from ...tensor import Tensor
@@ -116,92 +110,36 @@ def _is_one(e: Expr) -> bool:
     return isinstance(e, IntImm) and e.value == 1
 
 
-def combine(op: str, f: Callable[[Expr, Expr], Any], a: Any, b: Any, name: str) -> Any:
-    """Returns ``f`` over two tensors or numbers; of two expressions it is just ``f``."""
-    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        return f(convert(a), convert(b))
-    if (isinstance(a, Expr) or isinstance(b, Expr)) and (a if isinstance(a, Tensor) else b).ndim == 0:
-        return f(convert(a), convert(b))  # a tensor of rank 0 inside an expression
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        shape, requires = broadcast_shape(op, a.shape, b.shape, (a, b))
-        out = compute(
-            shape, lambda *i: f(element(a, i, shape), element(b, i, shape)), name=name, tag=BROADCAST, requires=requires
-        )
-    elif isinstance(a, Tensor):
-        out = compute(a.shape, lambda *i: f(a(*i), _scalar(b, a.dtype)), name=name, tag=ELEMWISE)
-    else:
-        out = compute(b.shape, lambda *i: f(_scalar(a, b.dtype), b(*i)), name=name, tag=ELEMWISE)
-    return out
+def combine(op: str, f: Callable[..., Any], operands: Sequence[Any], name: str) -> Any:
+    """Returns ``f`` over tensors and numbers; of expressions alone it is just ``f``.
+
+    A number has the data type of the tensor before it, or of the next one; where the first of three operands is a condition,
+    it says nothing of them. One operand has to be a tensor, when there is only one.
+    """
+    tensors = [t for t in operands if isinstance(t, Tensor)]
+    if len(operands) == 1:
+        check_tensor(op, operands[0])
+    elif not tensors or (tensors[0].ndim == 0 and any(isinstance(e, Expr) for e in operands)):
+        return f(*[convert(e) for e in operands])  # a tensor of rank 0 inside an expression
+    shape, requires = tensors[0].shape, []
+    for n, t in enumerate(tensors[1:], 1):
+        shape, more = broadcast_shape(op, shape, t.shape, (tensors[n - 1], t))
+        requires += more
+    values = [t for t in operands[len(operands) == 3 :] if isinstance(t, Tensor)]
+
+    def of_elements(*i: Expr) -> Any:
+        return f(*[element(e, i, shape) if isinstance(e, Tensor) else _scalar(e, values) for e in operands])
+
+    tag = ELEMWISE if len(tensors) == 1 else BROADCAST
+    return compute(shape, of_elements, name=name, tag=tag, requires=requires)
 
 
-def _scalar(value: Any, dtype: str) -> Expr:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+def _scalar(value: Any, beside: Sequence[Tensor]) -> Expr:
+    """Returns a number as an expression; its type is that of the tensors beside it where it is a number of their kind."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and beside:
+        dtype = beside[-1].dtype
         return const(value, dtype if DType(dtype).is_float or isinstance(value, int) else "float32")
     return convert(value)
-
-
-def broadcasting(op: str, f: Callable[[Expr, Expr], Any], meaning: str) -> Callable[..., Any]:
-    """Returns the operator ``op``: ``f`` over two tensors or numbers, documented as ``meaning``."""
-
-    def function(a: Any, b: Any, name: str = f"T_{op}") -> Any:
-        return combine(op, f, a, b, name)
-
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"Returns {meaning[0].lower()}{meaning[1:]}; tensors or numbers, shapes broadcast as in NumPy."
-    return function
-
-
-def _divide(x: Expr, y: Expr) -> Expr:
-    if x.dtype.is_float or y.dtype.is_float:
-        return x / y
-    return cast("float32", x) / cast("float32", y)
-
-
-def _float_division(x: Expr, y: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """The operands in the type to compute in, C's fmod of them, and whether that has another sign than ``y``."""
-    dtype = promote(x.dtype, y.dtype)
-    wide = dtype if dtype.bits >= 32 else "float32"
-    a, b = cast(wide, x), cast(wide, y)
-    rest, zero = fmod(a, b), const(0.0, wide)
-    return a, b, rest, Or(And(rest < zero, b > zero), And(rest > zero, b < zero))
-
-
-def _floor_mod(x: Expr, y: Expr) -> Expr:
-    """Returns the remainder with the sign of ``y``, exact for floats. It is that of C's fmod, moved by ``y`` where the
-    signs differ."""
-    if not (x.dtype.is_float or y.dtype.is_float):
-        return floormod(x, y)
-    _, b, rest, differs = _float_division(x, y)
-    return cast(promote(x.dtype, y.dtype), select(differs, rest + b, rest))
-
-
-def _floor_divide(x: Expr, y: Expr) -> Expr:
-    """The quotient that fits :func:`_floor_mod`; a quotient by zero or of an infinity is that of ``/``, as in NumPy."""
-    if not (x.dtype.is_float or y.dtype.is_float):
-        return floordiv(x, y)
-    a, b, rest, differs = _float_division(x, y)
-    near = (a - rest) / b  # a whole number, or next to one
-    whole = floor(near) + cast(a.dtype, near - floor(near) > const(0.5, a.dtype)) - cast(a.dtype, differs)
-    zero = const(0.0, b.dtype)
-    signed = select(whole.equal(zero), copysign(zero, a / b), whole)
-    return cast(promote(x.dtype, y.dtype), select(b.equal(zero), a / b, signed))
-
-
-add = broadcasting("add", lambda x, y: x + y, "a + b")
-subtract = broadcasting("subtract", lambda x, y: x - y, "a - b")
-multiply = broadcasting("multiply", lambda x, y: x * y, "a · b")
-divide = broadcasting("divide", _divide, "a / b, in float32 when both are integers")
-floor_divide = broadcasting("floor_divide", _floor_divide, "a // b rounded towards minus infinity")
-floor_mod = broadcasting("floor_mod", _floor_mod, "The remainder of floor_divide")
-maximum = broadcasting("maximum", max_, "The larger, NaN if either is")
-minimum = broadcasting("minimum", min_, "The smaller, NaN if either is")
-power = broadcasting("power", pow_, "a to the power b")
-equal = broadcasting("equal", lambda x, y: x.equal(y), "Whether a equals b")
-not_equal = broadcasting("not_equal", lambda x, y: ~x.equal(y), "Whether a differs from b")
-less = broadcasting("less", lambda x, y: x < y, "Whether a < b")
-less_equal = broadcasting("less_equal", lambda x, y: x <= y, "Whether a <= b")
-greater = broadcasting("greater", lambda x, y: x > y, "Whether a > b")
-greater_equal = broadcasting("greater_equal", lambda x, y: x >= y, "Whether a >= b")
 
 
 def broadcast_to(x: Tensor, shape: Any, name: str = "T_broadcast_to") -> Tensor:
@@ -225,7 +163,3 @@ def broadcast_to(x: Tensor, shape: Any, name: str = "T_broadcast_to") -> Tensor:
             requires.append((any_(e.equal(1), e.equal(whole)), f"broadcast_to: {e} has to be 1 or {whole}"))
     out: Tensor = compute(dims, lambda *i: element(x, i, dims), name=name, tag=BROADCAST, requires=requires)
     return out
-
-
-OF_SYMBOLS = {"+": add, "-": subtract, "*": multiply, "/": divide}
-"""What makes ``A + B`` and the like of whole tensors."""
