@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import seconds_text
-from .exit_codes import CommandError, check_results
 from .options import (
     WholeNumber,
     accuracy_option,
@@ -25,8 +24,8 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, first_sign, json_option
-from .progress import Progress
+from .output import CommandError, check_results, column, echo_json, echo_table, first_sign, json_option
+from .progress import ProgressView
 
 if TYPE_CHECKING:
     from ..codegen import Target
@@ -84,7 +83,7 @@ def command(
             raise CommandError("--accuracy is for models", code=2)
         case = parse_spec(spec, args)
         flops = case.flops  # a workload that cannot be built shows first
-        with Progress(case.spec, flops=flops) as progress:
+        with ProgressView(case.spec, flops=flops) as progress:
             progress.says("measuring the machine, then the contenders in turns")
             result = bench(case, machine, db=path, rounds=rounds, require_tuned=require_tuned)
     except NoRecordError as error:

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from .exit_codes import CommandError
 from .options import (
     accuracy_option,
     apply,
@@ -25,7 +24,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import clear_sign, echo_json, first_sign, json_option
+from .output import CommandError, clear_sign, echo_json, first_sign, json_option
 
 
 @click.command("build")

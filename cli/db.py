@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import seconds_text, size_text
-from .exit_codes import CommandError
 from .options import (
-    Group,
+    CommandGroup,
     WholeNumber,
     apply,
     arg_option,
@@ -23,7 +22,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, json_option
+from .output import CommandError, column, echo_json, echo_table, json_option
 
 if TYPE_CHECKING:
     from ..tuning_db import Database
@@ -39,7 +38,7 @@ def _open(flag: str | None, readonly: bool = True) -> Database:
     return Database(path, readonly=readonly)
 
 
-@click.group("db", cls=Group)
+@click.group("db", cls=CommandGroup)
 def command() -> None:
     """Show and maintain a database of tuning records."""
 

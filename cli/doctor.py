@@ -12,7 +12,7 @@ import click
 from ..pages import size_text
 from .options import cores_option, require_here, target_option, target_text
 from .output import column, echo_json, echo_table, first_sign, json_option
-from .progress import Progress
+from .progress import ProgressView
 from .settings import all_settings, set_options
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
 
     machine = Target(target_text(target, num_cores))
     require_here(machine)
-    with Progress("doctor") as progress:
+    with ProgressView("doctor") as progress:
         progress.says("measuring the machine")
         report = measure_machine(machine, refresh=refresh)
     versions = _versions()

@@ -15,9 +15,8 @@ from typing import Any
 import click
 
 from .. import __version__
-from .exit_codes import EXIT_CODES, CommandError
-from .options import Group, read_environment
-from .output import clear_sign
+from .options import CommandGroup, read_environment
+from .output import EXIT_CODES, CommandError, clear_sign
 from .settings import put_into_force
 
 COMMANDS = {
@@ -33,7 +32,7 @@ COMMANDS = {
 }
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     """Subcommands whose files load when they are called, so that ``--help`` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import did_you_mean
-from .exit_codes import CommandError
-from .output import column, echo_table
+from .output import CommandError, column, echo_table
 from .settings import setting
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ accuracy_option = click.option(
 )  # fmt: skip
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands; a command that it does not have is an error with the nearest name."""
 
     def resolve_command(

@@ -34,7 +34,7 @@ _DOING = {
 """What a search does at each of its events."""
 
 
-class Progress:
+class ProgressView:
     """Shows what happens, how far a search is, its best figure, and the time left. It also shows the share of the peak,
     and failures.
 
@@ -56,7 +56,7 @@ class Progress:
         self._live: Any = None
         self._ended = threading.Event()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressView:
         if moves(sys.stderr):
             from rich.console import Console  # heavy: only for terminals
             from rich.live import Live
@@ -172,7 +172,7 @@ class Progress:
         click.echo(f"{self.title}: {self.told(now - self._start)}", err=True)
 
 
-class ModelSearch(Progress):
+class ModelSearch(ProgressView):
     """Shows how far the search for a model's kernels is: their trials, and the predicted time of a run."""
 
     def __init__(self, title: str, kernels: int, time_limit: float | None) -> None:

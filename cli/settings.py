@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .exit_codes import CommandError
+from .output import CommandError
 
 if sys.version_info >= (3, 11):
     from tomllib import loads as _parse_toml

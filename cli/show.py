@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ..pages import size_text
-from .exit_codes import CommandError
 from .options import (
     Choice,
     apply,
@@ -25,7 +24,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import clear_sign, echo_json, first_sign, json_option
+from .output import CommandError, clear_sign, echo_json, first_sign, json_option
 
 if TYPE_CHECKING:
     from ..codegen import Target
@@ -135,8 +134,7 @@ def command(
 def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str | None) -> tuple[str, str]:
     """Returns where the schedule of a stage comes from, empty for stages before scheduling, and the stage's text."""
     from ..driver import plan, to_mlir
-    from ..driver.stages import declared_lines
-    from ..driver.throughput import throughput_report
+    from ..driver.stages import declared_lines, throughput_report
     from ..schedule import Trace
     from ..tuner import Space
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import counted, seconds_text
-from .exit_codes import CommandError
 from .options import (
     Seconds,
     Share,
@@ -30,8 +29,8 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import column, echo_json, echo_table, first_sign, json_option
-from .progress import ModelSearch, Progress
+from .output import CommandError, column, echo_json, echo_table, first_sign, json_option
+from .progress import ModelSearch, ProgressView
 
 if TYPE_CHECKING:
     from ..codegen import Target
@@ -128,7 +127,7 @@ def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: b
     flops = case.flops  # a workload that cannot be built shows before anything is measured
     with Database(path):  # a database that cannot be written shows before anything is measured
         pass
-    with _runner(words["runner"]) as runner, Progress(case.spec, trials, flops) as progress:
+    with _runner(words["runner"]) as runner, ProgressView(case.spec, trials, flops) as progress:
         if words["runner"] is None and not machine.is_gpu:
             progress.says("measuring the machine")
             progress.bound = bound_for(measure_machine(machine), case.func, machine)
@@ -191,7 +190,7 @@ def _print_json(case: WorkloadCase, result: TuneResult, bound: Bound | None, mac
     )
 
 
-def _print_text(case: WorkloadCase, result: TuneResult, progress: Progress, path: str | None) -> None:
+def _print_text(case: WorkloadCase, result: TuneResult, progress: ProgressView, path: str | None) -> None:
     done, failed = len(result.records), sum(result.failures.values())
     trouble = f", {failed} failed" if failed else ""
     click.echo(f"{case.spec}: {counted(done, 'trial')} in {result.elapsed_seconds:.1f} s{trouble} -> {path}")

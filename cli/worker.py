@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .exit_codes import CommandError
+from .output import CommandError
 
 
 @click.command("worker")
@@ -16,7 +16,7 @@ def command(address: str) -> int:
     A scheduler is started with `dask scheduler`. It measures one candidate at a time, and runs until it is interrupted. Whoever
     reaches the scheduler can run code on this machine: use tls:// addresses outside a network that you trust.
     """
-    from ..tuner.remote.dask_worker import offered, run_worker
+    from ..tuner.remote.measuring import offered, run_worker
 
     try:
         click.echo(f"offers {', '.join(offered())} to {address}", err=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .exit_codes import CommandError
-from .output import clear_sign, column, echo_json, echo_table, first_sign, json_option
+from .output import CommandError, clear_sign, column, echo_json, echo_table, first_sign, json_option
 
 
 @click.command("workloads")
@@ -18,7 +17,7 @@ def command(name: str | None, as_json: bool) -> None:
     that returns te tensors is file.py:function.
     """
     first_sign("workloads")
-    from ..driver.workloads.workload_definition import all_workloads, find_workload
+    from ..driver.workloads.workload_specs import all_workloads, find_workload
 
     if name is not None and "=" in name:
         raise CommandError(f"{name!r} is a spec; name the workload alone", code=2)

@@ -7,6 +7,12 @@ scratch memory, argument checks, timing.
 
 It is the way to code for processors. Kernels for GPUs (``tilewright.gpu``), circuits (``tilewright.circuits``) and MLIR
 (``tilewright.mlir``) stand beside it, and load when a target or a back end of theirs is first used.
+
+The emitted function has the C signature ``int32_t NAME(<params>)``: a pointer per buffer, a scalar per scalar parameter, then one
+``int64_t`` per symbolic size that is not a parameter, in order of first appearance. 0 means success, n > 0 that assertion n failed, -1 that
+there was no scratch memory, -3 that an array is NULL. Only ``lowered.abi_of`` decides the parameters; emitters, calls and the C header use it.
+A module of several functions is one object with distinct symbols. Kinds of targets that compile in a way of their own stand in
+:mod:`.machine.target_kinds`; :func:`compile` asks that table first.
 """
 
 from .backend.registry import Backend, register_backend

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..frontends.stablehlo import StableHloError
-from ..tir.expr import to_numpy
 from .kernel_signature import Signature, SignatureError
 
 
@@ -30,7 +29,7 @@ def call(
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         given = [np.asarray(a, order="C") for a in arrays]
-        made = [np.empty(shape, to_numpy(dtype)) for shape, dtype in _results(kernel, given)]
+        made = [np.empty(shape, getattr(jax.numpy, dtype)) for shape, dtype in _results(kernel, given)]
         kernel.run(given, made)
         return tuple(made)
 
@@ -39,7 +38,7 @@ def call(
         if not any(isinstance(a, jax.core.Tracer) for a in plain):
             made = [jax.numpy.asarray(a) for a in run(*plain)]
             return made[0] if len(made) == 1 else tuple(made)
-        kinds = [jax.ShapeDtypeStruct(shape, to_numpy(dtype)) for shape, dtype in _results(kernel, plain)]
+        kinds = [jax.ShapeDtypeStruct(shape, getattr(jax.numpy, dtype)) for shape, dtype in _results(kernel, plain)]
         out = jax.pure_callback(run, tuple(kinds), *plain, vmap_method="sequential")
         return out[0] if len(out) == 1 else tuple(out)
 

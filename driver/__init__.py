@@ -8,7 +8,6 @@ parameters; :mod:`.machine_report` says what this machine can do, measured by :m
 from .benching import BenchResult, bench
 from .building import build
 from .mlir_programs import from_mlir, to_mlir
-from .models.host_model import HostModel
 from .models.model import Model
 from .models.model_benching import ModelBenchResult
 from .models.model_building import GraphOptions, build_graph
@@ -33,7 +32,6 @@ __all__ = [
     "BenchRow",
     "BuildError",
     "GraphOptions",
-    "HostModel",
     "Model",
     "ModelBenchResult",
     "ModelProgress",

@@ -16,8 +16,8 @@ from ..codegen.machine.target_kinds import is_simulated
 from ..graph.graph import Graph
 from ..pages.short_repr import short_repr
 from ..tir.cost import count_bytes, count_flops
-from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
-from ..tuner.measure.option_ranges import require_seconds, require_whole
+from ..tuner.measure.inputs import KernelInputs, compare, make_arguments, tolerance
+from ..tuner.measure.runner import require_seconds, require_whole
 from ..tuning_db import Database
 from .machine_probes import PeakProbe
 from .machine_report import MachineReport, measure_machine, require_few_threads
@@ -222,7 +222,7 @@ def likely_peak(result: BenchResult, probed: float) -> float | None:
     return known if known is not None and reached > probed and known > probed else probed
 
 
-def _contenders(asked: Request, plans: Sequence[Plan], arguments: Arguments, result: BenchResult) -> list[Run]:
+def _contenders(asked: Request, plans: Sequence[Plan], arguments: KernelInputs, result: BenchResult) -> list[Run]:
     """Returns NumPy, where it can, and the plans, compiled and compared with NumPy's results."""
     runs: list[Run] = []
     reference = _reference(asked, arguments, result, runs)
@@ -241,7 +241,9 @@ def _contenders(asked: Request, plans: Sequence[Plan], arguments: Arguments, res
     return runs
 
 
-def _reference(asked: Request, arguments: Arguments, result: BenchResult, runs: list[Run]) -> list[np.ndarray] | None:
+def _reference(
+    asked: Request, arguments: KernelInputs, result: BenchResult, runs: list[Run]
+) -> list[np.ndarray] | None:
     """Returns NumPy's results, and NumPy as a contender; None when the workload has no reference."""
     case = asked.case
     if case is None:
@@ -258,7 +260,7 @@ def _reference(asked: Request, arguments: Arguments, result: BenchResult, runs: 
     return outs
 
 
-def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
+def _native(module: Any, arguments: KernelInputs) -> Callable[[int], float]:
     def run(number: int) -> float:
         return float(module.time_evaluator(repeat=1, number=number, warmup=1)(*arguments.values).results[0])
 

@@ -13,10 +13,9 @@ from ..codegen import Module, Target, compile
 from ..graph.graph import Graph
 from ..tir.expr import Var
 from ..tuning_db import Database
-from .models.host_model import build_model
 from .models.model import Model
-from .models.model_building import GraphOptions
-from .models.model_files import READING, is_model, load_whole
+from .models.model_building import GraphOptions, build_graph
+from .models.model_files import READING, is_model, load_model
 from .planning import BuildError as BuildError  # users import it from here
 from .planning import Plan, plan_request
 from .request import in_order, request, requests, require_known
@@ -81,7 +80,6 @@ def build(
     A :class:`~tilewright.graph.Graph`, and a model that a front end reads (``model.onnx``, or an ONNX model in memory),
     become a :class:`~.models.model.Model`, which takes inputs and returns outputs. ``options`` are for them: ``shapes``
     and ``constants`` of inputs by name, which front ends take, and those of :class:`~.models.model_building.GraphOptions`.
-    A model that works on texts becomes a :class:`~.models.host_model.HostModel`.
 
     >>> import numpy as np
     >>> f = build("relu:M=1,N=4")
@@ -96,9 +94,9 @@ def build(
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
         reading = {key: options.pop(key) for key in READING if key in options}
         require_known(options, GraphOptions, READING, "build")
-        graph = load_whole(inputs, **reading)
+        graph = load_model(inputs, **reading)
         graph = graph if name is None else replace(graph, name=name)
-        return build_model(graph, machine, db=db, require_tuned=require_tuned, **options)
+        return build_graph(graph, machine, db=db, require_tuned=require_tuned, **options)
     if options:
         unread = {key: value for key, value in options.items() if key not in READING}
         require_known(unread, GraphOptions, ("args", "db", "name", "target", *READING), "build")

@@ -18,7 +18,7 @@ from ..codegen import Target
 from ..graph.graph import Graph
 from ..pages import card, search_chart, seconds_text
 from ..tuner import FinalComparison, Progress, SearchEnded, SearchStarted, TuneResult
-from ..tuner.measure.option_ranges import require_share
+from ..tuner.measure.runner import require_share
 from ..tuning_db import Database, TuningRecord, open_database
 from .library_versions import library_versions
 from .machine_report import known_report, measure_machine, model_of

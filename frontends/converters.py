@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
+
+from ..pages.near_words import near_words
 
 Converter = Callable[..., Any]
 """Takes a :class:`.graph_call.GraphCall`, and further arguments where the front end has some; returns what the call
@@ -37,17 +38,17 @@ _SHOWN = 20
 
 class UnsupportedOperators(ValueError):
     """Raised when operators have no converter; ``operators`` has the places of their uses by operator. ``adder`` names the
-    function that registers a converter. Each front end derives an error of its own from this one."""
+    function that registers a converter, and ``hint`` is added to the message. Each front end derives an error of its own."""
 
     what, adder = "program", ""
 
-    def __init__(self, operators: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, operators: Mapping[str, Sequence[str]], hint: str = "") -> None:
         self.operators = {name: list(places) for name, places in operators.items()}
         lines = [f"{name}: {len(places)} (first: {places[0]})" for name, places in self.operators.items()]
         more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         super().__init__(
             f"the {self.what} uses operators that are not supported: {'; '.join([*lines[:_SHOWN], *more])}. "
-            f"{self.adder} adds one"
+            f"{self.adder} adds one{hint}"
         )
 
 
@@ -56,7 +57,7 @@ def require_inputs(option: str, given: Iterable[str], inputs: Iterable[str], fai
     names = list(inputs)
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(str(name), names, 1, 0.5)
+            near = near_words(str(name), names, 1)
             listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
             raise failure(
                 f"{option} names {str(name)!r}, which is no input{f'; did you mean {near[0]!r}?' if near else ''} "

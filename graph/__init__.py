@@ -15,15 +15,16 @@ made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the te
 :func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
 :func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), which :func:`order_kernels`
 puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps,
-:func:`add_while` one that goes on as long as a condition holds (:mod:`.scan_operator`). :class:`HostGraph` is a graph between
-steps that Python computes (:mod:`.host_graph`).
+:func:`add_while` one that goes on as long as a condition holds (:mod:`.scan_operator`).
+
+What passes ask of the layers above (running a function, predicting its time) is handed in as ``Services``, which ``driver/graph_services.py``
+makes. ``graph/algebra`` and ``graph/patterns`` hold rewrite rules, and ``graph/layouts.py`` chooses orders of dimensions by a minimum cut.
 """
 
 from .builder import Builder
 from .fuse import fuse
 from .graph import Graph, GraphError, Node, Value
 from .graph_operators import register_operator
-from .host_graph import HostGraph
 from .kernels import Division, Kernel, unfused
 from .memory_plan import MemoryPlan, order_kernels, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
@@ -35,7 +36,7 @@ from .text import named_constants, parse
 from .verify_graph import verify
 
 __all__ = [
-    "Builder", "Division", "Graph", "GraphError", "GraphPass", "HostGraph", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",
+    "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",
     "Services", "Value", "add_cond", "add_scan", "add_while", "evaluate", "fuse", "named_constants", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
     "register_rule", "specialize", "unfused", "verify",
 ]  # fmt: skip

@@ -1,22 +1,33 @@
 """This package writes HTML and SVG: for the report of a database, for listings and for notebooks.
 
-It knows text and numbers only, and imports nothing of Tilewright. :class:`Plot` draws a chart, :func:`code_html` colours a
-program, :func:`table` and :func:`card` lay text out, :func:`side_by_side` shows programs with linked lines, :mod:`.figures` writes times and rates.
-:mod:`.written_files` writes a file whole or not at all.
+It knows text and numbers only, and imports nothing of Tilewright. :class:`Plot` draws a chart (:mod:`.plot`, which also writes
+times and rates), :func:`code_html` colours a program, :func:`table` and :func:`card` lay text out, :func:`side_by_side` shows
+programs with linked lines (:mod:`.html_text`). :mod:`.near_words` finds the word that was meant, :mod:`.short_repr` writes an
+object in one line, and :mod:`.written_files` writes a file whole or not at all.
 """
 
-from .figures import counted, duration_text, rate_text, seconds_text, share_text, size_text
-from .html_text import CHART_STYLE, COLOURS, card, folded, table
-from .listings import LISTING_STYLE, Listing, code_html, side_by_side
+from .html_text import CHART_STYLE, COLOURS, LISTING_STYLE, Listing, card, code_html, folded, side_by_side, table
 from .near_words import did_you_mean
-from .plot import Axis, Plot, thinned
-from .search_chart import improvements, search_chart, sparkline
+from .plot import (
+    ChartAxis,
+    Plot,
+    counted,
+    duration_text,
+    improvements,
+    rate_text,
+    search_chart,
+    seconds_text,
+    share_text,
+    size_text,
+    sparkline,
+    thinned,
+)
 
 __all__ = [
     "CHART_STYLE",
     "COLOURS",
     "LISTING_STYLE",
-    "Axis",
+    "ChartAxis",
     "Listing",
     "Plot",
     "card",

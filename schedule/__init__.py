@@ -4,6 +4,12 @@
 function and keeps the :class:`Trace` of them. A step that cannot be proven legal raises :class:`ScheduleError`.
 Primitives ask the analyses of :mod:`tilewright.tir.analysis`, state what they need with :mod:`.require`, and rewrite with
 :mod:`.edit`.
+
+A loop's handle is its loop variable; a block's handle is ``BlockRV(name)``. A primitive is a function whose first argument is the
+PrimFunc and which returns the new PrimFunc and the handles of what it made; ``@primitive`` makes it a method of :class:`Schedule`,
+which knows only the registry. A primitive says what it requires, then rewrites, and imports no other primitive. A trace refers to blocks by
+name, and to the buffers of a block by number; ``retarget`` (:mod:`.trace_renaming`) translates it into the names of another program of
+the same structure. A :class:`TensorIntrin` is a description and an implementation, both PrimFuncs, by name.
 """
 
 from ..tir.expr.reducers import register_reducer

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..pages.notebook import user_traceback
+from ..pages.html_text import user_traceback
+from ..pages.near_words import near_words
 from ..tir.expr import Reason, Var
 from ..tir.expr.base.node import Node, marked_text
 from ..tir.stmt import PrimFunc
@@ -138,13 +138,13 @@ def _excerpt(func: PrimFunc, where: Sequence[Node]) -> list[str]:
 def near_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the close matches of ``name``, or the first eight names when there are none."""
     names = list(dict.fromkeys(known))
-    return difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:8]
+    return near_words(name, names) or names[:8]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint that lists the close matches of ``name``, or else at most eight of the known names."""
     names = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = near_words(name, names)
     if close:
         return "did you mean " + " or ".join(repr(n) for n in close) + "?"
     if not names:

@@ -37,7 +37,7 @@ for name in ("SIGKILL", "SIGALRM", "SIGHUP", "SIGUSR1", "pthread_sigmask"):
 sys.modules["msvcrt"] = types.ModuleType("msvcrt")
 sys.platform = "win32"
 import_all()
-assert sys.modules["tilewright.tuning_db.lock"].msvcrt is sys.modules["msvcrt"]
+assert sys.modules["tilewright.tuning_db.connection"].msvcrt is sys.modules["msvcrt"]
 print("done")
 """
 

@@ -62,7 +62,6 @@ def objects():
     case = driver.parse_spec("matmul:M=64,N=64,K=64")
     whole = net.graph([y])
     model = tw.build(whole)
-    host = graph.HostGraph("net", whole.inputs, whole.outputs, {}, (), whole, ("x",) * 50, (), ())
     out = [
         func, sch, sch.trace, sch.mod, module, module.bind(*arrays), next(iter(sch.trace.insts)), sch.get_block("C"),
         module[next(iter(module))], codegen.lower(sch, target), codegen.lower(sch, target).params[0], target,
@@ -79,7 +78,6 @@ def objects():
         tuner.TuneResult(func, target, record, (record,) * 64, "trials", 1.0, 2.0),
         tuning_db.SessionRecord("s" * 32, config={"a": 1} | {str(n): "x" * 50 for n in range(50)}),
         tuning_db.TargetRecord("t", "llvm"), tuning_db.WorkloadRecord("w" * 64, "text\n" * 1000),
-        host, driver.HostModel(host, model, target),
         net, whole, whole.nodes[0], x, *divided(whole), graph.PASSES[0],
         graph.PassTimes({str(n): 1e-3 for n in range(100)}), graph.Services(run=lambda f: None),
         model, rows[0], driver.BenchResult(case.spec, str(target), 1.0, 1.0, rows), driver.GraphOptions(),

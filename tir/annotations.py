@@ -6,10 +6,10 @@ reads has no effect, and a warning tells its author.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from ..pages.near_words import near_words
 from .expr import IntImm
 from .stmt import AttrStmt, Block, For, PrimFunc, statements
 
@@ -76,7 +76,7 @@ def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
             continue
         for key in found:
             if key not in ANNOTATIONS:
-                near = difflib.get_close_matches(key, ANNOTATIONS, 1, 0.7)
+                near = near_words(key, ANNOTATIONS, 1, 0.7)
                 if near or not isinstance(n, Block) or is_for_code(key):
                     yield key, place, near[0] if near else ""
 

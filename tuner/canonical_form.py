@@ -15,15 +15,15 @@ from ..tir.analysis.access import accesses
 from ..tir.expr import FloorDiv, FloorMod, IntImm, Var
 from ..tir.stmt import Buffer
 from ..tir.walk import pre_order
-from .program import BlockInfo, Program, Use
+from .program import BlockInfo, ProgramInfo, Use
 
 _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
 
 
-def bring_into_canonical_form(sch: Schedule) -> Program:
+def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
     """Split the axes that reductions divide, where that makes accesses affine; returns the program that results."""
-    program = Program(sch.func)
+    program = ProgramInfo(sch.func)
     refused: set[frozenset[str]] = set()
     while True:
         found = next((group for group in _divided_axes(program) if group.blocks not in refused), None)
@@ -34,7 +34,7 @@ def bring_into_canonical_form(sch: Schedule) -> Program:
             found.split(sch)
         except ScheduleError:
             sch.restore(before)
-        after = Program(sch.func)
+        after = ProgramInfo(sch.func)
         if _not_affine(after) < _not_affine(program) and len(after.left) <= len(program.left):
             program = after
         else:
@@ -42,7 +42,7 @@ def bring_into_canonical_form(sch: Schedule) -> Program:
             refused.add(found.blocks)
 
 
-def _not_affine(program: Program) -> int:
+def _not_affine(program: ProgramInfo) -> int:
     """Returns how many accesses of the blocks that rules may schedule are not affine."""
     return sum(not use.affine for b in program.blocks for use in (*b.stores, *b.loads))
 
@@ -104,7 +104,7 @@ def _digits(name: str, factors: Sequence[int]) -> list[str]:
     return [f"{name} // {below}", *reversed(out)]
 
 
-def _divided_axes(program: Program) -> Iterator[_Divided]:
+def _divided_axes(program: ProgramInfo) -> Iterator[_Divided]:
     """Returns the groups of axes that reductions divide, with the dimensions that they count through."""
     free = [b for b in program.blocks if not b.keeps_order]
     divisors = {b: _divisors(b) for b in free if b.is_reduction and not all(use.affine for use in b.loads)}
@@ -171,7 +171,7 @@ def _chain(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]
     return tuple(reversed(out[:-1]))
 
 
-def _counted_dims(program: Program, free: Collection[BlockInfo]) -> dict[Buffer, list[int]]:
+def _counted_dims(program: ProgramInfo, free: Collection[BlockInfo]) -> dict[Buffer, list[int]]:
     """Returns for each buffer inside the function the dimensions that each access goes through by an axis of its own."""
     touched: dict[Buffer, list[tuple[BlockInfo, Use]]] = {}
     for block in program.blocks:

@@ -296,7 +296,7 @@ def _leaves(stmt: Stmt, loops: tuple[For, ...] = (), shared: int = 0) -> list[Bl
     return out
 
 
-class Program:
+class ProgramInfo:
     """The leaf blocks of ``func`` in program order, with their loops.
 
     ``blocks`` are those that rules may schedule; ``left`` has a line for everything else, with the reason.

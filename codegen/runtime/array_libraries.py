@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,21 +122,31 @@ def new_arrays(params: Sequence[Param], given: Sequence[Any]) -> list[Any]:
     return [np.zeros(static_shape(p) or (), to_numpy(p.dtype)) for p in params]
 
 
-def returned(arrays: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Returns new arrays in the library of the first array in ``given``: tensors of PyTorch, arrays of JAX, else NumPy's."""
+def returned(arrays: Sequence[Any], given: Sequence[Any], dtypes: Iterable[str]) -> list[Any]:
+    """Returns new arrays in the library of the first array in ``given``: tensors of PyTorch, arrays of JAX, else NumPy's.
+
+    ``dtypes``: their data types. bfloat16 is the library's type of that name. In NumPy that is ``ml_dtypes.bfloat16``
+    where one of ``given`` has it, and otherwise the bits as uint16.
+    """
     first = next((type(g) for g in given if hasattr(g, "__dlpack__")), np.ndarray)
     library = first.__module__.partition(".")[0]
     if library == "torch":
-        return [_tensor(sys.modules["torch"], a) for a in arrays]
-    if library in ("jax", "jaxlib") and "jax.numpy" in sys.modules:
-        return [sys.modules["jax.numpy"].asarray(a) for a in arrays]
-    return list(arrays)
+        torch = sys.modules["torch"]
+        return [_tensor(torch, a, d) for a, d in zip(arrays, dtypes, strict=True)]
+    in_jax = library in ("jax", "jaxlib") and "jax.numpy" in sys.modules
+    given_types = [g.dtype for g in given if isinstance(getattr(g, "dtype", None), np.dtype)]
+    half = next((t for t in given_types if t.name == "bfloat16"), None)
+    if half is None and in_jax:
+        half = np.dtype(sys.modules["jax.numpy"].bfloat16)
+    if half is not None:
+        arrays = [a.view(half) if d == "bfloat16" else a for a, d in zip(arrays, dtypes, strict=True)]
+    return [sys.modules["jax.numpy"].asarray(a) for a in arrays] if in_jax else list(arrays)
 
 
-def _tensor(torch: Any, array: Any) -> Any:
+def _tensor(torch: Any, array: Any, dtype: str) -> Any:
     if isinstance(array, torch.Tensor):
         return array
-    if array.dtype.name == "bfloat16":
+    if dtype == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
@@ -164,7 +174,8 @@ def completed_call(function: Function, args: Sequence[Any], named: Mapping[str, 
     else:
         complete, fresh = completed(function._arguments, args, named)
         function(*complete)
+        missing = [p for p, a in zip(function._arguments.given, complete, strict=True) if any(a is f for f in fresh)]
     if not fresh:
         return None
-    out = returned(fresh, [*args, *named.values()])
+    out = returned(fresh, [*args, *named.values()], [str(p.dtype) for p in missing])
     return out[0] if len(out) == 1 else tuple(out)

@@ -103,7 +103,8 @@ class Parts:
 
 class Model:
     """A ``Model`` is a compiled graph. Calling it takes the inputs, in order or by name, and returns the outputs in the
-    library of the first input: an array, or a tuple where there are several.
+    library of the first input: an array, or a tuple where there are several. Outputs of bfloat16 are the bits as uint16
+    in NumPy, and ``ml_dtypes.bfloat16`` where an input is of that type.
 
     ``out=``: the arrays to write instead of new ones. Several threads may call it at the same time.
     """
@@ -121,6 +122,7 @@ class Model:
         self._loaded: Loaded | None = None
         self._run: Callable[..., None] = self._load_and_run
         self._names = [v.name for v in self.inputs]
+        self._has_bfloat16 = any(v.dtype == "bfloat16" for v in self.outputs)
         self._shapes = OutputShapes(self.name, self.inputs, self.outputs, [*asserted(parts.entry)])
         self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
@@ -154,8 +156,8 @@ class Model:
         else:
             outs = [np.empty(shape, dtype) for shape, dtype in self._shapes.of(inputs)]
         self._run(*inputs, *outs)
-        if out is None and inputs and type(inputs[0]) is not np.ndarray:
-            outs = returned(outs, inputs)
+        if out is None and inputs and (self._has_bfloat16 or type(inputs[0]) is not np.ndarray):
+            outs = returned(outs, inputs, [v.dtype for v in self.outputs])
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     @property

@@ -16,7 +16,7 @@ from ...graph.graph import Graph, Value
 from ...pages.short_repr import short_repr
 from ...pages.written_files import utf8_text
 from ...tir.expr import to_numpy
-from ...tuner.measure.option_ranges import require_seconds, require_whole
+from ...tuner.measure.runner import require_seconds, require_whole
 from ...tuning_db import Database
 from ..planning import BuildError
 from ..racing import BenchRow, Run, shared_race, timed

@@ -30,8 +30,7 @@ from ...tuning_db import Database, open_database
 from ..example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
 from ..graph_services import prepared
 from ..planning import BuildError, NoRecordError, recorded
-from .kernel_building import BuiltKernel, KernelJob, PackedWeight, job_for
-from .kernel_workers import build_kernels
+from .kernel_building import BuiltKernel, KernelJob, PackedWeight, build_kernels, job_for
 from .model import CLOCK, Model, Parts, Step, Version, aligned_bytes
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from ...graph.graph import Graph
-from ...graph.host_graph import HostGraph
 
 FRONTENDS: dict[str, str] = {
     ".onnx": "frontends.onnx:from_onnx",
@@ -50,25 +49,15 @@ def suffix_of(what: Any) -> str | None:
 
 def is_model(what: Any) -> bool:
     """Returns whether :func:`load_model` takes ``what``."""
-    return isinstance(what, (Graph, HostGraph)) or suffix_of(what) is not None
+    return isinstance(what, Graph) or suffix_of(what) is not None
 
 
 def load_model(what: Any, **options: Any) -> Graph:
-    """Returns the graph of a model; of one that works on texts the part that is compiled. ``options`` go to the front
-    end, as ``shapes`` (of inputs, by name).
+    """Returns the graph of a model. ``options`` go to the front end, as ``shapes`` (of inputs, by name).
 
-    TypeError for what is not a model, and for options with a graph; ValueError where Python computes all of it.
+    TypeError for what is not a model, and for options with a graph.
     """
-    found = load_whole(what, **options)
-    graph = found if isinstance(found, Graph) else found.graph
-    if graph is None:
-        raise ValueError(f"{found.name} has no kernels: it works on texts only, which Python computes")
-    return graph
-
-
-def load_whole(what: Any, **options: Any) -> Graph | HostGraph:
-    """Returns the graph of a model as :func:`load_model` does, with the steps around it that Python computes."""
-    if isinstance(what, (Graph, HostGraph)):
+    if isinstance(what, Graph):
         if options:
             raise TypeError(f"a graph takes no {', '.join(options)}; they are for the file of a model")
         return what
@@ -83,7 +72,7 @@ def load_whole(what: Any, **options: Any) -> Graph | HostGraph:
     if untaken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         raise TypeError(f"models of the kind {suffix} take no {', '.join(untaken)}")
     graph = frontend(what, **options)
-    assert isinstance(graph, (Graph, HostGraph))
+    assert isinstance(graph, Graph)
     return graph
 
 

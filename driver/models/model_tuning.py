@@ -30,7 +30,7 @@ from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, ReferenceFailed, TuneOptions, TuningSession
 from ...tuner.measure.inputs import unknown_sizes
-from ...tuner.measure.option_ranges import require_share
+from ...tuner.measure.runner import require_share
 from ...tuner.remote import runner_for
 from ...tuner.search.run_request import checked_limit
 from ...tuner.search.tune_result import ENDS, Stopped

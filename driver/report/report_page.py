@@ -17,7 +17,7 @@ from typing import Any
 from ...pages import (
     CHART_STYLE,
     COLOURS,
-    Axis,
+    ChartAxis,
     Plot,
     code_html,
     counted,
@@ -381,8 +381,8 @@ def predicted_chart(history: SearchHistory, dots: int) -> str:
     if len(found) < 3:
         return ""
     axis = [value for pair in found for value in pair]
-    x = Axis.around(axis, "predicted", log=True, text=seconds_text)
-    y = Axis.around(axis, "measured", log=True, text=seconds_text)
+    x = ChartAxis.around(axis, "predicted", log=True, text=seconds_text)
+    y = ChartAxis.around(axis, "measured", log=True, text=seconds_text)
     plot = Plot(x, y, f"{len(found)} predictions beside measured times", 300, 230)
     plot.line([(x.low, y.low), (x.high, y.high)], "mark")
     return plot.cloud([found[n] for n in thinned(len(found), dots)]).svg()
@@ -434,8 +434,8 @@ def roofline_chart(history: SearchHistory) -> str:
         **{k: v for k, v in history.levels().items() if v and k != "roofline"},
     }
     rates = {name: flops / seconds for name, seconds in times.items()}
-    x = Axis.around([intensity / 6, intensity * 6, ridge / 3, ridge * 3], "operations per byte", log=True)
-    y = Axis.around(
+    x = ChartAxis.around([intensity / 6, intensity * 6, ridge / 3, ridge * 3], "operations per byte", log=True)
+    y = ChartAxis.around(
         [peak * 1.2, *(r / 1.5 for r in rates.values())], "FLOP/s", log=True, text=lambda v: rate_text(v, "")
     )
     plot = Plot(x, y, "roofline", 300, 230)

@@ -1,20 +1,11 @@
 """Workloads are named computations with parameters, which the command line can set.
 
-``workload_definition``: what a workload is, and the text that names one with its parameters. ``catalog``: the built-in ones,
-with their NumPy counterparts (``numpy_references``).
+``workload_definition``: what a workload is. ``catalog``: the built-in ones, with their NumPy counterparts. ``workload_specs``:
+the text that names a workload with its parameters, and where workloads are found.
 """
 
-from . import catalog as _catalog  # noqa: F401  (adds the built-in workloads)
-from .workload_definition import (
-    Parameter,
-    Workload,
-    WorkloadCase,
-    WorkloadError,
-    all_workloads,
-    find_workload,
-    parse_spec,
-    workload,
-)
+from .workload_definition import Parameter, Workload, WorkloadCase, WorkloadError, workload
+from .workload_specs import all_workloads, find_workload, parse_spec
 
 __all__ = [
     "Parameter",

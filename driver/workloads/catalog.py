@@ -1,16 +1,245 @@
-"""This module lists the built-in workloads: name, parameters with defaults, the te program, and its NumPy reference."""
+"""This module has the built-in workloads: name, parameters with defaults, the te program, and the same in NumPy.
+
+``tilewright bench`` compares with the NumPy functions. They are written for speed: results go into ``outputs`` where a
+function takes ``out=``, and large temporaries are avoided.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
 from ... import te
 from ...te import ops
-from . import numpy_references as numpy_
-from .workload_definition import BUILTIN, Parameter, Reference, Workload
+from .workload_definition import Parameter, Reference, Workload
+
+Arrays = Sequence[np.ndarray]
+
+
+def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """``a @ b`` into ``out``; narrow integers and floats are widened to the output's type first, as NumPy needs."""
+    if a.dtype != out.dtype:
+        a, b = a.astype(out.dtype), b.astype(out.dtype)
+    np.matmul(a, b, out=out)
+
+
+def matmul(ins: Arrays, outs: Arrays, *, transpose_a: bool = False, transpose_b: bool = False, **_: Any) -> None:
+    """A matrix product."""
+    a, b = ins
+    _product(a.T if transpose_a else a, b.T if transpose_b else b, outs[0])
+
+
+def dense(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """``data @ weight.T (+ bias)``."""
+    _product(ins[0], ins[1].T, outs[0])
+    if len(ins) > 2:
+        outs[0] += ins[2]
+
+
+def batch_matmul(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """A product of stacked matrices."""
+    _product(ins[0], ins[1], outs[0])
+
+
+def gemv(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """A matrix times a vector."""
+    _product(ins[0], ins[1], outs[0])
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    """Returns erf by formula 7.1.26 of Abramowitz and Stegun: absolute error 1.5e-7. NumPy has no erf of its own."""
+    t = 1 / (1 + 0.3275911 * np.abs(x))
+    poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return np.asarray(np.copysign(1 - poly * np.exp(-x * x), x))
+
+
+def _gelu(x: np.ndarray, out: np.ndarray) -> None:
+    np.multiply(0.5 * x, 1 + _erf(x * np.asarray(0.7071067811865476, x.dtype)), out=out)
+
+
+def matmul_bias_gelu(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """``gelu(a @ b + bias)``."""
+    _product(ins[0], ins[1], outs[0])
+    outs[0] += ins[2]
+    _gelu(outs[0], outs[0])
+
+
+def _sigmoid(x: np.ndarray, out: np.ndarray) -> None:
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    out += 1
+    np.reciprocal(out, out=out)
+
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "relu": lambda x, out: np.maximum(x, 0, out=out),
+    "gelu": _gelu,
+    "sigmoid": _sigmoid,
+    "tanh": lambda x, out: np.tanh(x, out=out),
+    "exp": lambda x, out: np.exp(x, out=out),
+    "add": lambda x, y, out: np.add(x, y, out=out),
+    "mul": lambda x, y, out: np.multiply(x, y, out=out),
+}
+
+
+def elementwise(name: str) -> Callable[..., None]:
+    """Returns the reference of an element-wise workload."""
+    function = _ELEMENTWISE[name]
+
+    def reference(ins: Arrays, outs: Arrays, **_: Any) -> None:
+        function(*ins, outs[0])
+
+    return reference
+
+
+def mul_add_relu(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """``relu(a * b + c)``."""
+    np.multiply(ins[0], ins[1], out=outs[0])
+    np.add(outs[0], ins[2], out=outs[0])
+    np.maximum(outs[0], 0, out=outs[0])
+
+
+def reduce_with(name: str) -> Callable[..., None]:
+    """Returns the reference of a reduction: sum, max or mean."""
+    function: Any = {"sum": np.sum, "max": np.max, "mean": np.mean}[name]
+
+    def reference(ins: Arrays, outs: Arrays, *, axis: int = 1, **_: Any) -> None:
+        extra = {} if name == "max" else {"dtype": outs[0].dtype}
+        function(ins[0], axis=axis, out=outs[0], **extra)
+
+    return reference
+
+
+def softmax(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """Compute softmax along the rows."""
+    x, y = ins[0], outs[0]
+    np.subtract(x, x.max(axis=-1, keepdims=True), out=y)
+    np.exp(y, out=y)
+    y /= y.sum(axis=-1, keepdims=True)
+
+
+def layer_norm(ins: Arrays, outs: Arrays, *, eps: float = 1e-5, **_: Any) -> None:
+    """Compute layer normalisation along the rows, then scale and shift."""
+    x, gamma, beta = ins
+    y = outs[0]
+    np.subtract(x, x.mean(axis=-1, keepdims=True), out=y)
+    variance = np.square(y).mean(axis=-1, keepdims=True)
+    y *= 1 / np.sqrt(variance + np.asarray(eps, x.dtype))
+    y *= gamma
+    y += beta
+
+
+def rms_norm(ins: Arrays, outs: Arrays, *, eps: float = 1e-5, **_: Any) -> None:
+    """Rows over their root mean square, then scaled."""
+    x, weight = ins
+    np.multiply(x, 1 / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + np.asarray(eps, x.dtype)), out=outs[0])
+    np.multiply(outs[0], weight, out=outs[0])
+
+
+def transpose(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """A matrix with its axes swapped."""
+    np.copyto(outs[0], ins[0].T)
+
+
+def blur(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """The mean over 3×3 pixels, rows first, then columns."""
+    x, y = ins[0], outs[0]
+    rows = x[:, :-2] + x[:, 1:-1]
+    rows += x[:, 2:]
+    np.add(rows[:-2], rows[1:-1], out=y)
+    y += rows[2:]
+    y *= np.asarray(1 / 9, y.dtype)
+
+
+def _windows(x: np.ndarray, kernel: int, stride: int, padding: int, fill: float = 0.0, dilation: int = 1) -> np.ndarray:
+    """Returns ``(N, C, OH, OW, kernel, kernel)`` views of an NCHW array."""
+    if padding:
+        p = (padding, padding)
+        x = np.pad(x, ((0, 0), (0, 0), p, p), constant_values=fill)
+    span = dilation * (kernel - 1) + 1
+    views = sliding_window_view(x, (span, span), axis=(2, 3))
+    return views[:, :, ::stride, ::stride, ::dilation, ::dilation]
+
+
+def _channels_first(x: np.ndarray, layout: str) -> np.ndarray:
+    return x if layout == "NCHW" else x.transpose(0, 3, 1, 2)
+
+
+def conv2d(
+    ins: Arrays, outs: Arrays, *, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1,
+    layout: str = "NCHW", **_: Any
+) -> None:  # fmt: skip
+    """Windows unrolled into a matrix, one product per group."""
+    x, w = ins
+    if layout == "NHWC":
+        w = w.transpose(3, 2, 0, 1)  # HWIO
+    kernel, out_channels = w.shape[2], w.shape[0]
+    windows = _windows(_channels_first(x, layout), kernel, stride, padding, 0, dilation)
+    n, _c, oh, ow = windows.shape[:4]
+    out = _channels_first(outs[0], layout)
+    per_in, per_out = w.shape[1], out_channels // groups
+    for g in range(groups):
+        part = windows[:, g * per_in : (g + 1) * per_in].transpose(0, 2, 3, 1, 4, 5).reshape(n * oh * ow, -1)
+        weights = w[g * per_out : (g + 1) * per_out].reshape(per_out, -1)
+        result = np.matmul(part.astype(out.dtype, copy=False), weights.T.astype(out.dtype, copy=False))
+        out[:, g * per_out : (g + 1) * per_out] = result.reshape(n, oh, ow, per_out).transpose(0, 3, 1, 2)
+
+
+def depthwise_conv2d(
+    ins: Arrays, outs: Arrays, *, stride: int = 1, padding: int = 0, layout: str = "NCHW", **_: Any
+) -> None:
+    """One shifted product per kernel element."""
+    x, w = ins
+    channels = x.shape[1] if layout == "NCHW" else x.shape[3]
+    kernel = w.shape[2] if layout == "NCHW" else w.shape[0]
+    w = w.reshape(channels, kernel, kernel) if layout == "NCHW" else w.reshape(kernel, kernel, channels)
+    space = (2, 3) if layout == "NCHW" else (1, 2)
+    if padding:
+        x = np.pad(x, [(padding, padding) if axis in space else (0, 0) for axis in range(4)])
+    out = outs[0]
+    oh, ow = out.shape[space[0]], out.shape[space[1]]
+    out[...] = 0
+    for i in range(kernel):
+        for j in range(kernel):
+            rows, columns = slice(i, i + oh * stride, stride), slice(j, j + ow * stride, stride)
+            if layout == "NCHW":
+                out += x[:, :, rows, columns][:, :, :oh, :ow] * w[None, :, i, j, None, None]
+            else:
+                out += x[:, rows, columns, :][:, :oh, :ow] * w[i, j]
+
+
+def max_pool2d(
+    ins: Arrays, outs: Arrays, *, kernel: int = 2, stride: int = 2, padding: int = 0, layout: str = "NCHW", **_: Any
+) -> None:
+    """The maximum of each window."""
+    x = _channels_first(ins[0], layout)
+    lowest = float(np.finfo(x.dtype).min) if x.dtype.kind == "f" else float(np.iinfo(x.dtype).min)
+    _windows(x, kernel, stride, padding, lowest).max(axis=(4, 5), out=_channels_first(outs[0], layout))
+
+
+def avg_pool2d(
+    ins: Arrays, outs: Arrays, *, kernel: int = 2, stride: int = 2, padding: int = 0, layout: str = "NCHW", **_: Any
+) -> None:
+    """The mean of each window, the border's zeros included."""
+    x = _channels_first(ins[0], layout)
+    out = _channels_first(outs[0], layout)
+    _windows(x, kernel, stride, padding).sum(axis=(4, 5), out=out)
+    out /= kernel * kernel
+
+
+def attention(ins: Arrays, outs: Arrays, **_: Any) -> None:
+    """``softmax(q @ k.T / sqrt(d)) @ v`` per head."""
+    q, k, v = ins
+    scores = np.matmul(q, k.swapaxes(-1, -2))
+    scores *= np.asarray(q.shape[-1] ** -0.5, q.dtype)
+    softmax([scores], [scores])
+    np.matmul(scores, v, out=outs[0])
+
 
 _PARAMETERS = {
     parameter.name: parameter
@@ -36,6 +265,9 @@ _PARAMETERS = {
 }  # fmt: skip
 """What the workloads' parameters are, by name; a workload gives its own defaults."""
 
+BUILTIN: dict[str, Workload] = {}
+"""Every built-in workload by name."""
+
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -58,7 +290,7 @@ def _tensor(name: str, dtype: str, *shape: int) -> Any:
     return te.placeholder(shape, name=name, dtype=dtype)
 
 
-@_add("matmul", numpy_.matmul, M=1024, N=1024, K=1024)
+@_add("matmul", matmul, M=1024, N=1024, K=1024)
 def _matmul(M: int, N: int, K: int, dtype: str, transpose_a: bool, transpose_b: bool) -> list[Any]:
     """C[M, N] = A[M, K] @ B[K, N]"""
     a = _tensor("A", dtype, *((K, M) if transpose_a else (M, K)))
@@ -66,7 +298,7 @@ def _matmul(M: int, N: int, K: int, dtype: str, transpose_a: bool, transpose_b: 
     return [a, b, ops.matmul(a, b, transpose_a, transpose_b)]
 
 
-@_add("dense", numpy_.dense, M=128, N=3072, K=768)
+@_add("dense", dense, M=128, N=3072, K=768)
 def _dense(M: int, N: int, K: int, dtype: str, bias: bool) -> list[Any]:
     """Y[M, N] = X[M, K] @ W[N, K].T + bias[N], a layer of a network"""
     x, w = _tensor("X", dtype, M, K), _tensor("W", dtype, N, K)
@@ -77,21 +309,21 @@ def _dense(M: int, N: int, K: int, dtype: str, bias: bool) -> list[Any]:
     return [x, w, b, ops.dense(x, w, b)]
 
 
-@_add("batch_matmul", numpy_.batch_matmul, B=12, M=128, N=64, K=128)
+@_add("batch_matmul", batch_matmul, B=12, M=128, N=64, K=128)
 def _batch_matmul(B: int, M: int, N: int, K: int, dtype: str) -> list[Any]:
     """C[B, M, N] = A[B, M, K] @ W[B, K, N], matrix by matrix"""
     a, b = _tensor("A", dtype, B, M, K), _tensor("W", dtype, B, K, N)
     return [a, b, ops.batch_matmul(a, b)]
 
 
-@_add("matmul_bias_gelu", numpy_.matmul_bias_gelu, floats=True, M=128, N=3072, K=768)
+@_add("matmul_bias_gelu", matmul_bias_gelu, floats=True, M=128, N=3072, K=768)
 def _matmul_bias_gelu(M: int, N: int, K: int, dtype: str) -> list[Any]:
     """C = gelu(A @ B + bias), one fused layer"""
     a, b, bias = _tensor("A", dtype, M, K), _tensor("B", dtype, K, N), _tensor("bias", dtype, N)
     return [a, b, bias, ops.gelu(ops.add(ops.matmul(a, b), bias))]
 
 
-@_add("gemv", numpy_.gemv, M=4096, K=4096)
+@_add("gemv", gemv, M=4096, K=4096)
 def _gemv(M: int, K: int, dtype: str) -> list[Any]:
     """y[M] = A[M, K] @ x[K]"""
     a, x = _tensor("A", dtype, M, K), _tensor("x", dtype, K)
@@ -104,7 +336,7 @@ def _gemv(M: int, K: int, dtype: str) -> list[Any]:
     return [a, x, te.compute((M,), element, name="y")]
 
 
-@_add("conv2d", numpy_.conv2d, CI=64, CO=64)
+@_add("conv2d", conv2d, CI=64, CO=64)
 def _conv2d(
     batch: int, H: int, W: int, CI: int, CO: int, kernel: int, stride: int, padding: int, dilation: int, groups: int,
     layout: str, dtype: str
@@ -121,7 +353,7 @@ def _conv2d(
     return [x, w, ops.conv2d(x, w, stride, padding, dilation, groups, layout)]
 
 
-@_add("depthwise_conv2d", numpy_.depthwise_conv2d, C=64)
+@_add("depthwise_conv2d", depthwise_conv2d, C=64)
 def _depthwise_conv2d(
     batch: int, H: int, W: int, C: int, kernel: int, stride: int, padding: int, layout: str, dtype: str
 ) -> list[Any]:
@@ -147,8 +379,8 @@ def _pool(name: str, op: Callable[..., Any], reference: Reference, doc: str) -> 
         return [x, op(x, kernel, stride, padding, layout=layout)]
 
 
-_pool("max_pool2d", ops.max_pool2d, numpy_.max_pool2d, "The largest element of each window")
-_pool("avg_pool2d", ops.avg_pool2d, numpy_.avg_pool2d, "The mean of each window, the border's zeros included")
+_pool("max_pool2d", ops.max_pool2d, max_pool2d, "The largest element of each window")
+_pool("avg_pool2d", ops.avg_pool2d, avg_pool2d, "The mean of each window, the border's zeros included")
 
 
 def _fits(height: int, width: int, span: int, padding: int) -> None:
@@ -157,21 +389,21 @@ def _fits(height: int, width: int, span: int, padding: int) -> None:
             raise ValueError(f"{name}={extent} with padding={padding} is smaller than the kernel's reach of {span}")
 
 
-@_add("softmax", numpy_.softmax, floats=True, M=1536, N=128)
+@_add("softmax", softmax, floats=True, M=1536, N=128)
 def _softmax(M: int, N: int, dtype: str) -> list[Any]:
     """The softmax of each row"""
     x = _tensor("X", dtype, M, N)
     return [x, ops.softmax(x)]
 
 
-@_add("layer_norm", numpy_.layer_norm, floats=True, M=128, N=768)
+@_add("layer_norm", layer_norm, floats=True, M=128, N=768)
 def _layer_norm(M: int, N: int, eps: float, dtype: str) -> list[Any]:
     """Each row less its mean, over its deviation, scaled and shifted"""
     x, gamma, beta = _tensor("X", dtype, M, N), _tensor("gamma", dtype, N), _tensor("beta", dtype, N)
     return [x, gamma, beta, ops.layer_norm(x, gamma, beta, epsilon=eps)]
 
 
-@_add("rms_norm", numpy_.rms_norm, floats=True, M=128, N=768)
+@_add("rms_norm", rms_norm, floats=True, M=128, N=768)
 def _rms_norm(M: int, N: int, eps: float, dtype: str) -> list[Any]:
     """Each row over its root mean square, scaled"""
     x, weight = _tensor("X", dtype, M, N), _tensor("weight", dtype, N)
@@ -179,21 +411,21 @@ def _rms_norm(M: int, N: int, eps: float, dtype: str) -> list[Any]:
 
 
 def _unary(name: str, op: Callable[..., Any], doc: str) -> None:
-    @_add(name, numpy_.elementwise(name), doc=doc, floats=True, M=2048, N=2048)
+    @_add(name, elementwise(name), doc=doc, floats=True, M=2048, N=2048)
     def build(M: int, N: int, dtype: str) -> list[Any]:
         x = _tensor("X", dtype, M, N)
         return [x, op(x)]
 
 
 def _binary(name: str, op: Callable[..., Any], doc: str) -> None:
-    @_add(name, numpy_.elementwise(name), doc=doc, M=2048, N=2048)
+    @_add(name, elementwise(name), doc=doc, M=2048, N=2048)
     def build(M: int, N: int, dtype: str) -> list[Any]:
         x, y = _tensor("X", dtype, M, N), _tensor("Y", dtype, M, N)
         return [x, y, op(x, y)]
 
 
 def _reduction(name: str, op: Callable[..., Any], doc: str) -> None:
-    @_add(name, numpy_.reduce_with(name), doc=doc, floats=True, M=2048, N=2048)
+    @_add(name, reduce_with(name), doc=doc, floats=True, M=2048, N=2048)
     def build(M: int, N: int, axis: int, dtype: str) -> list[Any]:
         if axis > 1:
             raise ValueError(f"axis={axis} is not one of 0, 1")
@@ -213,21 +445,21 @@ _reduction("max", ops.max, "Maxima of rows or columns")
 _reduction("mean", ops.mean, "Means of rows or columns")
 
 
-@_add("mul_add_relu", numpy_.mul_add_relu, floats=True, n=16 << 20)
+@_add("mul_add_relu", mul_add_relu, floats=True, n=16 << 20)
 def _mul_add_relu(n: int, dtype: str) -> list[Any]:
     """relu(a * b + c), a fused chain"""
     a, b, c = [_tensor(name, dtype, n) for name in "ABC"]
     return [a, b, c, te.compute((n,), lambda i: te.max(a[i] * b[i] + c[i], te.const(0, dtype)), name="D")]
 
 
-@_add("transpose", numpy_.transpose, M=2048, N=2048)
+@_add("transpose", transpose, M=2048, N=2048)
 def _transpose(M: int, N: int, dtype: str) -> list[Any]:
     """Y[N, M] = X[M, N].T"""
     x = _tensor("X", dtype, M, N)
     return [x, ops.transpose(x)]
 
 
-@_add("blur", numpy_.blur, floats=True, H=2048, W=2048)
+@_add("blur", blur, floats=True, H=2048, W=2048)
 def _blur(H: int, W: int, dtype: str) -> list[Any]:
     """The mean over 3×3 pixels in two stages, no border"""
     _fits(H, W, 3, 0)
@@ -240,7 +472,7 @@ def _blur(H: int, W: int, dtype: str) -> list[Any]:
     ]
 
 
-@_add("attention", numpy_.attention, floats=True, heads=12, seq=128, dim=64)
+@_add("attention", attention, floats=True, heads=12, seq=128, dim=64)
 def _attention(heads: int, seq: int, dim: int, dtype: str) -> list[Any]:
     """softmax(Q @ K.T / sqrt(dim)) @ V, head by head"""
     q, k, v = [_tensor(name, dtype, heads, seq, dim) for name in "QKV"]

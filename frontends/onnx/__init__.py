@@ -2,6 +2,8 @@
 
 :func:`from_onnx` does it; :func:`register_onnx_operator` adds a converter for an operator that is missing or the
 user's own.
+
+Operators without a converter are read by the body that ONNX gives; nodes whose inputs are known are evaluated while the graph is made.
 """
 
 from .call import Call, OnnxError, register_onnx_operator

@@ -19,7 +19,6 @@ import numpy as np
 from ... import te
 from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
-from ...graph.host_graph import HostGraph
 from ...graph.rewrite import with_output_names, without_unread
 from ...graph.verify_graph import verify
 from ...tir.expr import Expr, to_numpy, vars_in
@@ -41,9 +40,9 @@ from . import (
     training,
 )
 from .call import CONVERTERS, LARGEST, Call, Item, NeedsConstant, OnnxError, ValueList, shown
-from .gradient import gradient
 from .known_values import as_onnx, evaluate, interpreted
 from .model_file import (
+    STRING_OPERATORS,
     UnsupportedOnnxOperators,
     attributes,
     bind,
@@ -55,8 +54,7 @@ from .model_file import (
     tensor_data,
 )
 from .shape_values import Formulas, add_formulas, computed_formulas, shape_of
-from .text import TEXT_OPERATORS, split_text
-from .types import SMALL_DTYPES, dtype_of, load_onnx, type_of
+from .types import OUTSIDE, SMALL_DTYPES, STRING, dtype_of, load_onnx, type_of
 
 TABLES = (
     indexing, machine_learning, pooling, products, quantized, recurrent, reductions, resizing, sequences,
@@ -78,13 +76,12 @@ def from_onnx(
     shapes: Mapping[str, Sequence[Any]] | None = None,
     constants: Mapping[str, Any] | None = None,
     name: str = "",
-) -> Graph | HostGraph:
+) -> Graph:
     """Returns the graph of an ONNX model: a path, the bytes of a file, or a model in memory.
 
     ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions that the
     model only names are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that cannot
-    be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing. Of a model that works on texts, the
-    graph is the part between the steps that Python computes.
+    be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
     """
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)
@@ -93,11 +90,7 @@ def from_onnx(
     try:
         reader.require_known()
         reader.require_inputs()
-        split = split_text(onnx, proto, given, reader.tensor)
-        if split is None:
-            return reader.graph()
-        reader = _Reader(onnx, split.numbers or onnx.ModelProto(), folder, given)
-        return split.around(None if split.numbers is None else reader.graph(), [*reader.inputs])
+        return reader.graph()
     except NeedsConstant as error:
         names = reader.sources(error.value)
         hint = f"; it depends on the inputs {', '.join(names)}, which constants= can give" if names else ""
@@ -131,6 +124,7 @@ class _Reader:
         self.shapes: dict[Value, Formulas] = {}  # of values that are computed of symbolic sizes
         self.small: dict[Value, str] = {}  # the types of values whose numbers have less than a byte in the model
         self.inputs: dict[str, Value] = {}
+        self.strings: set[str] = set()  # constants of strings, which no operator may read
         self.read = self.depth = 0
 
     def require_known(self) -> None:
@@ -161,8 +155,7 @@ class _Reader:
         body = self.proto.graph
         require_distinct_names(body)
         scope: dict[str, Item] = {}
-        for tensor in body.initializer:
-            scope[tensor.name] = self.constant(tensor, tensor.name)
+        self.initializers(body, scope)
         for item in body.input:
             if item.name in self.given.constants:
                 scope[item.name] = self.given_constant(item)
@@ -171,7 +164,8 @@ class _Reader:
         self.nodes(body.node, scope, self.opsets)
         absent = [o.name for o in body.output if o.name not in scope]
         if absent:
-            raise OnnxError(f"the output {shown(absent[0])} is not computed by the model")
+            problem = f"is of strings; {OUTSIDE}" if absent[0] in self.strings else "is not computed by the model"
+            raise OnnxError(f"the output {shown(absent[0])} {problem}")
         outputs = [v for v in [scope[o.name] for o in body.output] if isinstance(v, Value)]
         if len(outputs) != len(body.output):
             lists = [o.name for o in body.output if isinstance(scope[o.name], ValueList)]
@@ -233,6 +227,14 @@ class _Reader:
     def tensor(self, tensor: Any, label: str) -> tuple[Any, str]:
         return tensor_data(self.onnx, tensor, self.folder, label)
 
+    def initializers(self, body: Any, scope: dict[str, Item]) -> None:
+        """Enter the constants of a graph into its scope; those of strings are only noted."""
+        for tensor in body.initializer:
+            if tensor.data_type == STRING:
+                self.strings.add(tensor.name)
+            else:
+                scope[tensor.name] = self.constant(tensor, tensor.name)
+
     def constant(self, tensor: Any, name: str) -> Value:
         data, dtype = self.tensor(tensor, f"the tensor {shown(name)}")
         value = self.builder.constant(data, name[:_LONGEST_NAME], dtype)
@@ -248,9 +250,10 @@ class _Reader:
             (domain, node.op_type) in CONVERTERS
             or (domain, node.op_type) in _SPECIAL
             or (node.domain, node.op_type) in self.functions
-            or (domain, node.op_type) in TEXT_OPERATORS
         ):
             return True
+        if node.op_type in STRING_OPERATORS:
+            return False
         schema = self.schema(node)
         return schema is not None and (domain == "" or schema.has_function or schema.has_context_dependent_function)
 
@@ -275,9 +278,13 @@ class _Reader:
             self.read += 1
             if max(self.read, len(self.builder.nodes)) > _MOST_NODES:
                 raise OnnxError(f"{label_of(node)}: with loops and functions written out, there are too many nodes")
+            if node.op_type == "Constant" and any(_holds_strings(a) for a in node.attribute):
+                self.strings.update(node.output)
+                continue
             for name in node.input:
                 if name and name not in scope:
-                    raise OnnxError(f"{label_of(node)} reads {shown(name)}, which nothing provides")
+                    problem = f"is of strings; {OUTSIDE}" if name in self.strings else "nothing provides"
+                    raise OnnxError(f"{label_of(node)} reads {shown(name)}, which {problem}")
             inputs = [scope[name] if name else None for name in node.input]
             results = self.checked(node, inputs, scope, opsets)
             first = inputs[0] if inputs else None
@@ -362,13 +369,10 @@ class _Reader:
         if not any(v is not None for v in inputs):
             raise OnnxError(f"{label_of(node)} has no inputs")
         label, attributes = label_of(node), self.attributes(node)
-        if node.op_type == "Gradient":
-            return gradient(self.builder, label, attributes, inputs, scope)
 
         def run(body: Any, given: Sequence[Item]) -> list[Item]:
             inner: dict[str, Item] = dict(scope)
-            for tensor in body.initializer:
-                inner[tensor.name] = self.constant(tensor, tensor.name)
+            self.initializers(body, inner)
             if len(body.input) != len(given):
                 raise OnnxError(f"{label_of(node)}: its body takes {len(body.input)} inputs, not {len(given)}")
             inner.update(zip([i.name for i in body.input], given, strict=True))
@@ -488,6 +492,11 @@ class _Reader:
         return [scope.get(name) for name in function.output]
 
 
+def _holds_strings(attribute: Any) -> bool:
+    """Returns whether an attribute of a Constant gives it strings."""
+    return attribute.name in ("value_string", "value_strings") or attribute.t.data_type == STRING
+
+
 def _way_out(inputs: Sequence[Item | None]) -> str:
     """Returns what to try where an operator needs sizes that only the call knows, else nothing."""
     free = {var.name: None for v in inputs if isinstance(v, Value) for d in v.shape if isinstance(d, Expr) for var in vars_in(d)}  # fmt: skip
@@ -497,7 +506,4 @@ def _way_out(inputs: Sequence[Item | None]) -> str:
 _MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results are the first input's numbers in another order."""
 
-_SPECIAL = {
-    *[("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "Scan")],
-    ("ai.onnx.preview.training", "Gradient"),
-}
+_SPECIAL = {("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "Scan")}

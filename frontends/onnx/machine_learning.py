@@ -1,11 +1,14 @@
-"""Converters of the domain ai.onnx.ml: features, scaling and linear models."""
+"""Converters of the domain ai.onnx.ml: features, labels that are numbers, scaling and linear models."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from ...graph.graph import Value
 from .call import Call, register_onnx_operator
+from .types import OUTSIDE
 
 _DOMAIN = "ai.onnx.ml"
 
@@ -39,6 +42,39 @@ def normalizer(c: Call) -> Value:
     return c.op("divide", x, c.op("where", c.op("equal", size, c.like(0, size)), c.op("exp", size), size))
 
 
+_DEFAULTS = {"int64s": ("int64", "default_int64", -1), "floats": ("float32", "default_float", -0.0)}
+"""The data type of each kind of labels, and the attribute that says what a label gives that is no key."""
+
+
+def _labels(c: Call, name: str) -> tuple[Any, Any]:
+    """Returns the keys or values of a table of labels, and what the others give."""
+    tensor = c.attr(f"{name}_tensor")
+    if tensor is not None:
+        default = c.attr("default_tensor")
+        return np.ravel(tensor), -1 if default is None else np.ravel(default)[0]
+    for kind, (dtype, attribute, default) in _DEFAULTS.items():
+        if c.attr(f"{name}_{kind}") is not None:
+            return np.asarray(c.attr(f"{name}_{kind}"), dtype), c.attr(attribute, default)
+    if c.attr("classes_strings") is not None or c.attr(f"{name}_strings") is not None:
+        raise c.error(f"its labels are strings; {OUTSIDE}")
+    raise c.error(f"it has no {name}")
+
+
+def label_encoder(c: Call) -> Value:
+    x, (keys, _), (values, default) = c.input(0), _labels(c, "keys"), _labels(c, "values")
+    if not 0 < len(keys) == len(values):
+        raise c.error(f"{len(keys)} keys for {len(values)} values")
+    wide, keys = c.op("expand_dims", x, axis=x.ndim), c.constant(keys.astype(x.dtype), x.dtype)
+    same = c.op("equal", wide, keys)
+    if x.dtype.startswith("float"):  # NaN is a key like another
+        same = c.op(
+            "logical_or", same, c.op("logical_and", c.op("not_equal", wide, wide), c.op("not_equal", keys, keys))
+        )
+    numbers = c.constant(np.arange(1, len(values) + 1), "int64")
+    place = c.op("max", c.op("multiply", c.cast(same, "int64"), numbers), axis=x.ndim)
+    return c.op("take", c.constant(np.concatenate([np.array([default], values.dtype), values])), place, axis=0)
+
+
 def linear_regressor(c: Call) -> Value:
     return _post(c, _line(c, c.attr("targets", 1), "coefficients"))
 
@@ -65,7 +101,7 @@ def linear_classifier(c: Call) -> tuple[Value, ...]:
     labels = c.attr("classlabels_ints")
     rows = len(c.attr("intercepts", ())) or len(labels or ())
     if labels is None or len(labels) != rows:
-        raise c.error("labels that are texts, and one score for two labels, are not supported")
+        raise c.error("labels that are strings, and one score for two labels, are not supported")
     scores = _line(c, rows, "coefficients")
     best = c.op("argmax", scores, axis=1, dtype="int64")
     return c.op("take", c.constant(np.asarray(labels, np.int64)), best, axis=0), _post(c, scores)
@@ -73,6 +109,6 @@ def linear_classifier(c: Call) -> tuple[Value, ...]:
 
 for _name, _convert in (
     ("ArrayFeatureExtractor", array_feature_extractor), ("Binarizer", binarizer), ("Scaler", scaler),
-    ("Normalizer", normalizer), ("LinearRegressor", linear_regressor), ("LinearClassifier", linear_classifier),
+    ("LabelEncoder", label_encoder), ("Normalizer", normalizer), ("LinearRegressor", linear_regressor), ("LinearClassifier", linear_classifier),
 ):  # fmt: skip
     register_onnx_operator(_name, _convert, _DOMAIN)

@@ -14,7 +14,7 @@ import numpy as np
 from ...tir.expr import array_bytes, to_numpy
 from ..converters import UnsupportedOperators
 from .call import LARGEST, OnnxError, shown
-from .types import SMALL_DTYPES, bits_of, stored_dtype
+from .types import OUTSIDE, SMALL_DTYPES, bits_of, stored_dtype
 
 _REMARKS = {"doc_string", "producer_name", "producer_version", "metadata_props"}
 """Fields of a model that nothing reads."""
@@ -246,10 +246,20 @@ def bind(onnx: Any, node: Any, given: Mapping[str, Any]) -> None:
     node.attribute.extend(copies)
 
 
+STRING_OPERATORS = frozenset(
+    "CategoryMapper RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer".split()
+)
+"""Operators that work on strings or count tokens. They are refused by name."""
+
+
 class UnsupportedOnnxOperators(UnsupportedOperators, OnnxError):
     """Raised when operators of a model have no converter; ``operators`` has their nodes by domain and operator."""
 
     what, adder = "model", "tilewright.frontends.onnx.register_onnx_operator"
+
+    def __init__(self, operators: Mapping[str, Sequence[str]]) -> None:
+        strings = any(name.split(".")[-1] in STRING_OPERATORS for name in operators)
+        super().__init__(operators, f"; {OUTSIDE}" if strings else "")
 
 
 def missing_operators(

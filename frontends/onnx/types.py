@@ -13,6 +13,12 @@ DTYPES = {
 }  # fmt: skip
 """The data types that are supported, by ONNX's number."""
 
+STRING = 8
+"""ONNX's number of the data type of strings, which is not supported."""
+
+OUTSIDE = "string operators are not supported: tokenize outside of the model"
+"""What to do with strings, as messages say it."""
+
 SMALL_DTYPES = {21: "uint4", 22: "int4", 25: "uint2", 26: "int2"}
 """Types of less than a byte, by ONNX's number. The graph has their numbers as uint8 or int8."""
 
@@ -32,7 +38,8 @@ def dtype_of(number: int, label: str) -> str:
     if number not in DTYPES:
         types = load_onnx().TensorProto.DataType
         name = types.Name(number) if number in types.values() else str(number)
-        raise OnnxError(f"{label}: the data type {name.lower()} is not supported")
+        hint = f"; {OUTSIDE}" if number == STRING else ""
+        raise OnnxError(f"{label}: the data type {name.lower()} is not supported{hint}")
     return DTYPES[number]
 
 

@@ -3,4 +3,6 @@
 - ``statement_edits``, ``loop_nests`` and ``buffers`` make and replace statements, loops, blocks and accesses.
 - ``copy_stage`` inserts the copy of a buffer, and says where.
 - ``inlining`` moves computation; ``block_division`` makes blocks of loops; ``reduction_loops`` checks reductions.
+
+Every step that copies a buffer starts from a ``CopyRequest``: which buffer, for which scope. It chooses a place and a layout.
 """

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.cli import progress as module
-from tilewright.cli.progress import Progress
+from tilewright.cli.progress import ProgressView
 from tilewright.tuner import BatchStarted, CandidateMeasured, FinalComparison
 from tilewright.tuning_db import TuningRecord
 
@@ -23,7 +23,7 @@ def record(seconds=None, status="ok"):
 
 @pytest.fixture
 def search():
-    shown = Progress("matmul:M=512,N=512,K=512,dtype=float32", 64, 2e9, SimpleNamespace(seconds=1e-3, limit="peak"))
+    shown = ProgressView("matmul:M=512,N=512,K=512,dtype=float32", 64, 2e9, SimpleNamespace(seconds=1e-3, limit="peak"))
     shown.on_event(event(BatchStarted, 0, batch=8))
     for done, one in enumerate([record(4e-3), record(status="crash"), record(2e-3), record(status="crash")], start=1):
         shown.on_event(event(CandidateMeasured, done, [one]))
@@ -47,7 +47,7 @@ def test_what_happens_is_said(search):
 
 def test_the_end_shows_the_times_of_the_final_comparison():
     """There the best schedule and the default are timed once more, on the same footing."""
-    shown = Progress("relu", 64)
+    shown = ProgressView("relu", 64)
     shown.on_event(event(CandidateMeasured, 0, [TuningRecord("w", "t", "[1]", (2.53e-6,), "ok")]))
     again = [TuningRecord("w", "t", trace, (seconds,), "ok") for trace, seconds in (("[2]", 2.57e-6), ("[1]", 2.6e-6))]
     shown.settle(SimpleNamespace(best=again[0], records=again))
@@ -56,7 +56,7 @@ def test_the_end_shows_the_times_of_the_final_comparison():
 
 def test_without_a_terminal_lines_come_at_once_and_while_nothing_happens(capsys, monkeypatch):
     monkeypatch.setattr(module, "_EVERY_SECONDS", 0.05)
-    with Progress("matmul", 8) as shown:
+    with ProgressView("matmul", 8) as shown:
         assert capsys.readouterr().err == "matmul: starting\n"
         shown.says("measuring the machine")
         deadline = time.monotonic() + 10

@@ -59,3 +59,19 @@ def test_a_shape_that_nothing_tells_has_to_be_given():
     g = tw.build([LATER], "native -num-cores=1", name="g")
     with pytest.raises(ArgumentError, match="g: the array later has to be given: its shape does not follow"):
         g()
+
+
+@pytest.mark.parametrize("extent", [4, te.var("m")], ids=["static", "symbolic"])
+def test_results_of_bfloat16_are_of_that_type_in_every_library(extent):
+    a = te.placeholder((extent,), "float32", "a")
+    f = tw.build([a, te.compute((extent,), lambda i: a[i].astype("bfloat16"), "b")], "native -num-cores=1")
+    values = np.array([1, -0.5, 3, np.inf], np.float32)
+    assert f(values).tolist() == [0x3F80, 0xBF00, 0x4040, 0x7F80]  # in NumPy, their bits
+    torch, jnp = pytest.importorskip("torch"), pytest.importorskip("jax.numpy")
+    for made in (f(torch.from_numpy(values)), f(a=torch.from_numpy(values))):
+        assert made.dtype is torch.bfloat16 and made.tolist() == values.tolist()
+    made = f(jnp.asarray(values))
+    assert made.dtype == jnp.bfloat16 and made.tolist() == values.tolist()
+    g = tw.build([b := te.placeholder((extent,), "bfloat16", "b"), te.compute((extent,), lambda i: -b[i], "c")])
+    made = g(values.astype(jnp.bfloat16))  # ml_dtypes.bfloat16
+    assert isinstance(made, np.ndarray) and made.dtype == jnp.bfloat16 and made.tolist() == (-values).tolist()

@@ -21,7 +21,7 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.runtime.export import ExportError
 from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError, graph_services
-from tilewright.driver.models import kernel_building, kernel_workers, model_benching, model_files, model_tuning
+from tilewright.driver.models import kernel_building, model_benching, model_files, model_tuning
 from tilewright.driver.models.model_building import build_graph, kernel_jobs
 from tilewright.driver.planning import recorded
 from tilewright.graph import Builder, evaluate, fuse, prepare
@@ -191,10 +191,8 @@ def test_symbolic_sizes_need_bounds():
 
 def test_a_kernel_is_kept_and_shared_between_models(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
-    count = []
-    monkeypatch.setattr(
-        kernel_workers, "build_kernel", lambda job: count.append(1) or kernel_building.build_kernel(job)
-    )
+    count, build_kernel = [], kernel_building.build_kernel
+    monkeypatch.setattr(kernel_building, "build_kernel", lambda job: count.append(1) or build_kernel(job))
     first = tw.build(layers((16, 17, 17, 17), name="first"), ONE)
     assert len(count) == 2  # three layers, two kernels
     x = whole(np.random.default_rng(1), 7, 16)
@@ -215,7 +213,7 @@ def test_kernels_are_built_in_other_processes(monkeypatch, tmp_path):
 
 def test_a_kernel_that_a_process_cannot_build_is_built_here(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_workers, "WORKER", "tilewright.no_such_module")
+    monkeypatch.setattr(kernel_building, "WORKER", "tilewright.no_such_module")
     graph = layers((16, 17, 13, 7, 1))
     assert len(build_graph(graph, ONE, processes=2).steps) == 4
 

@@ -12,7 +12,7 @@ import pytest
 from tilewright import te
 from tilewright.driver.report import report_html
 from tilewright.driver.report.search_history import search_histories
-from tilewright.pages import Axis, Plot, search_chart, seconds_text
+from tilewright.pages import ChartAxis, Plot, search_chart, seconds_text
 from tilewright.tuning_db import Database, TargetRecord, TuningRecord
 
 SPENT = [0.25 * n for n in range(1, 51)]
@@ -156,9 +156,9 @@ def test_convergence_by_trial_and_by_time(options, said):
 
 
 def test_numbers_of_trials_are_integers_and_texts_below_a_chart_lie_apart():
-    assert Axis(1.0, 3.0, "trial", whole=True).ticks() == [1, 2, 3]
-    assert Axis(1.0, 11.0, "trial", whole=True).ticks() == [3, 6, 9]
-    narrow = Axis(3.2e-7, 1.2e-6, "predicted", log=True, text=seconds_text)
+    assert ChartAxis(1.0, 3.0, "trial", whole=True).ticks() == [1, 2, 3]
+    assert ChartAxis(1.0, 11.0, "trial", whole=True).ticks() == [3, 6, 9]
+    narrow = ChartAxis(3.2e-7, 1.2e-6, "predicted", log=True, text=seconds_text)
     drawn = Plot(narrow, narrow, "a chart", 240).svg().partition('<g class="mid">')[2].partition("</g>")[0]
     places = [(float(x), text) for x, text in re.findall(r'<text x="([\d.]+)" y="\d+">([^<]*)</text>', drawn)]
     assert len(places) >= 2
@@ -167,7 +167,7 @@ def test_numbers_of_trials_are_integers_and_texts_below_a_chart_lie_apart():
 
 
 def test_the_last_text_below_a_chart_is_not_cut_off():
-    axis = Axis(6e-8, 3.01e-7, "predicted", log=True, text=seconds_text)
+    axis = ChartAxis(6e-8, 3.01e-7, "predicted", log=True, text=seconds_text)
     drawn = Plot(axis, axis, "a chart", 300).svg().partition('<g class="mid">')[2].partition("</g>")[0]
     place, text = re.findall(r'<text x="([\d.]+)" y="\d+">([^<]*)</text>', drawn)[-1]
     assert text == "300 ns" and float(place) + 3 * len(text) <= 300

@@ -9,7 +9,7 @@ from tilewright import Schedule, te
 from tilewright.codegen import Target, lower
 from tilewright.driver import parse_spec, plan
 from tilewright.driver.stages import LoweredLines, assembly_lines, declared_lines, ir_lines, linked_lines, stage_page
-from tilewright.pages.listings import ranges_text
+from tilewright.pages.html_text import ranges_text
 
 TARGET = Target("llvm -mcpu=skylake-avx512 -num-cores=1")
 

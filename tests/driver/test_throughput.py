@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 import tilewright as tw
-from tilewright.driver import BuildError, throughput
-from tilewright.driver.throughput import innermost_loop, throughput_report
+from tilewright.driver import BuildError, stages
+from tilewright.driver.stages import innermost_loop, throughput_report
 
 NEST = """
 f:
@@ -38,7 +38,7 @@ def test_the_loop_with_arithmetic_is_found():
 def test_what_is_missing_is_said(monkeypatch):
     with pytest.raises(BuildError, match="no loop to analyse" if shutil.which("llvm-mca") else "not installed"):
         throughput_report("f:\n\tretq\n", "skylake", "x86_64-unknown-linux-gnu")
-    monkeypatch.setattr(throughput.shutil, "which", lambda name: None)
+    monkeypatch.setattr(stages.shutil, "which", lambda name: None)
     with pytest.raises(BuildError, match="llvm-mca is not installed"):
         throughput_report(NEST, "skylake", "x86_64-unknown-linux-gnu")
 

@@ -106,19 +106,7 @@ def seeds() -> list[Any]:
         [_value("x", [3, 1, 4])], ["y", "z"],
         {"w": np.ones((1, 8, 4), f32), "r": np.ones((1, 8, 2), f32), "s": np.ones(2, f32)},
     )  # fmt: skip
-    words = _model(
-        [
-            node("StringNormalizer", ["x"], ["low"], case_change_action="LOWER", stopwords=["the"]),
-            node("StringSplit", ["low"], ["parts", "counts"], delimiter=","),
-            node("LabelEncoder", ["parts"], ["ids"], domain="ai.onnx.ml", keys_strings=["a"], values_floats=[2.0]),
-            node("Reshape", ["parts", "one"], ["flat"]), node("StringConcat", ["flat", "mark"], ["joined"]),
-            node("Relu", ["ids"], ["y"]), node("Cast", ["y"], ["z"], to=TensorProto.STRING),
-        ],
-        [_value("x", [2], TensorProto.STRING)], ["y", "z", "joined", "counts"],
-        {"one": np.array([-1]), "mark": np.array(["!"], object)},
-    )  # fmt: skip
-    words.opset_import.append(helper.make_opsetid("ai.onnx.ml", 4))
-    return [net, shapes, control, outside, recurrent, words]
+    return [net, shapes, control, outside, recurrent]
 
 
 def mutated(rng: random.Random, proto: Any, others: list[Any]) -> bytes:

@@ -388,6 +388,14 @@ def test_arrays_with_values_go_to_the_kernel_without_a_callback(monkeypatch):
     assert f(np.arange(7.0)).tolist() == out.tolist()  # float64 is float32 for JAX
 
 
+def test_kernels_of_bfloat16_give_that_type():
+    a = te.placeholder((3,), "bfloat16", "a")
+    f = tw.jax.call([a, te.compute((3,), lambda i: a[i] + a[i], "b")])
+    x = jnp.asarray([1, 2, -0.5], jnp.bfloat16)
+    for made in (f(x), jax.jit(f)(x)):
+        assert made.dtype == jnp.bfloat16 and made.tolist() == [2, 4, -1]
+
+
 def test_arrays_of_jax_are_arguments_and_results():
     a = te.placeholder((5,), name="a")
     f = tw.build([a, te.compute((5,), lambda i: a[i] + 1.0, name="c")])

@@ -1,4 +1,4 @@
-"""ONNX's own tests of whole models, sequences of tensors, and derivatives, against ONNX's reference implementation."""
+"""ONNX's own tests of whole models and sequences of tensors, against ONNX's reference implementation; what is refused."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from .onnx_backend import outcome  # noqa: E402
 from .onnx_model_tests import model_cases  # noqa: E402
 
 SAMPLE = [
-    *model_cases("simple"),
+    *[c for c in model_cases("simple") if "gradient" not in c.name],
     *list(model_cases("pytorch-operator"))[::5],
     *list(model_cases("pytorch-converted"))[::8],
 ]
@@ -122,57 +122,66 @@ def test_sequences_that_cannot_be(nodes, message):
         from_onnx(model(nodes, {"x": (2,)}, ["y"], five=np.int64(5), parts=np.array([4, -2])))
 
 
-DERIVATIVES = [  # nodes from x of (3, 4) and w of (4, 2) to y
-    [node("MatMul", "x w", "h"), node("Tanh", "h", "t"), node("ReduceSum", "t", "y", keepdims=0)],
-    [node("MatMul", "x w", "h"), node("Sigmoid", "h", "a"), node("Softplus", "a", "b"), node("Erf", "b", "y")],
-    [node("ReduceMean", "x", "m"), node("Sub", "x m", "c"), node("Abs", "c", "d"), node("MatMul", "d w", "y")],
-    [
-        node("Exp", "x", "e"), node("ReduceSum", "e axes", "s"), node("Div", "e s", "p"), node("Log", "p", "l"),
-        node("MatMul", "l w", "y"),
-    ],
-    [node("Transpose", "w", "v"), node("MatMul", "v w", "h"), node("Sqrt", "q", "r"), node("Mul", "h r", "y")],
-    [node("Max", "x half", "a"), node("Min", "a one", "b"), node("Cos", "b", "c"), node("Neg", "c", "d"), node("MatMul", "d w", "y")],
-    [node("Reshape", "x flat", "f"), node("Sin", "f", "g"), node("Mul", "g f", "y")],
-    [node("Mul", "x x", "y")],
+STRINGS = [  # nodes, and the message that names the operator, the node and what to do
+    ([node("StringConcat", "words words", "y")], r"StringConcat: 1 \(first: StringConcat 'y'\).*tokenize outside"),
+    ([node("StringSplit", "words", "y")], "StringSplit: 1 .*tokenize outside"),
+    ([node("StringNormalizer", "words", "y")], "StringNormalizer: 1 .*tokenize outside"),
+    ([node("RegexFullMatch", "words", "y", pattern="a")], "RegexFullMatch: 1 .*tokenize outside"),
+    ([helper.make_node("CategoryMapper", ["words"], ["y"], domain="ai.onnx.ml")], "CategoryMapper: 1 .*tokenize outside"),
+    ([node("Identity", "words", "y")], "Identity 'y' reads 'words', which is of strings; .*tokenize outside"),
+    ([node("Constant", "", "c", value_strings=["a"]), node("Identity", "c", "y")], "Identity 'y' reads 'c', which is of strings"),
+    ([helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_strings=["a"], values_floats=[1.0])],
+     "LabelEncoder 'y': its labels are strings; .*tokenize outside"),
+    ([helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_floats=[1.0], values_strings=["a"])],
+     "LabelEncoder 'y': its labels are strings; .*tokenize outside"),
+    ([helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_floats=[1.0], values_floats=[1.0, 2.0])],
+     "LabelEncoder 'y': 1 keys for 2 values"),
+    ([node("Cast", "x", "y", to=TensorProto.STRING)], "the data type string is not supported; .*tokenize outside"),
+    ([helper.make_node("Gradient", ["x"], ["y"], "slope", "", "ai.onnx.preview.training", xs=["x"], y="x")],
+     "Gradient: 1 .*Gradient 'slope'.*register_onnx_operator"),
+    ([node("Relu", "x", "z")], "the output 'y' is not computed"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("nodes", DERIVATIVES, ids=[n[0].op_type + str(len(n)) for n in DERIVATIVES])
-def test_gradients_are_slopes(nodes):
-    constants = {
-        "axes": np.array([1]), "q": np.array(2.0), "half": np.array(0.5), "one": np.array(1.0), "flat": np.array([2, 6]),
-    }  # fmt: skip
-    slope = helper.make_node(
-        "Gradient", ["x", "w"], ["dx", "dw"], "", "", "ai.onnx.preview.training", xs=["x", "w"], y="y"
-    )
-    inputs = {"x": (3, 4), "w": (4, 2)}
-    derived = from_onnx(model([*nodes, slope], inputs, ["dx", "dw"], TensorProto.DOUBLE, **constants))
-    plain = build_graph(from_onnx(model(nodes, inputs, ["y"], TensorProto.DOUBLE, **constants)))
-    rng = np.random.default_rng(3)
-    given = {n: rng.uniform(0.1, 1.3, s) for n, s in inputs.items()}
-    found = build_graph(derived)(*given.values())
-    step = 1e-6
-    for name, slopes in zip(inputs, found, strict=True):
-        for at in np.ndindex(*inputs[name]):
-            moved = {n: a.copy() for n, a in given.items()}
-            moved[name][at] += step
-            ahead = np.sum(plain(*moved.values()))
-            moved[name][at] -= 2 * step
-            expected = (ahead - np.sum(plain(*moved.values()))) / (2 * step)
-            np.testing.assert_allclose(slopes[at], expected, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize(
+    ("nodes", "message"), STRINGS, ids=[n[-1].op_type + str(i) for i, (n, _) in enumerate(STRINGS)]
+)
+def test_strings_and_gradients_are_refused_by_name(nodes, message):
+    with pytest.raises(OnnxError, match=message):
+        from_onnx(model(nodes, {"x": (2,)}, ["y"], words=np.array(["a", "b"], object)))
 
 
-def test_gradients_that_cannot_be():
-    def tried(*nodes, inputs="x", y="y", **constants):
-        slope = helper.make_node("Gradient", inputs.split(), ["dx"], "", "", "ai.onnx.preview.training", xs=["x"], y=y)
-        from_onnx(model([*nodes, slope], {"x": (3,)}, ["dx"], **constants))
+def test_an_input_of_strings_is_refused_by_name():
+    proto = model([node("Relu", "x", "y")], {"x": (2,)}, ["y"])
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    with pytest.raises(OnnxError, match="the input 'x': the data type string is not supported; .*tokenize outside"):
+        from_onnx(proto)
+    with pytest.raises(OnnxError, match="the output 'y' is of strings; .*tokenize outside"):
+        from_onnx(model([], {"x": (2,)}, ["y"], y=np.array(["a"], object)))
 
-    with pytest.raises(OnnxError, match="the operator cumsum has no rule"):
-        tried(node("CumSum", "x axis", "y"), axis=np.int64(0))
-    with pytest.raises(OnnxError, match="y, 'z', is not a tensor"):
-        tried(node("Relu", "x", "y"), y="z")
-    with pytest.raises(OnnxError, match="at other values"):
-        tried(node("Relu", "x", "y"), inputs="y")
+
+def test_constants_of_strings_that_nothing_reads():
+    nodes = [node("Constant", "", "c", value_string="made by hand"), node("Relu", "x", "y")]
+    proto = model(nodes, {"x": (2,)}, ["y"], words=np.array(["a", "b"], object))
+    (found,) = evaluate(from_onnx(proto), np.array([-1, 2], np.float32))
+    assert found.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@pytest.mark.parametrize("shape", [(), (1,), (7, 2)])
+def test_labels_that_are_numbers(dtype, shape):
+    kind = {"int64": "int64s", "float32": "floats"}[dtype]
+    keys = {"int64": [3, -1, 7, 3], "float32": [0.5, float("nan"), 3.0, -1.0]}[dtype]
+    attributes = {f"keys_{kind}": keys, "values_floats": [0.5, -2.0, 4.0, 8.0], "default_float": 9.0}
+    proto = model(
+        [helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **attributes)], {"x": shape}, ["y"],
+        helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
+    )  # fmt: skip
+    x = np.resize(np.array([*keys, 2, 0], dtype), shape)
+    table = {str(k): v for k, v in zip(keys, attributes["values_floats"], strict=True)}
+    (found,) = evaluate(from_onnx(proto), x)
+    assert found.shape == shape
+    assert found.ravel().tolist() == [table.get(str(k), 9.0) for k in x.ravel().tolist()]
 
 
 def test_large_fills_are_computed_when_the_model_runs():

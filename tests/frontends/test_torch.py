@@ -206,6 +206,21 @@ def test_a_kernel_is_an_operator_of_pytorch():
         f(torch.ones(5, 7, dtype=torch.float64), torch.ones(5, 7))
 
 
+def test_results_of_bfloat16_are_tensors_of_bfloat16():
+    class Twice(nn.Module):
+        def forward(self, x):
+            return x + x, x.float()
+
+    x = torch.randn(3, 5).bfloat16()
+    for shapes in (None, ({0: torch.export.Dim.AUTO},)):
+        model = tw.build(torch.export.export(Twice(), (x,), dynamic_shapes=shapes))
+        for made, want in zip(model(x), Twice()(x), strict=True):
+            torch.testing.assert_close(made, want, rtol=0, atol=0)
+    bits, wide = model(x.view(torch.uint16).numpy())
+    assert bits.dtype == np.uint16 and np.array_equal(bits, (x + x).view(torch.uint16).numpy())
+    assert wide.dtype == np.float32
+
+
 def test_build_takes_programs_and_their_files(tmp_path):
     model, x = nn.Linear(4, 3), torch.randn(2, 4)
     program = exported(model, x)

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import tilewright as tw
 from tests.frontends.cheap_builds import cheap_builds
@@ -446,9 +447,8 @@ Results = list[torch.Tensor]
 
 
 def _all_of(run: Callable[..., Any], given: Results) -> Results:
-    """Returns the results of a call and its inputs after it."""
-    out = run(*given)
-    return [*(out if isinstance(out, (tuple, list)) else [out]), *given]
+    """Returns the results of a call, those in tuples one after the other, and its inputs after it."""
+    return [*tree_leaves(run(*given)), *given]
 
 
 def tolerance(one: Function, sizes: dict[str, int]) -> float:

@@ -8,7 +8,7 @@ from tilewright.codegen.machine.target import Target
 from tilewright.codegen.packing import split_packing
 from tilewright.te import ops
 from tilewright.tuner import MachineModel, Space, choose_default
-from tilewright.tuner.program import Program
+from tilewright.tuner.program import ProgramInfo
 
 TARGET = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 MACHINE = MachineModel(64, 32, 1, 48 << 10, 2 << 20, 32 << 20)
@@ -145,7 +145,7 @@ def test_a_plain_transpose_goes_through_registers():
 
 def test_functions_count_what_they_are_lowered_to_and_conditions_nothing():
     def operations(build):
-        (block,) = Program(te.create_prim_func([x := p(8, 8), build(x)])).blocks
+        (block,) = ProgramInfo(te.create_prim_func([x := p(8, 8), build(x)])).blocks
         return block.operations
 
     assert operations(ops.relu) <= 2

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from tilewright.tuner.measure.protocol import MessageReader, ProtocolError, encode, read_message, write_message
+from tilewright.tuner.measure.process import MessageReader, ProtocolError, encode, read_message, write_message
 
 
 def text_of(header, blobs=()):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.tuner.measure.statistics import estimate, interval
+from tilewright.tuner.measure.runner import estimate, interval
 
 
 def test_a_disturbance_does_not_count():

@@ -7,7 +7,7 @@ from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.timing import BoundCall
 from tilewright.schedule import Schedule
 from tilewright.tuner.measure.measuring_worker import Worker, _repeated, _timings
-from tilewright.tuner.measure.protocol import Message
+from tilewright.tuner.measure.process import Message
 
 
 def test_no_python_is_timed(monkeypatch):

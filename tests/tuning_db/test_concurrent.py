@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tilewright.tuning_db import Database, DatabaseError, TargetRecord, TuningRecord, WorkloadRecord
-from tilewright.tuning_db.lock import FileLock
+from tilewright.tuning_db.connection import FileLock
 
 WRITER = """
 import sys
@@ -125,14 +125,14 @@ def test_a_readers_view_outlives_a_writer(tmp_path):
 def test_a_wait_for_the_lock_is_said(tmp_path, caplog, monkeypatch):
     import threading
 
-    from tilewright.tuning_db import lock
+    from tilewright.tuning_db import connection
 
-    monkeypatch.setattr(lock, "_SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "_SILENT_SECONDS", 0.01)
     path = str(tmp_path / "t.lock")
-    held = lock.FileLock(path)
+    held = connection.FileLock(path)
     with held:
-        release = threading.Timer(0.2, lambda: lock._unlock(held._fd))
+        release = threading.Timer(0.2, lambda: connection._unlock(held._fd))
         release.start()
-        with lock.FileLock(path):
+        with connection.FileLock(path):
             pass
     assert caplog.text.count("waiting for another process that writes") == 1

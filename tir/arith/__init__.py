@@ -5,6 +5,9 @@ under known ranges and conditions, and has rules for everything else (:mod:`.rew
 linear forms and symbolic intervals; :func:`lies_between` evaluates bounds at each point of a small grid, floating-point
 arithmetic included; :mod:`.itermap` analyzes index maps as numbers in a mixed radix, of which :func:`detect_iter_map`
 tells whether they are one to one. Whole programs are simplified by :func:`tilewright.tir.analysis.simplify.simplify`.
+
+``Analyzer.bind`` gives a variable its range or value, ``constraint`` a condition; ``simplify``, ``can_prove``, ``can_prove_equal`` and
+``const_int_bound`` ask. ``itermap.divide_subspace`` and ``itermap.invert`` divide and invert index maps.
 """
 
 from ..expr import conjuncts

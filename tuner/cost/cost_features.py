@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 import numpy as np
 
+from ...pages.near_words import near_words
 from ...pages.short_repr import short_repr
 from .machine_model import PROCESSOR, Features, MachineModel
 
@@ -43,7 +43,7 @@ class Costs:
         """Set columns; a number stands for all rows."""
         for name, value in columns.items():
             if name not in self.features.columns:
-                near = get_close_matches(name, self.features.columns, n=1)
+                near = near_words(name, self.features.columns, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.features.columns))}"
                 raise KeyError(f"{name!r} is not a feature; {hint}")
             self.values[name] = np.broadcast_to(np.asarray(value, dtype=np.float64), (self.rows,))

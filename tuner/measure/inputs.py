@@ -24,7 +24,7 @@ _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bflo
 
 
 @dataclass
-class Arguments:
+class KernelInputs:
     """The arrays and scalars of one function, in the order of its parameters.
 
     ``outputs`` are the positions of what it writes; ``in_out`` those of them whose old contents it also reads.
@@ -89,7 +89,7 @@ FILLS = ("plain", "positive", "small", "dominant")
 """How floats are chosen, see :func:`make_arguments`. Recurrences try all."""
 
 
-def make_arguments(func: PrimFunc, seed: int, *, fill: str = "plain") -> Arguments:
+def make_arguments(func: PrimFunc, seed: int, *, fill: str = "plain") -> KernelInputs:
     """Returns arrays for ``func``: floats by ``fill``, integers small, indices in range.
 
     ``plain``: uniform in [-1, 1). ``positive``: in [0.1, 1). ``small``: plain over the root of the longest extent, so
@@ -122,7 +122,7 @@ def make_arguments(func: PrimFunc, seed: int, *, fill: str = "plain") -> Argumen
         values.append(array)
         backing.append(raw)
         dtypes.append(buffer.dtype)
-    arguments = Arguments(values, tuple(outputs), tuple(in_out), tuple(dtypes), backing)
+    arguments = KernelInputs(values, tuple(outputs), tuple(in_out), tuple(dtypes), backing)
     arguments._initial = {p: values[p].copy() for p in in_out}
     arguments._untouched = {
         p: v.copy() for p, v in enumerate(values) if isinstance(v, np.ndarray) and p not in arguments.outputs
@@ -136,7 +136,7 @@ _CHANGE_SEED = [0x6368616E, 0x67655F]
 """Not a seed of inputs, of which the same numbers would make changes with the signs of the inputs themselves."""
 
 
-def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
+def scales_of(arguments: KernelInputs, run: Callable[[], object]) -> list[float]:
     """Returns the magnitude of the terms that each small output is summed up from.  The terms of a sum may cancel,
     while their rounding errors do not: so the few elements of a small output do not tell the tolerance that they need.
 

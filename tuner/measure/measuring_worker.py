@@ -1,7 +1,7 @@
 """The worker process compiles and runs candidates, and answers with their times.
 
 ``python -m tilewright.tuner.measure.measuring_worker PARENT_PID MEMORY_BYTES``, messages on stdin and stdout
-(:mod:`.protocol`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
+(:mod:`.process`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
 parent is gone. Requests, each answered once:
 
 =============  =========================================================================================
@@ -33,10 +33,9 @@ from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ..cost.cost_features import seconds_of_counts
 from ..cost.machine_model import MachineModel
-from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
-from .protocol import Message
+from .inputs import KernelInputs, compare, make_arguments, scales_of, tolerance
+from .process import Message, serve
 from .reference import double_results, is_recurrence, reference_run, spread_of, tells
-from .serving import serve
 
 SIMULATED = "simulated: seconds that the model of the machine makes of the simulator's counts"
 """What a record says of times that nobody measured."""
@@ -59,7 +58,7 @@ class Worker:
     def __init__(self) -> None:
         self.func: PrimFunc | None = None
         self.target: Target | None = None
-        self.arguments: Arguments | None = None
+        self.arguments: KernelInputs | None = None
         self.expected: list[np.ndarray] | None = None
         self.limits = (0.0, 0.0)
         self.scales: tuple[float, ...] = ()
@@ -159,12 +158,12 @@ class Worker:
         self.modules.pop(job, None)
         return {}, []
 
-    def _workload(self) -> tuple[PrimFunc, Target, Arguments]:
+    def _workload(self) -> tuple[PrimFunc, Target, KernelInputs]:
         if self.func is None or self.target is None or self.arguments is None:
             raise Failure("protocol_error", "no workload is open")
         return self.func, self.target, self.arguments
 
-    def _check(self, module: Any, arguments: Arguments) -> None:
+    def _check(self, module: Any, arguments: KernelInputs) -> None:
         arguments.reset_outputs()
         module(*_handed_over(module, arguments))
         damage = arguments.damage()
@@ -177,7 +176,7 @@ class Worker:
                 raise Failure("wrong_result", difference)
 
 
-def _handed_over(module: Any, arguments: Arguments) -> Sequence[Any]:
+def _handed_over(module: Any, arguments: KernelInputs) -> Sequence[Any]:
     """Returns the arguments as the module takes them: layout-free ones packed, which is not timed."""
     pack = getattr(module, "packed_arguments", None)
     return arguments.values if pack is None else pack(arguments.values)

@@ -23,8 +23,8 @@ from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.interpret import InterpretError, interpret
 from ...tir.stmt import Block, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order
-from ..program import Program
-from .inputs import Arguments, reduction_length
+from ..program import ProgramInfo
+from .inputs import KernelInputs, reduction_length
 
 _INTERPRETED_STEPS = 30_000
 """The number of iterations up to which a reference is interpreted, which takes a few tenths of a second."""
@@ -135,7 +135,7 @@ class _Doubled(Mapper):
         return self.buffers[buffer]
 
 
-def reference_run(func: PrimFunc, target: Target, arguments: Arguments) -> Callable[[], object]:
+def reference_run(func: PrimFunc, target: Target, arguments: KernelInputs) -> Callable[[], object]:
     """Compute the outputs of the unscheduled function; returns a function that does so again.  A small function is
     interpreted, because the interpreter shares no code with the compiler. Others are compiled by as few passes as they
     need."""
@@ -161,7 +161,7 @@ def _plainly_compiled(func: PrimFunc, target: Target) -> Any:
     return compile_func(plain, here, "tw_reference", cache=False)
 
 
-def double_results(func: PrimFunc, target: Target, arguments: Arguments) -> list[np.ndarray] | None:
+def double_results(func: PrimFunc, target: Target, arguments: KernelInputs) -> list[np.ndarray] | None:
     """Returns the outputs computed in float64, or None where that is not possible or rounding does not add up."""
     if not (is_recurrence(func) or reduction_length(func) >= _LONG):
         return None
@@ -221,7 +221,7 @@ def reference_schedule(func: PrimFunc) -> Schedule:
     through memory column by column, its innermost spatial loop goes inside; each element is still summed in the same
     order."""
     sch = Schedule(func)
-    for info in Program(func).blocks:
+    for info in ProgramInfo(func).blocks:
         if info.is_reduction and info.spatial and info.spatial_size * info.reduce_size > 1 << 24:
             loops = dict(zip(info.axes, sch.get_loops(sch.get_block(info.name)), strict=False))
             try:

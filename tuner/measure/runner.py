@@ -4,16 +4,22 @@
 that compiling never disturbs a timing. A candidate's output is compared with the reference first. A candidate that
 takes more than 1.5 times the best twice is not run again; the others are timed alternately until their intervals no longer
 overlap (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
+
+Timings of the same code are skewed, because noise only adds time. So the figure of a candidate (:func:`estimate`) is the median
+of the faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
@@ -21,10 +27,67 @@ from ...codegen.machine.target_kinds import is_simulated
 from ...pages.short_repr import short_repr
 from ...tir.stmt import PrimFunc
 from .inputs import FILLS, require_constant_shapes
-from .option_ranges import require_seconds, require_whole
-from .process import ForkServer, WorkerDied, WorkerProcess, wait_any
-from .protocol import Message
-from .statistics import estimate, interval
+from .process import ForkServer, Message, WorkerDied, WorkerProcess, wait_any
+
+
+def require_whole(name: str, value: Any, least: int) -> None:
+    """Raise TypeError or ValueError where ``value`` is no whole number of at least ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is a whole number, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} is at least {least}, not {value}")
+
+
+def require_seconds(name: str, value: Any, *, zero: bool = False) -> None:
+    """Raise TypeError or ValueError where ``value`` is no finite number of seconds above zero (``zero``: or zero)."""
+    least = "zero or more" if zero else "above zero"
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is a number of seconds {least}, not {value!r}")
+    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+        raise ValueError(f"{name} is a number of seconds {least}, not {value!r}")
+
+
+def require_share(name: str, value: Any, of: str) -> None:
+    """Raise TypeError or ValueError where ``value`` is no share of ``of``, a number above 0 and at most 1."""
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is a share of {of}, a number above 0 and at most 1, not {value!r}")
+    if not 0 < value <= 1:
+        percent = f"; {value:g} % is {name}={value / 100:g}" if 1 < value <= 100 else ""
+        raise ValueError(f"{name} is a share of {of}, a number above 0 and at most 1, not {value!r}{percent}")
+
+
+class TimeInterval(NamedTuple):
+    """An interval that probably contains the figure of a candidate, in seconds."""
+
+    low: float
+    high: float
+
+
+def estimate(times: Sequence[float]) -> float:
+    """Returns the median of the faster half of ``times`` (seconds); the only one, when there is one.
+
+    >>> estimate([3.0, 1.0, 2.0, 90.0])
+    1.5
+    """
+    if len(times) == 0:
+        raise ValueError("no timings to estimate from")
+    ordered = np.sort(np.asarray(times, dtype=np.float64))
+    return float(np.median(ordered[: (len(ordered) + 1) // 2]))
+
+
+def interval(times: Sequence[float]) -> TimeInterval:
+    """Returns an interval for :func:`estimate`: plus or minus the spread of the faster half over the root of its size.
+
+    With fewer than three timings nothing is known about the spread: 20 % to either side is assumed.
+    """
+    ordered = np.sort(np.asarray(times, dtype=np.float64))
+    half = ordered[: (len(ordered) + 1) // 2]
+    middle = float(np.median(half))
+    if len(ordered) < 3:
+        return TimeInterval(0.8 * middle, 1.2 * middle)
+    spread = max(float(half[-1] - half[0]), 0.002 * middle)
+    radius = 1.5 * spread / np.sqrt(len(half))
+    return TimeInterval(middle - radius, middle + radius)
 
 
 class TimeUp(Exception):

@@ -7,7 +7,9 @@ Requests and answers are JSON texts: programs, targets, limits, statuses and tim
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -15,7 +17,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,7 +28,7 @@ from ...codegen.machine.cpu import available_cores, host
 from ...codegen.machine.target import Target
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
-from ...tuning_db.lock import FileLock
+from ...tuning_db.connection import FileLock
 from ..measure import LocalRunner, MeasureResult, ReferenceFailed
 from ..measure.runner import TimeUp
 
@@ -285,3 +287,26 @@ def pretend(text: str) -> str:
         share = int(hashlib.sha256(program.encode()).hexdigest()[:6], 16) / 2**24
         results.append(MeasureResult("ok", "", (1e-3 * (1 + share),) * 2))
     return Answer(tuple(results), machine_facts()).dumps()
+
+
+def offered() -> dict[str, int]:
+    """Returns the resources of a worker on this machine. These are ``build``, how many candidates it has in hand at a
+    time, and exactly one ``measure:<cpu>``."""
+    return {"build": places(), f"measure:{cpu_name()}": 1}
+
+
+def run_worker(address: str, *, started: Callable[[Any], object] = lambda nanny: None) -> None:
+    """Serve the scheduler at ``address`` (``host:8786``, ``tls://host:8786``) until it ends or this process is
+    interrupted. ImportError without Dask.distributed, OSError when no scheduler answers."""
+    dask = importlib.import_module("distributed")
+    asyncio.run(_serve(dask, address, started))
+
+
+async def _serve(dask: Any, address: str, started: Callable[[Any], object]) -> None:
+    name = f"{platform.node()}-{cpu_name()}-{id(started):x}"
+    async with dask.Nanny(
+        address, nthreads=places() + 1, resources=offered(), name=name, memory_limit=0, death_timeout=300, dashboard=False,
+        preload=[__name__],
+    ) as nanny:  # fmt: skip
+        started(nanny)
+        await nanny.finished()

@@ -22,9 +22,9 @@ from ...tir.walk import pre_order
 from ..cost.axis_roles import lane_loads
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..program import BlockInfo, Program, Use
-from ..recipes.element_sweep import ElementSweep, sweep_elements
+from ..program import BlockInfo, ProgramInfo, Use
 from ..recipes.loop_steps import fuse_all
+from ..recipes.sweeps import ElementSweep, sweep_elements
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _WRITTEN_OUT = 128
@@ -37,10 +37,10 @@ class ElementwiseRule(ScheduleRule):
     name = "elementwise"
     priority = 90
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return Group(block, (block,))
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         if group.anchor.is_reduction or not group.anchor.spatial:
             return [PlainPart(group.anchor, machine)]
         return [ElementwisePart(group.anchor, machine)]

@@ -30,7 +30,7 @@ from ..cost.fused_costs import (
     whole_region,
 )
 from ..cost.machine_model import MachineModel, worth_threads
-from ..program import BlockInfo, Program, copies, pads
+from ..program import BlockInfo, ProgramInfo, copies, pads
 from ..recipes.fused_tiles import TileStage, fused_tiles
 from ..recipes.panels import Panels
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
@@ -49,16 +49,16 @@ class FusedStagesRule(ScheduleRule):
     def __init__(self, name: str, depth: int, *, siblings: bool = False) -> None:
         self.name, self.depth, self.siblings = name, depth, siblings
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return _groups(program, tuple(free), self.depth, self.siblings).get(block)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [FusedPart(program, group, machine)]
 
 
 @lru_cache(maxsize=4)
 def _groups(
-    program: Program, free: tuple[BlockInfo, ...], depth: int, siblings: bool
+    program: ProgramInfo, free: tuple[BlockInfo, ...], depth: int, siblings: bool
 ) -> dict[BlockInfo, Group]:  # fmt: skip
     """Returns the groups of two stages or more that compute something by their last stage. The last stages of the program
     choose first."""
@@ -83,7 +83,7 @@ def _is_stage(block: BlockInfo) -> bool:
     )
 
 
-def siblings_of(program: Program, root: BlockInfo, free: Collection[BlockInfo]) -> list[BlockInfo]:
+def siblings_of(program: ProgramInfo, root: BlockInfo, free: Collection[BlockInfo]) -> list[BlockInfo]:
     """Returns the results of the program before ``root`` that can share its tiles. They have its extents, are made of a
     buffer that it is made of, and are read by no stage."""
     if not program.is_output(root):
@@ -97,7 +97,7 @@ def siblings_of(program: Program, root: BlockInfo, free: Collection[BlockInfo]) 
     ]  # fmt: skip
 
 
-def _sources(program: Program, block: BlockInfo) -> set[Buffer]:
+def _sources(program: ProgramInfo, block: BlockInfo) -> set[Buffer]:
     """Returns the buffers that a block reads, and those that they are computed of."""
     found, left = set[Buffer](), [block]
     while left:
@@ -108,7 +108,7 @@ def _sources(program: Program, block: BlockInfo) -> set[Buffer]:
 
 
 def fused_regions(
-    program: Program, root: BlockInfo, free: Collection[BlockInfo], depth: int, siblings: Sequence[BlockInfo] = ()
+    program: ProgramInfo, root: BlockInfo, free: Collection[BlockInfo], depth: int, siblings: Sequence[BlockInfo] = ()
 ) -> dict[BlockInfo, Region]:  # fmt: skip
     """Returns ``root`` and the producers that are computed in its tiles, with the regions that a tile needs. With
     ``siblings``, whose tiles are the same, their producers are included as well."""
@@ -155,7 +155,7 @@ class FusedPart(Part):
     of its register tile; ``rolled`` (1: rows that the next tile needs again are kept in circular buffers), for chains
     of stencils."""
 
-    def __init__(self, program: Program, group: Group, machine: MachineModel) -> None:
+    def __init__(self, program: ProgramInfo, group: Group, machine: MachineModel) -> None:
         self.group, self.machine = group, machine
         root = group.anchor
         siblings = siblings_of(program, root, group.blocks)

@@ -16,10 +16,9 @@ from ...schedule.intrin.warp_group_units import STEPS
 from ...tir.expr import Var
 from ...tir.expr.intrinsics.group_matrix_operations import PANEL
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to
-from ..cost.gpu_model import GpuModel
-from ..cost.gpu_roles import GpuProduct, epilogue_of, gpu_product, multiplied, tile_elements, touched_bytes
+from ..cost.gpu_model import GpuModel, GpuProduct, epilogue_of, gpu_product, multiplied, tile_elements, touched_bytes
 from ..cost.machine_model import MachineModel
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, ProgramInfo
 from ..recipes.gpu_products import (
     GROUP_WORDS,
     SUMS,
@@ -44,11 +43,11 @@ class GpuTilingRule(ScheduleRule):
     priority = 10
     gpu = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         product = gpu_product(program, block, free)
         return None if product is None else Group(block, product.blocks)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         product = gpu_product(program, group.anchor, group.blocks)
         if product is None or not isinstance(machine, GpuModel):
             return []
@@ -209,7 +208,7 @@ class GpuMatrixUnitRule(ScheduleRule):
     priority = 5
     gpu = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         if not _operand_type(block):
             return None
         after = epilogue_of(program, block, free)
@@ -218,7 +217,7 @@ class GpuMatrixUnitRule(ScheduleRule):
         ]
         return Group(block, (block, after) if after is not None and whole else (block,))
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         if not isinstance(machine, GpuModel):
             return []
         groups = [GroupTilesPart(program, group, machine)] if machine.warp_groups and _for_groups(group.anchor) else []
@@ -264,7 +263,7 @@ class GroupTilesPart(Part):
 
     structure = ("row_groups", "column_groups", "row_tiles", "width")
 
-    def __init__(self, program: Program, group: Group, machine: GpuModel) -> None:
+    def __init__(self, program: ProgramInfo, group: Group, machine: GpuModel) -> None:
         self.group, self.machine = group, machine
         self.read = not program.is_output(group.anchor)
         block = self.block = group.anchor
@@ -339,7 +338,7 @@ class WarpTilesPart(Part):
 
     structure = ("row_warps", "column_warps", "row_tiles", "column_tiles")
 
-    def __init__(self, program: Program, group: Group, machine: GpuModel) -> None:
+    def __init__(self, program: ProgramInfo, group: Group, machine: GpuModel) -> None:
         self.group, self.machine = group, machine
         self.read = not program.is_output(group.anchor)
         block = self.block = group.anchor

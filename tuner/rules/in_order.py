@@ -20,7 +20,7 @@ from ..cost.axis_roles import lane_loads
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.gpu_model import GpuModel
 from ..cost.machine_model import MachineModel, worth_threads
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, ProgramInfo
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
@@ -31,10 +31,10 @@ class InOrderRule(ScheduleRule):
     priority = 95
     in_order = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return Group(block, (block,)) if block.keeps_order else None
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [InOrderPart(group.anchor, machine)]
 
 
@@ -135,13 +135,13 @@ class GpuOrderRule(ScheduleRule):
     in_order = True
     gpu = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         if not block.keeps_order:
             return None
         together = tuple([b for b in free if b is block or (block.loops and b.loops[:1] == block.loops[:1])])
         return Group(block, together)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [OrderPart(group, machine)] if isinstance(machine, GpuModel) else []
 
 

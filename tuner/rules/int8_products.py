@@ -8,7 +8,7 @@ product for each position in the window, with the channels as steps: the panels 
 is shifted by 128 while it is packed, and the sums are corrected by 128 times the row sums of the other one when a tile
 is complete (``shift_operand``).
 
-On machines with a matrix unit (AMX) the recipe is :mod:`..recipes.matrix_unit_product`.
+On machines with a matrix unit (AMX) the recipe is :func:`..recipes.int8_tiles.matrix_unit_product`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRI
 from ..cost.axis_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..program import BlockInfo, Program
-from ..recipes.dot_product import DotInstruction, dot_tile
+from ..program import BlockInfo, ProgramInfo
+from ..recipes.int8_tiles import TILE, TILE_BYTES, DotInstruction, UnitTiles, dot_tile, matrix_unit_product
 from ..recipes.loop_steps import fuse_all, loops_within
-from ..recipes.matrix_unit_product import TILE, TILE_BYTES, UnitTiles, matrix_unit_product
 from ..recipes.panels import pack
-from ..recipes.row_sweep import RowSweep, sweep_rows
+from ..recipes.sweeps import RowSweep, sweep_rows
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
@@ -39,10 +38,10 @@ class DotRule(ScheduleRule):
     name = "int8_dots"
     priority = 5
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return None if dot_roles(block) is None else Group(block, (block,))
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         roles = dot_roles(group.anchor)
         return [DotPart(group.anchor, roles, machine)] if machine.int8_dots and roles is not None else []
 
@@ -170,10 +169,10 @@ class TileRule(ScheduleRule):
     name = "int8_tiles"
     priority = 4
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return None if _roles(block) is None else Group(block, (block,))
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         roles = _roles(group.anchor)
         return [TilePart(group.anchor, roles, machine)] if machine.int8_tiles and roles is not None else []
 

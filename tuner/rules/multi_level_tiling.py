@@ -17,7 +17,7 @@ from ..cost.axis_roles import TiledBlock, loads_fit, packable, tile_axes, vector
 from ..cost.cost_features import Costs, up_to
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.tiling_costs import TilingCosts, outer_costs, rows_apart
-from ..program import BlockInfo, Program, Use
+from ..program import BlockInfo, ProgramInfo, Use
 from ..recipes.panels import Panels
 from ..recipes.tiled_product import TileNest, outer_sums, tiled_product
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
@@ -32,7 +32,7 @@ class MultiLevelTilingRule(ScheduleRule):
     name = "multi_level_tiling"
     priority = 10
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         if not block.is_reduction or not block.spatial or not block.writes_in_order or len(block.stores) != 1:
             return None
         if block.block.init is None or not all(use.affine for use in block.loads):
@@ -42,7 +42,7 @@ class MultiLevelTilingRule(ScheduleRule):
         epilogue = _epilogue(program, block, free)
         return Group(block, (block,) if epilogue is None else (block, epilogue))
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         epilogue = group.blocks[1] if len(group.blocks) > 1 else None
         parts: list[Part] = []
         for vector in vector_axes(group.anchor):
@@ -56,7 +56,7 @@ class MultiLevelTilingRule(ScheduleRule):
         return parts
 
 
-def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
+def _epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
     """Returns the element-wise stage that alone reads the result, element by element."""
     consumers = program.consumers(block)
     if len(consumers) != 1 or program.is_output(block):

@@ -1,5 +1,5 @@
 """This rule schedules reductions along rows, such as softmax, norms and sums. It computes all stages of a row together,
-while it is in the cache. The recipe is :mod:`..recipes.row_sweep`.
+while it is in the cache. The recipe is :func:`..recipes.sweeps.sweep_rows`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schedule import Schedule
+from ..cost.axis_roles import row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, crowding, worth_threads
-from ..cost.row_groups import row_group
-from ..program import BlockInfo, Program
-from ..recipes.row_sweep import RowSweep, sweep_rows
+from ..program import BlockInfo, ProgramInfo
+from ..recipes.sweeps import RowSweep, sweep_rows
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 
@@ -24,11 +24,11 @@ class RowReductionRule(ScheduleRule):
     name = "row_reduction"
     priority = 20
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         members = row_group(program, block, free)
         return None if members is None else Group(block, members)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [RowPart(group, machine)]
 
 

@@ -10,7 +10,7 @@ from ...tir.expr import BufferLoad, Expr
 from ...tir.expr_length import Length, inlined_length
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
-from ..program import BlockInfo, Program, copies, pads
+from ..program import BlockInfo, ProgramInfo, copies, pads
 
 _CHEAP = 8
 """The number of operations of an element up to which it may be computed more than once."""
@@ -37,7 +37,7 @@ _LONG = 256
 stored after so many: a store takes little beside them, and the time to build is in proportion to the number of stages."""
 
 
-def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
+def blocks_to_inline(program: ProgramInfo, *, repeated: bool = True) -> list[str]:
     """Returns the names of the stages to inline, producers first.
 
     An element-wise stage goes into its consumers when that repeats no costly work: always when a single element-wise
@@ -70,7 +70,7 @@ def blocks_to_inline(program: Program, *, repeated: bool = True) -> list[str]:
 
 
 def _stays_small(
-    program: Program,
+    program: ProgramInfo,
     block: BlockInfo,
     work: int,
     lengths: dict[BlockInfo, _ReaderLength],
@@ -127,7 +127,7 @@ class _ReaderLength:
         )
 
 
-def paddings_to_inline(program: Program) -> list[str]:
+def paddings_to_inline(program: ProgramInfo) -> list[str]:
     """Returns the names of padded copies that a reduction reads few times per element. A padded copy is a stage that
     chooses between a load and a constant; pooling and depthwise convolutions read such copies. To mask the loads of the
     reduction may take less time than to store the copy, which the tuner measures."""
@@ -143,7 +143,7 @@ def paddings_to_inline(program: Program) -> list[str]:
     return out
 
 
-def _inline(program: Program, block: BlockInfo, decodes: bool) -> bool:
+def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
     """Returns whether to inline a stage. ``decodes``: it widens what it reads element by element, as weights of 8 bits
     are; to store it takes several times the traffic of what it reads."""
     consumers = program.consumers(block)
@@ -167,7 +167,7 @@ def _inline(program: Program, block: BlockInfo, decodes: bool) -> bool:
     return len(consumers) == 1 or block.operations <= _CHEAP
 
 
-def _stands_between(program: Program, block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
+def _stands_between(program: ProgramInfo, block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
     """Returns whether the block computes one element, between a reduction and the element-wise stage that reads both.
 
     The stage could not be computed with the reduction, since the element does not exist yet. Its value does not change
@@ -179,7 +179,7 @@ def _stands_between(program: Program, block: BlockInfo, consumers: Sequence[Bloc
     return any(p.is_reduction and p.spatial and program.comes_before(p, block) for p in read)
 
 
-def _times_read(program: Program, block: BlockInfo) -> float:
+def _times_read(program: ProgramInfo, block: BlockInfo) -> float:
     reads = sum(c.spatial_size * c.reduce_size * _reads_of(c, block) for c in program.consumers(block))
     return reads / block.spatial_size
 

@@ -15,7 +15,7 @@ from ...schedule import Schedule
 from ...tir.annotations import WINOGRAD
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..program import BlockInfo, Program, Use
+from ..program import BlockInfo, ProgramInfo, Use
 from ..recipes.winograd_tiles import WinogradBlocks, WinogradStages, winograd_tiles
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
@@ -27,11 +27,11 @@ class WinogradRule(ScheduleRule):
     priority = 4
     gpu = False
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         roles = winograd_roles(program, block)
         return None if roles is None else Group(block, roles.blocks)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         roles = winograd_roles(program, group.anchor)
         return [] if roles is None else [WinogradPart(roles, machine)]
 
@@ -124,7 +124,7 @@ class WinogradRoles:
         return self.products.reduce_size
 
 
-def winograd_roles(program: Program, products: BlockInfo) -> WinogradRoles | None:
+def winograd_roles(program: ProgramInfo, products: BlockInfo) -> WinogradRoles | None:
     """Returns the stages around ``products``, or None when it is no product of Winograd's method. One element-wise
     stage must take its results."""
     if _part(products) != "products":

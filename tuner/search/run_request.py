@@ -16,7 +16,7 @@ from ...schedule import Schedule, Trace
 from ..cost.cost_model import CostModel
 from ..cost.machine_model import MachineModel
 from ..measure import Runner
-from ..measure.option_ranges import require_seconds, require_whole
+from ..measure.runner import require_seconds, require_whole
 from ..rules import ScheduleRule
 from ..space.search_space import Space, Where
 from .strategy import SearchStrategy

@@ -31,8 +31,7 @@ from ...tuning_db import Database, TuningRecord, open_database, utc_now
 from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
-from ..measure.runner import TimeUp
-from ..measure.statistics import estimate, interval
+from ..measure.runner import TimeUp, estimate, interval
 from ..remote import runner_for
 from ..space.default_choice import choose_default
 from ..space.search_space import Space

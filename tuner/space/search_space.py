@@ -19,7 +19,7 @@ from ...schedule import Schedule, ScheduleError
 from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form
 from ..cost.machine_model import MachineModel
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, ProgramInfo
 from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
@@ -73,16 +73,16 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        before = Program(base.func) if whole else bring_into_canonical_form(base)
+        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         self.inlined = _inline(base, asked_for)
-        self.program = Program(base.func)
+        self.program = ProgramInfo(base.func)
         apart = [rule for rule in asked if not rule.fuses]
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
-            self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), apart))
+            self.variants.append(self._group(Variant(masked, "_masked"), ProgramInfo(masked.func), apart))
         if not whole:
             once = blocks_to_inline(before, repeated=False)
             if once == asked_for:  # the same steps
@@ -169,7 +169,7 @@ class Space:
     def _fused(self, rules: Sequence[ScheduleRule], base: Schedule) -> list[Variant]:
         """Returns the function with its stages fused first, as each rule that fuses does it. Only stages that would be
         computed apart count. In ``base`` stages are inlined of which each element is computed once."""
-        program = Program(base.func)
+        program = ProgramInfo(base.func)
         apart = {b.name: n for n, (group, _) in enumerate(self.variants[0].groups) for b in group.blocks}
         found: dict[tuple[tuple[str, ...], ...], Variant] = {}
         for rule in [rule for rule in rules if rule.fuses and len(program.blocks) > 1]:
@@ -182,7 +182,7 @@ class Space:
                 found.setdefault(tuple([tuple([b.name for b in g.blocks]) for g in joined]), variant)
         return list(found.values())
 
-    def _group(self, variant: Variant, program: Program, rules: Sequence[ScheduleRule]) -> Variant:
+    def _group(self, variant: Variant, program: ProgramInfo, rules: Sequence[ScheduleRule]) -> Variant:
         """Ask each rule about each block that is still free; the groups in program order."""
         free: list[BlockInfo] = list(program.blocks)
         for rule in rules:
@@ -204,7 +204,7 @@ class Space:
         variant.left = [*program.left, *(f"block {block.name}: no schedule rule takes it" for block in free)]
         return variant
 
-    def _tables(self, rule: ScheduleRule, program: Program, group: Group) -> list[RowTable]:
+    def _tables(self, rule: ScheduleRule, program: ProgramInfo, group: Group) -> list[RowTable]:
         """Returns the rule's parts that have a sensible row."""
         tables = []
         for part in self._guard.ask(rule.name, rule.parts, program, group, self.machine) or ():

@@ -1,20 +1,53 @@
-"""This recipe multiplies matrices with a matrix unit (AMX). It takes tiles of 16 by 64 bytes and 64 bytes by 16
-columns.
+"""These recipes multiply int8 by dot-product instructions and by a matrix unit.
 
-One instruction multiplies a tile of each; its sums stay in tile registers over the whole reduction
-(:mod:`tilewright.schedule.intrin.matrix_units`). The operand with the columns is packed, with several steps of the
-reduction contiguous for each column. Sizes that the tiles do not divide are padded with zeros by the copies that pack.
+:func:`dot_tile` computes tiles of sums by dot-product instructions: several steps of a reduction for each lane at once.
+:func:`matrix_unit_product` takes tiles of 16 by 64 bytes and 64 bytes by 16 columns (AMX). One instruction multiplies a tile of
+each; its sums stay in tile registers over the whole reduction (:mod:`tilewright.schedule.intrin.matrix_units`). The operand with
+the columns is packed, with several steps of the reduction contiguous for each column. Sizes that the tiles do not divide are
+padded with zeros by the copies that pack.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
 from ...schedule.intrin import AMX_DOT_BF16_INTRIN, AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
-from .loop_steps import arrange, fuse_all
+from .loop_steps import arrange, fuse_all, unroll_factor
 from .panels import Panels, inline_padding, pack, pad_product
+
+
+@dataclass(frozen=True)
+class DotInstruction:
+    """A dot-product instruction: it takes ``lanes`` columns and ``width`` steps of a reduction at once. ``unroll`` says
+    how many instructions along the reduction are in one iteration."""
+
+    intrinsic: str
+    lanes: int
+    width: int
+    unroll: int = 1
+
+
+def dot_tile(
+    sch: Schedule, block: Any, dot: DotInstruction, *, column: Any, step: Any, rows: Sequence[Any] = (), around: Sequence[Any] = ()
+) -> None:  # fmt: skip
+    """Compute a tile of ``block`` with a dot-product instruction.
+
+    ``rows``, ``column`` and ``step`` are the innermost loops, in any order: over rows of the tile, over its columns, and
+    over the reduction, of which ``around`` are further loops.
+    """
+    vector, lane = sch.split(column, [None, dot.lanes])
+    outer, inner = sch.split(step, [None, dot.width])
+    sch.reorder(*around, outer, *rows, vector, lane, inner)
+    init = sch.decompose_reduction(block, [*around, outer][0])
+    sch.vectorize(sch.get_loops(init)[-1])
+    for loop in (*rows, vector, *sch.get_loops(init)[-2 - len(rows) : -1]):
+        sch.unroll(loop)
+    unroll_factor(sch, outer, dot.unroll)
+    sch.tensorize(lane, dot.intrinsic)
+
 
 TILE, TILE_BYTES = 16, 64
 """Rows of a tile, and columns of the sums; bytes of a row of a tile."""

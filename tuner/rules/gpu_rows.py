@@ -1,5 +1,11 @@
-"""This rule schedules reductions on GPUs. The threads of a block compute rows, neighbouring threads columns, and two
-kernels long sums. The recipes are those of :mod:`..recipes.gpu_rows`.
+"""These rules schedule reductions, chains of rows and element-wise stages on GPUs.
+
+The recipes are those of :mod:`..recipes.gpu_rows`.
+
+:class:`GpuRowRule`: the threads of a block compute rows, neighbouring threads columns, and two kernels long sums.
+:class:`GpuRowChainRule`: attention and its like by one kernel, which is a product, stages of its rows, and a second product.
+:class:`GpuElementRule`: element-wise stages, and all others that no other rule takes. It decides elements per thread, and
+transposes through shared memory.
 """
 
 from __future__ import annotations
@@ -9,17 +15,25 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, WARP
+from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.expr import Var
+from ..cost.axis_roles import row_group, rows_agree
 from ..cost.cost_features import Columns, Costs, ceil_div
-from ..cost.gpu_model import GpuModel
-from ..cost.gpu_roles import share_used, special_operations, touched_bytes
+from ..cost.gpu_model import GpuModel, product_axes, share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
-from ..cost.row_groups import row_group
-from ..program import BlockInfo, Program
-from ..recipes.gpu_elements import spread_elements
-from ..recipes.gpu_rows import RowThreads, block_columns, block_rows, split_sums
+from ..program import BlockInfo, ProgramInfo, copies
+from ..recipes.gpu_rows import (
+    LANES,
+    RowChain,
+    RowThreads,
+    block_columns,
+    block_rows,
+    row_chain,
+    split_sums,
+    spread_elements,
+    staged_transpose,
+)
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _EXCHANGE = 12.0
@@ -33,11 +47,11 @@ class GpuRowRule(ScheduleRule):
     priority = 20
     gpu = True
 
-    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         members = row_group(program, block, free)
         return None if members is None else Group(block, members)
 
-    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         if not isinstance(machine, GpuModel):
             return []
         parts: list[Part] = [RowThreadsPart(group, machine)]
@@ -261,3 +275,239 @@ class SplitSumsPart(Part):
 
 
 register_rule(GpuRowRule())
+
+
+class GpuRowChainRule(ScheduleRule):
+    """This rule takes a product with all stages that its rows are computed from. One of these is a product as well."""
+
+    name = "gpu_row_chain"
+    priority = 9
+    gpu = True
+    fuses = True
+
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        if product_axes(block) is None or len(block.spatial) < 2:
+            return None
+        members = _sources(program, block, free)
+        products = [b for b in members if b is not block and product_axes(b) is not None]
+        inner = [b for b in members if b is not block]
+        hidden = all(not program.is_output(b) and set(program.consumers(b)) <= set(members) for b in inner)
+        rank = len(block.spatial) - 1
+        if len(products) != 1 or len(inner) < 2 or not hidden or not rows_agree(members, block, rank):
+            return None
+        wide = len(products[0].spatial) == rank + 1 and len(products[0].reduce) == len(block.reduce) == 1
+        paired = block.extents[block.spatial[rank - 1]] % 2 == 0
+        return Group(block, tuple(members)) if wide and paired else None
+
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
+        return [RowChainPart(group, machine)] if isinstance(machine, GpuModel) else []
+
+
+def _sources(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
+    """Returns the blocks among ``free`` that ``block`` is computed from, and itself, in program order."""
+    members, todo = {block}, [block]
+    while todo:
+        found = [b for b in program.producers(todo.pop()) if b in free and b not in members]
+        members |= set(found)
+        todo += found
+    return [b for b in program.blocks if b in members]
+
+
+class RowChainPart(Part):
+    """This part keeps some rows of all stages in shared memory. Its decisions are the ``rows`` of a block, and the ``teams`` of
+    32 threads among which they are divided."""
+
+    structure = ("rows", "teams")
+
+    def __init__(self, group: Group, machine: GpuModel) -> None:
+        self.blocks, self.anchor, self.machine = group.blocks, group.anchor, machine
+        self.rank = len(self.anchor.spatial) - 1
+        self.first = next(b for b in self.blocks if product_axes(b) is not None)
+        self.name = f"chain_{self.anchor.name}"
+        self.columns = self.first.extents[self.first.spatial[-1]]
+        self.all_rows = math.prod(self.anchor.extents[v] for v in self.anchor.spatial[: self.rank])
+        near = self.anchor.extents[self.anchor.spatial[self.rank - 1]]
+        rows = tuple([n for n in (2, 4, 8, 16, 32) if near % n == 0])
+        self.decisions = (Decision("rows", rows), Decision("teams", (1, 2, 4, 8, 16)))
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        how = RowChain(row["rows"], row["teams"])
+        row_chain(sch, [b.name for b in self.blocks], self.first.name, self.rank, how)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        threads = LANES * columns["teams"]
+        fits = self.machine.fits(threads, self._shared(columns), 40.0 + 3 * columns["rows"])
+        return np.asarray(fits & (columns["rows"] % columns["teams"] == 0))
+
+    def _shared(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        each = sum(
+            b.itemsize * math.prod(b.extents[v] for v in b.spatial[self.rank :])
+            for b in self.blocks
+            if b is not self.anchor
+        )
+        return np.asarray(columns["rows"] * each)
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine, together, teams = self.machine, columns["rows"], columns["teams"]
+        blocks, threads = self.all_rows / together, LANES * teams
+        wide, deep = self.anchor.extents[self.anchor.spatial[-1]], self.first.reduce_size
+        products = 0.5 * (self.first.flops + self.anchor.flops)
+        per_block = products / blocks / threads  # multiply-adds of a thread
+        own = ceil_div(wide, LANES) * together / teams  # sums of a thread in the second product
+        loads = per_block / 2 * (1 / together + 1 / 4) + per_block / 2 * (1 / own + 1 / 4)
+        stages = [b for b in self.blocks if b is not self.anchor and b is not self.first]
+        steps = sum(
+            ceil_div(math.prod(b.extents[v] for v in b.spatial[self.rank :]) * b.reduce_size, LANES) for b in stages
+        )
+        each = per_block + loads + together / teams * steps * 8.0
+        moved = touched_bytes(self.blocks)
+        operands = self.columns * (deep + wide) * self.anchor.itemsize
+        warps = threads / WARP
+        return machine.costs(
+            rows, flops=sum(b.flops for b in self.blocks), issue_slots=blocks * warps * each, fma_lanes=products,
+            special_lanes=sum(special_operations(b) * b.spatial_size * b.reduce_size for b in stages),
+            shared_wavefronts=blocks * warps * (per_block / 2 / 4 + together / teams * steps * 2.0),
+            l2_bytes=blocks * operands + moved, memory_bytes=moved, blocks=blocks, threads=threads,
+            registers=40.0 + 3 * together, shared_bytes=self._shared(columns),
+            chain_cycles=each * np.maximum(2.0, warps / 4) + FETCH_CYCLES * 4 + BARRIER_CYCLES * 2 * len(stages),
+            coalescing=1.0, rows=together, columns=teams, reduction=float(self.columns), row_extent=float(self.all_rows),
+            column_extent=float(wide), variant=5.0,
+        )  # fmt: skip
+
+
+register_rule(GpuRowChainRule())
+
+
+class GpuElementRule(ScheduleRule):
+    """This rule takes any block by itself. A thread runs reductions alone."""
+
+    name = "gpu_elements"
+    priority = 90
+    gpu = True
+
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        return Group(block, (block,))
+
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
+        block = group.anchor
+        if not isinstance(machine, GpuModel):
+            return []
+        parts: list[Part] = [ElementThreadsPart(block, machine)]
+        across = transposed_axis(block)
+        if across is not None:
+            parts.append(TransposePart(block, across, machine))
+        return parts
+
+
+def transposed_axis(block: BlockInfo) -> int | None:
+    """Returns the number of the loop along which the only input of a copy is contiguous. None stands for the last
+    loop."""
+    if block.is_reduction or len(block.loads) != 1 or not block.loads[0].affine or len(block.spatial) < 2:
+        return None
+    use, last = block.loads[0], block.spatial[-1]
+    found = [n for n, v in enumerate(block.spatial[:-1]) if use.stride(v) == 1 and block.extents[v] > 1]
+    if not found or (use.stride(last) or 0) < 2 or block.extents[last] < 2 or not use.plain:
+        return None
+    return found[0]
+
+
+def neighbours(block: BlockInfo) -> int:
+    """Returns how many neighbours along the last axis a thread may take at once. Every access of them is contiguous or
+    one element, and rows are a multiple of them."""
+    wide = [v for v in block.spatial if block.extents[v] > 1]
+    if block.is_reduction or not wide or not all(use.affine for use in (*block.loads, *block.stores)):
+        return 1
+    last, uses = wide[-1], [use for use in (*block.loads, *block.stores) if use.dims]
+    if any(use.stride(last) not in (0, 1) or any(use.offsets) for use in uses) or block.spatial[-1] is not last:
+        return 1
+    size = max([use.buffer.dtype.bytes for use in uses], default=4)
+    extent = block.extents[last]
+    return max([n for n in (1, 2, 4, 8) if extent % n == 0 and n * size <= 16], default=1)
+
+
+class ElementThreadsPart(Part):
+    """This part gives each thread ``lanes`` neighbouring elements, in blocks of ``threads``."""
+
+    structure = ("lanes",)
+
+    def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
+        self.block, self.machine = block, machine
+        self.name = f"map_{block.name}"
+        most = neighbours(block)
+        wide = [v for v in block.spatial if block.extents[v] > 1]
+        self.last: Var | None = wide[-1] if wide else None
+        self.decisions = (
+            Decision(
+                "threads", tuple([t for t in (32, 64, 128, 256, 512, 1024) if t < 2 * max(block.spatial_size, WARP)])
+            ),
+            Decision("lanes", tuple([n for n in (1, 2, 4, 8) if n <= most])),
+        )
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        block = self.block
+        if block.axes != (*block.spatial, *block.reduce):
+            loops = dict(zip(block.axes, sch.get_loops(block.name), strict=True))
+            sch.reorder(*[loops[v] for v in (*block.spatial, *block.reduce)])
+        spread_elements(sch, block.name, len(block.reduce), row["threads"], row["lanes"])
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        block, machine = self.block, self.machine
+        threads, lanes = columns["threads"], columns["lanes"]
+        blocks = ceil_div(block.spatial_size, threads * lanes)
+        accesses = sum(1 for use in (*block.loads, *block.stores) if use.dims)
+        used = share_used(block, self.last, lanes)
+        each = block.reduce_size * (lanes * block.operations + 2.0 * accesses) + 8.0
+        moved = touched_bytes([block])
+        return machine.costs(
+            rows, flops=block.flops, issue_slots=blocks * threads / WARP * each,
+            special_lanes=special_operations(block) * block.spatial_size * block.reduce_size, l2_bytes=moved / used,
+            memory_bytes=moved / used, blocks=blocks, threads=threads, registers=20.0 + 4.0 * lanes,
+            chain_cycles=1000.0 + FETCH_CYCLES * math.ceil(block.reduce_size / 4) + each * np.maximum(1.0, threads / WARP / 4),
+            coalescing=used, lanes=lanes, steps=float(block.reduce_size),
+            bytes_in_flight=lanes * block.itemsize * max(1, len(block.loads)), reduction=float(block.reduce_size),
+            row_extent=float(block.spatial_size),
+        )  # fmt: skip
+
+
+class TransposePart(Part):
+    """This part takes squares of ``tile`` elements through shared memory, ``lines`` of a square at a time."""
+
+    structure = ("tile",)
+
+    def __init__(self, block: BlockInfo, across: int, machine: GpuModel) -> None:
+        self.block, self.across, self.machine = block, across, machine
+        self.name = f"squares_{block.name}"
+        self.decisions = (Decision("tile", (16, 32, 64)), Decision("lines", (4, 8, 16)))
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        staged_transpose(sch, self.block.name, self.across, tile=row["tile"], rows=row["lines"])
+
+    def mask(self, columns: Columns, rows: int) -> np.ndarray:
+        return self.machine.fits(
+            columns["tile"] * columns["lines"],
+            columns["tile"] * (columns["tile"] + 1) * self.block.itemsize,
+            np.full(rows, 32.0),
+        )
+
+    def costs(self, columns: Columns, rows: int) -> Costs:
+        block, machine, tile = self.block, self.machine, columns["tile"]
+        tall, wide = block.extents[block.spatial[self.across]], block.extents[block.spatial[-1]]
+        blocks = ceil_div(tall, tile) * ceil_div(wide, tile) * (block.spatial_size / (tall * wide))
+        threads = tile * columns["lines"]
+        each = tile / columns["lines"] * (block.operations + 14.0)
+        used = np.minimum(1.0, tile * block.itemsize / SECTOR)
+        moved = touched_bytes([block])
+        return machine.costs(
+            rows, flops=block.flops, issue_slots=blocks * threads / WARP * each,
+            special_lanes=special_operations(block) * block.spatial_size,
+            shared_wavefronts=2.0 * blocks * tile * np.maximum(1.0, tile * block.itemsize / 128), l2_bytes=moved / used,
+            memory_bytes=moved / used, blocks=blocks, threads=threads, registers=32.0,
+            shared_bytes=tile * (tile + 1) * block.itemsize,
+            chain_cycles=1000.0 + FETCH_CYCLES + BARRIER_CYCLES + each * np.maximum(1.0, threads / WARP / 4),
+            coalescing=used, lanes=1.0, rows=columns["lines"], columns=tile,
+            bytes_in_flight=block.itemsize * np.minimum(4.0, tile / columns["lines"]),
+            row_extent=float(tall), column_extent=float(wide), variant=0.0 if copies(block) else 1.0,
+        )  # fmt: skip
+
+
+register_rule(GpuElementRule())
