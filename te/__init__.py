@@ -77,8 +77,6 @@ from ..tir.expr.intrinsics.integer_operations import (
 )
 from ..tir.expr.intrinsics.warp_matrix_operations import round_tf32
 from . import ops
-from .classic.create_schedule import Schedule, create_schedule
-from .classic.stage import Stage
 from .compute import compute, placeholder, size_var, thread_axis, var
 from .create_prim_func import create_prim_func
 from .extern import extern, extern_primfunc
@@ -92,10 +90,17 @@ from .reduce import sum_ as sum
 from .scan import ScanOp, scan
 from .tensor import ProducerLoad, Tensor, TensorSlice
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from ..tvm_names.classic import Schedule, Stage, create_schedule
+else:
 
     def __getattr__(name: str) -> Any:
-        """AttributeError for a name that there is not, which says what takes the place of TVM's."""
+        """Return what classic schedules are made with. AttributeError for a name that there is not, which says what takes
+        the place of TVM's."""
+        if name in ("Schedule", "Stage", "create_schedule"):
+            from ..tvm_names import classic
+
+            return getattr(classic, name)
         hint = None
         if not name.startswith("_"):
             from ..tvm_names import absent_modules
@@ -115,3 +120,7 @@ __all__ = [
     "shift_left", "shift_right", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

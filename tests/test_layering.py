@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "gpu": {"pages", "tir", "codegen"},
     "circuits": {"pages", "tir", "codegen"},
     "mlir": {"pages", "tir", "codegen"},
-    "te": {"pages", "tir", "schedule"},
+    "te": {"pages", "tir"},
     "tuning_db": {"pages", "tir"},
     "tuner": {"pages", "tir", "schedule", "codegen", "tuning_db"},
     "graph": {"pages", "tir", "te"},
@@ -31,13 +31,13 @@ MAY_IMPORT = {
     "driver": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "gpu", "mlir"},
     "doors": {"pages", "tir", "codegen", "graph", "frontends", "driver"},
     "cli": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
-    "tvm_names": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db", "driver"},
+    "tvm_names": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "driver"},
 }
 """What each layer may import besides itself. ``tuner`` stores what it measures: it knows the database, not the reverse."""
 
-FORWARDED = {"tir/__init__.py": "tvm_names", "te/__init__.py": "tvm_names", "te/classic/stage.py": "tvm_names"}
+FORWARDED = {"tir/__init__.py": "tvm_names", "te/__init__.py": "tvm_names"}
 """Front pages that hand out names of an upper layer, and that layer. It loads when such a name is asked for, and the front
-page works without it: the import stands in ``__getattr__``, and nowhere else in the file."""
+page works without it: the import stands in ``__getattr__``, and elsewhere in the file for type checkers alone."""
 
 HOMES = {
     "llvmlite": {"codegen"},

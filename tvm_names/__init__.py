@@ -2,7 +2,8 @@
 
 After ``import tilewright as tvm`` they are ``tvm.nd``, ``tvm.target``, ``tvm.testing``, ``tvm.script``, ``tvm.ir``,
 ``tvm.runtime``, ``tvm.topi``, ``tvm.meta_schedule``, ``tvm.lower``, ``tvm.cpu`` and ``tvm.device``. ``tir_names`` has the
-names that ``tvm.tir`` has besides, and ``absent_modules`` says what takes the place of the rest.
+names that ``tvm.tir`` has besides, ``classic`` the schedules that ``te.create_schedule`` makes, and ``absent_modules`` says
+what takes the place of the rest.
 """
 
 from . import ir, meta_schedule, nd, runtime, script, target, testing, tir_integration, topi

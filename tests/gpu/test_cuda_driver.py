@@ -17,7 +17,7 @@ from tilewright.codegen.runtime.array_views import view_of
 from tilewright.driver.machine_report import model_of
 from tilewright.gpu.ptx import CudaError, DeviceArray, cuda_driver
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 gpu_benchmark = importlib.import_module("gpu")
 
 

@@ -1,7 +1,7 @@
 """Ten kinds of kernels on GPUs: equal to NumPy on the simulated one, taken by ptxas for three architectures.
 
-    python -m tests.codegen.gpu.kernel_table             # run all, print a line each
-    python -m tests.codegen.gpu.kernel_table --markdown  # the table of docs/guides/gpu.md
+    python -m tests.gpu.kernel_table             # run all, print a line each
+    python -m tests.gpu.kernel_table --markdown  # the table of docs/guides/gpu.md
 
 Results are compared at awkward sizes (``small``); the assembler gets the sizes of ``large``.
 """

@@ -16,14 +16,14 @@ from ...pages.short_repr import short_repr
 from ...schedule import BlockRV, ScheduleError, TensorIntrin
 from ...schedule import Schedule as BlockSchedule
 from ...schedule.require.lookup import find_block
+from ...te.create_prim_func import lower_with_blocks
+from ...te.operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
+from ...te.scan import with_bodies
+from ...te.tensor import ProducerLoad, Tensor
 from ...tir.analysis.tree import tree_of
 from ...tir.expr import Expr, IterVar, Range, Reduce, Var
 from ...tir.stmt import BlockRealize, IRModule, PrimFunc
 from ...tir.walk import vars_in
-from ..create_prim_func import lower_with_blocks
-from ..operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
-from ..scan import with_bodies
-from ..tensor import ProducerLoad, Tensor
 from .stage import Record, Stage, caller
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...schedule import ScheduleError, TensorIntrin
+from ...te.operation import ComputeOp, Operation
+from ...te.tensor import Tensor
 from ...tir.expr import Expr, IntImm, IterVar, Range, Var, ceildiv, const, convert
-from ..operation import ComputeOp, Operation
-from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from .create_schedule import Schedule
@@ -51,7 +51,7 @@ class Stage:
         def __getattr__(self, name: str) -> Any:
             hint = None
             if not name.startswith("_"):
-                from ...tvm_names import absent_modules
+                from .. import absent_modules
 
                 hint = absent_modules.ABSENT_IN_STAGES.get(name)
             raise AttributeError(f"a stage has no {name!r}{f': {hint}' if hint else ''}")
