@@ -19,7 +19,7 @@ from .output import clear_sign, moves
 
 if TYPE_CHECKING:
     from ..driver import ModelProgress
-    from ..driver.roofline import Bound
+    from ..driver.machine_report import Bound
     from ..tuner import Progress as Event
     from ..tuner import TuneResult
 

@@ -35,7 +35,7 @@ from .progress import ModelSearch, ProgressView
 if TYPE_CHECKING:
     from ..codegen import Target
     from ..driver import ModelTuneResult
-    from ..driver.roofline import Bound
+    from ..driver.machine_report import Bound
     from ..driver.workloads.workload_definition import WorkloadCase
     from ..tuner import Runner, TuneResult
 
@@ -117,8 +117,7 @@ def command(
 
 def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: bool, words: Mapping[str, Any]) -> int:
     from ..driver import parse_spec, tune
-    from ..driver.machine_report import measure_machine
-    from ..driver.roofline import bound_for
+    from ..driver.machine_report import bound_for, measure_machine
     from ..tuner import TuningInterrupted
     from ..tuning_db import Database
 

@@ -20,13 +20,12 @@ from ..tuner.measure.inputs import KernelInputs, compare, make_arguments, tolera
 from ..tuner.measure.runner import require_seconds, require_whole
 from ..tuning_db import Database
 from .machine_probes import PeakProbe
-from .machine_report import MachineReport, measure_machine, require_few_threads
+from .machine_report import MachineReport, bandwidth_for, measure_machine, peak_dtype, peak_for, require_few_threads
 from .models.model_benching import ModelBenchOptions, ModelBenchResult, bench_graph
 from .models.model_files import READING, is_model, load_model
 from .planning import BuildError, Plan, plan_request
 from .racing import BenchRow, Run, shared_race, timed
 from .request import Request, in_order, not_measurable, request, require_known
-from .roofline import bandwidth_for, peak_dtype, peak_for
 
 
 @dataclass

@@ -24,9 +24,8 @@ from ..tir.stmt import PrimFunc
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord, open_database
 from .example_sizes import ODD, example_of, shown_sizes
-from .machine_report import known_report
+from .machine_report import bound_for, known_report
 from .request import Request, in_order, request
-from .roofline import bound_for
 
 log = logging.getLogger("tilewright")
 

@@ -24,9 +24,8 @@ from ..tir.expr.base.node import Node
 from ..tir.printer import script_lines
 from ..tir.stmt import Allocate, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
 from ..tir.walk import pre_order
-from .machine_report import known_report
+from .machine_report import bound_for, known_report
 from .planning import BuildError, Plan
-from .roofline import bound_for
 
 _LOOP_LABEL = re.compile(r"^(\.?[\w$.]+):")
 _JUMP = re.compile(r"^\s+(?:j[a-z]+|b\.?[a-z]*|cbn?z|tbn?z)\s+(?:.*[\s,])?(\.?L[\w$.]+)\s*(?:#.*)?$")

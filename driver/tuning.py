@@ -20,13 +20,11 @@ from ..pages import card, search_chart, seconds_text
 from ..tuner import FinalComparison, Progress, SearchEnded, SearchStarted, TuneResult
 from ..tuner.measure.runner import require_share
 from ..tuning_db import Database, TuningRecord, open_database
-from .library_versions import library_versions
-from .machine_report import known_report, measure_machine, model_of
+from .machine_report import known_report, library_versions, limits_of, measure_machine, model_of
 from .models.model_files import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
 from .planning import TuneError
 from .request import in_order, is_scheduled, not_measurable, request, require_known
-from .roofline import limits_of
 
 log = logging.getLogger("tilewright")
 

@@ -12,8 +12,7 @@ from ...pages.short_repr import short_repr
 from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import Var
 from ...tir.stmt import PrimFunc
-from ..machine_report import MachineReport, known_report
-from ..roofline import bound_for
+from ..machine_report import MachineReport, bound_for, known_report
 
 
 @dataclass(frozen=True)

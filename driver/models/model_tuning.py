@@ -37,11 +37,9 @@ from ...tuner.search.tune_result import ENDS, Stopped
 from ...tuning_db import Database, open_database
 from ..example_sizes import example_of
 from ..graph_services import prepared
-from ..library_versions import library_versions
-from ..machine_report import known_report, model_of
+from ..machine_report import known_report, library_versions, limits_of, model_of
 from ..planning import TuneError
 from ..request import require_known
-from ..roofline import limits_of
 from .model_building import representatives
 from .model_files import READING, load_model
 

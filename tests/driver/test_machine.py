@@ -18,8 +18,15 @@ from tilewright.codegen.machine.cpu import available_cores
 from tilewright.driver import machine_probes, machine_report
 from tilewright.driver.benching import BenchResult, BenchRow, likely_peak
 from tilewright.driver.machine_probes import PeakProbe
-from tilewright.driver.machine_report import MachineReport, bandwidth_of, measure_machine, model_of, peak_of
-from tilewright.driver.roofline import bound_for, peak_for
+from tilewright.driver.machine_report import (
+    MachineReport,
+    bandwidth_of,
+    bound_for,
+    measure_machine,
+    model_of,
+    peak_for,
+    peak_of,
+)
 from tilewright.tir.expr import DType
 
 

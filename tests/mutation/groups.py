@@ -86,7 +86,7 @@ MORE: dict[str, tuple[str, ...]] = {
     ),
     "measuring": (
         "tuner/measure/runner.py", "tuner/measure/inputs.py", "tuner/measure/reference.py", "tuner/measure/measuring_worker.py",
-        "tuner/measure/runner.py", "tuner/measure/process.py", "tuner/search/session.py",
+        "tuner/measure/process.py", "tuner/search/session.py",
     ),
 }  # fmt: skip
 """Further files by group, which ``--more`` draws from."""

@@ -122,7 +122,7 @@ class MeasureResult:
 
     @property
     def run_seconds(self) -> float:
-        """Returns the figure of the candidate (:func:`.statistics.estimate`), infinity for a failed one."""
+        """Returns the figure of the candidate (:func:`estimate`), infinity for a failed one."""
         return estimate(self.times) if self.ok and self.times else float("inf")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ...schedule import Schedule
 from .loop_steps import (
+    Panels,
     accumulate,
     by_lanes,
     extent_of,
@@ -21,9 +22,9 @@ from .loop_steps import (
     fuse_all,
     loops_of_axis,
     loops_within,
+    pack,
     unroll_factor,
 )
-from .panels import Panels, pack
 
 Kind = Literal["map", "tile", "lanes", "plain"]
 

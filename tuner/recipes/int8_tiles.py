@@ -15,8 +15,7 @@ from typing import Any
 
 from ...schedule import Schedule
 from ...schedule.intrin import AMX_DOT_BF16_INTRIN, AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
-from .loop_steps import arrange, fuse_all, unroll_factor
-from .panels import Panels, inline_padding, pack, pad_product
+from .loop_steps import Panels, arrange, fuse_all, inline_padding, pack, pad_product, unroll_factor
 
 
 @dataclass(frozen=True)

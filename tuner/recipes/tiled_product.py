@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...schedule import BlockRV, Schedule
-from .loop_steps import accumulate, arrange, extent_of, finish_tile, fuse_all, unroll_factor
-from .panels import Panels, pack, pack_within
+from .loop_steps import Panels, accumulate, arrange, extent_of, finish_tile, fuse_all, pack, pack_within, unroll_factor
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
-from .loop_steps import accumulate, extent_of, finish_tile, fuse_all, loops_of_axis, loops_within, unroll_factor
-from .panels import Panels, pack
+from .loop_steps import (
+    Panels,
+    accumulate,
+    extent_of,
+    finish_tile,
+    fuse_all,
+    loops_of_axis,
+    loops_within,
+    pack,
+    unroll_factor,
+)
 
 _OF_DATA, _OF_RESULTS = (0, 1), (2, 4)
 """The numbers of the axes within a tile: of the transformed data, and of the results."""

@@ -32,7 +32,7 @@ from ..cost.fused_costs import (
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, ProgramInfo, copies, pads
 from ..recipes.fused_tiles import TileStage, fused_tiles
-from ..recipes.panels import Panels
+from ..recipes.loop_steps import Panels
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
 _TILED = 3

@@ -26,8 +26,7 @@ from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, ProgramInfo
 from ..recipes.int8_tiles import TILE, TILE_BYTES, DotInstruction, UnitTiles, dot_tile, matrix_unit_product
-from ..recipes.loop_steps import fuse_all, loops_within
-from ..recipes.panels import pack
+from ..recipes.loop_steps import fuse_all, loops_within, pack
 from ..recipes.sweeps import RowSweep, sweep_rows
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 

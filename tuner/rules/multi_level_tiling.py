@@ -18,7 +18,7 @@ from ..cost.cost_features import Costs, up_to
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.tiling_costs import TilingCosts, outer_costs, rows_apart
 from ..program import BlockInfo, ProgramInfo, Use
-from ..recipes.panels import Panels
+from ..recipes.loop_steps import Panels
 from ..recipes.tiled_product import TileNest, outer_sums, tiled_product
 from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
 
