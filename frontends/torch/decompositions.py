@@ -228,9 +228,15 @@ def round_to_decimals(x: Any, decimals: int = 0) -> Any:
 
 
 def variance_and_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Returns the variance and the mean, from the operators of each."""
-    axes = list(range(x.dim())) if dim is None or dim == [] else dim
-    return load_torch().var(x, dim, correction=correction, keepdim=keepdim), x.mean(axes, keepdim)
+    """Returns the variance and the mean. An infinity makes both NaN, as in PyTorch, whose running mean subtracts it from
+    itself; the mean of a single element stays."""
+    torch = load_torch()
+    axes = list(range(x.dim())) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    variance, mean = torch.var(x, dim, correction=correction, keepdim=keepdim), x.mean(axes, keepdim)
+    if x.is_complex() or all(x.shape[a] == 1 for a in axes if x.dim()):
+        return variance, mean
+    spread = torch.var(x, dim, correction=0, keepdim=keepdim)
+    return variance, torch.where(spread.isnan(), math.nan, mean)
 
 
 def _picked(x: Any, places: Any, dim: int, keepdim: bool) -> Any:

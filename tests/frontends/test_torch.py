@@ -221,6 +221,19 @@ def test_results_of_bfloat16_are_tensors_of_bfloat16():
     assert wide.dtype == np.float32
 
 
+@pytest.mark.parametrize("correction", [0, 1])
+def test_an_infinity_makes_variance_and_mean_nan(correction):
+    class Moments(nn.Module):
+        def forward(self, x):
+            return (*torch.var_mean(x, 1, correction=correction), *torch.std_mean(x, (0, 1), correction=correction))
+
+    rows = [[1, np.inf, 3, 4], [2, 5, -np.inf, 0], [np.inf, -np.inf, 1, 1], [1, 2, 3, 4], [1e30, -1e30, 0, 0]]
+    for x in (torch.tensor(rows), torch.tensor([[np.inf], [2]])):
+        made = tw.build(exported(Moments(), x))(x)
+        for got, want in zip(made, Moments()(x), strict=True):
+            torch.testing.assert_close(got, want, equal_nan=True)
+
+
 def test_build_takes_programs_and_their_files(tmp_path):
     model, x = nn.Linear(4, 3), torch.randn(2, 4)
     program = exported(model, x)

@@ -256,6 +256,25 @@ ALIASES = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.tensor_split(x, 2, -1),
+        lambda x: x[:, 1 : x.shape[1] - 1],
+        lambda x: (x.view(x.shape[1], -1), x.unflatten(1, (1, x.shape[1])).transpose(0, 1)),
+        lambda x: torch.split(x.relu(), x.shape[1] // 2 + 1, 1),
+    ],
+)
+def test_views_by_symbolic_sizes_share_memory(f):
+    run = torch.compile(f, backend="tilewright", dynamic=True, options={"strict": True})
+    for width in (3, 6):
+        x = torch.arange(5.0 * width).reshape(5, width)
+        for made, want in zip(flat(run(x)), flat(f(x)), strict=True):
+            assert torch.equal(made, want)
+            storages = [t.untyped_storage().data_ptr() for t in (made, want, x)]
+            assert (storages[0] == storages[2]) == (storages[1] == storages[2])
+
+
 def flat(results):
     return list(results) if isinstance(results, tuple) else [results]
 
