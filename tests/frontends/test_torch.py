@@ -286,6 +286,20 @@ def test_the_median_of_no_elements(dtype):
     same_as_eager(lambda x: (x.median(), x.nanmedian()), torch.empty((3, 0), dtype=dtype))
 
 
+def test_sums_and_products_of_truth_values_are_truth_values():
+    x = torch.tensor([[True, False, False], [True, True, True], [False, False, False]])
+    same_as_eager(
+        lambda x: (x.sum(1, dtype=torch.bool), x.prod(1, dtype=torch.bool), x.sum(dtype=torch.bool)),
+        x,
+    )
+    same_as_eager(lambda x: (x.sum(1, dtype=torch.bool), x.prod(1, dtype=torch.bool)), torch.empty((2, 0)))
+
+
+def test_numbers_beyond_an_integer_type_wrap():
+    x = torch.tensor([8, 0, 254], dtype=torch.uint8)
+    same_as_eager(lambda x: (x + -1, x * -2, x == -2), x)
+
+
 def test_build_takes_programs_and_their_files(tmp_path):
     model, x = nn.Linear(4, 3), torch.randn(2, 4)
     program = exported(model, x)
