@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..frontends.torch import (
-    TorchError,
+    UnsupportedTorchOperators,
     core_decompositions,
     graphs_of,
     is_supported,
     load_torch,
     missing_operators,
     unknown_strides,
+    unknown_strides_error,
 )
 from .compile_options import CompileOptions, say
 from .compiled_graph import CompiledGraph, FixedGraph, SymbolicGraph, Traced
@@ -31,11 +32,12 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
     aot_autograd = load_torch("_dynamo.backends.common").aot_autograd
     chosen = CompileOptions.of({**dict(options or {}), **more})
 
-    if unknown_strides(gm.graph.nodes) is not None:
-        reason = "as_strided of an intermediate result that may not be row-major"
+    strided = unknown_strides(gm.graph.nodes)
+    if strided is not None:
+        refusal = unknown_strides_error(strided)
         if chosen.strict:
-            raise TorchError(f"{reason} is not supported; make its operand contiguous, or take slices")
-        say(f"a graph is run eagerly, for it has {reason}")
+            raise refusal
+        say(f"a graph is run eagerly: {refusal}")
         return gm.forward
 
     def compile_graph(graph_module: Any, inputs: Sequence[Any]) -> Any:
@@ -47,12 +49,12 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
 
 def _compiled(gm: Any, options: CompileOptions) -> Callable[[list[Any]], Sequence[Any]]:
     """Returns a function of the list of the graph's inputs: one library when all is supported, parts of it else."""
-    missing = sorted(missing_operators(gm.graph.nodes))
+    missing = missing_operators(gm.graph.nodes)
     if not missing:
         return _boxed(Region(gm, options))
     if options.strict:
-        raise TorchError(f"operators that are not supported: {', '.join(missing)}")
-    say(f"run eagerly, for they are not supported: {', '.join(missing)}")
+        raise UnsupportedTorchOperators(dict(sorted(missing.items())))
+    say(f"run eagerly, for they are not supported: {', '.join(sorted(missing))}")
     fused = _partitioned(gm, options)
     return _boxed(lambda args: fused(*args))
 

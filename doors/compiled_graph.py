@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,10 @@ class CompiledGraph:
         numbers = {node: n for n, node in enumerate(self.traced.holders)}
         seen: dict[Any, int] = {}
         out: list[tuple[str, Any, Any]] = []
+        self.view_sizes: dict[Any, Any] = {}
         for one in returned(self.traced.results):
             result = reader.result(one.root)
+            self.view_sizes.update((n, reader.result(n)) for view in one.views for n in _nodes([view.rest, view.named]))
             if one.root in numbers:
                 out.append(("input", numbers[one.root], one))
             elif not isinstance(result, Value):
@@ -130,11 +132,12 @@ class CompiledGraph:
         """Returns all results, given the tensors that were made."""
         made = [t.permute(np.argsort(self.orders[n]).tolist()) if n in self.orders else t for n, t in enumerate(made)]
         out, fresh = [], iter(made)
+        sizes = {n: evaluate(e, known) if isinstance(e, Expr) else e for n, e in self.view_sizes.items()}
         for kind, r, one in self.results:
             if kind == "number":
                 out.append(evaluate(r, known) if isinstance(r, Expr) else r)
             else:
-                out.append(one.of(next(fresh) if kind == "tensor" else args[r] if kind == "input" else made[r]))
+                out.append(one.of(next(fresh) if kind == "tensor" else args[r] if kind == "input" else made[r], sizes))
         return out
 
     def _plain(self, t: Any) -> Any:
@@ -233,7 +236,18 @@ def built(graph: Graph, options: CompileOptions, threads: int, bounds: dict[str,
     return build_graph(graph, target, db=options.db, bounds=bounds or {})
 
 
-View = Callable[[Any], Any]
+@dataclass(frozen=True)
+class View:
+    """A call that gives a view of its first argument, with its other arguments. Nodes among them are sizes."""
+
+    target: Callable[..., Any]
+    rest: Sequence[Any]
+    named: Mapping[str, Any]
+
+    def of(self, tensor: Any, sizes: Mapping[Any, Any]) -> Any:
+        """Returns the view of a tensor, given what the nodes stand for."""
+        rest, named = (_with_numbers(a, sizes) for a in (list(self.rest), dict(self.named)))
+        return self.target(tensor, *rest, **named)
 
 
 @dataclass(frozen=True)
@@ -243,10 +257,10 @@ class Returned:
     root: Any
     views: Sequence[View]
 
-    def of(self, tensor: Any) -> Any:
-        """Returns the result, given what the root is."""
+    def of(self, tensor: Any, sizes: Mapping[Any, Any]) -> Any:
+        """Returns the result, given what the root is, and the sizes that the views take."""
         for view in self.views:
-            tensor = view(tensor)
+            tensor = view.of(tensor, sizes)
         return tensor
 
 
@@ -291,22 +305,34 @@ def _followed(node: Any) -> Returned:
 
 
 def _view(node: Any) -> View | None:
-    """Returns the function that a node applies to its first argument, when its result shares that argument's memory."""
-    if (
-        node.op != "call_function"
-        or not node.args
-        or any(_has_nodes(a) for a in (*node.args[1:], *node.kwargs.values()))
-    ):
+    """Returns the call that a node makes, when its result shares the memory of its first argument."""
+    if node.op != "call_function" or not node.args:
         return None
     target, rest, named = node.target, node.args[1:], dict(node.kwargs)
+    if any(hasattr(n.meta.get("val"), "dtype") for n in _nodes([rest, named])):
+        return None
     if target is operator.getitem:
-        return (lambda parts: parts[rest[0]]) if _view(node.args[0]) is not None else None
+        return View(target, rest, {}) if _view(node.args[0]) is not None else None
     schema = getattr(target, "_schema", None)
     first = schema.returns[0].alias_info if schema is not None and schema.returns else None
     if first is None or first.is_write:
         return None
-    return lambda tensor: target(tensor, *rest, **named)
+    return View(target, rest, named)
 
 
-def _has_nodes(a: Any) -> bool:
-    return any(map(_has_nodes, a)) if isinstance(a, (list, tuple)) else hasattr(a, "op")
+def _nodes(a: Any) -> list[Any]:
+    """Returns the nodes among arguments, which may be lists and mappings of arguments."""
+    if isinstance(a, Mapping):
+        a = list(a.values())
+    if isinstance(a, (list, tuple)):
+        return [n for part in a for n in _nodes(part)]
+    return [a] if hasattr(a, "op") else []
+
+
+def _with_numbers(a: Any, numbers: Mapping[Any, Any]) -> Any:
+    """Returns arguments with numbers in place of nodes."""
+    if isinstance(a, Mapping):
+        return {key: _with_numbers(part, numbers) for key, part in a.items()}
+    if isinstance(a, (list, tuple)):
+        return [_with_numbers(part, numbers) for part in a]
+    return numbers[a] if hasattr(a, "op") else a

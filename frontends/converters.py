@@ -38,9 +38,10 @@ _SHOWN = 20
 
 class UnsupportedOperators(ValueError):
     """Raised when operators have no converter; ``operators`` has the places of their uses by operator. ``adder`` names the
-    function that registers a converter, and ``hint`` is added to the message. Each front end derives an error of its own."""
+    function that registers a converter, ``otherwise`` and ``hint`` say what else can be done. Each front end derives an error
+    of its own."""
 
-    what, adder = "program", ""
+    what, adder, otherwise = "program", "", ""
 
     def __init__(self, operators: Mapping[str, Sequence[str]], hint: str = "") -> None:
         self.operators = {name: list(places) for name, places in operators.items()}
@@ -48,7 +49,7 @@ class UnsupportedOperators(ValueError):
         more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         super().__init__(
             f"the {self.what} uses operators that are not supported: {'; '.join([*lines[:_SHOWN], *more])}. "
-            f"{self.adder} adds one{hint}"
+            f"{self.adder} adds one{self.otherwise}{hint}"
         )
 
 

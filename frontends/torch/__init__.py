@@ -14,6 +14,7 @@ from .program_reader import (
     is_supported,
     missing_operators,
     unknown_strides,
+    unknown_strides_error,
 )
 from .torch_package import TorchError, load_torch, to_array
 
@@ -31,4 +32,5 @@ __all__ = [
     "op",
     "to_array",
     "unknown_strides",
+    "unknown_strides_error",
 ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...graph.builder import Builder
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
-from ...tir.expr import Expr
+from ...tir.expr import DType, Expr
 from ..converters import C, Converter, entering
 from ..graph_call import GraphCall
 from .torch_package import TorchError, dtype_name, load_torch
@@ -66,7 +68,9 @@ class AtenCall(GraphCall):
         return self.cast(x, dtype) if isinstance(x, Value) else self.number(x, dtype)
 
     def number(self, n: Any, dtype: str) -> Value:
-        """Returns a number, or an expression of sizes, as a scalar."""
+        """Returns a number, or an expression of sizes, as a scalar. Integers wrap to the type, as PyTorch's do."""
+        if isinstance(n, int) and DType(dtype).kind in ("int", "uint"):
+            n = int(np.asarray(n).astype(dtype))
         return self.size(n, dtype) if isinstance(n, Expr) else self.constant(n, dtype)
 
     def require_numbers(self, *sizes: Any) -> None:

@@ -25,6 +25,8 @@ def _reduced(c: AtenCall, row: str, x: Value, dims: Any, keepdim: bool) -> Value
 @aten("sum", "sum.dim_IntList", "prod", "prod.dim_int", "mean", "mean.dim")
 def total(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
     row = next(r for r in ("sum", "prod", "mean") if f".{r}" in c.label)
+    if c.dtype == "bool":  # a sum of truth values, or a product
+        return _of_numbers(c, c.cast(x, "bool"), {"sum": "max", "prod": "min"}[row], dims, keepdim)
     wide = c.cast(c.cast(x, "uint8") if x.dtype == "bool" else x, c.dtype)
     if x.is_static and 0 in x.shape:
         return c.full(c.shape, {"sum": 0, "prod": 1, "mean": math.nan}[row], c.dtype)

@@ -6,7 +6,7 @@ They are layers, sums over bags of rows, special functions, order statistics, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .aten_call import operators_of_table
@@ -33,6 +33,8 @@ def with_own(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...,
         aten._transformer_encoder_layer_fwd.default: encoder_layer,
         aten._embedding_bag.default: embedding_bag,
         aten._embedding_bag_forward_only.default: embedding_bag,
+        aten.i0.default: in_float64(bessel_i0),
+        aten.special_i0e.default: in_float64(scaled_bessel_i0),
         aten.erfc.default: in_float64(erfc),
         aten.special_erfcx.default: in_float64(erfcx),
         aten.erfinv.default: in_float64(erfinv),
@@ -42,9 +44,11 @@ def with_own(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...,
         aten.var_mean.correction: variance_and_mean,
         aten.kthvalue.default: kth_value,
         aten.median.dim: median,
-        aten.median.default: lambda x: median(x.flatten(), 0)[0],
+        aten.median.default: median_of_all,
         aten.nanmedian.dim: nan_median,
-        aten.nanmedian.default: lambda x: nan_median(x.flatten(), 0)[0],
+        aten.nanmedian.default: lambda x: median_of_all(x, nan_median),
+        aten.mode.default: mode,
+        aten.lcm.default: least_common_multiple,
         aten.searchsorted.Tensor: places_in_order,
         aten.searchsorted.Scalar: places_in_order,
         aten.bucketize.Tensor: lambda x, boundaries, **named: places_in_order(boundaries, x, **named),
@@ -131,6 +135,50 @@ def in_float64(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return function(x.to(torch.float64)).to(kind)
 
     return whole
+
+
+_I0_NEAR = (
+    -4.4153416464793395e-18, 3.3307945188222384e-17, -2.431279846547955e-16, 1.715391285555133e-15,
+    -1.1685332877993451e-14, 7.676185498604936e-14, -4.856446783111929e-13, 2.95505266312964e-12,
+    -1.726826291441556e-11, 9.675809035373237e-11, -5.189795601635263e-10, 2.6598237246823866e-09,
+    -1.300025009986248e-08, 6.046995022541919e-08, -2.670793853940612e-07, 1.1173875391201037e-06,
+    -4.4167383584587505e-06, 1.6448448070728896e-05, -5.754195010082104e-05, 0.00018850288509584165,
+    -0.0005763755745385824, 0.0016394756169413357, -0.004324309995050576, 0.010546460394594998, -0.02373741480589947,
+    0.04930528423967071, -0.09490109704804764, 0.17162090152220877, -0.3046826723431984, 0.6767952744094761,
+)  # fmt: skip
+_I0_FAR = (
+    -7.233180487874754e-18, -4.830504485944182e-18, 4.46562142029676e-17, 3.461222867697461e-17,
+    -2.8276239805165836e-16, -3.425485619677219e-16, 1.7725601330565263e-15, 3.8116806693526224e-15,
+    -9.554846698828307e-15, -4.150569347287222e-14, 1.54008621752141e-14, 3.8527783827421426e-13,
+    7.180124451383666e-13, -1.7941785315068062e-12, -1.3215811840447713e-11, -3.1499165279632416e-11,
+    1.1889147107846439e-11, 4.94060238822497e-10, 3.3962320257083865e-09, 2.266668990498178e-08,
+    2.0489185894690638e-07, 2.8913705208347567e-06, 6.889758346916825e-05, 0.0033691164782556943, 0.8044904110141088,
+)  # fmt: skip
+"""Chebyshev coefficients of exp(-x) · I₀(x) over x / 2 - 2, and of its product with √x over 32 / x - 2. The source is
+Cephes, where 8 divides the two ranges."""
+
+
+def scaled_bessel_i0(x: Any) -> Any:
+    """Returns exp(-|x|) times the modified Bessel function of order 0."""
+    torch = load_torch()
+    x = x.abs()
+    far = torch.clamp(x, min=8)
+    near = _chebyshev(torch.clamp(x, max=8) / 2 - 2, _I0_NEAR)
+    return torch.where(x <= 8, near, _chebyshev(32 / far - 2, _I0_FAR) / torch.sqrt(far))
+
+
+def bessel_i0(x: Any) -> Any:
+    """Returns the modified Bessel function of order 0."""
+    return load_torch().exp(x.abs()) * scaled_bessel_i0(x)
+
+
+def _chebyshev(x: Any, coefficients: Sequence[float]) -> Any:
+    """Returns a sum of Chebyshev polynomials at ``x / 2``, by Clenshaw's recurrence; the first is of the highest order."""
+    before, last, now = 0.0, 0.0, coefficients[0]
+    for c in coefficients[1:]:
+        before, last = last, now
+        now = x * last - before + c
+    return 0.5 * (now - before)
 
 
 _ERFC = (
@@ -233,9 +281,15 @@ def round_to_decimals(x: Any, decimals: int = 0) -> Any:
 
 
 def variance_and_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Returns the variance and the mean, from the operators of each."""
-    axes = list(range(x.dim())) if dim is None or dim == [] else dim
-    return load_torch().var(x, dim, correction=correction, keepdim=keepdim), x.mean(axes, keepdim)
+    """Returns the variance and the mean. An infinity makes both NaN, as in PyTorch, whose running mean subtracts it from
+    itself; the mean of a single element stays."""
+    torch = load_torch()
+    axes = list(range(x.dim())) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    variance, mean = torch.var(x, dim, correction=correction, keepdim=keepdim), x.mean(axes, keepdim)
+    if x.is_complex() or all(x.shape[a] == 1 for a in axes if x.dim()):
+        return variance, mean
+    spread = torch.var(x, dim, correction=0, keepdim=keepdim)
+    return variance, torch.where(spread.isnan(), math.nan, mean)
 
 
 def _picked(x: Any, places: Any, dim: int, keepdim: bool) -> Any:
@@ -262,6 +316,34 @@ def median(x: Any, dim: int, keepdim: bool = False) -> Any:
         first = torch.argmax(nan.to(torch.uint8), dim, keepdim=True)
         places = torch.where(torch.any(nan, dim, keepdim=True), first, places)
     return _picked(x, places, dim, keepdim)
+
+
+def median_of_all(x: Any, along: Any = median) -> Any:
+    """Returns the lower median of all elements; NaN, or 0 of integers, where there are none."""
+    if not x.numel():
+        return x.new_full((), math.nan if x.dtype.is_floating_point else 0)
+    return along(x.flatten(), 0)[0]
+
+
+def mode(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """Returns the most frequent element, the smallest of several, and the last of its places. Each NaN counts alone."""
+    torch = load_torch()
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    values, order = [t.movedim(dim, -1) for t in torch.sort(x, stable=True, dim=dim)]
+    places = torch.arange(values.shape[-1])
+    begins = torch.where(values[..., 1:] != values[..., :-1], places[1:], 0)
+    begins = torch.cat([torch.zeros_like(begins[..., :1]) if begins.shape[-1] else torch.zeros_like(order), begins], -1)
+    ends = torch.argmax(places - torch.cummax(begins, -1)[0], -1, keepdim=True)
+    return _picked(x, order.gather(-1, ends).movedim(-1, dim), dim, keepdim)
+
+
+def least_common_multiple(x: Any, y: Any) -> Any:
+    """Returns the smallest number that both divide, 0 where one is 0."""
+    torch = load_torch()
+    divisor = torch.gcd(x, y)
+    whole = torch.div(x, torch.where(divisor == 0, 1, divisor), rounding_mode="trunc")
+    return (whole * y).abs()
 
 
 def nan_median(x: Any, dim: int, keepdim: bool = False) -> Any:

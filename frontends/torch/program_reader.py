@@ -26,6 +26,7 @@ from . import (
     aten_elements,
     aten_gradients,
     aten_indexing,
+    aten_integers,
     aten_products,
     aten_reductions,
     aten_shapes,
@@ -36,7 +37,8 @@ from .decompositions import with_own
 from .torch_package import TorchError, dtype_name, load_torch, to_array
 
 TABLES = (
-    aten_attention, aten_control, aten_elements, aten_gradients, aten_indexing, aten_products, aten_reductions, aten_shapes, aten_windows
+    aten_attention, aten_control, aten_elements, aten_gradients, aten_indexing, aten_integers, aten_products, aten_reductions, aten_shapes,
+    aten_windows,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -57,6 +59,7 @@ class UnsupportedTorchOperators(UnsupportedOperators, TorchError):
     """Raised when operators have no converter; ``operators`` has the places of their calls by operator."""
 
     adder = "tilewright.frontends.torch.op"
+    otherwise = "; torch.compile(…, backend='tilewright') without the option strict leaves them to PyTorch"
 
 
 @contextmanager
@@ -94,10 +97,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
         )
     strided = unknown_strides(program.graph.nodes)
     if strided is not None:
-        raise TorchError(
-            f"as_strided of {strided.all_input_nodes[0].name}, an intermediate result that may not be row-major, "
-            f"is not supported ({_place(strided)}); make its operand contiguous, or take slices"
-        )
+        raise unknown_strides_error(strided)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # what PyTorch says of its own code
         plain = program.run_decompositions(with_own(torch.export.default_decompositions()))
@@ -169,6 +169,14 @@ def unknown_strides(nodes: Any) -> Any:
         if operand.op not in ("placeholder", "get_attr") and not _is_row_major(operand):
             return node
     return None
+
+
+def unknown_strides_error(node: Any) -> TorchError:
+    """Returns the refusal of what :func:`unknown_strides` found."""
+    return TorchError(
+        f"as_strided of {node.all_input_nodes[0].name}, an intermediate result that may not be row-major, "
+        f"is not supported ({_place(node)}); make its operand contiguous, or take slices"
+    )
 
 
 def _is_row_major(node: Any) -> bool:

@@ -221,6 +221,85 @@ def test_results_of_bfloat16_are_tensors_of_bfloat16():
     assert wide.dtype == np.float32
 
 
+@pytest.mark.parametrize("correction", [0, 1])
+def test_an_infinity_makes_variance_and_mean_nan(correction):
+    class Moments(nn.Module):
+        def forward(self, x):
+            return (*torch.var_mean(x, 1, correction=correction), *torch.std_mean(x, (0, 1), correction=correction))
+
+    rows = [[1, np.inf, 3, 4], [2, 5, -np.inf, 0], [np.inf, -np.inf, 1, 1], [1, 2, 3, 4], [1e30, -1e30, 0, 0]]
+    for x in (torch.tensor(rows), torch.tensor([[np.inf], [2]])):
+        made = tw.build(exported(Moments(), x))(x)
+        for got, want in zip(made, Moments()(x), strict=True):
+            torch.testing.assert_close(got, want, equal_nan=True)
+
+
+def same_as_eager(f, *tensors):
+    class Module(nn.Module):
+        def forward(self, *tensors):
+            return f(*tensors)
+
+    made, want = tw.build(exported(Module(), *tensors), "native -num-cores=1")(*tensors), f(*tensors)
+    for got, expected in zip(*[list(r) if isinstance(r, tuple) else [r] for r in (made, want)], strict=True):
+        torch.testing.assert_close(got, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64])
+def test_common_divisors_and_multiples(dtype):
+    numbers = torch.tensor([0, 1, 7, 12, 13, 89, 55, 127, -128, -1, -12, 100], dtype=torch.int64).to(dtype)
+    if dtype is torch.int64:
+        numbers = torch.cat([numbers, torch.tensor([7540113804746346429, 4660046610375530309, 2**63 - 1])])
+    same_as_eager(lambda x: (torch.gcd(x[:, None], x), torch.gcd(x, x.to(torch.int64)[3:4])), numbers)
+    small = numbers[:4]
+    same_as_eager(lambda x: torch.lcm(x[:, None], x), small)
+
+
+def test_the_most_frequent_elements():
+    numbers = torch.tensor([[3, 1, 1, 3, 2], [5, 4, 3, 2, 1], [np.nan, np.nan, 0, -0.0, 7]])
+    same_as_eager(lambda x: (*torch.mode(x), *torch.mode(x, 0, True)), numbers)
+    same_as_eager(
+        lambda x: (*torch.mode(x, 0), *torch.mode(x[:, :1])), torch.tensor([[True, False], [True, True], [False, True]])
+    )
+    same_as_eager(lambda x: torch.mode(x), torch.tensor(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+def test_bessel_functions(dtype):
+    numbers = torch.tensor([0, -0.0, 0.5, -1, 7.9, 8, 8.1, -20, 80]).to(dtype)
+    same_as_eager(lambda x: (torch.i0(x), torch.special.i0e(x)), numbers)
+
+
+@pytest.mark.parametrize(
+    ("have", "want"),
+    [
+        (torch.float32, torch.int32), (torch.bfloat16, torch.uint16), (torch.bool, torch.uint8), (torch.float64, torch.int8),
+        (torch.uint8, torch.float32), (torch.int16, torch.int64), (torch.float32, torch.bfloat16), (torch.int64, torch.int64),
+    ],
+)  # fmt: skip
+def test_bits_as_another_type(have, want):
+    numbers = torch.arange(-12, 12).to(have).reshape(3, 8)
+    same_as_eager(lambda x: x.view(want), numbers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_the_median_of_no_elements(dtype):
+    same_as_eager(lambda x: (x.median(), x.nanmedian()), torch.empty((3, 0), dtype=dtype))
+
+
+def test_sums_and_products_of_truth_values_are_truth_values():
+    x = torch.tensor([[True, False, False], [True, True, True], [False, False, False]])
+    same_as_eager(
+        lambda x: (x.sum(1, dtype=torch.bool), x.prod(1, dtype=torch.bool), x.sum(dtype=torch.bool)),
+        x,
+    )
+    same_as_eager(lambda x: (x.sum(1, dtype=torch.bool), x.prod(1, dtype=torch.bool)), torch.empty((2, 0)))
+
+
+def test_numbers_beyond_an_integer_type_wrap():
+    x = torch.tensor([8, 0, 254], dtype=torch.uint8)
+    same_as_eager(lambda x: (x + -1, x * -2, x == -2), x)
+
+
 def test_build_takes_programs_and_their_files(tmp_path):
     model, x = nn.Linear(4, 3), torch.randn(2, 4)
     program = exported(model, x)

@@ -78,7 +78,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "frontends/onnx/resizing.py", "frontends/onnx/shape_values.py",
     ),
     "readers": (
-        "frontends/torch/aten_elements.py", "frontends/torch/aten_indexing.py", "frontends/torch/aten_products.py",
+        "frontends/torch/aten_elements.py", "frontends/torch/aten_indexing.py", "frontends/torch/aten_integers.py", "frontends/torch/aten_products.py",
         "frontends/torch/aten_reductions.py", "frontends/torch/aten_shapes.py", "frontends/torch/aten_windows.py",
         "frontends/torch/program_reader.py", "frontends/stablehlo/hlo_elements.py", "frontends/stablehlo/hlo_control.py",
         "frontends/stablehlo/hlo_lookups.py", "frontends/stablehlo/hlo_products.py", "frontends/stablehlo/hlo_reductions.py",
