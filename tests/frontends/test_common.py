@@ -1,5 +1,7 @@
 """What all readers build of operators of the graph, against NumPy and PyTorch."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tilewright.graph import Builder
 from tilewright.graph.reference import evaluate
 
 RNG = np.random.default_rng(5)
+ENDS = {"bool": (False, True), "float32": (-np.inf, np.inf), "int8": (-128, 127)}
 
 
 def computed(build, *arrays):
@@ -101,3 +104,42 @@ def test_windows_in_four_dimensions_are_refused():
     windows = {"stride": (1,) * 4, "padding": (0,) * 8, "dilation": (1,) * 4}
     with pytest.raises(ValueError, match="node: windows in 4 dimensions are not supported"):
         computed(lambda c, v: common.convolution(c, v, v, None, **windows), x)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (4, 3, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(("row", "dtype"), [
+    ("sum", "int32"), ("prod", "float32"), ("max", "float32"), ("min", "int8"), ("mean", "float64"), ("max", "bool"), ("min", "bool"),
+])  # fmt: skip
+def test_reductions_of_bool_and_over_nothing(shape, keepdims, row, dtype):
+    x = RNG.integers(0, 3, shape).astype(dtype)
+    for axes in ((), (0,), (1, 2), (0, 1, 2)):
+        if max(axes, default=-1) >= max(x.ndim, 1):
+            continue
+        (found,) = computed(lambda c, v, a=axes: common.reduced(c, row, v, a, keepdims), x)
+        if not axes or not x.ndim:
+            want = x
+        else:
+            starts = {"initial": ENDS[dtype][row == "min"]} if row in ("max", "min") else {}
+            with warnings.catch_warnings():  # means of nothing
+                warnings.simplefilter("ignore")
+                want = getattr(np, row)(x, axis=axes, keepdims=keepdims, **starts).astype(dtype)
+        assert (found.shape, found.dtype) == (np.shape(want), x.dtype)
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+def test_the_logarithm_of_sums_of_infinities():
+    x = np.array([[-np.inf, -np.inf], [np.inf, 1], [1000, 1000], [-1000, 3]], np.float32)
+    (found,) = computed(lambda c, v: common.log_sum_exp(c, v, (1,)), x)
+    np.testing.assert_allclose(found, [-np.inf, np.inf, 1000 + np.log(2), 3], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((5, 3), 1), ((4, 2, 3), 1), ((3, 2, 5), 2)])
+def test_normalizing_by_the_batch(shape, axis):
+    x, scale, shift = RNG.standard_normal(shape), RNG.standard_normal(shape[axis]), RNG.standard_normal(shape[axis])
+    found = computed(lambda c, *v: common.batch_normalized(c, *v, 1e-3, axis), x, scale, shift)
+    rows = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
+    mean, variance, root = rows.mean(0), rows.var(0), 1 / np.sqrt(rows.var(0) + 1e-3)
+    wide = [v.reshape([-1 if d == axis else 1 for d in range(x.ndim)]) for v in (mean, root, scale, shift)]
+    for got, want in zip(found, ((x - wide[0]) * wide[1] * wide[2] + wide[3], mean, variance, root), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
