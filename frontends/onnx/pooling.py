@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...graph.graph import Value
+from ..common import max_pool
 from .call import Call, converter
 from .sums_of_products import window_arguments
 
@@ -27,7 +28,8 @@ def windows_of(c: Call, x: Value, op_type: str) -> tuple[Value, ...] | Value:
         "ceil_mode": bool(c.attr("ceil_mode", 0)),
     }  # fmt: skip
     if op_type == "MaxPool":
-        return _max_pool(c, x, attrs)
+        positions, column_major = c.outputs > 1, bool(c.attr("storage_order", 0))
+        return max_pool(c, x, positions=positions, column_major=column_major, **attrs)
     if op_type == "AveragePool":
         return c.op(f"avg_pool{n}d", x, count_include_pad=bool(c.attr("count_include_pad", 0)), **attrs)
     p = c.attr("p", 2)
@@ -35,16 +37,6 @@ def windows_of(c: Call, x: Value, op_type: str) -> tuple[Value, ...] | Value:
     mean = c.op(f"avg_pool{n}d", powers, count_include_pad=True, **attrs)
     total = c.op("multiply", mean, c.like(math.prod(kernel), mean))
     return c.op("power", total, c.like(1.0 / p, total))
-
-
-def _max_pool(c: Call, x: Value, attrs: dict[str, Any]) -> tuple[Value, ...]:
-    """Returns the maxima, and where they are when the node asks for it."""
-    out = c.op(f"max_pool{x.ndim - 2}d", x, **attrs)
-    if c.outputs < 2:
-        return (out,)
-    if attrs.pop("ceil_mode"):
-        raise c.error("the indices of the maxima with ceil_mode are not supported")
-    return out, c.op("max_pool_positions", x, column_major=bool(c.attr("storage_order", 0)), **attrs)
 
 
 @converter("MaxUnpool")

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
+from ..common import transposed_convolution
 from .call import Call, converter
 from .sums_of_products import convolution, product, shifted
 
@@ -56,49 +57,8 @@ def conv_transpose(c: Call) -> Value:
         halves = [int(t / 2) for t in totals]  # towards zero
         low = [t - h if auto == "SAME_LOWER" else h for t, h in zip(totals, halves, strict=True)]
         pads = (*low, *[t - b for t, b in zip(totals, low, strict=True)])
-    padded = all(isinstance(p, int) and p >= 0 for p in pads)
-    within = all(d == 1 and e < s for d, e, s in zip(dilations, extra, strides, strict=True))
-    if n == 2 and padded and within:
-        return c.op("conv2d_transpose", x, w, bias, stride=strides, padding=pads, output_padding=extra, groups=groups)
-    spread = x
-    for d in range(n):
-        spread = _zeros_between(c, spread, 2 + d, strides[d])
-    reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
-    before = [r - p for r, p in zip(reach, pads[:n], strict=True)]
-    after = [r - p + e for r, p, e in zip(reach, pads[n:], extra, strict=True)]
-    spread = _padded(c, spread, before, after)
-    flipped = c.op("flip", w, axis=tuple(range(2, 2 + n)))
-    per_in, per_out = w.shape[0] // groups, w.shape[1]
-    split = c.op("reshape", flipped, shape=(groups, per_in, per_out, *kernel))
-    turned = c.op("transpose", split, axes=(0, 2, 1, *range(3, 3 + n)))
-    weight = c.op("reshape", turned, shape=(groups * per_out, per_in, *kernel))
-    return c.op(f"conv{n}d", spread, weight, bias, dilation=dilations, groups=groups)
-
-
-def _zeros_between(c: Call, x: Value, axis: int, stride: int) -> Value:
-    """Returns ``x`` with ``stride - 1`` zeros between neighbours along ``axis``."""
-    if stride == 1:
-        return x
-    wide = c.op("expand_dims", x, axis=axis + 1)
-    after = [0] * wide.ndim
-    after[axis + 1] = stride - 1
-    filled = c.op("pad", wide, pad_before=(0,) * wide.ndim, pad_after=tuple(after))
-    extent = x.shape[axis] * stride
-    flat = c.op("reshape", filled, shape=(*x.shape[:axis], extent, *x.shape[axis + 1 :]))
-    end = list(flat.shape)
-    end[axis] = extent - stride + 1
-    return c.op("strided_slice", flat, begin=(0,) * flat.ndim, end=tuple(end))
-
-
-def _padded(c: Call, x: Value, before: list[int], after: list[int]) -> Value:
-    """Returns ``x`` with zeros at both ends of its spatial dimensions; negative numbers cut elements off."""
-    lead = [0] * (x.ndim - len(before))
-    if min((*before, *after)) < 0:
-        begin = (*lead, *[max(-b, 0) for b in before])
-        end = [e + min(a, 0) for e, a in zip(x.shape, (*lead, *after), strict=True)]
-        x = c.op("strided_slice", x, begin=begin, end=tuple(end))
-    low, high = (*lead, *[max(b, 0) for b in before]), (*lead, *[max(a, 0) for a in after])
-    return c.op("pad", x, pad_before=low, pad_after=high) if any((*low, *high)) else x
+    windows = {"stride": strides, "padding": pads, "dilation": dilations, "output_padding": extra}
+    return transposed_convolution(c, x, w, bias, groups=groups, **windows)
 
 
 @converter("MatMulInteger")

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ...graph.graph import Value
-from ...tir.expr import DType, max_identity, min_identity
-from .call import LARGEST_TABLE, Call, converter
+from ...tir.expr import DType
+from ..common import batch_normalized, log_sum_exp, moments, per_channel, reduced
+from .call import Call, converter
 
 
-def _axes(c: Call, x: Value) -> tuple[int, ...] | None:
-    """Returns the axes of a reduction, or None when it reduces nothing."""
+def _axes(c: Call, x: Value) -> tuple[int, ...]:
+    """Returns the axes of a reduction, none when it reduces nothing."""
     axes = c.ints(1, "axes")
     if axes is None or not len(axes):
-        return None if c.attr("noop_with_empty_axes", 0) else tuple(range(x.ndim))
+        return () if c.attr("noop_with_empty_axes", 0) else tuple(range(x.ndim))
     return tuple(sorted({a % x.ndim for a in axes}))
 
 
@@ -28,55 +27,19 @@ _PLAIN = {"ReduceSum": "sum", "ReduceProd": "prod", "ReduceMax": "max", "ReduceM
     "ReduceLogSum", "ReduceLogSumExp",
 )  # fmt: skip
 def reduction(c: Call) -> Value:
-    x = c.input(0)
+    x, name, keep = c.input(0), c.op_type, bool(c.attr("keepdims", 1))
     axes = _axes(c, x)
-    keep = bool(c.attr("keepdims", 1))
-    name = c.op_type
+    if name == "ReduceLogSumExp":
+        return log_sum_exp(c, x, axes, keep)
     if name == "ReduceL1":
         x = c.op("abs", x)
     elif name in ("ReduceL2", "ReduceSumSquare"):
         x = c.op("square", x)
-    if name == "ReduceLogSumExp" and axes is not None:
-        return _log_sum_exp(c, x, axes, keep)
-    if axes is None or x.ndim == 0:
-        total = x
-    elif x.is_static and 0 in x.shape:
-        total = _of_nothing(c, x, axes, keep)
-    elif x.dtype == "bool":
-        narrow = c.op(_PLAIN[name], c.op("cast", x, dtype="uint8"), axis=axes, keepdims=keep)
-        return c.op("not_equal", narrow, c.like(0, narrow))
-    else:
-        total = c.op(_PLAIN.get(name, "sum"), x, axis=axes, keepdims=keep)
-        total = c.cast(total, x.dtype)
+    total = reduced(c, _PLAIN.get(name, "sum"), x, axes, keep)
     if name == "ReduceL2":
-        return (
-            c.op("sqrt", total)
-            if DType(total.dtype).is_float
-            else c.cast(c.op("sqrt", c.cast(total, "float64")), total.dtype)
-        )
-    if name in ("ReduceLogSum", "ReduceLogSumExp"):
-        return c.op("log", total) if name == "ReduceLogSum" else c.op("identity", total)
-    return total if total is not c.input(0) else c.op("identity", total)
-
-
-def _log_sum_exp(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
-    if x.ndim == 0:
-        return c.op("identity", x)
-    if x.is_static and 0 in x.shape:
-        return c.op("log", _of_nothing(c, x, axes, keep))
-    highest = c.op("max", x, axis=axes, keepdims=True)
-    total = c.op("sum", c.op("exp", c.op("subtract", x, highest)), axis=axes, keepdims=True)
-    out = c.op("add", c.op("log", total), highest)
-    return out if keep else c.op("squeeze", out, axis=axes)
-
-
-def _of_nothing(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
-    """Returns the reduction over no elements, which is a constant."""
-    shape = [1 if d in axes else e for d, e in enumerate(x.shape) if keep or d not in axes]
-    c.limit(shape, LARGEST_TABLE)
-    lowest, highest = max_identity(x.dtype), min_identity(x.dtype)
-    value = {"ReduceProd": 1, "ReduceMax": lowest, "ReduceMin": highest, "ReduceMean": np.nan}.get(c.op_type, 0)
-    return c.constant(np.full(shape, value), x.dtype)
+        wide = total if DType(total.dtype).is_float else c.cast(total, "float64")
+        return c.cast(c.op("sqrt", wide), total.dtype)
+    return c.op("log", total) if name == "ReduceLogSum" else total
 
 
 @converter("ArgMax", "ArgMin")
@@ -145,20 +108,12 @@ def batch_normalization(c: Call) -> tuple[Value, ...]:
 def _training_batch_normalization(c: Call, x: Value) -> tuple[Value, ...]:
     """Returns the result by the batch's own mean and variance, and the running ones moved towards these."""
     scale, bias, mean, variance = [c.input(n) for n in range(1, 5)]
-    axes, momentum = tuple([d for d in range(x.ndim) if d != 1]), float(c.attr("momentum", 0.9))
-    shape = (1, x.shape[1], *[1] * (x.ndim - 2))
-    own = c.op("mean", x, axis=axes, keepdims=True)
-    apart = c.op("subtract", x, own)
-    spread = c.op("mean", c.op("square", apart), axis=axes, keepdims=True)
-    root = c.op("sqrt", c.op("add", spread, c.like(float(c.attr("epsilon", 1e-5)), x)))
-    normal = c.op("divide", apart, root)
-    weight, shift = [c.cast(c.op("reshape", v, shape=shape), x.dtype) for v in (scale, bias)]
-    out = c.op("add", c.op("multiply", normal, weight), shift)
+    momentum = float(c.attr("momentum", 0.9))
+    out, *own, _ = batch_normalized(c, x, scale, bias, float(c.attr("epsilon", 1e-5)))
     moved = []
-    for before, batch in ((mean, own), (variance, spread)):
+    for before, batch in zip((mean, variance), own, strict=True):
         kept = c.op("multiply", before, c.like(momentum, before))
-        flat = c.cast(c.op("reshape", batch, shape=before.shape), before.dtype)
-        moved.append(c.op("add", kept, c.op("multiply", flat, c.like(1 - momentum, before))))
+        moved.append(c.op("add", kept, c.op("multiply", c.cast(batch, before.dtype), c.like(1 - momentum, before))))
     return (out, *moved)[: max(c.outputs, 1)]
 
 
@@ -171,9 +126,7 @@ def layer_normalization(c: Call) -> tuple[Value, ...]:
     if c.outputs == 1 and scale.shape == full and (bias is None or bias.shape == full):
         return (c.op("layer_norm", x, scale, bias, axis=axes, epsilon=epsilon),)
     wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    mean = c.op("mean", wide, axis=axes, keepdims=True)
-    apart = c.op("subtract", wide, mean)
-    variance = c.op("mean", c.op("square", apart), axis=axes, keepdims=True)
+    mean, apart, variance = moments(c, wide, axes)
     inverse = c.op("divide", c.like(1, variance), c.op("sqrt", c.op("add", variance, c.like(epsilon, variance))))
     out = c.op("multiply", c.cast(c.op("multiply", apart, inverse), x.dtype), scale)
     return (out if bias is None else c.op("add", out, bias), mean, inverse)[: max(c.outputs, 1)]
@@ -193,9 +146,7 @@ def rms_normalization(c: Call) -> Value:
 def instance_normalization(c: Call) -> Value:
     x = c.input(0)
     normal = c.op("layer_norm", x, None, None, axis=tuple(range(2, x.ndim)), epsilon=float(c.attr("epsilon", 1e-5)))
-    shape = (1, x.shape[1], *[1] * (x.ndim - 2))
-    scale, bias = [c.op("reshape", c.input(n), shape=shape) for n in (1, 2)]
-    return c.op("add", c.op("multiply", normal, scale), bias)
+    return per_channel(c, normal, c.input(1), c.input(2))
 
 
 @converter("GroupNormalization")
@@ -205,9 +156,7 @@ def group_normalization(c: Call) -> Value:
         return c.op("group_norm", x, scale, bias, groups=groups, epsilon=float(c.attr("epsilon", 1e-5)))
     parts = c.op("reshape", x, shape=(x.shape[0], groups, -1))
     normal = c.op("layer_norm", parts, None, None, axis=2, epsilon=float(c.attr("epsilon", 1e-5)))
-    shape = (1, groups, 1)
-    out = c.op("add", c.op("multiply", normal, c.op("reshape", scale, shape=shape)), c.op("reshape", bias, shape=shape))
-    return c.op("reshape", out, shape=x.shape)
+    return c.op("reshape", per_channel(c, normal, scale, bias), shape=x.shape)
 
 
 @converter("LRN")
@@ -233,7 +182,5 @@ def lrn(c: Call) -> Value:
 @converter("MeanVarianceNormalization")
 def mean_variance(c: Call) -> Value:
     x = c.input(0)
-    axes = tuple(c.attr("axes", (0, 2, 3)))
-    apart = c.op("subtract", x, c.op("mean", x, axis=axes, keepdims=True))
-    spread = c.op("sqrt", c.op("mean", c.op("square", apart), axis=axes, keepdims=True))
-    return c.op("divide", apart, c.op("add", spread, c.like(1e-9, x)))
+    _, apart, variance = moments(c, x, c.attr("axes", (0, 2, 3)))
+    return c.op("divide", apart, c.op("add", c.op("sqrt", variance), c.like(1e-9, x)))

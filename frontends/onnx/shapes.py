@@ -11,6 +11,7 @@ from ...graph.graph import Value, dims
 from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
 from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import convert, min_
+from ..common import padded
 from .call import LARGEST_TABLE, Call, converter
 from .types import dtype_of
 
@@ -130,40 +131,12 @@ def pad(c: Call) -> Value:
     x, mode = c.input(0), c.attr("mode", "constant")
     pads = c.ints(1, "pads")
     axes = c.ints(3, "", tuple(range(x.ndim)))
-    given = None if "pads" in c.attributes else c.optional(2)
-    value = (
-        c.attr("value", 0.0) if "pads" in c.attributes else None if given is None else c.builder.constants.get(given)
-    )
-    number = 0 if value is None else np.asarray(value).reshape(-1)[0].item()
+    fill = c.attr("value", 0.0) if "pads" in c.attributes else c.optional(2)
     before, after = [0] * x.ndim, [0] * x.ndim
     for n, a in enumerate(axes):
         before[a], after[a] = pads[n], pads[n + len(axes)]
-    if min((*before, *after), default=0) < 0:
-        left = [e + min(b, 0) + min(a, 0) for b, e, a in zip(before, x.shape, after, strict=True)]
-        begin = tuple([max(-b, 0) for b in before])
-        x = c.op("strided_slice", x, begin=begin, end=tuple(left), slice_mode="size")
-        before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
-    if mode == "wrap":
-        return _wrapped(c, x, before, after)
-    out = c.op("pad", x, pad_before=tuple(before), pad_after=tuple(after), value=number, mode=mode)
-    return out if given is None or value is not None or mode != "constant" else _filled(c, x, out, before, after, given)
-
-
-def _filled(c: Call, x: Value, out: Value, before: list[int], after: list[int], value: Value) -> Value:
-    """Returns ``out``, which is ``x`` with padding, with a value in the padding that is known only at run time."""
-    inside = c.op("broadcast_to", c.constant(True, "bool"), shape=x.shape)
-    inside = c.op("pad", inside, pad_before=tuple(before), pad_after=tuple(after), value=0)
-    fill = c.op("broadcast_to", c.op("reshape", value, shape=()), shape=out.shape)
-    return c.op("where", inside, out, fill)
-
-
-def _wrapped(c: Call, x: Value, before: list[int], after: list[int]) -> Value:
-    for d in range(x.ndim):
-        if before[d] or after[d]:
-            place = c.places(before[d] + x.shape[d] + after[d])
-            index = c.op("subtract", place, c.like(before[d], place))
-            x = c.op("take", x, c.op("floor_mod", index, c.size(x.shape[d], index.dtype)), axis=d)
-    return x
+    out = padded(c, x, before, after, 0 if fill is None else fill, mode=mode)
+    return out if out is not x else c.op("identity", x)
 
 
 @converter("ConstantOfShape")

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
+from .. import common
 from .call import Call
 
 
@@ -53,21 +54,10 @@ def window_arguments(c: Call, kernel: tuple[int, ...], data: Value) -> tuple[tup
 
 
 def convolution(c: Call, x: Value, w: Value, bias: Value | None, out_dtype: str | None = None) -> Value:
-    """Returns a convolution in one to three dimensions; one group per channel is a depthwise one."""
-    n = x.ndim - 2
-    if n not in (1, 2, 3):
-        raise c.error(f"a convolution in {n} dimensions is not supported")
-    kernel = tuple(c.attr("kernel_shape", w.shape[2:]))
-    strides, dilations, padding = window_arguments(c, kernel, x)
-    groups = c.attr("group", 1)
-    attrs: dict[str, Any] = {"stride": strides, "padding": padding, "dilation": dilations}
-    if out_dtype is not None:
-        attrs["out_dtype"] = out_dtype
-    if n == 2 and groups > 1 and groups == x.shape[1] and w.shape[1] == 1:
-        multiplier = w.shape[0] // groups
-        weight = w if multiplier == 1 else c.op("reshape", w, shape=(groups, multiplier, *w.shape[2:]))
-        return c.op("depthwise_conv2d", x, weight, bias, **attrs)
-    return c.op(f"conv{n}d", x, w, bias, groups=groups, **attrs)
+    """Returns the convolution that the node's attributes describe."""
+    strides, dilations, padding = window_arguments(c, tuple(c.attr("kernel_shape", w.shape[2:])), x)
+    windows = {"stride": strides, "padding": padding, "dilation": dilations}
+    return common.convolution(c, x, w, bias, groups=c.attr("group", 1), out_dtype=out_dtype, **windows)
 
 
 def shifted(c: Call, x: Value, zero: Value | None, axis: int) -> Value:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
+from .. import common
 from .hlo_call import HloCall, hlo
 from .hlo_shapes import padded
 from .jaxlib_package import load_jaxlib
@@ -124,14 +125,8 @@ def _convolved(c: HloCall, x: Value, kernel: Value, pads: list[tuple[int, int]],
     n = x.ndim - 2
     if x.dtype != c.dtype and DType(c.dtype).is_float:
         x, kernel = c.cast(x, c.dtype), c.cast(kernel, c.dtype)
-    options: dict[str, Any] = {
-        "stride": tuple(c.attribute("window_strides", [1] * n)),
-        "padding": (*[a for a, _ in pads], *[b for _, b in pads]),
-        "dilation": tuple(c.attribute("rhs_dilation", [1] * n)),
-    }
-    if n == 2 and groups > 1 and kernel.shape[1] == 1 and groups == x.shape[1] and DType(c.dtype).is_float:
-        wide = c.op("reshape", kernel, shape=(groups, kernel.shape[0] // groups, *kernel.shape[2:]))
-        return c.op("depthwise_conv2d", x, wide, **options)
-    if not DType(c.dtype).is_float:
-        options["out_dtype"] = c.dtype
-    return c.op(f"conv{n}d", x, kernel, groups=groups, **options)
+    return common.convolution(
+        c, x, kernel, None, stride=c.attribute("window_strides", [1] * n),
+        padding=(*[a for a, _ in pads], *[b for _, b in pads]), dilation=c.attribute("rhs_dilation", [1] * n),
+        groups=groups, out_dtype=None if DType(c.dtype).is_float else c.dtype,
+    )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import DType
+from ..common import batch_normalized, reduced
 from .hlo_call import Given, HloCall, applied, hlo, is_neutral, meaning
 
 _ROWS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
@@ -30,9 +31,8 @@ def reduce(c: HloCall) -> tuple[Value, ...]:
 def _by_row(c: HloCall, name: str, x: Value, axes: tuple[int, ...]) -> Value | None:
     """Returns a reduction that the table of operators has; None for others."""
     if x.dtype != "bool":
-        return c.op(_ROWS[name], x, axis=axes) if name in _ROWS else None
-    row = "max" if name in ("or", "add", "maximum") else "min"
-    return c.cast(c.op(row, c.op("cast", x, dtype="uint8"), axis=axes), "bool")
+        return reduced(c, _ROWS[name], x, axes) if name in _ROWS else None
+    return reduced(c, "max" if name in ("or", "add", "maximum") else "min", x, axes)
 
 
 def _with_start(c: HloCall, region: Any, name: str, found: list[Value], starts: Sequence[Given]) -> list[Value]:
@@ -106,13 +106,7 @@ def batch_norm(c: HloCall) -> Value:
 @hlo("batch_norm_training")
 def batch_norm_training(c: HloCall) -> tuple[Value, ...]:
     x, scale, offset = c.values
-    axes = _axes(c, x)
-    mean = c.op("mean", x, axis=axes)
-    apart = c.op("subtract", x, _per_channel(c, x, mean))
-    var = c.op("mean", c.op("square", apart), axis=axes)
-    normal = c.op("divide", apart, _per_channel(c, x, _root(c, var)))
-    out = c.op("add", c.op("multiply", normal, _per_channel(c, x, scale)), _per_channel(c, x, offset))
-    return out, mean, var
+    return batch_normalized(c, x, scale, offset, c.attribute("epsilon"), c.attribute("feature_index"))[:3]
 
 
 @hlo("batch_norm_grad")

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ..composed_operators import padded as filled
-from ..composed_operators import spread
+from .. import common
 from .hlo_call import Given, HloCall, hlo
 
 
@@ -111,23 +110,7 @@ def padded(
     c: HloCall, x: Value, value: Given, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
 ) -> Value:
     """Returns ``x`` with ``value`` before, behind and between its elements; negative numbers cut elements off."""
-    number = c.value(value)
-    data = c.builder.constants.get(number)
-    if data is None or number.dtype == "bfloat16":
-        return _padded_with_value(c, x, number, low, high, interior)
-    fill = bool(data.item()) if x.dtype == "bool" else data.item()
-    return filled(c.op, spread(c.op, x, interior, fill), low, high, fill)
-
-
-def _padded_with_value(c: HloCall, x: Value, number: Value, *sizes: Sequence[int]) -> Value:
-    """Returns the same for a value that is computed: it is put where a padded mask says so."""
-    wide = padded(c, x if x.dtype != "bfloat16" else c.cast(x, "float32"), c.constant(0, "float32")
-                  if x.dtype == "bfloat16" else c.constant(0, x.dtype), *sizes)  # fmt: skip
-    wide = c.cast(wide, x.dtype)
-    ones = c.full(x.shape, 1, "uint8")
-    mask = padded(c, ones, c.constant(0, "uint8"), *sizes)
-    inside = c.op("not_equal", mask, c.constant(0, "uint8"))
-    return c.where(inside, wide, c.broadcast(number, wide.shape))
+    return common.padded(c, x, low, high, c.value(value), interior)
 
 
 @hlo("torch_index_select")

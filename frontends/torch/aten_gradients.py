@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...graph.graph import Value
+from ..common import convolution, transposed_convolution
 from .aten_call import AtenCall, aten
-from .aten_products import TransposedWindows, each, transposed_convolution
+from .aten_products import each
 
 
 @aten("convolution_backward")
@@ -17,15 +18,15 @@ def convolution_gradients(
 ) -> tuple[Value | None, ...]:
     stride, padding, dilation, transposed, _, groups, wanted = rest
     n = weight.ndim - 2
-    window = {"stride": each(stride, n), "padding": each(padding, n), "dilation": each(dilation, n)}
+    window = {"stride": each(stride, n), "padding": each(padding, n) * 2, "dilation": each(dilation, n)}
     out: list[Value | None] = [None, None, None]
     if wanted[0] and transposed:
-        out[0] = c.op(f"conv{n}d", gradient, weight, None, groups=groups, **window)
+        out[0] = convolution(c, gradient, weight, None, groups=groups, **window)
     elif wanted[0]:
-        every = zip(x.shape[2:], gradient.shape[2:], weight.shape[2:], *window.values(), strict=True)
+        numbers = (window["stride"], each(padding, n), window["dilation"])
+        every = zip(x.shape[2:], gradient.shape[2:], weight.shape[2:], *numbers, strict=True)
         more = [e - ((g - 1) * s - 2 * p + d * (k - 1) + 1) for e, g, k, s, p, d in every]
-        windows = TransposedWindows(**window, output_padding=more, groups=groups)
-        out[0] = transposed_convolution(c, gradient, weight, None, windows)
+        out[0] = transposed_convolution(c, gradient, weight, None, output_padding=more, groups=groups, **window)
     if wanted[1]:
         data, other = (gradient, x) if transposed else (x, gradient)
         out[1] = _of_weight(c, data, other, weight.shape, groups, window)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import DType
-from ..composed_operators import padded, spread
+from .. import common
 from .aten_call import AtenCall, aten
 
 
@@ -47,53 +46,22 @@ def convolution(c: AtenCall, x: Value, weight: Value, bias: Value | None, *sizes
     alone = x.ndim == n + 1
     if alone:
         x = c.op("expand_dims", x, axis=0)
-    options: dict[str, Any] = {"stride": each(stride, n), "padding": each(padding, n)}
+    options: dict[str, Any] = {
+        "stride": each(stride, n),
+        "padding": each(padding, n) * 2,
+        "dilation": each(dilation, n),
+    }
     if transposed:
-        more, apart = each(output_padding, n), each(dilation, n)
-        windows = TransposedWindows(**options, output_padding=more, dilation=apart, groups=groups)
-        out = transposed_convolution(c, x, weight, bias, windows)
-    elif n == 2 and weight.shape[1] == 1 and groups == x.shape[1] and weight.shape[0] % groups == 0:
-        kernels = c.op("reshape", weight, shape=(groups, weight.shape[0] // groups, *weight.shape[2:]))
-        out = c.op("depthwise_conv2d", x, kernels, bias, dilation=each(dilation, n), **options)
+        more = each(output_padding, n)
+        out = common.transposed_convolution(c, x, weight, bias, output_padding=more, groups=groups, **options)
     else:
-        out = c.op(f"conv{n}d", x, weight, bias, dilation=each(dilation, n), groups=groups, **options)
+        out = common.convolution(c, x, weight, bias, groups=groups, **options)
     return c.op("squeeze", out, axis=0) if alone else out
 
 
 def each(numbers: Sequence[int], n: int) -> tuple[int, ...]:
     """Returns one number per dimension."""
     return tuple(numbers) if len(numbers) == n else tuple(numbers) * n
-
-
-@dataclass(frozen=True, slots=True)
-class TransposedWindows:
-    """The windows of a transposed convolution: numbers per dimension, and how many groups divide the channels."""
-
-    stride: Sequence[Any]
-    padding: Sequence[Any]
-    output_padding: Sequence[Any]
-    dilation: Sequence[Any]
-    groups: int
-
-
-def transposed_convolution(
-    c: AtenCall, x: Value, weight: Value, bias: Value | None, windows: TransposedWindows
-) -> Value:
-    """Returns a transposed convolution: a convolution of the data with zeros between its elements, by flipped kernels."""
-    n, groups = weight.ndim - 2, windows.groups
-    if n == 2 and all(d == 1 for d in windows.dilation):
-        options = {"stride": tuple(windows.stride), "padding": tuple(windows.padding)}
-        more = tuple(windows.output_padding)
-        return c.op("conv2d_transpose", x, weight, bias, groups=groups, output_padding=more, **options)
-    channels, outputs, *sizes = weight.shape
-    parts = c.op("reshape", weight, shape=(groups, channels // groups, outputs, *sizes))
-    turned = c.op("transpose", parts, axes=(0, 2, 1, *range(3, n + 3)))
-    kernels = c.op("reshape", turned, shape=(groups * outputs, channels // groups, *sizes))
-    kernels = c.op("flip", kernels, axis=tuple(range(2, n + 2)))
-    room = [d * (k - 1) - p for d, k, p in zip(windows.dilation, sizes, windows.padding, strict=True)]
-    after = [r + o for r, o in zip(room, windows.output_padding, strict=True)]
-    wide = padded(c.op, spread(c.op, x, [0, 0, *[s - 1 for s in windows.stride]]), [0, 0, *room], [0, 0, *after])
-    return c.op(f"conv{n}d", wide, kernels, bias, dilation=tuple(windows.dilation), groups=groups)
 
 
 @aten("grid_sampler_2d")

@@ -11,15 +11,8 @@ import numpy as np
 from ...graph.graph import Value
 from ...graph.scan_operator import add_scan
 from ...tir.expr import DType, Expr, max_
+from ..common import batch_normalized, inverse_deviation, moments, per_channel, reduced
 from .aten_call import AtenCall, aten
-
-
-def _reduced(c: AtenCall, row: str, x: Value, dims: Any, keepdim: bool) -> Value:
-    axes = c.axes(dims, x)
-    if not x.ndim:
-        return c.op("identity", x)
-    out = c.op(row, x, axis=axes, keepdims=bool(keepdim))
-    return c.cast(out, c.dtype)
 
 
 @aten("sum", "sum.dim_IntList", "prod", "prod.dim_int", "mean", "mean.dim")
@@ -28,20 +21,12 @@ def total(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False, *, dty
     if c.dtype == "bool":  # a sum of truth values, or a product
         return _of_numbers(c, c.cast(x, "bool"), {"sum": "max", "prod": "min"}[row], dims, keepdim)
     wide = c.cast(c.cast(x, "uint8") if x.dtype == "bool" else x, c.dtype)
-    if x.is_static and 0 in x.shape:
-        return c.full(c.shape, {"sum": 0, "prod": 1, "mean": math.nan}[row], c.dtype)
-    return _reduced(c, row, wide, dims, keepdim)
+    return reduced(c, row, wide, c.axes(dims, x), bool(keepdim))
 
 
 @aten("amax", "amin")
 def extreme(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    return _of_numbers(c, x, "max" if "amax" in c.label else "min", dims, keepdim)
-
-
-def _of_numbers(c: AtenCall, x: Value, row: str, dims: Any, keepdim: bool) -> Value:
-    if x.dtype != "bool" or not x.ndim:
-        return _reduced(c, row, x, dims, keepdim)
-    return c.cast(c.op(row, c.cast(x, "uint8"), axis=c.axes(dims, x), keepdims=bool(keepdim)), "bool")
+    return reduced(c, "max" if "amax" in c.label else "min", x, c.axes(dims, x), bool(keepdim))
 
 
 @aten("max.dim", "min.dim")
@@ -52,12 +37,12 @@ def extreme_along(c: AtenCall, x: Value, dim: int, keepdim: bool = False) -> tup
         return c.op("identity", x), c.constant(0, "int64")
     axis = c.axis(dim, x)
     where = c.op(f"arg{row}", numbers, axis=axis, keepdims=bool(keepdim), dtype="int64")
-    return _of_numbers(c, x, row, axis, keepdim), where
+    return reduced(c, row, x, (axis,), bool(keepdim)), where
 
 
 @aten("max", "min")
 def extreme_of_all(c: AtenCall, x: Value) -> Value:
-    return _of_numbers(c, x, "max" if ".max" in c.label else "min", None, False)
+    return reduced(c, "max" if ".max" in c.label else "min", x, range(x.ndim))
 
 
 @aten("argmax", "argmin")
@@ -74,9 +59,7 @@ def arg_extreme(c: AtenCall, x: Value, dim: int | None = None, keepdim: bool = F
 @aten("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
 def any_all(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
     row = "max" if ".any" in c.label else "min"
-    truth = c.op("cast", c.cast(x, "bool"), dtype="uint8")
-    out = c.op(row, truth, axis=c.axes(dims, x), keepdims=bool(keepdim)) if x.ndim else truth
-    return c.cast(c.cast(out, "bool"), c.dtype)
+    return c.cast(reduced(c, row, c.cast(x, "bool"), c.axes(dims, x), bool(keepdim)), c.dtype)
 
 
 @aten("var.correction", "var.dim")
@@ -169,10 +152,8 @@ def layer_norm(
 
 def _statistics(c: AtenCall, x: Value, axes: tuple[int, ...], epsilon: float) -> tuple[Value, Value]:
     wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    mean = c.op("mean", wide, axis=axes, keepdims=True)
-    squares = c.op("mean", c.op("square", c.op("subtract", wide, mean)), axis=axes, keepdims=True)
-    root = c.op("rsqrt", c.op("add", squares, c.constant(epsilon, wide.dtype)))
-    return mean, root
+    mean, _, variance = moments(c, wide, axes)
+    return mean, inverse_deviation(c, variance, epsilon)
 
 
 @aten("native_group_norm")
@@ -181,18 +162,11 @@ def group_norm(c: AtenCall, x: Value, weight: Value | None, bias: Value | None, 
     parts = c.op("reshape", x, shape=(batch, groups, math.prod(x.shape[1:]) // groups))
     normal = c.op("layer_norm", parts, None, None, axis=2, epsilon=float(epsilon))
     out = c.op("reshape", normal, shape=x.shape)
-    out = _per_channel(c, out, weight, bias)
+    out = per_channel(c, out, weight, bias)
     if not c.needs(1) and not c.needs(2):
         return (out,)
     mean, root = _statistics(c, parts, (2,), epsilon)
     return out, *[c.op("reshape", v, shape=(batch, groups)) for v in (mean, root)]
-
-
-def _per_channel(c: AtenCall, x: Value, weight: Value | None, bias: Value | None) -> Value:
-    shape = (1, x.shape[1], *[1] * (x.ndim - 2))
-    if weight is not None:
-        x = c.op("multiply", x, c.op("reshape", weight, shape=shape))
-    return x if bias is None else c.op("add", x, c.op("reshape", bias, shape=shape))
 
 
 @aten("_native_batch_norm_legit_no_training")
@@ -216,20 +190,12 @@ def batch_norm_training(
     running_mean, running_var, training, momentum, epsilon = rest if stats else (None, None, *rest)
     if not training:
         return batch_norm(c, x, weight, bias, running_mean, running_var, momentum, epsilon)
-    axes = tuple(d for d in range(x.ndim) if d != 1)
-    count = math.prod(x.shape[d] for d in axes)
-    mean = c.op("mean", x, axis=axes, keepdims=True)
-    apart = c.op("subtract", x, mean)
-    var = c.op("mean", c.op("square", apart), axis=axes, keepdims=True)
-    root = c.op("rsqrt", c.op("add", var, c.constant(epsilon, x.dtype)))
-    out = _per_channel(c, c.op("multiply", apart, root), weight, bias)
-    size = (x.shape[1],)
-    saved = [c.op("reshape", v, shape=size) for v in (mean, root)]
+    out, mean, var, root = batch_normalized(c, x, weight, bias, epsilon)
     if not stats or "functional" not in c.label:
-        return out, *saved
-    new_mean = _moved(c, running_mean, c.op("reshape", mean, shape=size), momentum)
-    unbiased = c.op("multiply", c.op("reshape", var, shape=size), c.constant(count / max(count - 1, 1), x.dtype))
-    return out, *saved, new_mean, _moved(c, running_var, unbiased, momentum)
+        return out, mean, root
+    count = math.prod(x.shape[d] for d in range(x.ndim) if d != 1)
+    unbiased = c.op("multiply", var, c.constant(count / max(count - 1, 1), x.dtype))
+    return out, mean, root, _moved(c, running_mean, mean, momentum), _moved(c, running_var, unbiased, momentum)
 
 
 def _moved(c: AtenCall, old: Any, new: Value, momentum: float) -> Value:

@@ -11,6 +11,7 @@ import numpy as np
 from ...graph.graph import Value, dims, same_shape
 from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import DType
+from ..common import padded, picked
 from .aten_call import AtenCall, aten
 
 
@@ -140,30 +141,11 @@ def pad(c: AtenCall, x: Value, pads: Sequence[int], value: Any = 0) -> Value:
     lead = x.ndim - len(pads) // 2
     before = [0] * lead + list(reversed(pads[::2]))
     after = [0] * lead + list(reversed(pads[1::2]))
-    if min((*before, *after), default=0) < 0 and "constant" not in c.label:
-        return _picked(c, x, before, "reflection" in c.label)
-    if min((*before, *after), default=0) < 0:
-        begin = tuple(max(-b, 0) for b in before)
-        left = tuple(e + min(b, 0) + min(a, 0) for b, e, a in zip(before, x.shape, after, strict=True))
-        x = c.op("strided_slice", x, begin=begin, end=left, slice_mode="size")
-    low, high = tuple(max(b, 0) for b in before), tuple(max(a, 0) for a in after)
-    if not any((*low, *high)):
-        return c.op("identity", x)
-    if "constant" in c.label:
-        number = bool(value) if x.dtype == "bool" else value
-        return c.op("pad", x, pad_before=low, pad_after=high, value=number)
-    return c.op("pad", x, pad_before=low, pad_after=high, mode="reflect" if "reflection" in c.label else "edge")
-
-
-def _picked(c: AtenCall, x: Value, before: Sequence[int], reflect: bool) -> Value:
-    """Returns ``x`` padded and cut at once: elements picked along each dimension, those outside from the whole of ``x``."""
-    for axis, low in enumerate(before):
-        extent, count = x.shape[axis], c.shape[axis]
-        place = np.arange(count) - low
-        place = extent - 1 - abs(extent - 1 - abs(place)) if reflect else place.clip(0, extent - 1)
-        if low or count != extent:
-            x = c.op("take", x, c.constant(place), axis=axis, mode="fast")
-    return x
+    mode = "constant" if "constant" in c.label else "reflect" if "reflection" in c.label else "edge"
+    if min((*before, *after), default=0) < 0 and mode != "constant":
+        return picked(c, x, before, c.shape, mode)
+    out = padded(c, x, before, after, value, mode=mode)
+    return out if out is not x else c.op("identity", x)
 
 
 @aten("diagonal")

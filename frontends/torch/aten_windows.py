@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.graph import Value
+from ...graph.graph import Value, dims
 from ...tir.expr import DType
+from .. import common
 from .aten_call import AtenCall, aten
 from .aten_products import each
 
@@ -31,26 +32,18 @@ def max_pool(c: AtenCall, x: Value, kernel: Any, *rest: Any) -> tuple[Value, ...
     given: list[Any] = [*rest, *[(), (0,), (1,), False][len(rest) :]]
     stride, padding, dilation, ceil_mode = given
     n = 3 if "pool3d" in c.label else 2
-    window = _window(kernel, stride, padding, n)
-    window["dilation"] = each(dilation if isinstance(dilation, (list, tuple)) else [dilation], n)
-    if "with_indices" not in c.label or not c.needs(1):
-        return (_batched(c, x, n, lambda v: c.op(f"max_pool{n}d", v, ceil_mode=bool(ceil_mode), **window)),)
-    reach = [(k - 1) * d + 1 for k, d in zip(window["kernel"], window["dilation"], strict=True)]
-    every = zip(c.shape[-n:], x.shape[-n:], window["stride"], window["padding"], reach, strict=True)
-    after = [(count - 1) * s + r - extent - p for count, extent, s, p, r in every]
-    window["padding"] = (*window["padding"], *[max(a, p) for a, p in zip(after, window["padding"], strict=True)])
-    plane = math.prod(x.shape[-n:])
-    counts = c.shape[-n:]
-
-    def cut(v: Value) -> Value:  # more padding than needed may make windows that lie in it only
-        end = (*v.shape[:-n], *counts)
-        return v if v.shape == end else c.op("strided_slice", v, begin=(0,) * v.ndim, end=end)
-
-    def places(v: Value) -> Value:
-        return c.op("floor_mod", c.op("max_pool_positions", v, **window), c.constant(plane, "int64"))
-
-    values = _batched(c, x, n, lambda v: cut(c.op(f"max_pool{n}d", v, **window)))
-    return values, _batched(c, x, n, lambda v: cut(places(v)))
+    alone = x.ndim == n + 1
+    size = each(kernel, n)
+    out = common.max_pool(
+        c, c.op("expand_dims", x, axis=0) if alone else x, kernel=size, stride=each(stride, n) if stride else size,
+        padding=each(padding, n) * 2, dilation=each(dilation if isinstance(dilation, (list, tuple)) else [dilation], n),
+        ceil_mode=bool(ceil_mode), positions="with_indices" in c.label and c.needs(1),
+    )  # fmt: skip
+    out = tuple([c.op("squeeze", v, axis=0) for v in out]) if alone else out
+    if len(out) == 1:
+        return out
+    plane = c.size(dims([math.prod(x.shape[-n:])])[0], "int64")  # PyTorch counts in each plane
+    return out[0], c.op("floor_mod", out[1], plane)
 
 
 @aten("max_pool2d_with_indices_backward")

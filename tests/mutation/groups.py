@@ -83,6 +83,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "frontends/torch/program_reader.py", "frontends/stablehlo/hlo_elements.py", "frontends/stablehlo/hlo_control.py",
         "frontends/stablehlo/hlo_lookups.py", "frontends/stablehlo/hlo_products.py", "frontends/stablehlo/hlo_reductions.py",
         "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/composed_operators.py",
+        "frontends/common/reductions.py", "frontends/common/shapes.py", "frontends/common/windows.py",
     ),
     "measuring": (
         "tuner/measure/runner.py", "tuner/measure/inputs.py", "tuner/measure/reference.py", "tuner/measure/measuring_worker.py",

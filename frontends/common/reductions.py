@@ -1,0 +1,81 @@
+"""Reductions, also of bool and over no elements, and what is made of means and variances.
+
+``axes`` are counted from the front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...graph.graph import Value
+from ...tir.expr import max_identity, min_identity
+from ..graph_call import GraphCall
+
+
+def reduced(c: GraphCall, row: str, x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
+    """Returns the reduction ``row`` (``sum``, ``prod``, ``max``, ``min`` or ``mean``) in the data type of ``x``.
+
+    The greatest of bools is whether one is true, the least whether all are. Over no elements it is what the reduction
+    begins with, and NaN for a mean.
+    """
+    if x.ndim == 0 or not axes:
+        return c.op("identity", x)
+    if x.dtype == "bool":
+        return c.cast(reduced(c, row, c.op("cast", x, dtype="uint8"), axes, keepdims), "bool")
+    if x.is_static and 0 in x.shape:
+        number = {"sum": 0, "prod": 1, "max": max_identity(x.dtype), "min": min_identity(x.dtype), "mean": math.nan}[
+            row
+        ]
+        shape = tuple([1 if d in axes else e for d, e in enumerate(x.shape) if keepdims or d not in axes])
+        start = c.constant(number, x.dtype)
+        return c.op("broadcast_to", start, shape=shape) if shape else c.op("identity", start)
+    return c.cast(c.op(row, x, axis=tuple(axes), keepdims=keepdims), x.dtype)
+
+
+def log_sum_exp(c: GraphCall, x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
+    """Returns the logarithm of the sum of exponentials; what is subtracted before keeps these finite."""
+    if x.ndim == 0 or not axes or (x.is_static and 0 in x.shape):
+        return (
+            c.op("log", reduced(c, "sum", c.op("exp", x), axes, keepdims)) if axes and x.ndim else c.op("identity", x)
+        )
+    highest = c.op("max", x, axis=tuple(axes), keepdims=True)
+    zero = c.op("broadcast_to", c.constant(0, x.dtype), shape=highest.shape)
+    highest = c.op("where", c.op("is_inf", highest), zero, highest)  # inf - inf is NaN
+    total = c.op("sum", c.op("exp", c.op("subtract", x, highest)), axis=tuple(axes), keepdims=True)
+    out = c.op("add", c.op("log", total), highest)
+    return out if keepdims else c.op("squeeze", out, axis=tuple(axes))
+
+
+def moments(c: GraphCall, x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
+    """Returns the mean, the differences from it, and the mean of their squares; reduced axes have one element."""
+    mean = c.op("mean", x, axis=tuple(axes), keepdims=True)
+    apart = c.op("subtract", x, mean)
+    return mean, apart, c.op("mean", c.op("square", apart), axis=tuple(axes), keepdims=True)
+
+
+def inverse_deviation(c: GraphCall, variance: Value, epsilon: float) -> Value:
+    """Returns ``1 / sqrt(variance + epsilon)``."""
+    return c.op("rsqrt", c.op("add", variance, c.constant(float(epsilon), variance.dtype)))
+
+
+def per_channel(c: GraphCall, x: Value, scale: Value | None, shift: Value | None, axis: int = 1) -> Value:
+    """Returns ``x * scale + shift`` in the data type of ``x``; both have a number for each index along ``axis``."""
+    shape = tuple([e if d == axis else 1 for d, e in enumerate(x.shape)])
+    if scale is not None:
+        x = c.op("multiply", x, c.cast(c.op("reshape", scale, shape=shape), x.dtype))
+    return x if shift is None else c.op("add", x, c.cast(c.op("reshape", shift, shape=shape), x.dtype))
+
+
+def batch_normalized(
+    c: GraphCall, x: Value, scale: Value | None, shift: Value | None, epsilon: float, axis: int = 1
+) -> tuple[Value, Value, Value, Value]:
+    """Returns ``x`` normalized by its own mean and variance along all axes but one, these two, and the inverse deviation.
+
+    The last three are vectors along ``axis``.
+    """
+    mean, apart, variance = moments(c, x, [d for d in range(x.ndim) if d != axis])
+    root = inverse_deviation(c, variance, epsilon)
+    out = per_channel(c, c.op("multiply", apart, root), scale, shift, axis)
+    flat = [c.op("reshape", v, shape=(x.shape[axis],)) for v in (mean, variance, root)]
+    return out, flat[0], flat[1], flat[2]
