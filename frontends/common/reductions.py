@@ -16,12 +16,13 @@ from ..graph_call import GraphCall
 def reduced(c: GraphCall, row: str, x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
     """Returns the reduction ``row`` (``sum``, ``prod``, ``max``, ``min`` or ``mean``) in the data type of ``x``.
 
-    The greatest of bools is whether one is true, the least whether all are. Over no elements it is what the reduction
+    The greatest and the sum of bools are whether one is true, the least and the product whether all are. Over no elements it is what the reduction
     begins with, and NaN for a mean.
     """
     if x.ndim == 0 or not axes:
         return c.op("identity", x)
     if x.dtype == "bool":
+        row = {"sum": "max", "prod": "min"}.get(row, row)  # a sum of as many as 256 would wrap around
         return c.cast(reduced(c, row, c.op("cast", x, dtype="uint8"), axes, keepdims), "bool")
     if x.is_static and 0 in x.shape:
         number = {"sum": 0, "prod": 1, "max": max_identity(x.dtype), "min": min_identity(x.dtype), "mean": math.nan}[

@@ -19,7 +19,7 @@ from .aten_call import AtenCall, aten
 def total(c: AtenCall, x: Value, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
     row = next(r for r in ("sum", "prod", "mean") if f".{r}" in c.label)
     if c.dtype == "bool":  # a sum of truth values, or a product
-        return _of_numbers(c, c.cast(x, "bool"), {"sum": "max", "prod": "min"}[row], dims, keepdim)
+        return reduced(c, row, c.cast(x, "bool"), c.axes(dims, x), bool(keepdim))
     wide = c.cast(c.cast(x, "uint8") if x.dtype == "bool" else x, c.dtype)
     return reduced(c, row, wide, c.axes(dims, x), bool(keepdim))
 
