@@ -6,9 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..codegen.backend.emitter import Emitter, Tables, Unit
-from ..codegen.backend.expressions import EXPRESSIONS
-from ..codegen.backend.statements import STATEMENTS
+from ..codegen.backend.emitter import EXPRESSIONS, STATEMENTS, Emitter, Tables, Unit
 from ..codegen.lower.loop_annotations import PIPELINE, interval_of
 from ..codegen.lowered import LoweredFunc
 from ..tir.expr import DType, Expr, Range

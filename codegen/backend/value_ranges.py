@@ -30,8 +30,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.rounding import round_float
 from ...tir.walk import pre_order
-from .emitter import Emitter
-from .expressions import constant_of
+from .emitter import Emitter, constant_of
 
 
 def range_of(em: Emitter, e: Expr) -> Interval:

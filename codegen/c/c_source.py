@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.expr.base.deep_recursion import with_room
-from ..backend.emitter import Tables
-from ..backend.expressions import EXPRESSIONS
-from ..backend.statements import STATEMENTS
+from ..backend.emitter import EXPRESSIONS, STATEMENTS, Tables
 from ..backend.storage import constant_elements
 from ..lowered import LoweredFunc
 from . import c_expr, c_stmt, freestanding_words, hls_words, portable_words

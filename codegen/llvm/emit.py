@@ -11,9 +11,7 @@ from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
 from ...tir.walk import LEAVES
-from ..backend.emitter import EmitError, Tables
-from ..backend.expressions import EXPRESSIONS
-from ..backend.statements import STATEMENTS
+from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitError, Tables
 from ..backend.value_ranges import divisor_range
 from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
 from ..machine.target_text import TargetError

@@ -13,8 +13,7 @@ from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Buffer, For
 from ...tir.walk import pre_order
 from ..backend.effects import Effects
-from ..backend.emitter import Emitter, Tables, Unit, power_of_two
-from ..backend.expressions import constant_of
+from ..backend.emitter import Emitter, Tables, Unit, constant_of, power_of_two
 from ..backend.lane_offsets import Products
 from ..backend.storage import CACHE_LINE
 from ..lowered import LoweredFunc
