@@ -19,7 +19,7 @@ from ...codegen.lowered import LoweredFunc, Param
 from ...codegen.machine.target import Target
 from ...codegen.machine.target_kinds import TargetKind
 from ...codegen.runtime.arguments import c_types
-from ...codegen.runtime.array_views import CPU_DEVICES, KINDS, ArrayView, Tensor
+from ...codegen.runtime.array_views import CPU_DEVICES, KINDS, ArrayView, DLTensor
 from ...tir.expr import Expr, Var, to_numpy
 from ...tir.stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
@@ -27,7 +27,7 @@ from ..launch.gpu_passes import THREAD_PASSES
 from ..launch.thread_axes import GpuError, tag_of
 from ..simulation.lane_values import evaluate
 from .cuda_driver import CudaDriver, CudaError, cuda_driver
-from .kernel_text import PARAMETER_ALIGNMENT, Kernel, kernel_ir, kernels_in, uses_units_beside_threads
+from .kernel_text import PARAMETER_ALIGNMENT, GpuKernel, kernel_ir, kernels_in, uses_units_beside_threads
 
 # Arrays in the memory of a GPU, which other libraries take through DLPack without a copy.
 
@@ -109,7 +109,7 @@ class _Managed(ctypes.Structure):
 
 
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+_Managed._fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _new_capsule.restype = ctypes.py_object
@@ -129,7 +129,7 @@ def dlpack_capsule(view: ArrayView, device: int) -> Any:
     rank = len(view.shape)
     shape, strides = (ctypes.c_int64 * rank)(*view.shape), (ctypes.c_int64 * rank)(*view.strides)
     kind = next(code for code, name in KINDS.items() if view.dtype.rstrip("0123456789") == name)
-    tensor = Tensor(view.pointer, device, 0, rank, kind, 8 * view.itemsize, 1, shape, strides, 0)
+    tensor = DLTensor(view.pointer, device, 0, rank, kind, 8 * view.itemsize, 1, shape, strides, 0)
     managed = _Managed(tensor, None, _forget)
     _given[ctypes.addressof(managed)] = (managed, shape, strides, view)
     return _new_capsule(ctypes.addressof(managed), b"dltensor", None)
@@ -148,7 +148,7 @@ def _runs(code: str, device: str) -> bool:
     return _version(device) == _version(code) if code.endswith("a") else _version(device) >= _version(code)
 
 
-def _new_enough(target: Target, kernel: Kernel) -> Target:
+def _new_enough(target: Target, kernel: GpuKernel) -> Target:
     """Return the target with the version of PTX that a kernel needs. LLVM takes the first one that has the architecture, which for
     sm_90 is 7.8; copies in bulk came with 8.0."""
     late = (
@@ -166,7 +166,7 @@ class CudaModule(GpuModule):
 
     def __init__(self, functions: Mapping[str, LoweredFunc], target: Target) -> None:
         super().__init__(functions, target)
-        self.kernels: dict[str, list[Kernel]] = {}
+        self.kernels: dict[str, list[GpuKernel]] = {}
         self._bodies: dict[str, Stmt] = {}
         self._last: dict[str, tuple[list[Any], Launches]] = {}
         self.stream = 0
@@ -364,7 +364,7 @@ class Launches:
     """
 
     def __init__(
-        self, driver: CudaDriver, kernels: Sequence[Kernel], functions: Mapping[str, int], stream: int = 0
+        self, driver: CudaDriver, kernels: Sequence[GpuKernel], functions: Mapping[str, int], stream: int = 0
     ) -> None:
         self.driver, self.functions, self.stream = driver, functions, stream
         self.kernels = {kernel.loop: kernel for kernel in kernels}
@@ -425,7 +425,7 @@ class Launches:
         elif not isinstance(s, Evaluate):
             raise GpuError(f"the host cannot run {type(s).__name__}")
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _launch(self, kernel: GpuKernel) -> None:
         grid = [n if isinstance(n, int) else self.number(n) for n in kernel.grid]
         if 0 in grid:
             return
