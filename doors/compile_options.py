@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ..codegen.jit.cache_directory import cache_directory
+from ..codegen.object_cache import cache_directory
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _OF_PYTORCH = ("dynamic", "mode")

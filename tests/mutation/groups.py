@@ -24,8 +24,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
-        "codegen/backend/emitter.py", "codegen/backend/expressions.py", "codegen/backend/lane_offsets.py",
-        "codegen/backend/statements.py", "codegen/backend/value_ranges.py",
+        "codegen/backend/emitter.py", "codegen/backend/lane_offsets.py",
+        "codegen/backend/value_ranges.py",
         "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/llvm_scope.py",
         "codegen/llvm/loads_stores.py", "codegen/llvm/lane_reductions.py", "codegen/llvm/llvm_stmt.py", "codegen/c/c_calls.py",
         "codegen/c/c_scope.py", "codegen/c/c_stmt.py", "codegen/c/c_expr.py", "codegen/c/inline_functions.py",
