@@ -17,14 +17,14 @@ class SignatureError(ValueError):
 
 
 @dataclass(frozen=True)
-class Signature:
+class KernelSignature:
     """A kernel with its parameters in order; those that are written are its results."""
 
     function: Any
     params: Sequence[Param]
 
     @staticmethod
-    def of(name: str, workload: Any, target: Any, db: Any) -> Signature:
+    def of(name: str, workload: Any, target: Any, db: Any) -> KernelSignature:
         """Returns the kernel of what :func:`tilewright.build` takes, of one compiled already too. SignatureError for
         arguments that are no tensors."""
         compiled = callable(workload) and (hasattr(workload, "params") or hasattr(workload, "get_source"))
@@ -32,7 +32,7 @@ class Signature:
         function = kernel if hasattr(kernel, "params") else kernel[next(iter(kernel))]
         if any(p.buffer is None for p in function.params):
             raise SignatureError(f"{name}: the workload has arguments that are not tensors")
-        return Signature(function, function.params)
+        return KernelSignature(function, function.params)
 
     @property
     def inputs(self) -> list[Param]:

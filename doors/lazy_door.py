@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from .lazy.compiled_expressions import configure as configure
-from .lazy.compiled_expressions import graph_of as graph_of
-from .lazy.lazy_array import NAMES
-from .lazy.lazy_array import Array as Array
-from .lazy.lazy_functions import FUNCTIONS, Info
+from .lazy_array import NAMES
+from .lazy_array import Array as Array
+from .lazy_array import configure as configure
+from .lazy_array import graph_of as graph_of
+from .lazy_functions import FUNCTIONS, Info
 
 __array_api_version__ = "2024.12"
 broadcast_shapes, finfo, iinfo, isdtype = np.broadcast_shapes, np.finfo, np.iinfo, np.isdtype

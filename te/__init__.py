@@ -103,9 +103,9 @@ else:
             return getattr(classic, name)
         hint = None
         if not name.startswith("_"):
-            from ..tvm_names import absent_modules
+            from ..tvm_names import module_finders
 
-            hint = absent_modules.ABSENT_IN_TE.get(name)
+            hint = module_finders.ABSENT_IN_TE.get(name)
         raise AttributeError(f"module 'tilewright.te' has no attribute {name!r}{f': {hint}' if hint else ''}")
 
 

@@ -1,4 +1,7 @@
-"""This module finds TVM's modules by their full names. It says what takes the place of those that do not exist here."""
+"""This module finds TVM's modules by their full names, and says what takes the place of the parts of TVM that there are not here.
+
+Those parts are modules, functions of ``tvm.te`` and methods of stages.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,40 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from .absent_modules import ABSENT
+ABSENT = {
+    "auto_scheduler": "te tensors are tuned by tilewright.tune([A, B, C]), which needs no template, and built by tilewright.build(…, db=)",
+    "autotvm": "te tensors are tuned by tilewright.tune([A, B, C]), which needs no template, and built by tilewright.build(…, db=)",
+    "contrib": "module.export('x.so') links a library by the compiler that is there",
+    "dlight": "functions without a schedule get the analytic model's: tilewright.build(func)",
+    "micro": "C for microcontrollers comes from target 'c -mcpu=…' and module.export('x.c')",
+    "register_func": "Python functions are not called from kernels; an operation of your own is tir.intrinsics.register_operation's",
+    "get_global_func": "there is no registry of packed functions; the library's functions are imported by their names",
+    "relax": "models come in by tilewright.from_onnx, from_torch and from_stablehlo",
+    "relay": "models come in by tilewright.from_onnx, from_torch and from_stablehlo",
+    "rpc": "tilewright worker and tune --runner dask://… measure on other machines",
+    "s_tir": "TensorIR's names are in tilewright.tir and tilewright.Schedule",
+    "transform": "lowering takes no configuration; tilewright.codegen.lower shows what each pass makes",
+}
+
+ABSENT_IN_TE = {
+    "decl_tensor_intrin": "an instruction is a tilewright.schedule.TensorIntrin (a description and an implementation), which sch.tensorize takes",
+    "decl_buffer": "tilewright.tir.decl_buffer",
+    "gradient": "gradients come from torch.export or JAX programs that compute them",
+    "hybrid": "programs with loops of their own are written as @T.prim_func, or as statements for te.extern",
+    "nd": "tilewright.nd",
+    "tag_scope": "te.compute(…, tag=…) gives a tag",
+    "tag": "te.compute(…, tag=…) gives a tag",
+    "TensorComputeOp": "a stage computes elements; instructions come in by sch.tensorize",
+    "AutoDiff": "gradients come from torch.export or JAX programs that compute them",
+}
+
+ABSENT_IN_STAGES = {
+    "set_store_predicate": "a stage's stores are guarded where its loops need it; a condition of your own is te.if_then_else in its body",
+    "env_threads": "bind an axis to a thread: stage.bind(axis, te.thread_axis('threadIdx.x'))",
+    "opengl": "shaders for OpenGL are not generated",
+    "prefetch": "tilewright.Schedule has the annotation for prefetches; see the guide to schedules",
+    "rolling_buffer": "tilewright.Schedule.rolling_buffer",
+}
 
 
 class _SameModule(Loader):

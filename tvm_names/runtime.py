@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .. import codegen
 from . import nd
-from .devices import cpu as cpu
-from .devices import device as device
+from .nd import cpu as cpu
+from .nd import device as device
 
 Module = codegen.Module
 NDArray = Tensor = nd.NDArray

@@ -16,12 +16,11 @@ from .blocks.axis_reductions import argmax, argmin, max, mean, min, prod, sum
 from .blocks.broadcast import broadcast_to
 from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .blocks.softmax import log_softmax, softmax
-from .blocks.windows import pad
+from .blocks.windows import col2im, depth_to_space, pad
 from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
 from .conversions import cast, prelu, reinterpret
 from .elements import *  # noqa: F403
 from .elements import ELEMENTS, divide, multiply, subtract
-from .image_layout import col2im, depth_to_space
 from .indexing import (
     concatenate,
     cumprod,
@@ -36,6 +35,7 @@ from .indexing import (
     stack,
     strided_slice,
     take,
+    topk,
     triangle,
 )
 from .matmul import batch_matmul, dense, einsum, matmul
@@ -59,7 +59,6 @@ from .pool import (
 )
 from .resize import resample, resize1d, resize2d, resize3d
 from .sampling import deformable_windows, grid_sample, roi_align
-from .top_k import topk
 from .winograd import winograd_conv2d, winograd_weights
 
 concat = concatenate

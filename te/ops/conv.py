@@ -24,8 +24,8 @@ from .blocks.operator_arguments import (
     require_same,
     same,
     shape_text,
+    with_bias,
 )
-from .blocks.result_stages import with_bias
 from .blocks.windows import AXES, SPATIAL, Windows, arranged, check_layout, window_padding
 
 _WINDOW = {"D": "rz", "H": "ry", "W": "rx"}

@@ -10,8 +10,7 @@ from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
 from .blocks.broadcast import broadcast_shape, element
-from .blocks.operator_arguments import BROADCAST, accumulator, check_tensor, require_same, shape_text
-from .blocks.result_stages import converted
+from .blocks.operator_arguments import BROADCAST, accumulator, check_tensor, converted, require_same, shape_text
 
 
 def matmul(

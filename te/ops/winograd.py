@@ -22,8 +22,7 @@ from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.operator_arguments import check_tensor, constant, require_same, shape_text
-from .blocks.result_stages import with_bias
+from .blocks.operator_arguments import check_tensor, constant, require_same, shape_text, with_bias
 from .blocks.windows import Windows
 
 Matrix = tuple[tuple[float, ...], ...]

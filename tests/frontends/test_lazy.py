@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright import lazy as xp
-from tilewright.doors.lazy.compiled_expressions import settings
+from tilewright.doors.lazy_array import settings
 
 from .array_api_names import CASES, LEFT_OUT, difference, names
 

@@ -12,12 +12,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 import tilewright as tw  # noqa: E402
-from tilewright.doors import compile_backend, compiled_graph  # noqa: E402
-from tilewright.doors.compile_options import (  # noqa: E402
-    CompileOptions,
-    forget,  # noqa: E402
-    seconds_of,
-)
+from tilewright.doors import compile_backend  # noqa: E402
+from tilewright.doors.compile_backend import CompileOptions, forget, seconds_of  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import torch_training  # noqa: E402
@@ -366,13 +362,13 @@ def test_buffers_are_constants(compiled, regions):
 
 
 def test_graphs_are_tuned_once_within_the_time(compiled, regions, tmp_path, monkeypatch):
-    limits, tune = [], compiled_graph.tune_graph
+    limits, tune = [], compile_backend.tune_graph
 
     def noted(graph, target, db, options):
         limits.append(options.time_limit)
         return tune(graph, target, db, replace(options, trials=2))
 
-    monkeypatch.setattr(compiled_graph, "tune_graph", noted)
+    monkeypatch.setattr(compile_backend, "tune_graph", noted)
     db, x = tmp_path / "tuning.db", torch.randn(16, 16)
     for _ in range(2):
         torch._dynamo.reset()

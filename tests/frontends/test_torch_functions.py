@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 import tilewright as tw  # noqa: E402
-from tilewright.doors.compile_options import forget  # noqa: E402
+from tilewright.doors.compile_backend import forget  # noqa: E402
 from tilewright.frontends.torch import decompositions  # noqa: E402
 from tilewright.frontends.torch.aten_call import CONVERTERS  # noqa: E402
 

@@ -39,7 +39,7 @@ from torch.utils._pytree import tree_leaves
 
 import tilewright as tw
 from tests.frontends.cheap_builds import cheap_builds
-from tilewright.doors.compile_options import forget
+from tilewright.doors.compile_backend import forget
 from tilewright.frontends.torch import to_array
 
 F = torch.nn.functional

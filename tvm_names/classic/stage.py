@@ -51,9 +51,9 @@ class Stage:
         def __getattr__(self, name: str) -> Any:
             hint = None
             if not name.startswith("_"):
-                from .. import absent_modules
+                from .. import module_finders
 
-                hint = absent_modules.ABSENT_IN_STAGES.get(name)
+                hint = module_finders.ABSENT_IN_STAGES.get(name)
             raise AttributeError(f"a stage has no {name!r}{f': {hint}' if hint else ''}")
 
     def __init__(self, schedule: Schedule, op: Operation) -> None:

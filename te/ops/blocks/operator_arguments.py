@@ -1,4 +1,6 @@
-"""This module checks and normalizes the operators' arguments: shapes, axes, pairs and data types."""
+"""This module checks the arguments of operators, and makes the last stages of sums of products: the bias, and the conversion
+to the result's data type.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from typing import Any
 from ....tir.analysis.simplify import simplify
 from ....tir.arith import Analyzer
 from ....tir.arith.normal_form.linear import difference
-from ....tir.expr import DType, Expr, IntImm, const, convert, max_, min_, select
+from ....tir.expr import DType, Expr, IntImm, cast, const, convert, max_, min_, select
 from ....tir.walk import vars_in
+from ...compute import compute
 from ...operation import Requirement
 from ...tensor import Tensor
 
@@ -181,3 +184,27 @@ def prod_of(dims: Sequence[Any]) -> Expr:
         e = convert(d)
         out = e if isinstance(out, IntImm) and out.value == 1 else out * e
     return out
+
+
+def converted(total: Tensor, out_dtype: str, name: str) -> Tensor:
+    """Returns ``total`` when it has the data type already, else a stage that converts it."""
+    if total.dtype == out_dtype:
+        return total
+    out: Tensor = compute(total.shape, lambda *i: cast(out_dtype, total(*i)), name=name, tag=ELEMWISE)
+    return out
+
+
+def with_bias(op: str, total: Tensor, bias: Tensor | None, channel: int, acc: str, out: str, name: str) -> Tensor:
+    """Returns ``total`` plus one number per channel, converted to ``out``."""
+    if bias is None:
+        return converted(total, out, name)
+    b = check_tensor(op, bias, 1, "the bias")
+    requires = require_same(op, "the number of output channels", total.shape[channel], b.shape[0], total, b)
+    shifted: Tensor = compute(
+        total.shape,
+        lambda *i: total(*i) + cast(acc, b(i[channel])),
+        name=f"{name}_bias",
+        tag=BROADCAST,
+        requires=requires,
+    )
+    return converted(shifted, out, f"{name}_out")
