@@ -21,10 +21,9 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..driver.models.model_building import build_graph
-from ..graph.attribute_keys import attributes_key
 from ..graph.builder import Builder
 from ..graph.graph import Graph, Value
-from ..graph.graph_operators import infer
+from ..graph.graph_operators import attributes_key, infer
 
 _MOST = 1024
 """How many structures are kept."""

@@ -30,7 +30,7 @@ _BANDWIDTH = 8e9
 
 
 @dataclass(frozen=True)
-class Costs:
+class LayoutCosts:
     """``seconds(node, axes)`` predicts an operator on stored arrays, or (``axes`` None) on plain ones. ``typical(v)`` is a
     value like ``v`` of known sizes."""
 
@@ -45,7 +45,7 @@ def transposing(v: Value, axes: Axes) -> float:
     return _CALL + 2 * v.bytes / _BANDWIDTH
 
 
-def chosen_labels(graph: Graph, axes: Axes, costs: Costs) -> frozenset[Node]:
+def chosen_labels(graph: Graph, axes: Axes, costs: LayoutCosts) -> frozenset[Node]:
     """Returns the operators that work on arrays in the order ``axes``, so that the predicted time is least.
 
     Of transposes those are in it that make a stored array of a plain one.

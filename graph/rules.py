@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.expr import DType, to_numpy
-from ..tir.expr.base.rounding import bfloat16_from_bits, bfloat16_to_bits, round_float
+from ..tir.expr.base.dtype import bfloat16_from_bits, bfloat16_to_bits, round_float
 from .graph import Graph, GraphError, Node, Value, same_shape
 from .graph_operators import OPERATORS, infer, operator
 from .rewrite import substituted, without_unread
@@ -42,7 +42,7 @@ Bindings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownGraph:
     """What a pattern is matched against: the operator that computes each value, and the constants."""
 
     producers: Mapping[Value, Node]
@@ -52,7 +52,7 @@ class Known:
 class Pattern:
     """A pattern fits a value, or does not. ``+ - * /`` of patterns and numbers are patterns of these operators."""
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         """Yields each way to fit ``value``: ``bound`` and what this pattern binds besides."""
         raise NotImplementedError
 
@@ -122,7 +122,7 @@ def _bind(bound: Bindings, name: str, found: Any) -> Iterator[Bindings]:
 class _Anything(Pattern):
     name: str
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         yield from _bind(bound, self.name, value)
 
 
@@ -132,7 +132,7 @@ class _Constant(Pattern):
     number: float | None = None
     near: bool = False
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         data = known.constants.get(value)
         if data is None or self.number is not None and not self._is_everywhere(data, value.dtype):
             return
@@ -172,7 +172,7 @@ class _Apply(Pattern):
     attrs: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         node = known.producers.get(value)
         if node is None or node.op not in self.ops or len(node.outputs) != 1:
             return
@@ -209,7 +209,7 @@ def _orders(node: Node) -> list[tuple[Value | None, ...]]:
 
 
 def _in_order(
-    given: Sequence[Value | None], args: Sequence[Pattern | None], known: Known, bound: Bindings
+    given: Sequence[Value | None], args: Sequence[Pattern | None], known: KnownGraph, bound: Bindings
 ) -> Iterator[Bindings]:
     """Yields the ways in which each operand fits its pattern. An operand that is left out fits None, as does a missing
     one."""
@@ -226,7 +226,7 @@ def _in_order(
         yield from _in_order(given[1:], args[1:], known, more)
 
 
-def _spread(node: Node, args: Sequence[Pattern | None], known: Known, bound: Bindings) -> Iterator[Bindings]:
+def _spread(node: Node, args: Sequence[Pattern | None], known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
     """Yields the ways to divide the patterns among both operands; an operand with several of them has the same operator."""
     wanted = [a for a in args if a is not None]
     left, right = node.inputs
@@ -238,7 +238,7 @@ def _spread(node: Node, args: Sequence[Pattern | None], known: Known, bound: Bin
             yield from _side(right, second, node.op, known, more)
 
 
-def _side(value: Value, wanted: Sequence[Pattern], op: str, known: Known, bound: Bindings) -> Iterator[Bindings]:
+def _side(value: Value, wanted: Sequence[Pattern], op: str, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
     if len(wanted) == 1:
         yield from wanted[0].match(value, known, bound)
         return
@@ -251,7 +251,7 @@ def _side(value: Value, wanted: Sequence[Pattern], op: str, known: Known, bound:
 class _Either(Pattern):
     options: tuple[Pattern, ...]
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         for option in self.options:
             yield from option.match(value, known, bound)
 
@@ -459,7 +459,7 @@ class _Sweep:
         """Returns what the first rule that fits puts in place of the operator."""
         self.producers[node.output] = node
         for r in rules:
-            for bound in r.pattern.match(node.output, Known(self.producers, self.constants), {}):
+            for bound in r.pattern.match(node.output, KnownGraph(self.producers, self.constants), {}):
                 new = r.replace(Match(bound, node, self, r.name))
                 if new is None:
                     continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..codegen.lower.pipeline import PASSES, Pass, run_passes
 from ..codegen.machine.target import Target
 from ..tir.expr import Call
-from ..tir.expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from ..tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
 from ..tir.stmt import PrimFunc
 from ..tir.walk import transform
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..attribute_keys import attributes_key
 from ..builder import Builder
 from ..graph import Graph, Node, Value
-from ..graph_operators import operator
+from ..graph_operators import attributes_key, operator
 from ..kernels import VIEWS, kernel_alone
 from ..rewrite import with_replaced
 from ..services import Services

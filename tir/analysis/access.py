@@ -83,7 +83,7 @@ class Access:
     is_store: bool
     around: Around
     moving: tuple[Var, ...] = ()
-    """Variables for values that are read from memory which is written as well (:mod:`.accessed_boxes`)."""
+    """Variables for values that are read from memory which is written as well (:mod:`.dependence`)."""
 
     @property
     def buffer(self) -> Buffer:

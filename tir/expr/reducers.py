@@ -6,7 +6,7 @@ either side of a tie may name another of the equal elements. The maximum that ig
 the lowest value on, is one too. With the operands exchanged, its result would depend on the order.
 
 ``te`` makes its reductions from these rows, ``rfactor`` and other primitives recognize them
-(:mod:`.analysis.reduction_updates`), and lowering combines the lanes of a vector by them.
+(:mod:`.analysis.reductions`), and lowering combines the lanes of a vector by them.
 """
 
 from __future__ import annotations

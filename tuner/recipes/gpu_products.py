@@ -14,7 +14,7 @@ from typing import Any
 
 from ...codegen.machine.gpu_figures import WARP_GROUP
 from ...schedule import Schedule
-from ...schedule.intrin.warp_group_units import STEPS
+from ...schedule.intrin.matrix_units import STEPS
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, PANEL
 from .loop_steps import arrange, copy_ahead, extent_of, fuse_all, loops_within, unroll_factor
 
