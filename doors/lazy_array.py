@@ -195,8 +195,10 @@ class Array(NDArrayOperatorsMixin):
         return namespace()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
-        """Returns what an operator gives, which NumPy's mixin hands over as a function of NumPy; so come those functions
-        themselves. ``a += b`` gives its name ``a`` a new array, and no other ``out`` is written."""
+        """Returns the result of a function of NumPy on lazy arrays; operators arrive here too, through NumPy's mixin.
+
+        ``a += b`` binds the name ``a`` to a new array; no other ``out`` is written.
+        """
         kept = out is None or (len(out) == 1 and isinstance(out[0], Array) and out[0] is inputs[0])
         is_plain = method == "__call__" and not more and kept and ufunc in BY_UFUNC
         return BY_UFUNC[ufunc](*inputs) if is_plain else NotImplemented
@@ -263,7 +265,7 @@ def dtype_of(given: Any) -> DType:
 
 
 def default_dtype(value: Any) -> DType:
-    """Returns the data type of Python numbers, or of what NumPy makes of them: bool, int64 or float32."""
+    """Returns the data type of Python numbers (bool, int64 or float32), or else of the data itself."""
     found = np.asarray(value).dtype
     return np.dtype({"b": "bool", "i": "int64", "f": "float32"}.get(found.kind) or dtype_of(found))
 

@@ -183,7 +183,7 @@ def _read_clock(times: Buffer, at: int, clock: str) -> Stmt:
 
 
 def _noted(times: Buffer, index: int, last: int, clock: str) -> list[Stmt]:
-    """Returns what adds the time since the last reading, at ``last``, to the number of a kernel."""
+    """Returns statements that add the time since the last reading, at ``last``, to the time of kernel ``index``."""
 
     def at(n: int) -> Expr:
         return BufferLoad(times, (const(n),))
@@ -199,7 +199,7 @@ class _Addresses:
         self.division, self.memory, self.outermost, self.base = division, memory, outermost, base
 
     def argument(self, argument: object) -> Expr:
-        """Returns what is handed to a kernel."""
+        """Returns the expression that is passed to a kernel for an argument."""
         if isinstance(argument, Expr):
             return _whole(argument)
         return self.address(argument, const(0, "int64"))
@@ -216,7 +216,7 @@ class _Addresses:
         return _address_in(self.outermost.workspace, self.base + self.memory.offsets[root], n, root)
 
     def outside(self, value: Value, n: Expr) -> Expr | None:
-        """Returns the address of what is not placed in this division."""
+        """Returns the address of a value that lies outside of this division's memory; None for others."""
         raise NotImplementedError
 
 

@@ -76,13 +76,13 @@ class Kernel:
 
     @property
     def requirements(self) -> list[Requirement]:
-        """Returns what the function takes for granted of sizes, in those of the graph."""
+        """Returns the conditions on sizes that the function assumes, written with the sizes of the graph."""
         if all(v.is_static for v in (*self.inputs, *self.outputs)):
             return []
         return [(substitute(condition, self.sizes), message) for condition, message in asserted(self._asserting)]
 
     def _own(self, value: Any) -> Any:
-        """Returns a shape or an attribute in the sizes that the kernel has."""
+        """Returns a shape or an attribute, written with the kernel's own symbolic sizes."""
         if not self.sizes:
             return value
         if isinstance(value, (tuple, list)):
@@ -140,10 +140,10 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class LoopKernel:
-    """A loop stands for one ``scan``: the kernels of ``body`` run once for each of ``steps``.
+    """The kernels of one ``scan``: those of ``body`` run once for each of ``steps``.
 
-    Where there may be no step, ``copies`` has a kernel for each state that copies it: its first value to where the state
-    is and, where the number of steps is not known before, each step's result.
+    Where there may be no step, ``copies`` has a kernel for each state. It copies the state's first value to the state's place;
+    where the number of steps is not known before the loop, it copies each step's result there, too.
     """
 
     name: str
@@ -164,8 +164,8 @@ class LoopKernel:
         return self.node.attrs["steps"]
 
     @property
-    def turns(self) -> tuple[Value, ...]:
-        """Returns the results that hold states of the last step only: two copies of them take turns."""
+    def double_buffered(self) -> tuple[Value, ...]:
+        """Returns the results that are double buffered: states of which only the last step is kept."""
         attrs = self.node.attrs
         return tuple([v for n, v in enumerate(self.outputs[: attrs["states"]]) if n not in attrs.get("history", ())])
 

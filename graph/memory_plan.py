@@ -34,7 +34,7 @@ class MemoryPlan:
     sizes, for which there is space.
 
     A loop has a place, too, while it runs: for what ``loops`` says of its body, and then for a second copy of each state,
-    at ``second`` from the loop's place. The states of one step are read where the last step wrote them, so they take turns.
+    at ``second`` from the loop's place. States are double buffered: a step reads the copy that the step before it wrote.
     """
 
     size: int
@@ -121,7 +121,7 @@ def plan_memory(division: Division, bounds: Mapping[Var, int] = _NO_BOUNDS) -> M
 def _with_second_states(loop: LoopKernel, inner: MemoryPlan) -> tuple[int, dict[Value, int]]:
     """Returns the bytes that a loop needs, and where the second copies of its states are in them."""
     at, places = inner.size, {}
-    for v in loop.turns:
+    for v in loop.double_buffered:
         places[v] = -(-at // ALIGNMENT) * ALIGNMENT
         at = places[v] + size_of(v, inner.bounds)
     return at, places

@@ -161,7 +161,7 @@ def _is_near(numbers: Any, wanted: float, dtype: str) -> Any:
 
 
 def numbers_of(data: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    """Returns what the data of a constant stand for: bits of bfloat16 as float32, others as they are."""
+    """Returns the numbers that the data of a constant mean: bfloat16 is stored as bits and becomes float32."""
     return np.asarray(bfloat16_from_bits(data)) if DType(dtype).kind == "bfloat" else data
 
 
@@ -189,7 +189,7 @@ class _Apply(Pattern):
                     yield from _in_order(given, self.args, known, named)
 
     def _attributes_fit(self, node: Node) -> Bindings | None:
-        """Returns what the attributes bind, when they are those of the pattern."""
+        """Returns the bindings with those of the attributes, or None when the attributes are not those of the pattern."""
         defaults = OPERATORS[node.op].defaults
         told = {}
         for key, wanted in self.attrs.items():
@@ -336,8 +336,8 @@ def rule(pattern: Pattern) -> Callable[[Callable[[Match], Value | None]], Rule]:
 
 @dataclass(frozen=True)
 class Match:
-    """What a pattern fits. ``match[name]`` is the value that a part of it stands for; ``op`` and ``constant`` make the
-    replacement."""
+    """A place in a graph that a pattern fits. ``match[name]`` is the value that the pattern's part of that name fits; ``op``
+    and ``constant`` make the replacement."""
 
     bound: Bindings
     root: Node
@@ -372,7 +372,7 @@ class Match:
         return value.dtype == self.out.dtype and same_shape(value.shape, self.out.shape)
 
     def attribute(self, name: str) -> Any:
-        """Returns what an :class:`Attribute` of that name stands for."""
+        """Returns the attribute that the pattern's :class:`Attribute` of that name fits."""
         return self._named(name)
 
     def data(self, value: Value) -> np.ndarray[Any, Any] | None:
@@ -413,8 +413,9 @@ class Match:
 
 
 class _Sweep:
-    """One walk over the operators of a graph, in order. It keeps what has been emitted so far, and what stands for
-    what."""
+    """One walk over the operators of a graph, in order, which makes the new graph.
+
+    ``nodes`` are the operators of the new graph so far, and ``mapping`` has the new value for each value that was replaced."""
 
     def __init__(self, graph: Graph, names: set[str]) -> None:
         self.graph, self.names = graph, names
@@ -456,7 +457,7 @@ class _Sweep:
         return without_unread(self.graph.replaced(self.nodes, outputs=outputs, constants=self.constants))
 
     def replaced(self, node: Node, rules: Sequence[Rule]) -> Value | None:
-        """Returns what the first rule that fits puts in place of the operator."""
+        """Returns the value that the first fitting rule puts in the place of the operator's result; None when no rule fits."""
         self.producers[node.output] = node
         for r in rules:
             for bound in r.pattern.match(node.output, KnownGraph(self.producers, self.constants), {}):

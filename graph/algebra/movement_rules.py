@@ -217,7 +217,7 @@ def elements_of_reshape(m: Match) -> Value | None:
 
 
 def _beside(m: Match, x: Value, shaped: Value, other: Value) -> Value | None:
-    """Returns what stands for ``other`` beside ``x``, of which ``shaped`` is a reshape; None when nothing does."""
+    """Returns ``other`` in a shape that broadcasts with ``x`` as ``other`` does with ``shaped``, a reshape of ``x``; else None."""
     if not x.is_static or not other.is_static:
         return None
     same = 0

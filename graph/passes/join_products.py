@@ -46,8 +46,8 @@ def join_products(graph: Graph, services: Services = Services()) -> Graph:
 
 @dataclass(frozen=True)
 class _Product:
-    """A product, the dimension of its weight that is joined, and what stands for it. That is the product itself, or its
-    sum with a bias."""
+    """A product, the dimension ``axis`` of its weight that is joined, and ``end``: the sum with its bias, or the product itself
+    where it has none."""
 
     node: Node
     axis: int

@@ -21,7 +21,7 @@ from ..rules import Attribute, Match, Pattern, Rule, any_value, constant, either
 
 
 class _FormNames(dict[str, Any]):
-    """What the names in a form stand for: each operator by its name is a function of patterns."""
+    """The names that a form may use: each operator by its name is a function of patterns."""
 
     def __missing__(self, name: str) -> Callable[..., Pattern]:
         def applied(*args: Pattern, **attrs: Any) -> Pattern:

@@ -70,7 +70,7 @@ def check_closed(new: Block, outside: Iterable[For], inside: Iterable[For], what
 
 
 def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:
-    """Return what the outer block reads; with an init, the elements that it accumulates into are left out."""
+    """Return the regions that the outer block reads. With an init, those that it accumulates into are left out."""
     reads, _ = regions_of(halves.inner.block)
     if realize.block.init is None:
         return reads

@@ -66,8 +66,8 @@ _LONGEST = 1 << 14
 
 @dataclass(frozen=True)
 class _Value:
-    """What stands in the stead of a load of an inlined buffer. It is the ``store`` of ``writer``, whose axes are ``axes``
-    in terms of the indices ``places``. ``hidden`` are reads of the value through pointers."""
+    """The value that replaces loads of an inlined buffer: that of ``store`` in ``writer``. ``axes`` gives the writer's axes in
+    terms of the load's indices ``places``. ``hidden`` are reads of the value through pointers."""
 
     writer: BlockRealize
     store: BufferStore
@@ -321,7 +321,7 @@ def _conditions_of_both(tree: Tree, producer: BlockRealize, realize: BlockRealiz
 
 
 def _with_value(last: BufferStore, made: BufferStore, analyzer: Analyzer) -> Stmt:
-    """Return ``last`` with the value of ``made`` in the stead of loads of what that stores."""
+    """Return ``last`` with the value that ``made`` stores in the place of loads of its buffer."""
 
     def value_of(load: BufferLoad) -> Expr | None:
         return made.value if load.buffer is made.buffer else None

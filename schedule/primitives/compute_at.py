@@ -520,7 +520,7 @@ def _made_by_producers(
 def _boxes(
     tree: Tree, analyzer: Analyzer, users: Sequence[BlockRealize], buffer: Buffer, target: For, stores: bool
 ) -> list[Ends | None]:
-    """Return the bounding box of all that ``users`` access of the buffer in one iteration of the loop.
+    """Return the box around the elements of the buffer that ``users`` access in one iteration of the loop.
 
     When threads share the buffer, reads of all these threads are included, as in TVM: they load shared memory together.
     """

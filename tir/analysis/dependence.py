@@ -193,7 +193,7 @@ def _pairs(touches: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
 
 
 def _distinct(group: list[Access]) -> list[Access]:
-    """Return one representative of those accesses of a block that have equal indices; a store represents loads too."""
+    """Return one access for each group of a block's accesses with equal indices: a store where the group has one."""
     seen: dict[Any, Access] = {}
     for t in sorted(group, key=lambda t: not t.is_store):
         key = (t.realize, *map(value_key, (*t.indices, *t.extents)))

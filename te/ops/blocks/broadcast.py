@@ -56,7 +56,7 @@ def broadcast_shape(
 
 
 def broadcast_extent(x: Expr, y: Expr) -> Expr:
-    """Returns what two sizes broadcast to: a number, or the first symbolic size that is not 1.
+    """Returns the size of a dimension after broadcasting two sizes: a number, or the first symbolic size that is not 1.
 
     Sizes that broadcast to one are collected, each once, so that they do not nest deeper with each operator.
     """
