@@ -104,7 +104,7 @@ class Recording:
 
 
 def compute(*asked: Expression) -> None:
-    """Give all these expressions their data, and those that they are made of and somebody has."""
+    """Compute the data of these expressions, and of those among their operands whose arrays are still in use."""
     now = Recording(asked)
     if not now.order:
         return

@@ -2,7 +2,7 @@
 
 Placing is greedy allocation by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
 Inference", 2020): the largest result first, each at the lowest offset at which no result alive at the same time lies.
-For the order, from the kernels that are ready the one is taken that adds the least to what is alive: the bytes of its
+The order takes, of the kernels whose operands are ready, the one that adds the fewest bytes of living results: those of its
 results less those of operands that nothing else will read. The order of the graph stays where this plan is not smaller.
 """
 

@@ -3,7 +3,7 @@
 Both replace a load of a buffer by the value that the other block stores there. They share the description of a block
 with one store, whose axes are functions of the stored place, and the rules that keep the results of
 arithmetic: a load is data, whose arithmetic wraps around in its type; arithmetic of places (of axes, loops and constants)
-never wraps (``tir/expr/nodes/index_types.py``).
+never wraps (``tir/expr/nodes/arithmetic.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.base.node import Node
-from ...tir.expr.nodes.index_types import index_like
+from ...tir.expr.nodes.arithmetic import index_like
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
