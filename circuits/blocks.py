@@ -53,7 +53,7 @@ Item = Net | Store | Write
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class OperationBlock:
     """A block runs its ``items``, each after those before it that it needs."""
 
     items: list[Item] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Counter:
 
 
 @dataclass(slots=True, eq=False)
-class Loop:
+class CircuitLoop:
     """A loop runs ``body`` for each value of its counter."""
 
     counter: Counter
@@ -84,7 +84,7 @@ class Pipeline:
     for all values of its counters, the last of which runs fastest."""
 
     counters: Sequence[Counter]
-    block: Block
+    block: OperationBlock
     interval: int
     name: str
 
@@ -98,4 +98,4 @@ class Branch:
     no: Sequence[Region]
 
 
-Region = Block | Loop | Pipeline | Branch
+Region = OperationBlock | CircuitLoop | Pipeline | Branch

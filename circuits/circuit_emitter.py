@@ -6,9 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..codegen.backend.emitter import Emitter, Tables, Unit
-from ..codegen.backend.expressions import EXPRESSIONS
-from ..codegen.backend.statements import STATEMENTS
+from ..codegen.backend.emitter import EXPRESSIONS, STATEMENTS, Emitter, EmitterTables, Unit
 from ..codegen.lower.loop_annotations import PIPELINE, interval_of
 from ..codegen.lowered import LoweredFunc
 from ..tir.expr import DType, Expr, Range
@@ -16,8 +14,8 @@ from ..tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_st
 from ..tir.expr.nodes import expr as E
 from ..tir.stmt import Allocate, AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
 from ..tir.walk import pre_order, statements
-from .blocks import Block, Branch, Counter, Load, Loop, Pipeline, Region, Register, Store, Write
-from .memories import Bank, HardwareError, Memory, banked, memory_of
+from .blocks import Branch, CircuitLoop, Counter, Load, OperationBlock, Pipeline, Region, Register, Store, Write
+from .memories import Bank, BankedMemory, HardwareError, banked, memory_of
 from .nets import LinearNets, Net, Nets, ends_of
 
 # Collects the blocks of a function while it is emitted: its registers, its loads and stores in their order.
@@ -37,9 +35,9 @@ class CircuitBuilder:
         self._history: dict[Bank, list[Net | Store]] = {}
         self._words: dict[Net, Net] = {}
         """What a load found, with the stores before it that it need not wait for."""
-        self._made_in: dict[Net, Block] = {}
+        self._made_in: dict[Net, OperationBlock] = {}
         self._kept: dict[Net, Register] = {}
-        self._block = Block()
+        self._block = OperationBlock()
         self._names: set[str] = set()
 
     # -- names and registers -----------------------------------------------------------------------------------------
@@ -71,7 +69,7 @@ class CircuitBuilder:
 
     # -- blocks ------------------------------------------------------------------------------------------------------
 
-    def end_block(self) -> Block:
+    def end_block(self) -> OperationBlock:
         """End the block, which becomes the next region of the sequence unless nothing is in it."""
         for end in self.before_block_ends:
             end()
@@ -82,7 +80,7 @@ class CircuitBuilder:
                 self._made_in[item] = block
         if block.items:
             self.regions.append(block)
-        self._block, self._history = Block(), {}
+        self._block, self._history = OperationBlock(), {}
         return block
 
     def usable(self, net: Net) -> Net:
@@ -173,34 +171,25 @@ _DIVISIONS = {E.FloorDiv: "floordiv", E.FloorMod: "floormod", E.TruncDiv: "trunc
 _INDEX = {"+": "add", "-": "sub", "*": "mul", "//": "floordiv", "%": "floormod", "min": "minimum", "max": "maximum"}
 
 
-class CircuitEmitter(Emitter):
-    """An emitter of one function as a circuit. A value is the name of a net, or a decimal number."""
+class CircuitEmitter(Emitter[Net]):
+    """An emitter of one function as a circuit. A value is a net."""
 
     form, error = "Verilog", HardwareError
 
     def __init__(self, lowered: LoweredFunc, partition: Mapping[str, Mapping[int, int]]) -> None:
-        super().__init__(Unit(lowered, Tables(STATEMENTS, EXPRESSIONS, CALLS)))
+        super().__init__(Unit(lowered, EmitterTables(STATEMENTS, EXPRESSIONS, CALLS)))
         self.circuit = CircuitBuilder()
         self.nets = self.circuit.nets
         self.circuit.before_block_ends.append(self._write_registers)
         self.partition = partition
-        self.memories: dict[E.Var, Memory] = {}
-        self._named: dict[str, Net] = {}
-        self._own: dict[Buffer, tuple[Register, str]] = {}
+        self.memories: dict[E.Var, BankedMemory] = {}
+        self._own: dict[Buffer, tuple[Register, Net]] = {}
 
-    # -- nets as texts -----------------------------------------------------------------------------------------------
+    # -- nets ------------------------------------------------------------------------------------------------------
 
-    def text(self, net: Net) -> str:
-        """Return the text that stands for a net."""
-        if net.value is not None:
-            return str(net.value)
-        self._named[net.name] = net
-        return net.name
-
-    def net(self, text: str) -> Net:
-        """Return the net of a text, for use in this block."""
-        found = self._named.get(text)
-        return self.nets.const(int(text)) if found is None else self.circuit.usable(found)
+    def lookup(self, var: E.Var) -> Net:
+        """Return the net of a variable, for use in this block."""
+        return self.circuit.usable(super().lookup(var))
 
     def refuse(self, what: str) -> HardwareError:
         """Return an error about a part of the function."""
@@ -213,81 +202,80 @@ class CircuitEmitter(Emitter):
 
     # -- values ------------------------------------------------------------------------------------------------------
 
-    def widened(self, text: str, dtype: DType) -> str:
-        return text
+    def widened(self, value: Net, dtype: DType) -> Net:
+        return value
 
-    def index_operation(self, operation: str, a: str, b: str) -> str:
-        one, two = self.net(a), self.net(b)
-        if operation == ">>":
-            return self.text(self.nets.shifted_right(one, int(b)))
-        if operation == "&":
-            return self.text(self.nets.floormod(one, self.nets.const(int(b) + 1)))
-        return self.text(getattr(self.nets, _INDEX[operation])(one, two))
+    def index_operation(self, operation: str, a: Net, b: Net) -> Net:
+        if operation in (">>", "&"):
+            assert b.value is not None
+            if operation == ">>":
+                return self.nets.shifted_right(a, b.value)
+            return self.nets.floormod(a, self.nets.const(b.value + 1))
+        return getattr(self.nets, _INDEX[operation])(a, b)
 
-    def integer(self, value: int, dtype: DType) -> str:
-        return str(int(value))
+    def integer(self, value: int, dtype: DType) -> Net:
+        return self.nets.const(int(value))
 
-    def floating(self, value: float, dtype: DType) -> str:
+    def floating(self, value: float, dtype: DType) -> Net:
         raise self.refuse(f"the constant {value} of {dtype}")
 
-    def arithmetic(self, op: type, a: str, b: str, dtype: DType) -> str:
+    def arithmetic(self, op: type, a: Net, b: Net, dtype: DType) -> Net:
         if not dtype.is_int or dtype.lanes > 1:
             raise self.refuse(f"{op.__name__} of {dtype}")
-        exact = getattr(self.nets, op.__name__.lower())(self.net(a), self.net(b))
-        return self.text(self.nets.cut(exact, dtype))
+        exact = getattr(self.nets, op.__name__.lower())(a, b)
+        return self.nets.cut(exact, dtype)
 
-    def quotient(self, e: Any, a: str, b: str, dtype: DType) -> str:
-        exact = getattr(self.nets, _DIVISIONS[type(e)])(self.net(a), self.net(b))
-        return self.text(self.nets.cut(exact, dtype))
+    def quotient(self, e: Any, a: Net, b: Net, dtype: DType) -> Net:
+        exact = getattr(self.nets, _DIVISIONS[type(e)])(a, b)
+        return self.nets.cut(exact, dtype)
 
-    def extreme(self, e: Any) -> str:
+    def extreme(self, e: Any) -> Net:
         choose = self.nets.maximum if isinstance(e, E.Max) else self.nets.minimum
-        return self.text(choose(self.net(self.value(e.a)), self.net(self.value(e.b))))
+        return choose(self.value(e.a), self.value(e.b))
 
-    def comparison(self, op: type, a: str, b: str, dtype: DType) -> str:
+    def comparison(self, op: type, a: Net, b: Net, dtype: DType) -> Net:
         name, turned, negated = _COMPARISONS[op]
-        one, two = self.net(a), self.net(b)
-        found = getattr(self.nets, name)(*((two, one) if turned else (one, two)))
-        return self.text(self.nets.no(found) if negated else found)
+        found = getattr(self.nets, name)(*((b, a) if turned else (a, b)))
+        return self.nets.no(found) if negated else found
 
-    def logical(self, e: Any) -> str:
+    def logical(self, e: Any) -> Net:
         join = self.nets.both if isinstance(e, E.And) else self.nets.either
-        return self.text(join(self.net(self.value(e.a)), self.net(self.value(e.b))))
+        return join(self.value(e.a), self.value(e.b))
 
-    def negation(self, a: str, dtype: DType) -> str:
-        return self.text(self.nets.no(self.net(a)))
+    def negation(self, a: Net, dtype: DType) -> Net:
+        return self.nets.no(a)
 
-    def choice(self, test: str, yes: str, no: str, dtype: DType, tested: DType) -> str:
-        return self.text(self.nets.select(self.net(test), self.net(yes), self.net(no)))
+    def choice(self, test: Net, yes: Net, no: Net, dtype: DType, tested: DType) -> Net:
+        return self.nets.select(test, yes, no)
 
-    def conversion(self, e: E.Expr, to: DType) -> str:
-        net = self.net(self.value(e))
+    def conversion(self, e: E.Expr, to: DType) -> Net:
+        net = self.value(e)
         if to.is_bool:
-            return self.text(self.nets.no(self.nets.equal(net, self.nets.const(0))))
-        return self.text(self.nets.cut(net, to))
+            return self.nets.no(self.nets.equal(net, self.nets.const(0)))
+        return self.nets.cut(net, to)
 
-    def splat(self, text: str, dtype: DType, lanes: int) -> str:
+    def splat(self, value: Net, dtype: DType, lanes: int) -> Net:
         raise self.refuse(f"a vector of {lanes} {dtype}")
 
-    def ramp(self, e: Any) -> str:
+    def ramp(self, e: Any) -> Net:
         raise self.refuse(f"the vector {e}")
 
-    def shuffle(self, e: E.Shuffle) -> str:
+    def shuffle(self, e: E.Shuffle) -> Net:
         raise self.refuse(f"the vector {e}")
 
-    def library_call(self, symbol: str, e: E.Call) -> str:
+    def library_call(self, symbol: str, e: E.Call) -> Net:
         raise self.refuse(f"{e.op} of {e.dtype}")
 
-    def call(self, e: E.Call) -> str:
+    def call(self, e: E.Call) -> Net:
         if e.op.removeprefix("tir.") not in CALLS:
             raise self.refuse(f"{e.op} of {e.dtype}")
         return super().call(e)
 
-    def named(self, var: E.Var, value: E.Expr, is_index: bool) -> str:
-        net = self.net(self.index(value) if is_index else self.value(value))
+    def named(self, var: E.Var, value: E.Expr, is_index: bool) -> Net:
+        net = self.index(value) if is_index else self.value(value)
         if net.op == "register":  # which may get its next value before this one is used
             net = self.nets.make("copy", (net,), net.low, net.high)
-        return self.text(net)
+        return net
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
@@ -304,8 +292,8 @@ class CircuitEmitter(Emitter):
         """Return the banks where an element may be: the bank, the address in it, and whether it is there."""
         memory = self.memories[buffer.data]
         numbers, address = banked(memory, buffer, indices, self.analyzer)
-        at = self.net(self.index(address))
-        asked = [n if isinstance(n, int) else self.net(self.index(n)) for n in numbers]
+        at = self.index(address)
+        asked = [n if isinstance(n, int) else self.index(n) for n in numbers]
         found = []
         for key, bank in memory.banks.items():
             there = self.nets.const(1)
@@ -316,7 +304,7 @@ class CircuitEmitter(Emitter):
                 found.append((bank, at, there))
         return found
 
-    def load(self, e: E.BufferLoad) -> str:
+    def load(self, e: E.BufferLoad) -> Net:
         if e.dtype.lanes > 1:
             raise self.refuse(f"the vector {e}")
         found: Net | None = None
@@ -324,37 +312,37 @@ class CircuitEmitter(Emitter):
             word = self.circuit.load(bank, address)
             found = word if found is None else self.nets.select(there, word, found)
         assert found is not None
-        return self.text(found)
+        return found
 
     def store(
-        self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
+        self, buffer: Buffer, indices: tuple[Expr, ...], value: Net, dtype: DType, predicate: Expr | None
     ) -> None:
         if dtype.lanes > 1 or predicate is not None:
             raise self.refuse(f"a store of {dtype}")
         for bank, address, there in self._places(buffer, indices):
-            self.circuit.store(bank, address, self.net(value), self.nets.both(self.predicate, there))
+            self.circuit.store(bank, address, value, self.nets.both(self.predicate, there))
 
-    def new_register(self, buffer: Buffer) -> str:
+    def new_register(self, buffer: Buffer) -> Net:
         dtype = buffer.dtype
         if dtype.lanes > 1 or not (dtype.is_int or dtype.is_bool):
             raise self.refuse(f"a register of {dtype} ({buffer.name})")
         low, high = ends_of(dtype)
         register = self.circuit.register(buffer.name, low, high)
-        text = self.text(self.nets.leaf("register", register, low, high))
-        self._own[buffer] = register, text
-        return text
+        kept = self.nets.leaf("register", register, low, high)
+        self._own[buffer] = register, kept
+        return kept
 
-    def set_register(self, buffer: Buffer, value: str) -> None:
-        old = self.net(self.registers[buffer])
-        self.registers[buffer] = self.text(self.nets.select(self.predicate, self.net(value), old))
+    def set_register(self, buffer: Buffer, value: Net) -> None:
+        old = self.registers[buffer]
+        self.registers[buffer] = self.nets.select(self.predicate, value, old)
 
     def _write_registers(self) -> None:
         """Give the registers that were set in this block their values."""
         for buffer, value in self.registers.items():
-            register, text = self._own[buffer]
-            if value != text:
-                self.circuit.write(register, self.net(value))
-                self.registers[buffer] = text
+            register, kept = self._own[buffer]
+            if value is not kept:
+                self.circuit.write(register, value)
+                self.registers[buffer] = kept
 
     def stack_memory(self, buffer: Buffer, elements: int) -> str:
         return self.memory(buffer)
@@ -378,7 +366,7 @@ class CircuitEmitter(Emitter):
     def counter(self, s: For) -> Counter:
         """Return the counter of a loop; ends that are not constants are kept in registers."""
         nets = self.nets
-        low, extent = self.net(self.index(s.min)), self.net(self.index(s.extent))
+        low, extent = self.index(s.min), self.index(s.extent)
         last = nets.sub(nets.add(low, extent), nets.const(1))
         register = self.circuit.register(s.loop_var.name, min(low.low, last.low), max(low.high, last.high))
         self.analyzer.bind(s.loop_var, Range(s.min, s.extent))
@@ -396,11 +384,11 @@ class CircuitEmitter(Emitter):
             return
         counter = self.counter(s)
         self.circuit.end_block()
-        self.vars[s.loop_var] = self.text(self.circuit.stable(counter.register))
+        self.vars[s.loop_var] = self.circuit.stable(counter.register)
         self.indices.add(s.loop_var)
         body = self.sequence(s.body)
         if body:
-            self.circuit.regions.append(Loop(counter, body))
+            self.circuit.regions.append(CircuitLoop(counter, body))
 
     def _pipeline(self, s: For) -> None:
         """Emit the loops that stand directly inside each other from ``s`` on as one pipeline."""
@@ -421,7 +409,7 @@ class CircuitEmitter(Emitter):
         self.circuit.end_block()
         for loop, counter in zip(loops, counters, strict=True):
             r = counter.register
-            self.vars[loop.loop_var] = self.text(self.nets.leaf("counter", r, r.low, r.high))
+            self.vars[loop.loop_var] = self.nets.leaf("counter", r, r.low, r.high)
             self.indices.add(loop.loop_var)
         made = self.sequence(body)
         if made:
@@ -442,7 +430,7 @@ class CircuitEmitter(Emitter):
         return s
 
     def branch(self, s: IfThenElse) -> None:
-        test = self.net(self.value(s.condition))
+        test = self.value(s.condition)
         cases = [case for case in (s.then_case, s.else_case) if case is not None]
         if any(isinstance(n, For) for case in cases for n in statements(case)):
             kept = self.circuit.kept(test)
@@ -458,7 +446,7 @@ class CircuitEmitter(Emitter):
     def while_loop(self, s: While) -> None:
         raise self.refuse(f"the loop while {s.condition}, whose iterations nothing counts,")
 
-    def assertion(self, holds: str, s: AssertStmt, number: int) -> None:
+    def assertion(self, holds: Net, s: AssertStmt, number: int) -> None:
         raise self.refuse(f"the assertion {s.message!r}")
 
 
@@ -482,59 +470,59 @@ def emitted(lowered: LoweredFunc, partition: Mapping[str, Mapping[int, int]]) ->
             raise em.refuse(f"the parameter {p.name} of {dtype}")
         low, high = ends_of(dtype)
         port = Register(em.circuit.fresh(p.name), low, high)
-        em.vars[p.var] = em.text(em.circuit.stable(port))
+        em.vars[p.var] = em.circuit.stable(port)
     return em, em.sequence(body)
 
 
 def _binary(name: str) -> Any:
-    def emit(em: CircuitEmitter, e: E.Call) -> str:
-        a, b = [em.net(em.value(arg)) for arg in e.args]
-        return em.text(em.nets.bitwise(name, a, b, e.dtype))
+    def emit(em: CircuitEmitter, e: E.Call) -> Net:
+        a, b = [em.value(arg) for arg in e.args]
+        return em.nets.bitwise(name, a, b, e.dtype)
 
     return emit
 
 
 def _shift(left: bool) -> Any:
-    def emit(em: CircuitEmitter, e: E.Call) -> str:
-        a, n = [em.net(em.value(arg)) for arg in e.args]
-        return em.text(em.nets.moved(a, n, e.dtype, left))
+    def emit(em: CircuitEmitter, e: E.Call) -> Net:
+        a, n = [em.value(arg) for arg in e.args]
+        return em.nets.moved(a, n, e.dtype, left)
 
     return emit
 
 
-def _absolute(em: CircuitEmitter, e: E.Call) -> str:
-    a, zero = em.net(em.value(e.args[0])), em.nets.const(0)
-    return em.text(em.nets.cut(em.nets.select(em.nets.less(a, zero), em.nets.sub(zero, a), a), e.dtype))
+def _absolute(em: CircuitEmitter, e: E.Call) -> Net:
+    a, zero = em.value(e.args[0]), em.nets.const(0)
+    return em.nets.cut(em.nets.select(em.nets.less(a, zero), em.nets.sub(zero, a), a), e.dtype)
 
 
-def _if_then_else(em: CircuitEmitter, e: E.Call) -> str:
-    test, yes, no = [em.net(em.value(arg)) for arg in e.args]
-    return em.text(em.nets.select(test, yes, no))
+def _if_then_else(em: CircuitEmitter, e: E.Call) -> Net:
+    test, yes, no = [em.value(arg) for arg in e.args]
+    return em.nets.select(test, yes, no)
 
 
-def _inverted(em: CircuitEmitter, e: E.Call) -> str:
-    minus = em.nets.sub(em.nets.const(-1), em.net(em.value(e.args[0])))
-    return em.text(em.nets.cut(minus, e.dtype))
+def _inverted(em: CircuitEmitter, e: E.Call) -> Net:
+    minus = em.nets.sub(em.nets.const(-1), em.value(e.args[0]))
+    return em.nets.cut(minus, e.dtype)
 
 
 def _bits_of(em: CircuitEmitter, e: E.Call) -> list[Net]:
-    a = em.net(em.value(e.args[0]))
+    a = em.value(e.args[0])
     return [em.nets.bit(a, index) for index in range(e.args[0].dtype.bits)]
 
 
-def _ones(em: CircuitEmitter, e: E.Call) -> str:
+def _ones(em: CircuitEmitter, e: E.Call) -> Net:
     total = em.nets.const(0)
     for bit in _bits_of(em, e):
         total = em.nets.add(total, bit)
-    return em.text(total)
+    return total
 
 
-def _leading_zeros(em: CircuitEmitter, e: E.Call) -> str:
+def _leading_zeros(em: CircuitEmitter, e: E.Call) -> Net:
     bits = _bits_of(em, e)
     found = em.nets.const(len(bits))
     for index, bit in enumerate(bits):
         found = em.nets.select(bit, em.nets.const(len(bits) - 1 - index), found)
-    return em.text(found)
+    return found
 
 
 CALLS: dict[str, Any] = {
@@ -547,7 +535,7 @@ CALLS: dict[str, Any] = {
     "if_then_else": _if_then_else,
     "likely": lambda em, e: em.value(e.args[0]),
     "popcount": _ones,
-    "prefetch": lambda em, e: "0",
+    "prefetch": lambda em, e: em.nets.const(0),
     "reinterpret": lambda em, e: em.conversion(e.args[0], e.dtype),
     "shift_left": _shift(True),
     "shift_right": _shift(False),

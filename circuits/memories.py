@@ -39,7 +39,7 @@ class Bank:
 
 
 @dataclass(slots=True)
-class Memory:
+class BankedMemory:
     """A memory holds a buffer in ``banks``. An element is in the bank whose numbers are its indices modulo ``factors``,
     at the place that the quotients have in row-major order."""
 
@@ -56,7 +56,7 @@ class Memory:
 
 def memory_of(
     buffer: Buffer, name: str, partition: Mapping[str, Mapping[int, int]], outside: bool, ports: tuple[bool, bool]
-) -> Memory:
+) -> BankedMemory:
     """Returns the memory of a buffer. ``partition``: factors by dimension, of buffers by name; ``ports``: whether it is
     read and written. HardwareError for sizes that are not constant."""
     for e in (*buffer.shape, *buffer.strides):
@@ -76,7 +76,7 @@ def memory_of(
         strides = [e.value for e in buffer.strides if isinstance(e, IntImm)]
         shape = [1 + sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)]) if 0 not in shape else 0]
     factors = [min(wanted.get(d, 1) or n, max(n, 1)) if d in wanted else 1 for d, n in enumerate(shape)]
-    memory = Memory(buffer, tuple(shape), tuple(factors))
+    memory = BankedMemory(buffer, tuple(shape), tuple(factors))
     low, high = _ends(buffer)
     words = max(1, math.prod(memory.bank_shape))
     for numbers in itertools.product(*[range(f) for f in factors]):
@@ -97,7 +97,7 @@ def _ends(buffer: Buffer) -> tuple[int, int]:
 
 
 def banked(
-    memory: Memory, buffer: Buffer, indices: tuple[Expr, ...], analyzer: Analyzer
+    memory: BankedMemory, buffer: Buffer, indices: tuple[Expr, ...], analyzer: Analyzer
 ) -> tuple[list[int | Expr], Expr]:
     """Returns the number of the bank in each dimension and the address in the bank. The number is a constant where one
     is known.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codegen.lowered import LoweredFunc
-from .blocks import Block, Branch, Counter, Loop, Pipeline, Region, Register, Store, Write
+from .blocks import Branch, CircuitLoop, Counter, OperationBlock, Pipeline, Region, Register, Store, Write
 from .circuit_emitter import CircuitEmitter, emitted
-from .memories import Bank, HardwareError, Memory
+from .memories import Bank, BankedMemory, HardwareError
 from .nets import LEAVES, LinearNets, Net, width_of
 from .stages import Obstacle, Stages, balanced, carried_by, live, placed
 
@@ -174,7 +174,7 @@ def end_text(counter: Counter, end: int | Register) -> str:
 class StateMachine:
     """The states of a circuit; state 0 waits for the start."""
 
-    def __init__(self, blocks: Mapping[Block, BlockStages]) -> None:
+    def __init__(self, blocks: Mapping[OperationBlock, BlockStages]) -> None:
         self.blocks = blocks
         self.states: list[tuple[str, Lines]] = [("waits", [])]
 
@@ -194,14 +194,14 @@ class StateMachine:
             after = _RULES[type(region)](self, region, after)
         return after
 
-    def block(self, block: Block, after: Lines) -> Lines:
+    def block(self, block: OperationBlock, after: Lines) -> Lines:
         made = self.blocks[block]
         for stage in reversed(range(made.stages.depth)):
             made.states.insert(0, self.state(f"stage {stage} of block {made.number}", after))
             after = [f"state <= {made.states[0]};"]
         return after
 
-    def loop(self, loop: Loop, after: Lines) -> Lines:
+    def loop(self, loop: CircuitLoop, after: Lines) -> Lines:
         counter, name = loop.counter, loop.counter.register.name
         begin: Lines = []
         if isinstance(counter.low, int) and isinstance(counter.last, int) and counter.last < counter.low:
@@ -262,8 +262,8 @@ class StateMachine:
 
 
 _RULES: dict[type, Any] = {
-    Block: StateMachine.block,
-    Loop: StateMachine.loop,
+    OperationBlock: StateMachine.block,
+    CircuitLoop: StateMachine.loop,
     Pipeline: StateMachine.pipeline,
     Branch: StateMachine.branch,
 }
@@ -295,7 +295,7 @@ class Circuit:
 
     lowered: LoweredFunc
     text: str
-    memories: tuple[Memory, ...]
+    memories: tuple[BankedMemory, ...]
     pipelines: tuple[PipelineFacts, ...]
     states: int
     scalars: tuple[tuple[str, int], ...]
@@ -308,16 +308,16 @@ def circuit_of(lowered: LoweredFunc, partition: dict[str, dict[int, int]]) -> Ci
     return _Module(em, lowered, regions).circuit()
 
 
-def blocks_in(regions: Sequence[Region]) -> list[tuple[Block, Pipeline | None]]:
+def blocks_in(regions: Sequence[Region]) -> list[tuple[OperationBlock, Pipeline | None]]:
     """Returns all blocks, those of pipelines with them."""
-    found: list[tuple[Block, Pipeline | None]] = []
+    found: list[tuple[OperationBlock, Pipeline | None]] = []
     for region in regions:
-        if isinstance(region, Block):
+        if isinstance(region, OperationBlock):
             found.append((region, None))
         elif isinstance(region, Pipeline):
             found.append((region.block, region))
         else:
-            for side in [region.body] if isinstance(region, Loop) else [region.yes, region.no]:
+            for side in [region.body] if isinstance(region, CircuitLoop) else [region.yes, region.no]:
                 found += blocks_in(side)
     return found
 
@@ -353,7 +353,7 @@ def pipelined(region: Pipeline, em: CircuitEmitter, name: str) -> Stages:
 class _Module:
     def __init__(self, em: CircuitEmitter, lowered: LoweredFunc, regions: list[Region]) -> None:
         self.em, self.lowered, self.regions = em, lowered, regions
-        self.blocks: dict[Block, BlockStages] = {}
+        self.blocks: dict[OperationBlock, BlockStages] = {}
         for number, (block, pipeline) in enumerate(blocks_in(regions)):
             block.items = balanced(live(block.items), em.nets)
             stages = placed(block.items) if pipeline is None else pipelined(pipeline, em, lowered.name)
@@ -396,7 +396,7 @@ class _Module:
         return Circuit(self.lowered, text, tuple(outside), facts, len(self.machine.states), tuple(self.scalars()))
 
     def scalars(self) -> list[tuple[str, int]]:
-        nets = [self.em.net(self.em.vars[p.var]) for p in self.lowered.params if p.buffer is None]
+        nets = [self.em.vars[p.var] for p in self.lowered.params if p.buffer is None]
         return [(net.detail.name, net.width) for net in nets]
 
     def facts(self) -> list[PipelineFacts]:

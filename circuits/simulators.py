@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .memories import Bank, HardwareError, Memory
+from .memories import Bank, BankedMemory, HardwareError
 from .module_text import Circuit, port_wires
 
 SIMULATORS = {"icarus": ("iverilog", "vvp"), "verilator": ("verilator", "g++", "make")}
@@ -107,7 +107,7 @@ def testbench(circuit: Circuit) -> str:
     ])  # fmt: skip
 
 
-def _bank_part(memory: Memory, numbers: Sequence[int]) -> tuple[Any, ...]:
+def _bank_part(memory: BankedMemory, numbers: Sequence[int]) -> tuple[Any, ...]:
     """Returns the indices of a bank's elements in the array, a view also where it has no dimensions."""
     return (*[slice(n, None, f) for n, f in zip(numbers, memory.factors, strict=True)], ...)
 

@@ -42,7 +42,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     came from, follow."""
     first_sign("doctor", lasting=True)
     from ..codegen import Target
-    from ..codegen.jit.cache_directory import cache_directory
+    from ..codegen.object_cache import cache_directory
     from ..driver.machine_report import measure_machine
 
     machine = Target(target_text(target, num_cores))
@@ -110,7 +110,7 @@ def busy_warnings(report: MachineReport) -> list[str]:
 
 
 def _object_cache() -> dict[str, Any]:
-    from ..codegen.jit.object_cache import cache_state
+    from ..codegen.object_cache import cache_state
 
     state = cache_state()
     return {

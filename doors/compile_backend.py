@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen import Target
-from ..codegen.jit.cache_directory import cache_directory
+from ..codegen.object_cache import cache_directory
 from ..driver.models.model import Model
 from ..driver.models.model_building import build_graph
 from ..driver.models.model_tuning import ModelTuneOptions, tune_graph

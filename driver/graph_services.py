@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import codegen
 from ..codegen import Target, compile
-from ..codegen.jit.object_cache import find_object, keep_object, object_key
+from ..codegen.object_cache import find_object, keep_object, object_key
 from ..graph.graph import Graph
 from ..graph.kernels import Kernel
 from ..graph.passes import prepare

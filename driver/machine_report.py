@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..codegen.jit.cache_directory import cache_directory
 from ..codegen.llvm.jit import llvm_version
 from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
 from ..codegen.machine.target import Target
 from ..codegen.machine.target_kinds import is_simulated
 from ..codegen.machine.target_text import TargetError
+from ..codegen.object_cache import cache_directory
 from ..pages.written_files import write_file
 from ..tir.cost import count_bytes, count_flops
 from ..tir.expr import DType

@@ -146,7 +146,7 @@ def add_cond(
         if a.dtype != b.dtype or not same_shape(a.shape, b.shape):
             raise GraphError(f"result {n} is {a.type_text} in one branch and {b.type_text} in the other")
     if not any(node.op == SCAN for node in builder.nodes[before:]):
-        return [_selected(builder, flag, a, b) for a, b in zip(*sides, strict=True)]
+        return [a if a is b else builder.op("where", flag, a, b) for a, b in zip(*sides, strict=True)]
     del builder.nodes[before:]
     results = [builder.op("broadcast_to", builder.constant(0, "c", v.dtype), shape=v.shape) for v in sides[0]]
     no = builder.constant(False, "c", "bool")
@@ -155,12 +155,6 @@ def add_cond(
         return add_while(builder, [turn, *otherwise], lambda states: states[0], lambda states: [no, *branch()])[1:]
 
     return where(builder.op("logical_not", flag), second, where(flag, first, results))
-
-
-def _selected(builder: Builder, flag: Value, a: Value, b: Value) -> Value:
-    if a is b:
-        return a
-    return builder.op("where", builder.op("broadcast_to", flag, shape=a.shape) if a.ndim else flag, a, b)
 
 
 def _body(

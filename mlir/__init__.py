@@ -12,7 +12,7 @@ from typing import Any
 
 from ..codegen.machine.target import Target
 from ..tir.stmt import PrimFunc
-from .mlir_source import MLIR, emit_mlir, with_xdsl
+from .mlir_source import MLIR, emit_mlir, lowered_for_mlir, with_xdsl
 from .words.mlir_error import MlirError
 
 __all__ = ["MLIR", "MlirError", "emit_mlir", "read_mlir", "to_linalg", "to_loops"]
@@ -28,8 +28,6 @@ def to_linalg(functions: Sequence[PrimFunc], named: bool = False) -> Any:
 
 def to_loops(functions: Sequence[PrimFunc], target: Target) -> Any:
     """Returns a module of xDSL with scheduled functions as loops over memory, with vectors as wide as the target's."""
-    from .mlir_passes import lowered_for_mlir
-
     return with_xdsl().loop_module([lowered_for_mlir(f, target) for f in functions])
 
 

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..codegen.backend.registry import Backend
+from ..codegen.lower.pipeline import PASSES, Pass, run_passes
 from ..codegen.lowered import LoweredFunc
+from ..codegen.machine.target import Target
+from ..tir.expr import Call
+from ..tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
+from ..tir.stmt import PrimFunc
+from ..tir.walk import transform
 from .words.mlir_error import require_xdsl
 
 
@@ -21,8 +27,6 @@ def with_xdsl() -> Any:
 
 def emit_mlir(functions: Sequence[LoweredFunc]) -> str:
     """Returns scheduled functions as MLIR: their loops over vectors, lowered less far than for machine code."""
-    from .mlir_passes import lowered_for_mlir
-
     lowered = [
         (lowered_for_mlir(f.scheduled, f.target) if f.scheduled is not None else f.func).with_attr(
             "global_symbol", f.name
@@ -30,6 +34,31 @@ def emit_mlir(functions: Sequence[LoweredFunc]) -> str:
         for f in functions
     ]
     return str(with_xdsl().loop_module(lowered)) + "\n"
+
+
+# The lowering of scheduled functions for MLIR: loops over vectors, with calls and half floats as they are.
+
+
+def _fixed_point(func: PrimFunc, _: Target) -> PrimFunc:
+    """Write operations on fixed-point numbers out; MLIR has none."""
+    return transform(func, post=lambda n: fixed_point_steps(n) if isinstance(n, Call) and n.op in FIXED_POINT else None)
+
+
+_KEPT = (
+    "unify_indices", "drop_assumptions", "serialize_vector_loops", "place_init", "flatten_blocks", "check_accesses", "compact_buffers",
+    "remove_unit_loops", "legalize_vector_loops", "split_unroll_factors", "cut_idle_iterations", "simplify",
+    "choose_unrolled", "lower_horizontal", "vectorize_loops", "unroll_loops",
+)  # fmt: skip
+MLIR_PASSES: tuple[Pass, ...] = (
+    *[p for p in PASSES if p.name in _KEPT],
+    Pass("fixed_point", _fixed_point, frozenset(FIXED_POINT)),
+)
+"""The passes whose work MLIR's own passes do not do; registers and mathematical functions are theirs."""
+
+
+def lowered_for_mlir(func: PrimFunc, target: Target) -> PrimFunc:
+    """Returns the loops of a scheduled function. What it warns of unread annotations is left to other lowering."""
+    return run_passes(func, target, MLIR_PASSES)
 
 
 MLIR = Backend("mlir", ".mlir", emit_mlir)

@@ -51,7 +51,7 @@ HOMES = {
     "plotly": {"tuner/search"},
     "IPython": {"driver/tuning.py"},
     "xdsl": {"mlir"},
-    "platformdirs": {"codegen/jit/cache_directory.py"},
+    "platformdirs": {"codegen/object_cache.py"},
     "threadpoolctl": {"driver/benching.py"},
 }
 """Heavy packages, and the folders or files that may import them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import Effect, effect_of
@@ -72,7 +74,7 @@ def is_external_call(e: Node) -> bool:
 # Finds what a statement uses from outside, and whether it can fail.
 
 
-def captured(em: Emitter, body: Stmt) -> tuple[list[Var], list[Var]]:
+def captured(em: Emitter[Any], body: Stmt) -> tuple[list[Var], list[Var]]:
     """Returns the variables and the data pointers in scope that a statement uses, in order of first use.
 
     The sizes and strides of a buffer that it accesses are used as well. Register values cannot be captured.

@@ -6,17 +6,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ...tir.arith import Analyzer
-from ...tir.expr import DType, index_like
+from ...tir.expr import Call, Cast, DType, Expr, IntImm, Let, Shuffle, Var, index_like
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Allocate, AssertStmt, Buffer, For, IfThenElse, Stmt, While
+from ...tir.stmt import stmt as S
 from ...tir.walk import nodes_by_type
-from ..lowered import LoweredFunc, Param
+from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
 from .lane_offsets import LaneOffsets, lane_offsets
-from .storage import stack_buffers
+from .storage import constant_elements, stack_buffers
+
+V = TypeVar("V")
+"""What stands for a value: a text in C and LLVM IR, a net in circuits."""
 
 
 class EmitError(ValueError):
@@ -25,16 +29,16 @@ class EmitError(ValueError):
 
 
 @dataclass(frozen=True)
-class Tables:
+class EmitterTables:
     """The functions that emit nodes, by the type of the node, and calls, by the operation's name without ``tir.``.
 
-    Each takes the emitter and the node. Those of :mod:`.statements` and :mod:`.expressions` are the usual ones; a target
+    Each takes the emitter and the node. Those of :data:`STATEMENTS` and :data:`EXPRESSIONS` are the usual ones; a target
     replaces some.
     """
 
     statements: Mapping[type, Callable[[Any, Any], None]]
-    expressions: Mapping[type, Callable[[Any, Any], str]]
-    calls: Mapping[str, Callable[[Any, Any], str]]
+    expressions: Mapping[type, Callable[[Any, Any], Any]]
+    calls: Mapping[str, Callable[[Any, Any], Any]]
 
 
 def power_of_two(e: E.Expr) -> int | None:
@@ -46,7 +50,7 @@ def power_of_two(e: E.Expr) -> int | None:
 class Unit:
     """What all emitters of one lowered function share."""
 
-    def __init__(self, lowered: LoweredFunc, tables: Tables) -> None:
+    def __init__(self, lowered: LoweredFunc, tables: EmitterTables) -> None:
         self.target, self.name, self.tables = lowered.target, lowered.name, tables
         body = lowered.func.body
         nodes = nodes_by_type(body)
@@ -66,11 +70,12 @@ class Unit:
         return known
 
 
-class Emitter(ABC):
+class Emitter(ABC, Generic[V]):
     """An emitter of one function, or of a part that became a function of its own.
 
-    A value is a text: a name or a literal of the target. The abstract methods are the words of a target. They receive
-    the texts of operands, with their data types; those that receive a node emit its parts themselves.
+    A value ``V`` is what the target computes with: a text (a name or a literal) where code is text, a net where it is a
+    circuit. The abstract methods are the words of a target. They receive the values of operands, with their data types;
+    those that receive a node emit its parts themselves.
     """
 
     form = "machine"
@@ -80,16 +85,16 @@ class Emitter(ABC):
     def __init__(self, unit: Unit) -> None:
         self.unit, self.target = unit, unit.target
         self.analyzer = Analyzer()
-        self.vars: dict[E.Var, str] = {}
+        self.vars: dict[E.Var, V] = {}
         """Values of variables: 64-bit integers for those in ``indices``, else of their own type."""
         self.indices: set[E.Var] = set()
         self.meanings: dict[E.Var, E.Expr] = {}
         """The values of the integer variables of data, from which their ranges follow."""
-        self.bases: dict[E.Var, str] = {}
+        self.bases: dict[E.Var, Any] = {}
         """Addresses of the buffers in scope, by their data pointers."""
-        self.registers: dict[Buffer, str] = {}
+        self.registers: dict[Buffer, V] = {}
         """Values of the buffers that are never in memory."""
-        self.scratch: list[str] = []
+        self.scratch: list[Any] = []
         """The runtime's memory in use here, given back when the function ends early."""
         self.in_parallel = False
         self._expressions = unit.tables.expressions
@@ -103,13 +108,13 @@ class Emitter(ABC):
             raise self.error(f"{type(s).__name__} must be lowered before {self.form} code is emitted")
         self._statements[type(s)](self, s)
 
-    def value(self, e: E.Expr) -> str:
+    def value(self, e: E.Expr) -> V:
         """Return the value of an expression, emitted where it needs instructions."""
         if type(e) not in self._expressions:
             raise self.error(f"no {self.form} form for {type(e).__name__}: {e}")
         return self._expressions[type(e)](self, e)
 
-    def call(self, e: E.Call) -> str:
+    def call(self, e: E.Call) -> V:
         """Return the value of a call: by the table, or of the C library's function of that meaning."""
         emit = self.unit.tables.calls.get(e.op.removeprefix("tir."))
         if emit is not None:
@@ -121,7 +126,7 @@ class Emitter(ABC):
 
     # -- scopes ----------------------------------------------------------------------------------------------------
 
-    def bind_parameters(self, params: tuple[Param, ...], names: list[str]) -> None:
+    def bind_parameters(self, params: tuple[Param, ...], names: list[Any]) -> None:
         """Bring the parameters of the function into scope."""
         for p, name in zip(params, names, strict=True):
             if p.buffer is not None:
@@ -133,14 +138,14 @@ class Emitter(ABC):
             else:
                 self.vars[p.var] = self.parameter(p, name)
 
-    def lookup(self, var: E.Var) -> str:
+    def lookup(self, var: E.Var) -> V:
         """Return the value of a variable as it is kept."""
         try:
             return self.vars[var]
         except KeyError:
             raise self.error(f"variable {var.name} is not defined here") from None
 
-    def base(self, buffer: Buffer) -> str:
+    def base(self, buffer: Buffer) -> Any:
         """Return the address of a buffer's data."""
         try:
             return self.bases[buffer.data]
@@ -159,7 +164,7 @@ class Emitter(ABC):
         elif var.dtype.is_int:
             self.meanings[var] = value
 
-    def parameter(self, p: Param, name: str) -> str:
+    def parameter(self, p: Param, name: V) -> V:
         """Return the value of a scalar parameter, converted from its form in calls."""
         return name
 
@@ -173,13 +178,13 @@ class Emitter(ABC):
         """Return whether index arithmetic on scalars is computed in 64 bits here."""
         return True
 
-    def index(self, e: E.Expr) -> str:
+    def index(self, e: E.Expr) -> V:
         """Return a scalar integer in 64 bits."""
         if isinstance(e, E.IntImm):
-            return str(e.value)
+            return self.index_constant(e.value)
         if isinstance(e, E.Var):
-            text = self.lookup(e)
-            return text if e in self.indices or e.dtype == "int64" else self.widened(text, e.dtype)
+            value = self.lookup(e)
+            return value if e in self.indices or e.dtype == "int64" else self.widened(value, e.dtype)
         if isinstance(e, E.Broadcast):
             return self.index(e.value)
         if not index_like(e):
@@ -189,124 +194,128 @@ class Emitter(ABC):
         assert isinstance(e, E.BinaryOp)
         a, bits = self.index(e.a), power_of_two(e.b)
         if bits is not None and isinstance(e, E.FloorDiv):
-            return self.index_operation(">>", a, str(bits))
+            return self.index_operation(">>", a, self.index_constant(bits))
         if bits is not None and isinstance(e, E.FloorMod):
-            return self.index_operation("&", a, str((1 << bits) - 1))
+            return self.index_operation("&", a, self.index_constant((1 << bits) - 1))
         operation = e.symbol or ("min" if isinstance(e, E.Min) else "max")
         return self.index_operation(operation, a, self.index(e.b))
 
-    def index_value(self, e: E.Expr) -> str:
+    def index_constant(self, value: int) -> V:
+        """Return a constant of index arithmetic."""
+        return self.integer(value, DType("int64"))
+
+    def index_value(self, e: E.Expr) -> V:
         """Return index arithmetic as a value of its own type."""
         return self.index(e)
 
     @abstractmethod
-    def widened(self, text: str, dtype: DType) -> str:
+    def widened(self, value: V, dtype: DType) -> V:
         """Return an integer that is data in 64 bits."""
 
     @abstractmethod
-    def index_operation(self, operation: str, a: str, b: str) -> str:
+    def index_operation(self, operation: str, a: V, b: V) -> V:
         """Return ``+ - * // % >> & min max`` of 64-bit integers; ``//`` and ``%`` round down."""
 
     # -- the words of a target: values -------------------------------------------------------------------------------
 
     @abstractmethod
-    def integer(self, value: int, dtype: DType) -> str:
+    def integer(self, value: int, dtype: DType) -> V:
         """Return a constant of an integer type or bool."""
 
     @abstractmethod
-    def floating(self, value: float, dtype: DType) -> str:
+    def floating(self, value: float, dtype: DType) -> V:
         """Return a constant of a floating-point type."""
 
-    def variable(self, var: E.Var) -> str:
+    def variable(self, var: E.Var) -> V:
         """Return the value of a variable in its own type; of a buffer's pointer, the address."""
         return self.bases[var] if var in self.bases else self.lookup(var)
 
     @abstractmethod
-    def arithmetic(self, op: type, a: str, b: str, dtype: DType) -> str:
+    def arithmetic(self, op: type, a: V, b: V, dtype: DType) -> V:
         """Return a sum, difference, product, or quotient of floats. Integers wrap."""
 
     @abstractmethod
-    def quotient(self, e: Any, a: str, b: str, dtype: DType) -> str:
+    def quotient(self, e: Any, a: V, b: V, dtype: DType) -> V:
         """Return a quotient or remainder of integers as the type of ``e`` says."""
 
     @abstractmethod
-    def extreme(self, e: Any) -> str:
+    def extreme(self, e: Any) -> V:
         """Return a Min or Max; of floats, NaN when either is NaN."""
 
     @abstractmethod
-    def comparison(self, op: type, a: str, b: str, dtype: DType) -> str:
+    def comparison(self, op: type, a: V, b: V, dtype: DType) -> V:
         """Return a comparison of operands of type ``dtype``."""
 
     @abstractmethod
-    def logical(self, e: Any) -> str:
+    def logical(self, e: Any) -> V:
         """Return an And or Or; the second operand of scalars that reads memory is evaluated only when it decides."""
 
     @abstractmethod
-    def negation(self, a: str, dtype: DType) -> str:
+    def negation(self, a: V, dtype: DType) -> V:
         """Return the opposite of a bool, or of a vector of them."""
 
     @abstractmethod
-    def choice(self, test: str, yes: str, no: str, dtype: DType, tested: DType) -> str:
+    def choice(self, test: V, yes: V, no: V, dtype: DType, tested: DType) -> V:
         """Return one of two values, lane by lane where the test's type ``tested`` is a vector."""
 
     @abstractmethod
-    def splat(self, text: str, dtype: DType, lanes: int) -> str:
+    def splat(self, value: V, dtype: DType, lanes: int) -> V:
         """Return a vector with a scalar of type ``dtype`` in every lane."""
 
     @abstractmethod
-    def ramp(self, e: Any) -> str:
+    def ramp(self, e: Any) -> V:
         """Return a vector of evenly spaced values as data."""
 
     @abstractmethod
-    def shuffle(self, e: E.Shuffle) -> str:
+    def shuffle(self, e: E.Shuffle) -> V:
         """Return lanes picked from vectors."""
 
     @abstractmethod
-    def conversion(self, e: E.Expr, to: DType) -> str:
+    def conversion(self, e: E.Expr, to: DType) -> V:
         """Return ``e`` converted: integers are truncated or extended by their own sign, floats rounded to nearest even."""
 
-    def let(self, e: E.Let) -> str:
+    def let(self, e: E.Let) -> V:
         """Return an expression that names a part of itself."""
         self.define(e.var, e.value)
         return self.value(e.body)
 
-    def library_call(self, symbol: str, e: E.Call) -> str:
+    def library_call(self, symbol: str, e: E.Call) -> V:
         """Return the results of a function of the C library, lane by lane."""
         raise self.error("no functions of the C library here")
 
     @abstractmethod
-    def load(self, e: E.BufferLoad) -> str:
+    def load(self, e: E.BufferLoad) -> V:
         """Return what a load reads from memory."""
 
     # -- the words of a target: statements ---------------------------------------------------------------------------
 
     @abstractmethod
-    def named(self, var: E.Var, value: E.Expr, is_index: bool) -> str:
+    def named(self, var: E.Var, value: E.Expr, is_index: bool) -> V:
         """Return what stands for a variable from here on. Index arithmetic is 64 bits wide."""
 
     @abstractmethod
     def store(
-        self, buffer: Buffer, indices: tuple[E.Expr, ...], value: str, dtype: DType, predicate: E.Expr | None
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], value: V, dtype: DType, predicate: E.Expr | None
     ) -> None:
         """Write a value of type ``dtype``, in the lanes of the predicate when there is one."""
 
-    def set_register(self, buffer: Buffer, value: str) -> None:
+    def set_register(self, buffer: Buffer, value: V) -> None:
         """Give a register value its next value."""
         self.registers[buffer] = value
 
     @abstractmethod
-    def new_register(self, buffer: Buffer) -> str:
+    def new_register(self, buffer: Buffer) -> V:
         """Return the first value of a register value, which is arbitrary."""
 
     @abstractmethod
-    def stack_memory(self, buffer: Buffer, elements: int) -> str:
+    def stack_memory(self, buffer: Buffer, elements: int) -> Any:
         """Return the address of memory on the stack."""
 
-    def scratch_memory(self, buffer: Buffer, elements: int | None) -> str:
+    def scratch_memory(self, buffer: Buffer, elements: int | None) -> Any:
         """Return the address of the runtime's memory; None: the number of elements is not a constant."""
         raise self.error("no scratch memory here")
 
-    def free(self, pointer: str) -> None:
+    def free(self, pointer: Any) -> None:
         """Give the runtime's memory back."""
         raise self.error("no scratch memory here")
 
@@ -326,9 +335,193 @@ class Emitter(ABC):
     def branch(self, s: IfThenElse) -> None:
         """Emit an if."""
 
-    def assertion(self, holds: str, s: AssertStmt, number: int) -> None:
+    def assertion(self, holds: V, s: AssertStmt, number: int) -> None:
         """Emit code that ends the function with the number of the assertion unless the condition holds."""
         raise self.error("no assertions here")
 
-    def evaluated(self, value: str) -> None:  # noqa: B027 -- nothing is left to do where values are instructions
+    def evaluated(self, value: V) -> None:  # noqa: B027 -- nothing is left to do where values are instructions
         """Emit a value as a statement, for its effects."""
+
+
+# Emits expressions: what each type of node asks of a target, and which integers are computed in 64 bits.
+
+
+def constant_of(e: E.Expr) -> int | float | None:
+    """Returns the number that a constant has in every lane, or None for other expressions."""
+    if isinstance(e, E.Broadcast):
+        e = e.value
+    return e.value if isinstance(e, (E.IntImm, E.FloatImm)) else None
+
+
+def arithmetic(em: Emitter[V], e: E.BinaryOp) -> V:
+    """Returns a sum, difference, product, quotient or remainder."""
+    dtype = e.dtype
+    if dtype.is_float:
+        if type(e) not in (E.Add, E.Sub, E.Mul, E.Div):
+            raise em.error(f"{type(e).__name__} of {dtype}")
+        return em.arithmetic(type(e), em.value(e.a), em.value(e.b), dtype)
+    if dtype.lanes == 1 and dtype.is_signed and index_like(e) and em.computes_index(e):
+        return em.index_value(e)
+    if type(e) in (E.Add, E.Sub, E.Mul):
+        return em.arithmetic(type(e), em.value(e.a), em.value(e.b), dtype)
+    return em.quotient(e, em.value(e.a), em.value(e.b), dtype)
+
+
+def comparison(em: Emitter[V], e: E.CmpOp) -> V:
+    """Returns a comparison; index arithmetic is compared in 64 bits."""
+    dtype = e.a.dtype
+    if dtype.lanes == 1 and dtype.is_int and index_like(e.a) and index_like(e.b):
+        return em.comparison(type(e), em.index(e.a), em.index(e.b), DType("int64"))
+    return em.comparison(type(e), em.value(e.a), em.value(e.b), dtype)
+
+
+def _load(em: Emitter[V], e: E.BufferLoad) -> V:
+    return em.registers[e.buffer] if e.buffer in em.registers else em.load(e)
+
+
+def _cast(em: Emitter[V], e: E.Cast) -> V:
+    return em.value(e.value) if e.value.dtype == e.dtype else em.conversion(e.value, e.dtype)
+
+
+def _select(em: Emitter[V], e: E.Select) -> V:
+    yes, no = em.value(e.true_value), em.value(e.false_value)
+    return em.choice(em.value(e.condition), yes, no, e.dtype, e.condition.dtype)
+
+
+EXPRESSIONS: dict[type, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys((E.Add, E.Sub, E.Mul, E.Div, E.FloorDiv, E.FloorMod, E.TruncDiv, E.TruncMod), arithmetic),
+    **dict.fromkeys((E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE), comparison),
+    E.And: lambda em, e: em.logical(e),
+    E.Broadcast: lambda em, e: em.splat(em.value(e.value), e.value.dtype, e.lanes),
+    E.BufferLoad: _load,
+    E.Call: lambda em, e: em.call(e),
+    E.Cast: _cast,
+    E.FloatImm: lambda em, e: em.floating(e.value, e.dtype),
+    E.IntImm: lambda em, e: em.integer(e.value, e.dtype),
+    E.Let: lambda em, e: em.let(e),
+    E.Max: lambda em, e: em.extreme(e),
+    E.Min: lambda em, e: em.extreme(e),
+    E.Not: lambda em, e: em.negation(em.value(e.a), e.dtype),
+    E.Or: lambda em, e: em.logical(e),
+    E.Ramp: lambda em, e: em.ramp(e),
+    E.Select: _select,
+    E.Shuffle: lambda em, e: em.shuffle(e),
+    E.Var: lambda em, e: em.variable(e),
+}
+"""The usual emitters by the type of expression."""
+
+
+# Expands dot products into plain arithmetic on parts of the vectors, for machines without an instruction for them.
+
+
+def expand_dot(e: Call) -> Expr:
+    """Return ``dot4_u8i8`` or ``dot2_bf16`` (see :mod:`tilewright.tir.expr.intrinsics`) as casts, products and sums.
+
+    Before::
+
+        T.dot2_bf16(c, a, b)
+
+    After, with ``a`` and ``b`` named::
+
+        c + T.Cast("float32x8", odd(a)) * T.Cast("float32x8", odd(b)) + T.Cast(…, even(a)) * T.Cast(…, even(b))
+    """
+    c, a, b = e.args
+    lanes = e.dtype.lanes
+    width = a.dtype.lanes // lanes
+    left, right = Var("a", a.dtype), Var("b", b.dtype)
+    total = c
+    for n in reversed(range(width)):
+        x, y = (Cast(e.dtype, part(v, range(n, width * lanes, width))) for v in (left, right))
+        total = total + x * y
+    return Let(left, a, Let(right, b, total))
+
+
+def part(vector: Expr, which: range) -> Expr:
+    """Returns some lanes of a vector, as a scalar when it is a single lane."""
+    if len(which) == vector.dtype.lanes and which.step == 1:
+        return vector
+    picked = Shuffle((vector,), tuple(which))
+    assert picked.dtype == vector.dtype.with_lanes(len(which))
+    return picked
+
+
+# Emits statements: what each type of node asks of a target.
+
+
+def _sequence(em: Emitter[Any], s: S.SeqStmt) -> None:
+    for child in s.seq:
+        em.stmt(child)
+
+
+def _attribute(em: Emitter[Any], s: S.AttrStmt) -> None:
+    em.stmt(s.body)
+
+
+def _evaluate(em: Emitter[Any], s: S.Evaluate) -> None:
+    if not isinstance(s.value, IntImm):
+        em.evaluated(em.value(s.value))
+
+
+def _let(em: Emitter[Any], s: S.LetStmt) -> None:
+    em.define(s.var, s.value)
+    em.stmt(s.body)
+
+
+def _store(em: Emitter[Any], s: S.BufferStore) -> None:
+    value = em.value(s.value)
+    if s.buffer.scope == REGISTER_SCOPE:
+        em.set_register(s.buffer, value)
+        return
+    lanes = max([i.dtype.lanes for i in s.indices], default=1)
+    if lanes > 1 and s.value.dtype.lanes == 1:
+        value = em.splat(value, s.value.dtype, lanes)
+    em.store(
+        s.buffer, s.indices, value, s.buffer.dtype if lanes == 1 else s.buffer.dtype.with_lanes(lanes), s.predicate
+    )
+
+
+def _allocate(em: Emitter[Any], s: S.Allocate) -> None:
+    buffer = s.buffer
+    if buffer.scope == REGISTER_SCOPE:
+        em.registers[buffer] = em.new_register(buffer)
+        em.stmt(s.body)
+        del em.registers[buffer]
+        return
+    size = constant_elements(buffer)
+    if buffer in em.unit.on_stack:
+        em.bases[buffer.data] = em.stack_memory(buffer, max(size or 0, 1) * buffer.dtype.lanes)
+        em.stmt(s.body)
+        return
+    pointer = em.bases[buffer.data] = em.scratch_memory(buffer, size)
+    em.scratch.append(pointer)
+    em.stmt(s.body)
+    em.scratch.pop()
+    em.free(pointer)
+
+
+def _loop(em: Emitter[Any], s: S.For) -> None:
+    if s.kind == "parallel" and not em.in_parallel and em.target.num_cores > 1:
+        if not (isinstance(s.extent, IntImm) and s.extent.value <= 1):
+            em.parallel_loop(s)
+            return
+    em.serial_loop(s)
+
+
+def _assertion(em: Emitter[Any], s: S.AssertStmt) -> None:
+    em.assertion(em.value(s.condition), s, em.unit.assertions[id(s)])
+    em.stmt(s.body)
+
+
+STATEMENTS: dict[type, Callable[[Any, Any], None]] = {
+    S.Allocate: _allocate,
+    S.AssertStmt: _assertion,
+    S.AttrStmt: _attribute,
+    S.BufferStore: _store,
+    S.Evaluate: _evaluate,
+    S.For: _loop,
+    S.IfThenElse: lambda em, s: em.branch(s),
+    S.LetStmt: _let,
+    S.SeqStmt: _sequence,
+    S.While: lambda em, s: em.while_loop(s),
+}
+"""The usual emitters by the type of statement."""

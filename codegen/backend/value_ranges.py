@@ -30,11 +30,10 @@ from ...tir.expr import (
 )
 from ...tir.expr.base.dtype import round_float
 from ...tir.walk import pre_order
-from .emitter import Emitter
-from .expressions import constant_of
+from .emitter import Emitter, constant_of
 
 
-def range_of(em: Emitter, e: Expr) -> Interval:
+def range_of(em: Emitter[Any], e: Expr) -> Interval:
     """Return the least and the greatest value that a lane of the integer ``e`` can have."""
     rule = _RULES.get(type(e))
     found = rule(em, e) if rule is not None else EVERYTHING
@@ -44,23 +43,23 @@ def range_of(em: Emitter, e: Expr) -> Interval:
     return found
 
 
-def _var(em: Emitter, e: Var) -> Interval:
+def _var(em: Emitter[Any], e: Var) -> Interval:
     value = em.meanings.get(e)
     return EVERYTHING if value is None else range_of(em, value)
 
 
-def _ramp(em: Emitter, e: Ramp) -> Interval:
+def _ramp(em: Emitter[Any], e: Ramp) -> Interval:
     if not isinstance(e.stride, IntImm):
         return EVERYTHING
     reach = e.stride.value * (e.lanes - 1)
     return range_of(em, e.base).plus(Interval(min(reach, 0), max(reach, 0))).unless_wrapped(e.dtype)
 
 
-def _operands(em: Emitter, e: Any) -> tuple[Interval, Interval]:
+def _operands(em: Emitter[Any], e: Any) -> tuple[Interval, Interval]:
     return range_of(em, e.a), range_of(em, e.b)
 
 
-def _cast(em: Emitter, e: Cast) -> Interval:
+def _cast(em: Emitter[Any], e: Cast) -> Interval:
     source = e.value.dtype
     if not source.is_int:
         return Interval(0, 1) if source.startswith("bool") else EVERYTHING
@@ -69,7 +68,7 @@ def _cast(em: Emitter, e: Cast) -> Interval:
     return Interval(widest.lo if low is None else low, widest.hi if high is None else high).unless_wrapped(e.dtype)
 
 
-def _call(em: Emitter, e: Call) -> Interval:
+def _call(em: Emitter[Any], e: Call) -> Interval:
     if e.op == "tir.bitwise_and":  # a bitwise and with a nonnegative number is at most that number
         for mask in e.args:
             low, high = range_of(em, mask)
@@ -78,13 +77,13 @@ def _call(em: Emitter, e: Call) -> Interval:
     return EVERYTHING
 
 
-def whole_in_range(em: Emitter, e: Expr, to: DType) -> bool:
+def whole_in_range(em: Emitter[Any], e: Expr, to: DType) -> bool:
     """Return whether each lane of the float ``e``, truncated, is a value of the integer type ``to``, or NaN."""
     low, high = _ends(em, e)
     return low > float(min_value(to)) - 1 and high < float(int(max_value(to)) + 1) and to.bits < 64
 
 
-def _ends(em: Emitter, e: Expr, depth: int = 10) -> tuple[float, float]:
+def _ends(em: Emitter[Any], e: Expr, depth: int = 10) -> tuple[float, float]:
     """Return the least and the greatest number that a lane of the float ``e`` can have. Nothing is said of NaN."""
     if isinstance(e, (FloatImm, IntImm)):
         return (float(e.value),) * 2 if e.value == e.value else _ANY_FLOAT
@@ -132,7 +131,7 @@ _STEPS: dict[str, Callable[[float], float]] = {
 }  # fmt: skip
 
 
-def divisor_range(em: Emitter, e: Expr) -> tuple[int | None, int | None]:
+def divisor_range(em: Emitter[Any], e: Expr) -> tuple[int | None, int | None]:
     """Return a constant divisor, or None, and the least value that a lane of the divisor can have, or None.
 
     Nothing is known of lanes that were never stored to, such as those of register values outside of a mask.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, Div, DType, Expr, FloatImm, IntImm, StringImm
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
-from ..backend.expressions import constant_of, expand_dot
+from ..backend.emitter import constant_of, expand_dot
 from ..lower.tile_accesses import tile_access
 from .c_scope import CScope
 from .inline_functions import c_type, scalar_type

@@ -7,7 +7,7 @@ import math
 from ...tir.expr import DType, index_like
 from ...tir.expr.base.dtype import float_bits, round_float
 from ...tir.expr.nodes import expr as E
-from ..backend.expressions import constant_of
+from ..backend.emitter import constant_of
 from ..backend.value_ranges import whole_in_range
 from .c_scope import CScope, element
 from .inline_functions import c_type

@@ -28,7 +28,7 @@ from ...tir.expr import (
 from ...tir.expr.intrinsics import Effect, effect_of
 from ...tir.stmt import Buffer, Stmt, While
 from ...tir.walk import pre_order
-from ..backend.emitter import Emitter, Tables, Unit
+from ..backend.emitter import Emitter, EmitterTables, Unit
 from ..lowered import LoweredFunc
 from .inline_functions import CEmitError, Helpers
 
@@ -36,7 +36,7 @@ from .inline_functions import CEmitError, Helpers
 class CUnit(Unit):
     """What the parts of one function share: the inline functions of the file and the names that are taken."""
 
-    def __init__(self, lowered: LoweredFunc, tables: Tables, helpers: Helpers) -> None:
+    def __init__(self, lowered: LoweredFunc, tables: EmitterTables, helpers: Helpers) -> None:
         super().__init__(lowered, tables)
         self.helpers = helpers
         self.taken: set[str] = set()
@@ -44,7 +44,7 @@ class CUnit(Unit):
         """The next number that may be free, by the name that it is appended to."""
 
 
-class CScope(Emitter):
+class CScope(Emitter[str]):
     """The state of a writer of C. Every value is text that may stand as an operand."""
 
     form, error = "C", CEmitError
@@ -61,7 +61,7 @@ class CScope(Emitter):
         """The number of blocks of scratch memory that were allocated outside the parallel loop."""
         self.wraps = False
         """Whether index arithmetic is on data at present."""
-        self.scopes: list[Scope] = []
+        self.scopes: list[EvaluationPoint] = []
         """Where values can be named: in front of this statement, then in guarded operands, from outside to inside."""
 
     def put(self, text: str) -> None:
@@ -84,7 +84,7 @@ class CScope(Emitter):
     def stmt(self, s: Stmt) -> None:
         """Write a statement; values that it uses several times are named in front of it."""
         outer, roots = self.scopes, evaluated_once(s)
-        self.scopes = [Scope(shared_values(roots, self.registers) if roots else (), self.put)]
+        self.scopes = [EvaluationPoint(shared_values(roots, self.registers) if roots else (), self.put)]
         super().stmt(s)
         self.scopes = outer
 
@@ -113,7 +113,7 @@ class CScope(Emitter):
     def part(self, e: Expr) -> tuple[str, str]:
         """Return the statements that a value needs under a condition, or in the scope of a variable, and the value."""
         lines: list[str] = []
-        self.scopes = [*self.scopes, Scope(shared_values([e], self.registers), lines.append)]
+        self.scopes = [*self.scopes, EvaluationPoint(shared_values([e], self.registers), lines.append)]
         text = self.value(e)
         self.scopes = self.scopes[:-1]
         return " ".join(lines), text
@@ -123,7 +123,7 @@ class CScope(Emitter):
         lines, text = self.part(e)
         return f"({{ {lines} {text}; }})" if lines else text
 
-    def _once(self, scope: Scope, e: Expr, kind: str, write: Callable[[Expr], str]) -> str:
+    def _once(self, scope: EvaluationPoint, e: Expr, kind: str, write: Callable[[Expr], str]) -> str:
         """Return the name of a value, which its scope declares when it is first used."""
         if e not in scope.names:
             inner = self.scopes
@@ -140,6 +140,9 @@ class CScope(Emitter):
         """Return the C type of an index. Where addresses have 32 bits, int32 holds what the program says that it
         holds (:mod:`tilewright.tir.index_width`); wider arithmetic would be slow there."""
         return "int32_t" if self.target.is_freestanding and dtype.bits <= 32 else "int64_t"
+
+    def index_constant(self, value: int) -> str:
+        return str(value)
 
     def widened(self, text: str, dtype: DType) -> str:
         return f"({self.index_kind(dtype)}){text}"
@@ -209,7 +212,7 @@ LARGEST_REPEATED = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scope:
+class EvaluationPoint:
     """A place in the text where values are evaluated whatever happens. It stands in front of a statement, or in an
     operand that a condition guards. ``shared`` are the values it names, ``names`` those that it has named, ``put``
     writes a line."""

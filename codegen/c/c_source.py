@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.expr.base.deep_recursion import with_room
-from ..backend.emitter import Tables
-from ..backend.expressions import EXPRESSIONS
-from ..backend.statements import STATEMENTS
+from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitterTables
 from ..backend.storage import constant_elements
 from ..lowered import LoweredFunc
 from . import c_expr, c_stmt, freestanding_words, hls_words, portable_words
@@ -51,9 +49,9 @@ _FREESTANDING_HEAD = """/* Made by Tilewright. Strict ISO C99 without a heap and
 #define TILEWRIGHT_WORKSPACE_BYTES NUMBER
 """
 
-TABLES = Tables(STATEMENTS, EXPRESSIONS, {**PLAIN_CALLS, **TILE_CALLS})
-PORTABLE = Tables(STATEMENTS, EXPRESSIONS, {**TABLES.calls, **PORTABLE_CALLS})
-FREESTANDING = Tables(STATEMENTS, EXPRESSIONS, {**PORTABLE.calls, **FREESTANDING_CALLS})
+TABLES = EmitterTables(STATEMENTS, EXPRESSIONS, {**PLAIN_CALLS, **TILE_CALLS})
+PORTABLE = EmitterTables(STATEMENTS, EXPRESSIONS, {**TABLES.calls, **PORTABLE_CALLS})
+FREESTANDING = EmitterTables(STATEMENTS, EXPRESSIONS, {**PORTABLE.calls, **FREESTANDING_CALLS})
 
 
 class CEmitter(CScope):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.expr import BufferLoad, Call, Expr
 from ...tir.stmt import Buffer
-from ..backend.expressions import expand_dot
+from ..backend.emitter import expand_dot
 from .inline_functions import CEmitError, scalar_type
 from .portable_words import PortableScope
 

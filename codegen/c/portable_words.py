@@ -9,7 +9,7 @@ from typing import Any
 from ...tir.expr import BufferLoad, Call, DType, Expr
 from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Buffer, While
-from ..backend.expressions import constant_of
+from ..backend.emitter import constant_of
 from . import c_expr, c_stmt
 from .c_scope import CScope
 from .inline_functions import Helpers, c_type, scalar_type

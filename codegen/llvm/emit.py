@@ -11,9 +11,7 @@ from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
 from ...tir.walk import LEAVES
-from ..backend.emitter import EmitError, Tables
-from ..backend.expressions import EXPRESSIONS
-from ..backend.statements import STATEMENTS
+from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitError, EmitterTables
 from ..backend.value_ranges import divisor_range
 from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
 from ..machine.target_text import TargetError
@@ -98,7 +96,7 @@ class LlvmEmitter(LlvmScope):
         return name
 
 
-TABLES = Tables(
+TABLES = EmitterTables(
     {**STATEMENTS, AttrStmt: llvm_stmt.attribute},
     {**EXPRESSIONS, **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_expr.compared), Mul: llvm_expr.product},
     {

@@ -18,7 +18,7 @@ class Phi:
         self.name, self.type, self.line = name, type_, line
 
 
-class Place:
+class InsertionPoint:
     """A place in a function under construction where code may still be put, and the values computed there."""
 
     __slots__ = ("known", "line")
@@ -91,12 +91,12 @@ class FunctionBuilder:
             self._known[text] = value
         return self._known[text]
 
-    def place(self) -> Place:
+    def place(self) -> InsertionPoint:
         """Return this place, for code that is found later to belong here (:meth:`hoisted`)."""
         self.lines.append("")
-        return Place(len(self.lines) - 1)
+        return InsertionPoint(len(self.lines) - 1)
 
-    def hoisted(self, place: Place, compute: Callable[[], str]) -> str:
+    def hoisted(self, place: InsertionPoint, compute: Callable[[], str]) -> str:
         """Return what ``compute`` returns, whose instructions, all in one block, are written at ``place``. What it hoists
         itself, whose place is not further inside, is written there too."""
         if self._hoisting:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..jit import object_cache
+from .. import object_cache
 from ..machine.target import Target
 from ..machine.target_text import TargetError
 from ..version import CODEGEN_VERSION
@@ -84,7 +84,7 @@ def optimize_and_compile(
     """Return machine code for ``target`` from LLVM IR text.
 
     ``link``: further modules to link with it; ``toggles``: the other fields of :class:`Options`. With ``cache``,
-    machine code made before is taken from the disk (:mod:`..jit.object_cache`), and new code is kept there.
+    machine code made before is taken from the disk (:mod:`..object_cache`), and new code is kept there.
 
     Raises :class:`JITError` when the text is not a valid module.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...tir.expr import BufferLoad, Call, DType, Expr, FloatImm, IntImm, StringImm, Var
 from ...tir.walk import free_vars, pre_order
-from ..backend.expressions import expand_dot
+from ..backend.emitter import expand_dot
 from ..backend.value_ranges import range_of
 from ..machine.target_text import TargetError
 from ..math.trig import large_argument_path

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...tir.expr import BinaryOp, Div, DType, FloorDiv, FloorMod, TruncDiv, index_like
 from ...tir.expr.nodes import expr as E
 from ...tir.walk import pre_order
-from ..backend import expressions
+from ..backend import emitter as expressions
 from ..backend.effects import is_external_call
-from ..backend.expressions import constant_of
+from ..backend.emitter import constant_of
 from .function_builder import FunctionBuilder, sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, splat_constant, vector_constant, zero

@@ -13,12 +13,11 @@ from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Buffer, For
 from ...tir.walk import pre_order
 from ..backend.effects import Effects
-from ..backend.emitter import Emitter, Tables, Unit, power_of_two
-from ..backend.expressions import constant_of
+from ..backend.emitter import Emitter, EmitterTables, Unit, constant_of, power_of_two
 from ..backend.lane_offsets import Products
 from ..backend.storage import CACHE_LINE
 from ..lowered import LoweredFunc
-from .function_builder import FunctionBuilder, Place, product, sum_text
+from .function_builder import FunctionBuilder, InsertionPoint, product, sum_text
 from .llvm_types import align_of, llvm_type, memory_type
 
 _INDEX_OPERATIONS = {">>": "ashr", "&": "and", "u//": "udiv", "u%": "urem"}
@@ -45,7 +44,7 @@ def _never_faults(e: object) -> bool:
 class LlvmUnit(Unit):
     """The parts that the functions of one module share: declarations and the functions outlined so far."""
 
-    def __init__(self, lowered: LoweredFunc, tables: Tables) -> None:
+    def __init__(self, lowered: LoweredFunc, tables: EmitterTables) -> None:
         super().__init__(lowered, tables)
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
@@ -74,7 +73,7 @@ class LlvmUnit(Unit):
         return name
 
 
-class LlvmScope(Emitter):
+class LlvmScope(Emitter[str]):
     """The state of an emitter of LLVM IR. The modules of this folder emit nodes with it."""
 
     unit: LlvmUnit
@@ -95,7 +94,7 @@ class LlvmScope(Emitter):
         """The address of the function's return value in the meantime."""
         self.own_memory: set[str] = set()
         """Pointers to scratch memory, aligned to a cache line."""
-        self.places: dict[E.Var, Place] = {}
+        self.places: dict[E.Var, InsertionPoint] = {}
         """The heads of the loops around, by their variables."""
         self._versions: dict[E.Var, int] = {}
         self._clock = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
 from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
-from ..backend.expressions import expand_dot
+from ..backend.emitter import expand_dot
 from ..lowered import NO_TILES, LoweredFunc
 from .function_builder import FunctionBuilder
 from .llvm_calls import may_write

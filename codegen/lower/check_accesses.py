@@ -88,14 +88,14 @@ _LEAVES = frozenset((Var, IntImm))
 _NOTHING = Evaluate(IntImm(0))
 
 
-class _Unknown(Exception):
+class _NotComputed(Exception):
     """Raised for an expression whose value at given points is not computed here."""
 
 
-class _Scope:
+class _Enclosing:
     """One loop, condition, or let variable around accesses, and the scope around it. The outermost has none of them."""
 
-    def __init__(self, around: _Scope | None, loop: tuple[Var, Range] | None = None, guard: Expr | None = None,
+    def __init__(self, around: _Enclosing | None, loop: tuple[Var, Range] | None = None, guard: Expr | None = None,
                  let: tuple[Var, Expr] | None = None, same_run: bool = True) -> None:  # fmt: skip
         self.around, self.loop, self.guard, self.let = around, loop, guard, let
         self.always = same_run
@@ -103,7 +103,7 @@ class _Scope:
         self.known = ExitStack()
 
     @cached_property
-    def path(self) -> list[_Scope]:
+    def path(self) -> list[_Enclosing]:
         """The scopes from the outermost to this one."""
         return [self] if self.around is None else [*self.around.path, self]
 
@@ -111,7 +111,7 @@ class _Scope:
 class _Open:
     """What is known of an access that is not proven: its loops, its conditions and its index."""
 
-    def __init__(self, scope: _Scope, index: Expr, extent: Expr) -> None:
+    def __init__(self, scope: _Enclosing, index: Expr, extent: Expr) -> None:
         lets: dict[Var, Expr] = {}
         loops: dict[Var, Range] = {}
         guards: list[Expr] = []
@@ -166,7 +166,7 @@ class _Checks:
         self.memo: dict[Expr, Interval] = {}
         self.asserted: list[tuple[Expr, str]] = []
         self.walks: list[Stmt] = []
-        self.analyzers: dict[_Scope, Analyzer] = {}
+        self.analyzers: dict[_Enclosing, Analyzer] = {}
         self.memory: dict[Var, Buffer] = {b.data: b for b in func.buffers}
         self.sized: set[Buffer] = set(func.buffers)
         self.kept = ExitStack()
@@ -176,78 +176,78 @@ class _Checks:
 
     @with_room
     def run(self) -> None:
-        self.stmt(self.func.body, _Scope(None))
+        self.stmt(self.func.body, _Enclosing(None))
 
     # -- the walk -----------------------------------------------------------------------------------------------------
 
-    def stmt(self, s: Stmt, scope: _Scope) -> None:
+    def stmt(self, s: Stmt, scope: _Enclosing) -> None:
         outer, self.spot = self.spot, s
         rule = _STATEMENTS.get(type(s), _Checks.other)
         rule(self, s, scope)
         self.spot = outer
 
-    def other(self, s: Stmt, scope: _Scope) -> None:
+    def other(self, s: Stmt, scope: _Enclosing) -> None:
         for child in s.children():
             if isinstance(child, Stmt):
                 self.stmt(child, scope)
             elif type(child) not in _LEAVES:
                 self.expr(child, scope)
 
-    def loop(self, s: For, scope: _Scope) -> None:
+    def loop(self, s: For, scope: _Enclosing) -> None:
         self.expr(s.min, scope)
         self.expr(s.extent, scope)
         values = loop_values(s)
         if isinstance(values, Range):
             self.stmt(s.body, self.inside_loop(s.loop_var, values, scope))
         else:  # a bound changes while the loop runs
-            self.stmt(s.body, _Scope(scope, same_run=False))
+            self.stmt(s.body, _Enclosing(scope, same_run=False))
 
-    def inside_loop(self, var: Var, values: Range, scope: _Scope) -> _Scope:
+    def inside_loop(self, var: Var, values: Range, scope: _Enclosing) -> _Enclosing:
         low, extent = self.interval(values.min), self.interval(values.extent)
         self.ranges[var] = Interval(low.lo, low.plus(extent).plus(Interval(-1, -1)).hi)
         self.loops[var] = values
-        return _Scope(scope, loop=(var, values))
+        return _Enclosing(scope, loop=(var, values))
 
-    def sequence(self, s: SeqStmt, scope: _Scope) -> None:
+    def sequence(self, s: SeqStmt, scope: _Enclosing) -> None:
         for item in s.seq:
             self.stmt(item, scope)
 
-    def store(self, s: BufferStore, scope: _Scope) -> None:
+    def store(self, s: BufferStore, scope: _Enclosing) -> None:
         self.expr(s.value, scope)
         self.access(s, s.predicate, True, scope)
 
-    def branch(self, s: IfThenElse, scope: _Scope) -> None:
+    def branch(self, s: IfThenElse, scope: _Enclosing) -> None:
         self.expr(s.condition, scope)
-        self.stmt(s.then_case, _Scope(scope, guard=s.condition))
+        self.stmt(s.then_case, _Enclosing(scope, guard=s.condition))
         if s.else_case is not None:
-            self.stmt(s.else_case, _Scope(scope, guard=logical_not(s.condition)))
+            self.stmt(s.else_case, _Enclosing(scope, guard=logical_not(s.condition)))
 
-    def assertion(self, s: AssertStmt, scope: _Scope) -> None:
+    def assertion(self, s: AssertStmt, scope: _Enclosing) -> None:
         self.expr(s.condition, scope)
-        self.stmt(s.body, _Scope(scope, guard=s.condition))
+        self.stmt(s.body, _Enclosing(scope, guard=s.condition))
 
-    def repeated(self, s: While, scope: _Scope) -> None:
-        inner = _Scope(scope, same_run=False)
+    def repeated(self, s: While, scope: _Enclosing) -> None:
+        inner = _Enclosing(scope, same_run=False)
         self.expr(s.condition, inner)
         self.stmt(s.body, inner)
 
-    def let(self, s: LetStmt, scope: _Scope) -> None:
+    def let(self, s: LetStmt, scope: _Enclosing) -> None:
         self.expr(s.value, scope)
         self.ranges[s.var] = self.interval(s.value)
-        self.stmt(s.body, _Scope(scope, let=(s.var, s.value)))
+        self.stmt(s.body, _Enclosing(scope, let=(s.var, s.value)))
 
-    def attribute(self, s: AttrStmt, scope: _Scope) -> None:
+    def attribute(self, s: AttrStmt, scope: _Enclosing) -> None:
         self.expr(s.value, scope)
         if isinstance(s.node, IterVar) and s.attr_key in ("thread_extent", "virtual_thread"):
             scope = self.inside_loop(s.node.var, Range(const(0, s.value.dtype), s.value), scope)
         self.stmt(s.body, scope)
 
-    def allocate(self, s: Allocate, scope: _Scope) -> None:
+    def allocate(self, s: Allocate, scope: _Enclosing) -> None:
         self.memory[s.buffer.data] = s.buffer
         self.sized.add(s.buffer)
         self.stmt(s.body, scope)
 
-    def expr(self, e: Any, scope: _Scope) -> None:
+    def expr(self, e: Any, scope: _Enclosing) -> None:
         if type(e) in _LEAVES or e in scope.seen:
             return
         scope.seen.add(e)
@@ -255,15 +255,15 @@ class _Checks:
             self.access(e, e.predicate, False, scope)
         elif isinstance(e, (And, Or)) and e.dtype == "bool":
             self.expr(e.a, scope)
-            self.expr(e.b, _Scope(scope, guard=e.a if isinstance(e, And) else logical_not(e.a)))
+            self.expr(e.b, _Enclosing(scope, guard=e.a if isinstance(e, And) else logical_not(e.a)))
         elif isinstance(e, Let):
             self.expr(e.value, scope)
             self.ranges[e.var] = self.interval(e.value)
-            self.expr(e.body, _Scope(scope, let=(e.var, e.value)))
+            self.expr(e.body, _Enclosing(scope, let=(e.var, e.value)))
         elif isinstance(e, Call) and e.op == "tir.if_then_else":
             self.expr(e.args[0], scope)
-            self.expr(e.args[1], _Scope(scope, guard=e.args[0]))
-            self.expr(e.args[2], _Scope(scope, guard=logical_not(e.args[0])))
+            self.expr(e.args[1], _Enclosing(scope, guard=e.args[0]))
+            self.expr(e.args[2], _Enclosing(scope, guard=logical_not(e.args[0])))
         else:
             place = e.args[0] if isinstance(e, Call) and e.op == "tir.address_of" else None
             parts = place.indices if isinstance(place, BufferLoad) else e.children()  # the place need not be accessed
@@ -273,7 +273,7 @@ class _Checks:
 
     # -- one access ---------------------------------------------------------------------------------------------------
 
-    def access(self, n: BufferLoad | BufferStore, predicate: Expr | None, is_store: bool, scope: _Scope) -> None:
+    def access(self, n: BufferLoad | BufferStore, predicate: Expr | None, is_store: bool, scope: _Enclosing) -> None:
         buffer = n.buffer
         if buffer not in self.sized:
             self.view(n)
@@ -289,10 +289,10 @@ class _Checks:
                     self.place(n, d, _lane(index, k), extent, scope)
             else:
                 for k in range(lanes):
-                    masked = scope if predicate is None else _Scope(scope, guard=_lane(predicate, k))
+                    masked = scope if predicate is None else _Enclosing(scope, guard=_lane(predicate, k))
                     self.place(n, d, _lane(index, k), extent, masked)
 
-    def place(self, n: Any, d: int, index: Expr, extent: Expr, scope: _Scope) -> None:
+    def place(self, n: Any, d: int, index: Expr, extent: Expr, scope: _Enclosing) -> None:
         """Decide one index in one dimension."""
         have, size = self.interval(index), self.interval(extent)
         low = have.lo is not None and have.lo >= 0
@@ -394,7 +394,7 @@ class _Checks:
         short = e.dtype.is_int and e.dtype.lanes == 1 and e.dtype.bits <= 16
         return interval_of(e.dtype) if short else EVERYTHING
 
-    def analyzer(self, scope: _Scope) -> Analyzer:
+    def analyzer(self, scope: _Enclosing) -> Analyzer:
         """Return an analyzer that knows what holds in a scope: in loops, that they have an iteration."""
         found = self.analyzers.get(scope)
         if found is not None:
@@ -566,7 +566,7 @@ def _point_outside(what: _Open) -> dict[Var, int] | None:
             wrong &= _value(g, at)
         index = _value(what.index, at)
         wrong &= (index < 0) | (index >= _value(what.extent, at))
-    except _Unknown:
+    except _NotComputed:
         return None
     if not wrong.any():
         return {}
@@ -593,13 +593,13 @@ def _value(e: Expr, at: Mapping[Var, Any]) -> Any:
         return np.where(*[_value(c, at) for c in e.children()])  # type: ignore[arg-type]
     if isinstance(e, Call) and e.op == "tir.likely":
         return _value(e.args[0], at)
-    raise _Unknown
+    raise _NotComputed
 
 
 def _quotient(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def rule(a: Any, b: Any) -> Any:
         if np.any(b == 0):
-            raise _Unknown
+            raise _NotComputed
         return divide(a, b)
 
     return rule
@@ -627,7 +627,7 @@ _INTERVALS: dict[type, Callable[[Interval, Interval], Interval]] = {
     Max: Interval.maximum,
 }
 
-_STATEMENTS: dict[type, Callable[[_Checks, Any, _Scope], None]] = {
+_STATEMENTS: dict[type, Callable[[_Checks, Any, _Enclosing], None]] = {
     Allocate: _Checks.allocate,
     AssertStmt: _Checks.assertion,
     AttrStmt: _Checks.attribute,

@@ -120,7 +120,7 @@ class _Accesses:
 class _Rewriting:
     """The walk that puts register values in place of arrays. It visits only the nodes ``touched``."""
 
-    def __init__(self, tiles: Mapping[Buffer, _Tile], touched: Container[Node]) -> None:
+    def __init__(self, tiles: Mapping[Buffer, _RegisterArray], touched: Container[Node]) -> None:
         self.tiles = tiles
         self.touched = touched
         self.done: dict[Node, Any] = {}
@@ -155,7 +155,7 @@ class _Rewriting:
 
 
 @dataclass(slots=True)
-class _Tile:
+class _RegisterArray:
     """An array that becomes register values. ``homes``: the parts that each slot consists of, or the larger one that
     holds it; ``free``: slots whose masks do not matter; ``places``: the slot of each access."""
 
@@ -211,7 +211,7 @@ def _statements(n: Node) -> bool:
     return not isinstance(n, Expr)
 
 
-def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
+def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _RegisterArray | None:
     """Returns how ``buffer``, which ``life`` uses, becomes register values, or None when it cannot."""
     size = buffer.num_bytes()
     if size is None or size > _MAX_BYTES or buffer.strides:
@@ -233,7 +233,7 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
         values[home] = Buffer(f"{buffer.name}_{home[0]}", (), buffer.dtype.with_lanes(home[1]), REGISTER_SCOPE)
     if sum(v.dtype.bytes for v in values.values()) > _MAX_BYTES:
         return None
-    return _Tile(places, homes, values, _unmasked_stores(accesses, places, homes, life))
+    return _RegisterArray(places, homes, values, _unmasked_stores(accesses, places, homes, life))
 
 
 def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:

@@ -104,9 +104,22 @@ class Target:
         return f"Target({str(self)!r})"
 
     def _repr_html_(self) -> str:
-        from ..target_view import target_html
+        from ...pages import card, folded, size_text, table
 
-        return target_html(self)
+        facts = self.describe()
+        caches = [f"L{n} {size_text(facts[f'l{n}_bytes'])}" for n in (1, 2, 3) if facts[f"l{n}_bytes"]]
+        rows = [
+            ("CPU", str(facts["model"])),
+            ("LLVM's name", str(facts["cpu"])),
+            ("triple", str(facts["triple"])),
+            ("vectors", f"{facts['vector_registers']} of {facts['vector_bits']} bits"),
+            ("threads", str(facts["num_cores"])),
+            ("caches", ", ".join(caches)),
+        ]
+        features = table(("", ""), [("", ", ".join(facts["features"]))])
+        return card(
+            str(self), table(("", ""), rows), folded(f"{len(facts['features'])} features", features), note="target"
+        )
 
     def with_(self, **options: Any) -> Target:
         """Return this target with options changed, e.g. ``target.with_(num_cores=1)``."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...tir.expr import Call, Cast, DType, Expr
-from . import arc, exp, hypot_fmod, log, normal, pow, sigmoid, trig
+from . import exp, log, normal, powers, trig
 from .math_builder import MathBuilder
 
 _EXPANSIONS = {
     f"tir.{name}": expansion
-    for module in (arc, exp, hypot_fmod, log, normal, pow, sigmoid, trig)
+    for module in (exp, log, normal, powers, trig)
     for name, expansion in module.EXPANSIONS.items()
 }
 EXPANDED = frozenset(_EXPANSIONS)

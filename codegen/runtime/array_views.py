@@ -69,7 +69,7 @@ _DEVICES = {1: "cpu", 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm
 KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 
 
-class Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     """The struct DLTensor of dlpack.h."""
 
     _fields_ = [
@@ -95,7 +95,7 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", Tensor),
+        ("tensor", DLTensor),
     ]
 
 
@@ -152,7 +152,7 @@ def _dlpack_view(value: Any, devices: tuple[int, ...]) -> ArrayView:
         tensor = managed.tensor
         writable = writable and not managed.flags & 1
     elif _is_capsule(capsule, b"dltensor"):
-        tensor = Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+        tensor = DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     else:
         raise ValueError(f"its __dlpack__ returned {type(capsule).__name__}, not a fresh DLPack capsule")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))

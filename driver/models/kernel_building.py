@@ -14,10 +14,10 @@ from typing import Any
 
 from ... import tuner
 from ...codegen import Target, lower
-from ...codegen.jit.object_cache import find_object, keep_object, object_key
 from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import optimize_and_compile
 from ...codegen.machine.cpu import available_cores
+from ...codegen.object_cache import find_object, keep_object, object_key
 from ...codegen.packing import LAYOUT_FREE, split_packing
 from ...graph.kernels import Kernel
 from ...schedule import ScheduleError, Trace, TraceError

@@ -1,15 +1,21 @@
-"""What the readers of all formats build of operators of the graph.
+"""What the readers of all formats have in common: their calls and tables of converters, and what they build of operators.
 
-A reader normalizes what its format says: axes counted from the front, pads before and behind, numbers per dimension. The
-functions here take that and a :class:`~..graph_call.GraphCall`, and add operators: padding (:mod:`.shapes`), windows
-(:mod:`.windows`), reductions and normalizations (:mod:`.reductions`).
+A reader gives each converter a :class:`GraphCall` (:mod:`.graph_call`), and keeps converters in a table
+(:mod:`.converters`). A converter normalizes what its format says: axes counted from the front, pads before and behind,
+numbers per dimension. The functions here take that and the call, and add operators: powers of integers
+(:mod:`.elements`), padding (:mod:`.shapes`), windows (:mod:`.windows`), reductions and normalizations
+(:mod:`.reductions`).
 """
 
+from .converters import Converter, UnsupportedOperators, entering, require_inputs
+from .elements import power_of_integers
+from .graph_call import GraphCall, add_sizes
 from .reductions import batch_normalized, inverse_deviation, log_sum_exp, moments, per_channel, reduced
 from .shapes import known_number, padded, picked, spread
 from .windows import convolution, max_pool, transposed_convolution
 
 __all__ = [
-    "batch_normalized", "convolution", "inverse_deviation", "known_number", "log_sum_exp", "max_pool", "moments", "padded",
-    "per_channel", "picked", "reduced", "spread", "transposed_convolution",
+    "Converter", "GraphCall", "UnsupportedOperators", "add_sizes", "batch_normalized", "convolution", "entering",
+    "inverse_deviation", "known_number", "log_sum_exp", "max_pool", "moments", "padded", "per_channel", "picked",
+    "power_of_integers", "reduced", "require_inputs", "spread", "transposed_convolution",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...graph.graph import Value
 from ...tir.expr import max_identity, min_identity
-from ..graph_call import GraphCall
+from .graph_call import GraphCall
 
 
 def reduced(c: GraphCall, row: str, x: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
@@ -41,8 +41,7 @@ def log_sum_exp(c: GraphCall, x: Value, axes: Sequence[int], keepdims: bool = Fa
             c.op("log", reduced(c, "sum", c.op("exp", x), axes, keepdims)) if axes and x.ndim else c.op("identity", x)
         )
     highest = c.op("max", x, axis=tuple(axes), keepdims=True)
-    zero = c.op("broadcast_to", c.constant(0, x.dtype), shape=highest.shape)
-    highest = c.op("where", c.op("is_inf", highest), zero, highest)  # inf - inf is NaN
+    highest = c.op("where", c.op("is_inf", highest), c.constant(0, x.dtype), highest)  # inf - inf is NaN
     total = c.op("sum", c.op("exp", c.op("subtract", x, highest)), axis=tuple(axes), keepdims=True)
     out = c.op("add", c.op("log", total), highest)
     return out if keepdims else c.op("squeeze", out, axis=tuple(axes))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ..graph_call import GraphCall
+from .graph_call import GraphCall
 
 
 def known_number(c: GraphCall, value: Value) -> Any:
@@ -55,7 +55,7 @@ def padded(
     if number is None and mode == "constant":  # it is put where the same padding of a mask says so
         inside = c.op("broadcast_to", c.constant(True, "bool"), shape=x.shape)
         inside, wide = [padded(c, v, low, high, 0, gaps) for v in (inside, x)]
-        return c.op("where", inside, wide, c.op("broadcast_to", c.op("reshape", fill, shape=()), shape=wide.shape))
+        return c.op("where", inside, wide, c.op("reshape", fill, shape=()))
     number = bool(number) if x.dtype == "bool" else number
     x = spread(c, x, gaps, number)
     if min((*low, *high), default=0) < 0:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...tir.expr import Expr
-from ..graph_call import GraphCall
+from .graph_call import GraphCall
 from .shapes import padded
 
 

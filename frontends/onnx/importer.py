@@ -22,7 +22,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import with_output_names, without_unread
 from ...graph.verify_graph import verify
 from ...tir.expr import Expr, to_numpy, vars_in
-from ..converters import require_inputs
+from ..common.converters import require_inputs
 from . import (
     control_flow,
     indexing,

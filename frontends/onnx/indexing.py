@@ -68,7 +68,7 @@ def one_hot(c: Call) -> Value:
     whole = c.op("expand_dims", c.from_the_start(c.cast(indices, "int64"), depth), axis=axis)
     hot = c.op("equal", whole, c.places(depth, "int64", axis, rank))
     off, on = [c.constant(v, values.dtype.name) for v in values]
-    return c.op("where", hot, *[c.op("broadcast_to", v, shape=hot.shape) for v in (on, off)])
+    return c.op("where", hot, on, off)
 
 
 @converter("ReverseSequence")
@@ -79,11 +79,5 @@ def reverse_sequence(c: Call) -> Value:
     length = c.op("reshape", c.cast(c.input(1), "int64"), shape=tuple(shape))
     place = c.places(x.shape[time], "int64", time, x.ndim)
     mirrored = c.op("subtract", c.op("subtract", length, c.like(1, length)), place)
-    index = c.op("where", c.op("less", place, length), *_alike(c, mirrored, place))
+    index = c.op("where", c.op("less", place, length), mirrored, place)
     return c.op("gather_elements", x, c.op("broadcast_to", index, shape=x.shape), axis=time)
-
-
-def _alike(c: Call, *values: Value) -> list[Value]:
-    """Returns the values in the shape to which they broadcast."""
-    shape = c.broadcast(*values)
-    return [c.op("broadcast_to", v, shape=shape) for v in values]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...graph.graph import Value, same_shape
+from ...graph.graph import Value
 from ...tir.expr import max_value, min_value
 from .call import Call, contributed, converter
 from .model_file import unpacked
@@ -362,9 +362,7 @@ def qlinear_concat(c: Call) -> Value:
 
 @contributed("QLinearWhere")
 def qlinear_where(c: Call) -> Value:
-    condition, a, b = c.input(0), _requantized(c, 1, 7), _requantized(c, 4, 7)
-    shape = c.broadcast(condition, a, b)
-    return c.op("where", *[v if same_shape(v.shape, shape) else c.op("broadcast_to", v, shape=shape) for v in (condition, a, b)])  # fmt: skip
+    return c.op("where", c.input(0), _requantized(c, 1, 7), _requantized(c, 4, 7))
 
 
 def _requantized(c: Call, n: int, to: int) -> Value:

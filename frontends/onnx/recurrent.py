@@ -70,7 +70,7 @@ class _Layer:
         if t is None or self.lengths is None:
             return new
         longer = self.c.op("reshape", self.c.op("greater", self.lengths, t), shape=(self.batch, 1))
-        return self.c.op("where", self.c.op("broadcast_to", longer, shape=new.shape), new, old)
+        return self.c.op("where", longer, new, old)
 
     def run(self, step: Callable[[int, Value, Any], Any], start: Callable[[int], Any]) -> tuple[list[Value], list[Any]]:
         """Returns the outputs (steps, batch, size) and the last states of each direction.

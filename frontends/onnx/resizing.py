@@ -288,9 +288,7 @@ def _at_the_call(c: Call, x: Value, a: _Axis, mode: str, method: str, rounding: 
             offset = op("multiply", op("divide", n, 2), op("subtract", 1, op("divide", out, wide)))
             places = op("add", offset, places)
         elif mode == "pytorch_half_pixel":
-            begin = c.op("broadcast_to", number(-0.5), shape=places.shape)
-            one = c.op("broadcast_to", op("equal", wide, 1), shape=places.shape)
-            places = c.op("where", one, begin, places)
+            places = c.op("where", op("equal", wide, 1), number(-0.5), places)
     below = c.op("floor", places)
     rest = op("subtract", places, below)
     if method == "nearest":
@@ -375,11 +373,11 @@ def _keys(d: Any, a: float) -> Any:
 def _beyond(c: Call, x: Value, axes: Sequence[_Axis]) -> Value:
     """Returns ``x`` with the extrapolation value where a place lies outside of the image."""
     number = float(c.attr("extrapolation_value", 0.0))
-    value = c.op("broadcast_to", c.like(number if DType(x.dtype).is_float else int(number), x), shape=x.shape)
+    value = c.like(number if DType(x.dtype).is_float else int(number), x)
     for a in axes:
         places = a.places("tf_crop_and_resize")
         shape: list[Any] = [1] * x.ndim
         shape[a.axis] = a.out
         outside = c.constant(((places < 0) | (places > a.size - 1)).reshape(shape), "bool")
-        x = c.op("where", c.op("broadcast_to", outside, shape=x.shape), value, x)
+        x = c.op("where", outside, value, x)
     return x

@@ -16,7 +16,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Value, dims
 from ...te.ops.blocks.operator_arguments import sizes_analyzer
 from ...tir.expr import Expr, convert, max_, min_
-from ..graph_call import add_sizes
+from ..common.graph_call import add_sizes
 from .types import DTYPES
 
 Formulas = Any

@@ -11,7 +11,7 @@ import numpy as np
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, to_numpy
-from ..converters import Converter
+from ..common.converters import Converter
 from .call import CONVERTERS, Call, converter
 from .types import dtype_of
 

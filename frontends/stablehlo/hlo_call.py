@@ -14,8 +14,8 @@ import numpy as np
 from ...graph.builder import Builder
 from ...graph.graph import Value, same_shape
 from ...tir.expr import DType, max_identity, min_identity, vars_in
-from ..converters import C, Converter, entering
-from ..graph_call import GraphCall
+from ..common.converters import C, Converter, entering
+from ..common.graph_call import GraphCall
 from .jaxlib_package import StableHloError, dtype_of, elements, plain
 from .known_arrays import LARGEST_KNOWN, Known, known
 
@@ -154,10 +154,6 @@ class HloCall(GraphCall):
             whole = next(n for n, v in enumerate(inputs) if same_shape(v.shape, shape))
             before[whole] = inputs[whole]
         return self.op(op, *before)
-
-    def where(self, condition: Value, x: Value, y: Value) -> Value:
-        """Returns ``x`` where the condition holds, else ``y``."""
-        return self.together("where", condition, x, y)
 
     def cut(self, x: Value, begin: Sequence[int], end: Sequence[Any], strides: Sequence[int] | None = None) -> Value:
         """Returns a part of ``x``; ``x`` itself where that is all."""

@@ -10,8 +10,8 @@ import numpy as np
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType
-from ..composed_operators import power_of_integers
-from ..converters import Converter
+from ..common.converters import Converter
+from ..common.elements import power_of_integers
 from .hlo_call import CONVERTERS, HloCall, hlo
 from .known_arrays import known
 
@@ -66,13 +66,13 @@ def _ordered(c: HloCall, x: Value) -> Value:
     kind = f"int{DType(x.dtype).bits}"
     bits = c.op("reinterpret", x, dtype=kind)
     most = c.constant(np.iinfo(kind).max, kind)
-    return c.where(c.op("less", bits, c.constant(0, kind)), c.op("bitwise_xor", bits, most), bits)
+    return c.op("where", c.op("less", bits, c.constant(0, kind)), c.op("bitwise_xor", bits, most), bits)
 
 
 @hlo("sign")
 def sign(c: HloCall) -> Value:
     x = c.x
-    return c.where(c.op("is_nan", x), x, c.op("sign", x)) if DType(x.dtype).is_float else c.op("sign", x)
+    return c.op("where", c.op("is_nan", x), x, c.op("sign", x)) if DType(x.dtype).is_float else c.op("sign", x)
 
 
 @hlo("divide")
@@ -82,9 +82,9 @@ def divide(c: HloCall) -> Value:
     a, b = c.values
     zero = c.constant(0, c.dtype)
     none = c.op("equal", b, zero)
-    out = c.together("truncate_divide", a, c.where(none, c.full(b.shape, 1, c.dtype), b))
+    out = c.together("truncate_divide", a, c.op("where", none, c.constant(1, c.dtype), b))
     ones = np.array(-1).astype(c.dtype) if not c.dtype.startswith("u") else np.iinfo(c.dtype).max
-    return c.where(none, c.full(out.shape, ones, c.dtype), out)
+    return c.op("where", none, c.constant(ones, c.dtype), out)
 
 
 @hlo("remainder")
@@ -93,7 +93,7 @@ def remainder(c: HloCall) -> Value:
         return c.together("remainder", *c.values)
     a, b = c.values
     none = c.op("equal", b, c.constant(0, c.dtype))
-    return c.where(none, a, c.together("remainder", a, c.where(none, c.full(b.shape, 1, c.dtype), b)))
+    return c.op("where", none, a, c.together("remainder", a, c.op("where", none, c.constant(1, c.dtype), b)))
 
 
 @hlo("power")
@@ -106,10 +106,10 @@ def power(c: HloCall) -> Value:
     if c.dtype.startswith("u"):
         return out
     odd = c.op("bitwise_and", b, one)
-    minus = c.where(c.op("equal", odd, zero), c.full(a.shape, 1, c.dtype), c.full(a.shape, -1, c.dtype))
-    small = c.where(c.op("equal", a, c.constant(-1, c.dtype)), minus, c.full(a.shape, 0, c.dtype))
-    small = c.where(c.op("equal", a, one), c.full(a.shape, 1, c.dtype), small)
-    return c.where(c.op("less", b, zero), small, out)
+    minus = c.op("where", c.op("equal", odd, zero), one, c.constant(-1, c.dtype))
+    small = c.op("where", c.op("equal", a, c.constant(-1, c.dtype)), minus, zero)
+    small = c.op("where", c.op("equal", a, one), one, small)
+    return c.op("where", c.op("less", b, zero), small, out)
 
 
 @hlo("cbrt")
@@ -118,8 +118,8 @@ def cube_root(c: HloCall) -> Value:
     wide = x if x.dtype in ("float32", "float64") else c.op("cast", x, dtype="float32")
     whole = c.op("abs", wide)
     tiny = c.op("less", whole, c.constant(float(np.finfo(wide.dtype).tiny), wide.dtype))
-    size = c.where(
-        tiny, c.op("multiply", whole, c.constant(2.0**60, wide.dtype)), whole
+    size = c.op(
+        "where", tiny, c.op("multiply", whole, c.constant(2.0**60, wide.dtype)), whole
     )  # subnormal numbers lose digits
     third = c.constant(1 / 3, wide.dtype)
     near = c.op("power", size, third)
@@ -129,8 +129,8 @@ def cube_root(c: HloCall) -> Value:
     good = c.op(
         "logical_and", c.op("greater", size, c.constant(0, wide.dtype)), c.op("logical_not", c.op("is_inf", size))
     )
-    root = c.where(good, c.op("subtract", near, step), size)
-    root = c.where(tiny, c.op("multiply", root, c.constant(2.0**-20, wide.dtype)), root)
+    root = c.op("where", good, c.op("subtract", near, step), size)
+    root = c.op("where", tiny, c.op("multiply", root, c.constant(2.0**-20, wide.dtype)), root)
     return c.cast(c.op("copysign", root, wide), c.dtype)
 
 
@@ -139,7 +139,7 @@ def rounded_away(c: HloCall) -> Value:
     x = c.x
     whole = c.op("trunc", x)
     far = c.op("greater_equal", c.op("abs", c.op("subtract", x, whole)), c.constant(0.5, x.dtype))
-    return c.where(far, c.op("add", whole, c.op("sign", x)), whole)
+    return c.op("where", far, c.op("add", whole, c.op("sign", x)), whole)
 
 
 @hlo("clamp")
@@ -183,13 +183,13 @@ def shift(c: HloCall) -> Value:
     kind = DType(c.dtype)
     unsigned = f"uint{kind.bits}"
     far = c.op("greater_equal", c.op("reinterpret", by, dtype=unsigned), c.constant(kind.bits, unsigned))
-    most = c.full(by.shape, kind.bits - 1, c.dtype)
+    most = c.constant(kind.bits - 1, c.dtype)
     if c.name == "shift_right_arithmetic":
-        signed = [c.op("reinterpret", v, dtype=f"int{kind.bits}") for v in (x, c.where(far, most, by))]
+        signed = [c.op("reinterpret", v, dtype=f"int{kind.bits}") for v in (x, c.op("where", far, most, by))]
         return c.op("reinterpret", c.op("right_shift", *signed), dtype=c.dtype)
-    plain = [c.op("reinterpret", v, dtype=unsigned) for v in (x, c.where(far, most, by))]
+    plain = [c.op("reinterpret", v, dtype=unsigned) for v in (x, c.op("where", far, most, by))]
     out = c.op("left_shift" if c.name == "shift_left" else "right_shift", *plain)
-    return c.op("reinterpret", c.where(far, c.full(out.shape, 0, unsigned), out), dtype=c.dtype)
+    return c.op("reinterpret", c.op("where", far, c.constant(0, unsigned), out), dtype=c.dtype)
 
 
 @hlo("popcnt")

@@ -152,8 +152,7 @@ def scatter(c: HloCall) -> Value:
     total = math.prod(x.shape)
     at = c.broadcast(_flat(c, where, x.shape), updates.shape)
     if inside is not None:  # an update of which a part lies outside is dropped
-        far = c.full(updates.shape, total, "int64")
-        at = c.where(c.broadcast(_placed(c, inside, batch, rank), updates.shape), at, far)
+        at = c.op("where", _placed(c, inside, batch, rank), at, c.constant(total, "int64"))
     return _written(c, x, at, updates, row)
 
 
@@ -234,4 +233,4 @@ def dynamic_update_slice(c: HloCall) -> Value:
         inside = wide if inside is None else c.op("logical_and", inside, wide)
         near = c.op("minimum", c.op("maximum", at, c.constant(0, "int64")), most)
         new = c.op("take", new, near, axis=axis, mode="fast")
-    return new if inside is None else c.where(c.broadcast(inside, x.shape), new, x)
+    return new if inside is None else c.op("where", inside, new, x)

@@ -10,7 +10,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ..converters import UnsupportedOperators
+from ..common.converters import UnsupportedOperators
 from . import (
     hlo_control,
     hlo_elements,

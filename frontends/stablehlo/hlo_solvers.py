@@ -33,8 +33,7 @@ def _factor(c: HloCall, x: Value, lower: bool) -> tuple[Value, Value]:
         column = c.op("take", rest, at, axis=2)
         pivot = c.op("take", column, at, axis=1)
         scaled = c.op("divide", column, c.op("expand_dims", c.op("sqrt", pivot), axis=1))
-        below = c.broadcast(c.op("greater_equal", rows, at), scaled.shape)
-        scaled = c.where(below, scaled, c.full(scaled.shape, 0, x.dtype))
+        scaled = c.op("where", c.op("greater_equal", rows, at), scaled, c.constant(0, x.dtype))
         product = c.op("multiply", c.op("expand_dims", scaled, axis=2), c.op("expand_dims", scaled, axis=1))
         good = c.cast(c.op("greater", pivot, c.constant(0, x.dtype)), "int32")
         return [c.op("subtract", rest, product)], [scaled, good]

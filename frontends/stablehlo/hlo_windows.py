@@ -162,14 +162,14 @@ def select_and_scatter(c: HloCall) -> Value:
         hit = c.op("equal", chosen, c.constant(n, "int32"))
         ends = [e - p - (k - 1) * s - 1 for e, p, k, s in zip(room, place, counts, windows.strides, strict=True)]
         gaps = [s - 1 for s in windows.strides]
-        part = c.where(hit, source, c.full(source.shape, 0, source.dtype))
+        part = c.op("where", hit, source, c.constant(0, source.dtype))
         moved = padded(c, part, zero, place, ends, gaps)
         if add:
             total = c.op("add", total, moved)
             continue
         mask = padded(c, c.op("cast", hit, dtype="uint8"), c.constant(0, "uint8"), place, ends, gaps)
         (new,) = applied(c, scatter, [total, moved])
-        total = c.where(c.op("not_equal", mask, c.constant(0, "uint8")), new, total)
+        total = c.op("where", c.op("not_equal", mask, c.constant(0, "uint8")), new, total)
     return c.cut(total, low, [e - b for e, b in zip(room, high, strict=True)])
 
 
@@ -191,6 +191,6 @@ def _chosen(c: HloCall, x: Value, windows: Windows, select: Any, counts: list[in
         take = c.op("logical_not", keep)
         if not valid.all():
             take = c.op("logical_and", take, c.constant(valid, "bool"))
-        best, chosen = c.where(take, value, best), c.where(take, c.full(counts, n, "int32"), chosen)
+        best, chosen = c.op("where", take, value, best), c.op("where", take, c.constant(n, "int32"), chosen)
         ready = ready | valid
     return chosen

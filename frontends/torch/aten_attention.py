@@ -53,7 +53,7 @@ def _zero_where_nothing_is_seen(c: AtenCall, out: Value, mask: Value) -> Value:
         none = c.op("equal", seen, c.constant(0, "uint8"))
     else:
         none = _is_all_minus_infinity(c, mask, mask.ndim - 1)
-    return c.op("where", c.op("broadcast_to", none, shape=out.shape), c.full(out.shape, 0, out.dtype), out)
+    return c.op("where", none, c.constant(0, out.dtype), out)
 
 
 def _scores(c: AtenCall, q: Value, k: Value, factor: float, is_causal: bool, mask: Value | None) -> Value:
@@ -67,8 +67,7 @@ def _scores(c: AtenCall, q: Value, k: Value, factor: float, is_causal: bool, mas
         return scores
     if mask.dtype != "bool":
         return c.op("add", scores, c.cast(mask, wide))
-    never = c.full(scores.shape, -math.inf, wide)
-    return c.op("where", c.op("broadcast_to", mask, shape=scores.shape), scores, never)
+    return c.op("where", mask, scores, c.constant(-math.inf, wide))
 
 
 def _is_all_minus_infinity(c: AtenCall, x: Value, axis: int) -> Value:
@@ -85,7 +84,7 @@ def safe_softmax(c: AtenCall, x: Value, dim: int, dtype: Any = None) -> Value:
     if producer is not None and producer.op == "matmul":
         return made
     none = _is_all_minus_infinity(c, x, axis)
-    return c.op("where", c.op("broadcast_to", none, shape=made.shape), c.full(made.shape, 0, c.dtype), made)
+    return c.op("where", none, c.constant(0, c.dtype), made)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")

@@ -11,8 +11,8 @@ from ...graph.builder import Builder
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, Expr
-from ..converters import C, Converter, entering
-from ..graph_call import GraphCall
+from ..common.converters import C, Converter, entering
+from ..common.graph_call import GraphCall
 from .torch_package import TorchError, dtype_name, load_torch
 
 

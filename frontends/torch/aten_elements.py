@@ -8,8 +8,8 @@ from typing import Any
 from ...graph.graph import Value
 from ...te.ops.elements import ElementOperator
 from ...tir.expr import DType, Expr
-from ..composed_operators import power_of_integers
-from ..converters import Converter
+from ..common.converters import Converter
+from ..common.elements import power_of_integers
 from .aten_call import CONVERTERS, AtenCall, aten, operators_of_table
 
 _OF_TRUTHS = {"maximum": "logical_or", "add": "logical_or", "minimum": "logical_and", "multiply": "logical_and"}

@@ -118,5 +118,4 @@ def embedding_gradient(
     if padding < 0:
         return out
     here = c.op("equal", c.op("reshape", c.constant(list(range(rows))), shape=(rows, 1)), c.constant(padding, "int64"))
-    parts = [c.op("broadcast_to", here, shape=out.shape), c.full(out.shape, 0, out.dtype), out]
-    return c.op("where", *parts)
+    return c.op("where", here, c.constant(0, out.dtype), out)

@@ -126,8 +126,7 @@ def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Va
                 raise c.error("a mask as index takes one value, which is put everywhere")
         wide = c.op("reshape", mask, shape=(*[1] * first, *mask.shape, *[1] * (x.ndim - first - mask.ndim)))
         one = c.op("reshape", c.cast(values, x.dtype), shape=(1,) * x.ndim)
-        new = c.op("add", x, one) if accumulate else c.op("broadcast_to", one, shape=x.shape)
-        return c.op("where", c.op("broadcast_to", wide, shape=x.shape), new, x)
+        return c.op("where", wide, c.op("add", x, one) if accumulate else one, x)
     if any(v.dtype in ("bool", "uint8") for v in given):
         raise c.error("masks beside other indices are not supported")
     at = [d for d, v in enumerate(indices) if v is not None]
@@ -171,4 +170,4 @@ def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
     flat = c.op("cast", c.op("reshape", wide, shape=(count,)), dtype="int32")
     number = c.op("subtract", c.op("cumsum", flat, axis=0), c.constant(1, "int32"))
     found = c.op("take", c.op("reshape", source, shape=(math.prod(source.shape),)), number, axis=0, mode="clip")
-    return c.op("where", wide, c.op("reshape", found, shape=c.shape), c.op("broadcast_to", x, shape=c.shape))
+    return c.op("where", wide, c.op("reshape", found, shape=c.shape), x)

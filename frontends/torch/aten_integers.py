@@ -17,7 +17,7 @@ def greatest_common_divisor(c: AtenCall, x: Value, y: Value) -> Value:
     """Adds Euclid's algorithm: the remainders of Fibonacci's numbers take the most steps, 1.45 for each bit."""
     shape = c.shape
     states = [c.op("broadcast_to", c.op("abs", c.cast(v, c.dtype)), shape=shape) for v in (x, y)]
-    zero, one = c.full(shape, 0, c.dtype), c.full(shape, 1, c.dtype)
+    zero, one = c.constant(0, c.dtype), c.constant(1, c.dtype)
 
     def step(before: Sequence[Value], _: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         a, b = before

@@ -105,8 +105,7 @@ def running_extreme(c: AtenCall, x: Value, dim: int) -> tuple[Value, ...]:
         if DType(new.dtype).is_float:
             still = c.op("logical_and", taken, c.op("logical_not", c.op("is_nan", best)))
             taken = c.op("logical_or", c.op("is_nan", new), still)
-        wide = c.op("broadcast_to", place, shape=rest) if rest else place
-        now = [c.op("where", taken, new, best), c.op("where", taken, wide, at)]
+        now = [c.op("where", taken, new, best), c.op("where", taken, place, at)]
         return now, now
 
     _, rows = add_scan(c.builder, states, [moved, places], step)

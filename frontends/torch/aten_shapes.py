@@ -127,7 +127,7 @@ def _scattered_by_steps(c: AtenCall, x: Value, new: Value, axis: int, start: Any
         return c.op("identity", x)
     flat = c.op("reshape", number, shape=(x.shape[axis],))
     picked = c.op("take", new, c.op("maximum", flat, none), axis=axis, mode="clip")
-    return c.op("where", *[c.op("broadcast_to", v, shape=c.shape) for v in (inside, picked)], x)
+    return c.op("where", inside, c.op("broadcast_to", picked, shape=c.shape), x)
 
 
 @aten("flip")

@@ -19,7 +19,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ...tir.expr import Expr, Var, max_, min_
-from ..converters import UnsupportedOperators, require_inputs
+from ..common.converters import UnsupportedOperators, require_inputs
 from . import (
     aten_attention,
     aten_control,

@@ -114,7 +114,7 @@ def _var_of(s: Stmt) -> Var | None:
 
 
 @dataclass
-class _Names:
+class _StepThreads:
     """The loops over the threads of one step: fresh variables, and the number among the reducing threads."""
 
     variables: tuple[Var, ...]
@@ -202,12 +202,12 @@ class _Reduction:
             out = For(var, const(0, var.dtype), loop.extent, "thread_binding", out, loop.thread_binding)
         return out
 
-    def _names(self) -> _Names:
+    def _names(self) -> _StepThreads:
         variables = tuple([Var(loop.loop_var.name, loop.loop_var.dtype) for loop in self.across])
         number: Expr = const(0, variables[0].dtype)
         for var, size in zip(variables, self.sizes, strict=True):
             number = number * size + var
-        return _Names(variables, number)
+        return _StepThreads(variables, number)
 
     def _stores(self, buffers: Sequence[Buffer], indices: Sequence[Expr], values: Sequence[Expr]) -> Stmt:
         return _at_once([BufferStore(b, v, tuple(indices)) for b, v in zip(buffers, values, strict=True)])
@@ -247,7 +247,7 @@ class _Reduction:
             distance //= 2
         return out
 
-    def _with_other_lane(self, n: _Names, distance: int) -> Stmt:
+    def _with_other_lane(self, n: _StepThreads, distance: int) -> Stmt:
         mine = [p.vload(n.variables) for p in self.partial]
         theirs = [shuffled(value, distance) for value in mine]
         names = [Var(f"other_{k}", value.dtype) for k, value in enumerate(mine)]
@@ -264,7 +264,7 @@ class _Reduction:
     def _place(self, number: Expr) -> tuple[Expr, ...]:
         return (*[loop.loop_var for loop in self.around], number)
 
-    def _to_shared(self, shared: Sequence[Buffer], n: _Names, warp: int) -> Stmt:
+    def _to_shared(self, shared: Sequence[Buffer], n: _StepThreads, warp: int) -> Stmt:
         values = [p.vload(n.variables) for p in self.partial]
         if not warp:
             return self._stores(shared, self._place(n.number), values)
@@ -276,7 +276,7 @@ class _Reduction:
         while left > 1:
             half = 1 << ((left - 1).bit_length() - 1)
 
-            def step(n: _Names, half: int = half, left: int = left) -> Stmt:
+            def step(n: _StepThreads, half: int = half, left: int = left) -> Stmt:
                 mine = [b.vload(self._place(n.number)) for b in shared]
                 theirs = [b.vload(self._place(n.number + half)) for b in shared]
                 both = self.reducer.combine(tuple(mine), tuple(theirs))
@@ -298,7 +298,7 @@ class _Reduction:
             steps.append(self._stores(own, zero, both))
         return [*steps, self._result([b.vload(zero) for b in own])]
 
-    def _result_of_lane(self, n: _Names) -> Stmt:
+    def _result_of_lane(self, n: _StepThreads) -> Stmt:
         store = self._result([p.vload(n.variables) for p in self.partial])
         if all(is_private(s.buffer.scope) for s in self.stores):
             return store

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from ...codegen.backend.emitter import Tables
+from ...codegen.backend.emitter import EmitterTables
 from ...codegen.backend.storage import CACHE_LINE, constant_elements
 from ...codegen.llvm.emit import TABLES, LlvmEmitter, parameter_list
 from ...codegen.llvm.function_builder import FunctionBuilder
@@ -46,7 +46,7 @@ PARAMETER_ALIGNMENT = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class GpuKernel:
     """One kernel of a function. ``grid``: the blocks along x, y, z; ``block``: the threads; ``dynamic_shared``: bytes of
     shared memory that the launch has to give."""
 
@@ -63,9 +63,9 @@ class Kernel:
         return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
 
 
-def kernels_in(lowered: LoweredFunc) -> list[Kernel]:
+def kernels_in(lowered: LoweredFunc) -> list[GpuKernel]:
     """Returns the kernels of a function in launch form, in the order of the program."""
-    out: list[Kernel] = []
+    out: list[GpuKernel] = []
     outer: dict[Buffer, None] = {}
 
     def visit(s: Stmt, variables: tuple[Var, ...]) -> None:
@@ -88,7 +88,7 @@ def _does_nothing(s: Stmt) -> bool:
     return isinstance(s, Evaluate) and not isinstance(s.value, Call)
 
 
-def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, None]) -> Kernel:
+def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, None]) -> GpuKernel:
     loops, _ = inside_threads(loop)
     used = {a.buffer.data for a in loads_and_stores(loop)}
     stored = written_data(PrimFunc((), loop, {}))
@@ -102,7 +102,7 @@ def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, N
     params += [Param("scalar", v, v.dtype) for v in free_vars(loop) if v not in known and v.dtype != "handle"]
     grid = tuple([loops[tag].extent if tag in loops else 1 for tag in reversed(BLOCK_TAGS)])
     block = tuple([int(loops[tag].extent) if tag in loops else 1 for tag in reversed(THREAD_TAGS)])  # type: ignore[call-overload]
-    return Kernel(name, loop, tuple(params), grid, block, _shared_bytes(loop))
+    return GpuKernel(name, loop, tuple(params), grid, block, _shared_bytes(loop))
 
 
 def _shared_bytes(loop: Stmt) -> int:
@@ -140,7 +140,7 @@ def uses_units_beside_threads(loop: Stmt) -> bool:
 class PtxUnit(LlvmUnit):
     """The shared memory of a kernel besides what other units have."""
 
-    def __init__(self, lowered: LoweredFunc, tables: Tables, dynamic: bool) -> None:
+    def __init__(self, lowered: LoweredFunc, tables: EmitterTables, dynamic: bool) -> None:
         super().__init__(lowered, tables)
         self.dynamic = dynamic
         self.proxies = uses_units_beside_threads(lowered.func.body)
@@ -255,7 +255,7 @@ def _barrier(em: PtxEmitter, e: Call) -> str:
     return "0"
 
 
-_TABLES = Tables(
+_TABLES = EmitterTables(
     {**TABLES.statements, Allocate: _allocate, AttrStmt: _attribute, BufferStore: _store},
     {**TABLES.expressions, BufferLoad: loaded, Broadcast: splat_of_tile},
     {
@@ -271,7 +271,7 @@ _TABLES = Tables(
 
 
 @with_room
-def kernel_ir(kernel: Kernel, target: Target) -> str:
+def kernel_ir(kernel: GpuKernel, target: Target) -> str:
     """Returns the LLVM IR module of a kernel."""
     func = PrimFunc((), kernel.loop, {})
     lowered = LoweredFunc(func, kernel.name, target, kernel.params)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.backend.emitter import EmitError
-from ...codegen.backend.expressions import EXPRESSIONS
+from ...codegen.backend.emitter import EXPRESSIONS, EmitError
 from ...codegen.llvm.emit import TABLES
 from ...codegen.llvm.function_builder import sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope

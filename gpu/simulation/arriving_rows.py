@@ -16,7 +16,7 @@ from ..launch.asynchronous_copies import BULK_WAIT
 from ..launch.bulk_copies import EXPECT, INIT, PIECE
 from ..launch.thread_axes import GpuError
 from .lane_values import Mask
-from .watched_memory import Lanes, RaceError
+from .watched_memory import RaceError, RunningThreads
 
 _ROWS = 1 << 40
 """Groups of elements with larger numbers arrive at mbarriers, those with smaller ones are groups of ``cp.async``."""
@@ -165,7 +165,7 @@ OPERATIONS = (INIT, EXPECT, BULK_WAIT)
 """The operations on mbarriers."""
 
 
-def _one_lane_for_each(sim: Any, active: np.ndarray, count: int) -> tuple[Lanes, dict[Var, Any]]:
+def _one_lane_for_each(sim: Any, active: np.ndarray, count: int) -> tuple[RunningThreads, dict[Var, Any]]:
     """Returns the lanes and the values of variables with ``count`` lanes in place of each active one."""
     lanes = sim.lanes
 
@@ -173,7 +173,7 @@ def _one_lane_for_each(sim: Any, active: np.ndarray, count: int) -> tuple[Lanes,
         return np.repeat(x[active], count) if np.ndim(x) and len(x) == lanes.count else x
 
     axes = {tag: more(x) for tag, x in lanes.axes.items()}
-    made = Lanes(more(lanes.block), more(lanes.thread), lanes.first, axes, lanes.threads)
+    made = RunningThreads(more(lanes.block), more(lanes.thread), lanes.first, axes, lanes.threads)
     return made, {var: more(value) for var, value in sim.values.items()}
 
 

@@ -49,7 +49,7 @@ from .arriving_rows import OPERATIONS, Arriving
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
 from .tile_values import GroupProducts, count_product, store_fragment, store_tile, tile_value
-from .watched_memory import Lanes, WatchedArray
+from .watched_memory import RunningThreads, WatchedArray
 
 LANES = 1 << 12
 """About so many threads run together."""
@@ -82,7 +82,7 @@ class _Simulator:
         self.values: dict[Var, Value] = dict(scalars)
         self.memory: dict[Var, WatchedArray] = {}
         one = np.zeros(1, np.int64)
-        self.lanes = self.host = Lanes(one, one, 0, {})
+        self.lanes = self.host = RunningThreads(one, one, 0, {})
         self.epoch = 1
         self.copying = False
         self.groups = one
@@ -313,7 +313,7 @@ class _Simulator:
         number = np.arange(span[0] * each, span[1] * each, dtype=np.int64)
         block, thread = number // each, number % each
         names = {**_digits(block, blocks), **_digits(thread, threads)}
-        self.lanes = Lanes(block, thread, span[0], names, each)
+        self.lanes = RunningThreads(block, thread, span[0], names, each)
         for tag, loop in loops.items():
             self.values[loop.loop_var] = self.value(loop.min) + names[tag]
         self.epoch += 1

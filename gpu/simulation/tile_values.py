@@ -16,14 +16,14 @@ from ...tir.stmt import Buffer
 from ..launch.thread_axes import GpuError, threads_of_scope, threads_of_tile
 from .kernel_counts import KernelCounts
 from .lane_values import Mask, evaluate, held_type
-from .watched_memory import Lanes, RaceError, WatchedArray
+from .watched_memory import RaceError, RunningThreads, WatchedArray
 
 
 class WarpMemory(Protocol):
     """What tiles need of a simulation."""
 
     values: Any
-    lanes: Lanes
+    lanes: RunningThreads
     epoch: int
     products: GroupProducts
 
@@ -126,7 +126,7 @@ def _fragment(sim: Any, buffer: Buffer, indices: Sequence[Expr], mask: Mask) -> 
     return sim._memory(buffer), (np.arange(teams), *lead)
 
 
-def _in_memory(sim: Any, e: Call, mask: Mask, threads: int) -> tuple[WatchedArray, list[Any], Lanes]:
+def _in_memory(sim: Any, e: Call, mask: Mask, threads: int) -> tuple[WatchedArray, list[Any], RunningThreads]:
     """Return the elements of a tile in memory. They are its places for each warp or warp group, as accesses of the
     first thread."""
     whole_teams(sim, mask, threads)
@@ -146,7 +146,7 @@ def _in_memory(sim: Any, e: Call, mask: Mask, threads: int) -> tuple[WatchedArra
         indices.append(np.repeat(start[::threads], size) + np.tile(within[d], count // threads))
     every = [np.repeat(x[::threads], size) for x in (sim.lanes.block, sim.lanes.thread)]
     axes = {tag: np.repeat(x[::threads], size) for tag, x in sim.lanes.axes.items()}
-    return sim._memory(buffer), indices, Lanes(every[0], every[1], sim.lanes.first, axes, sim.lanes.threads)
+    return sim._memory(buffer), indices, RunningThreads(every[0], every[1], sim.lanes.first, axes, sim.lanes.threads)
 
 
 def _places(spans: Mapping[int, int], rank: int, panels: bool) -> list[np.ndarray]:

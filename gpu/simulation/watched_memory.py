@@ -25,7 +25,7 @@ class RaceError(GpuError):
 
 
 @dataclass(eq=False)
-class Lanes:
+class RunningThreads:
     """The threads that run together, with their numbers. ``block`` and ``thread`` are the numbers of each lane,
     ``first`` the number of the first block, ``names`` what a message calls the lane's axes."""
 
@@ -52,7 +52,7 @@ class _Use:
 
     place: tuple[Any, ...]
     chosen: np.ndarray
-    lanes: Lanes
+    lanes: RunningThreads
     epoch: int
 
     @property
@@ -99,7 +99,7 @@ class WatchedArray:
 
     # -- accesses ------------------------------------------------------------------------------------------------------
 
-    def load(self, indices: list[Value], mask: Mask, lanes: Lanes, epoch: int) -> Value:
+    def load(self, indices: list[Value], mask: Mask, lanes: RunningThreads, epoch: int) -> Value:
         """Return the elements at ``indices`` in the lanes of ``mask``."""
         place, active = self._place(indices, mask, lanes, "reads")
         chosen = np.arange(lanes.count) if active is None else active
@@ -137,7 +137,7 @@ class WatchedArray:
         value: Value,
         indices: list[Value],
         mask: Mask,
-        lanes: Lanes,
+        lanes: RunningThreads,
         epoch: int,
         group: np.ndarray | None = None,
     ) -> None:
@@ -173,7 +173,7 @@ class WatchedArray:
                 self.arriving, self.starter = np.zeros((2, *self.array.shape), np.int64)
             self.arriving[place], self.starter[place] = group[chosen], chosen
 
-    def add(self, value: Value, indices: list[Value], mask: Mask, lanes: Lanes) -> None:
+    def add(self, value: Value, indices: list[Value], mask: Mask, lanes: RunningThreads) -> None:
         """Add to the elements at ``indices`` in the lanes of ``mask``, one lane after the other."""
         place, active = self._place(indices, mask, lanes, "adds to")
         chosen = np.arange(lanes.count) if active is None else active
@@ -216,7 +216,7 @@ class WatchedArray:
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
-    def _place(self, indices: list[Value], mask: Mask, lanes: Lanes, what: str) -> tuple[tuple[Any, ...], Any]:
+    def _place(self, indices: list[Value], mask: Mask, lanes: RunningThreads, what: str) -> tuple[tuple[Any, ...], Any]:
         active = None if mask is True or (isinstance(mask, np.ndarray) and mask.all()) else np.flatnonzero(mask)
         found = []
         indices = indices or [np.int64(0)]
@@ -280,7 +280,7 @@ class WatchedArray:
         return f"{self.buffer.name}[{', '.join(str(np.asarray(p)[lane] if np.ndim(p) else p) for p in inner)}]"
 
 
-def _ids(lanes: Lanes) -> np.ndarray:
+def _ids(lanes: RunningThreads) -> np.ndarray:
     return lanes.block * lanes.threads + lanes.thread
 
 

@@ -52,7 +52,7 @@ class Empty:
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialTensor:
     """A tensor that only begins a reduction: an element by the axes of the operation that makes it."""
 
     shape: tuple[Expr, ...]
@@ -62,7 +62,7 @@ class Start:
 
 
 Content = Any
-"""What a tensor is while a function is read: a Buffer, an Empty or a Start."""
+"""What a tensor is while a function is read: a Buffer, an Empty or an InitialTensor."""
 
 
 def read_linalg(op: func.FuncOp) -> PrimFunc:
@@ -203,7 +203,7 @@ class _LinalgReader:
         what = self.content(value)
         if isinstance(what, Buffer):
             return BufferLoad(what, tuple(indices))
-        if isinstance(what, Start):
+        if isinstance(what, InitialTensor):
             return substitute(what.value, dict(zip(what.axes, indices, strict=True)))
         if what.value is None:
             raise MlirError(f"{self.where}: an element of tensor.empty is read")
@@ -252,7 +252,7 @@ class _LinalgReader:
         if INIT in op.attributes:
             axes, value = reader.start()
             out = self.content(op.outputs[0])
-            self.tensors[op.results[0]] = Start(out.shape, out.dtype, axes, value)
+            self.tensors[op.results[0]] = InitialTensor(out.shape, out.dtype, axes, value)
             return
         stores = reader.read()
         self.nests.append(self.nest(reader.axes, stores, self.annotations(op)))

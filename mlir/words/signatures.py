@@ -36,7 +36,7 @@ USUAL = {"tir.noalias": True}
 
 
 @dataclass(frozen=True)
-class Signature:
+class MlirSignature:
     """The signature of a function in MLIR. ``arguments`` are buffers and scalars, ``results`` the buffers whose values
     are returned; ``sizes`` says which dimension of which argument a size is. ``places`` has the numbers of
     :data:`PARAMETERS`."""
@@ -48,7 +48,7 @@ class Signature:
     places: tuple[tuple[int, int], ...]
 
     @staticmethod
-    def of(prim: PrimFunc, written: Mapping[Buffer, bool]) -> Signature:
+    def of(prim: PrimFunc, written: Mapping[Buffer, bool]) -> MlirSignature:
         """Returns the signature; ``written`` tells of each written buffer whether its old content is not needed."""
         arguments: list[Any] = []
         results: list[Buffer] = []
@@ -64,7 +64,7 @@ class Signature:
                 results.append(what)
             places.append((first, second))
         sizes = _sizes(prim, [a for a in arguments if isinstance(a, Buffer)])
-        return Signature(prim, tuple(arguments), tuple(results), sizes, tuple(places))
+        return MlirSignature(prim, tuple(arguments), tuple(results), sizes, tuple(places))
 
     def describe(self, op: func.FuncOp, bools: bool = False) -> None:
         """Add to a function what its types do not say; with ``bools`` truth values are bytes."""

@@ -33,7 +33,7 @@ from ..words.mlir_types import (
     text_attribute,
 )
 from ..words.operation_table import Operations
-from ..words.signatures import Signature
+from ..words.signatures import MlirSignature
 from ..words.wider_operations import BatchMatmulOp, ReduceOp
 from .block_forms import BlockForm, Result, program_of
 from .value_writer import INDEX, ValueWriter
@@ -62,7 +62,7 @@ class _LinalgWriter:
     def __init__(self, prim: PrimFunc, named: bool) -> None:
         self.prim, self.named = prim, named
         self.program = program_of(prim)
-        self.signature = Signature.of(prim, self._written_first())
+        self.signature = MlirSignature.of(prim, self._written_first())
         self.tensors: dict[Buffer, SSAValue] = {}
         self.block = Block()
         self.ops = Operations(self.block)

@@ -41,7 +41,7 @@ from ..words.mlir_types import (
     text_attribute,
 )
 from ..words.operation_table import Operations
-from ..words.signatures import INDICES, Signature
+from ..words.signatures import INDICES, MlirSignature
 from ..words.wider_operations import GatherOp, ScatterOp
 from .value_writer import INDEX, ValueWriter
 
@@ -86,7 +86,7 @@ class _LoopWriter:
 
     def write(self) -> func.FuncOp:
         prim, block = self.prim, Block()
-        signature = Signature.of(prim, {})
+        signature = MlirSignature.of(prim, {})
         top = ValueWriter(Operations(block), {}, self.load, self.where)
         for n, param in enumerate(signature.arguments):
             kind = memory_type(param) if isinstance(param, Buffer) else mlir_type(param.dtype)

@@ -269,7 +269,9 @@ def clip(x: Expr, low: float, high: float) -> Expr:
 
 @element("number", aten="hardtanh")
 def hardtanh(x: Expr, min_val: float = -1.0, max_val: float = 1.0) -> Expr:
-    """Returns the element, but at least ``min_val`` and at most ``max_val``: ``clip``, with bounds when none are given."""
+    """Returns the element, but at least ``min_val`` and at most ``max_val``; of integers, without what follows the point."""
+    if x.dtype.is_int:
+        min_val, max_val = int(min_val), int(max_val)
     return _between("hardtanh", x, min_val, max_val)
 
 
@@ -364,7 +366,7 @@ def celu(x: Expr, alpha: float = 1.0) -> Expr:
     return max_(x, _zero(x)) + operations.expm1(low) * const(alpha, x.dtype)
 
 
-@element(onnx="Selu", aten="selu")
+@element(onnx="Selu")
 def selu(x: Expr, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Expr:
     """Returns ``gamma · x`` where positive, else ``gamma · alpha · (exp(x) - 1)`` (Klambauer et al., 2017)."""
     return _two_slopes(x, alpha, gamma, 1.0)
@@ -411,13 +413,18 @@ def swiglu(gate: Expr, up: Expr) -> Expr:
     return gate * operations.sigmoid(gate) * up
 
 
+def _log1p_exp(form: str) -> str:
+    """Returns the form of log(1 + exp(…)), which is ``softplus`` when its turn has come."""
+    return f"either(log1p(exp({form})), softplus({form}))"
+
+
 @element(
     onnx="Softplus",
     aten=named("softplus", threshold=20.0),
     forms=(
         "either(log(1 + exp(x)), log1p(exp(x)))",
-        f"where(not_equal(x, x), x + 0, {_ABOVE} + log1p(exp(negative(abs(x)))))",
-        f"{_ABOVE} + log1p(exp(negative(abs(x))))",
+        "where(not_equal(x, x), x + 0, softplus(x))",
+        f"{_ABOVE} + {_log1p_exp('negative(abs(x))')}",
     ),
 )
 def softplus(x: Expr, beta: float = 1.0, threshold: float = math.inf) -> Expr:
@@ -591,7 +598,7 @@ def hypot(a: Expr, b: Expr) -> Expr:
 @element(
     aten="logaddexp",
     array_api="logaddexp",
-    forms=("where(not_equal(a - b, a - b), a + b, maximum(a, b) + log1p(exp(negative(abs(a - b)))))",),
+    forms=(f"where(not_equal(a - b, a - b), a + b, maximum(a, b) + {_log1p_exp('negative(abs(a - b))')})",),
 )
 def logaddexp(a: Expr, b: Expr) -> Expr:
     """Returns the logarithm of exp(a) + exp(b), without overflow."""

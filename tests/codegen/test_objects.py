@@ -11,12 +11,11 @@ import threading
 import numpy as np
 import pytest
 
+from tilewright.codegen import object_cache
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.codegen.jit import object_cache
-from tilewright.codegen.jit.cache_directory import cache_directory
-from tilewright.codegen.jit.object_cache import cache_state, find_object, keep_object, object_key
 from tilewright.codegen.llvm import jit
 from tilewright.codegen.machine.target import Target
+from tilewright.codegen.object_cache import cache_directory, cache_state, find_object, keep_object, object_key
 from tilewright.tir.parser import parse
 
 DOUBLE = """
@@ -178,7 +177,7 @@ def test_threads_that_write_the_same(folder):
 
 def test_processes_that_write_and_sweep(folder):
     program = (
-        "from tilewright.codegen.jit.object_cache import find_object, keep_object\n"
+        "from tilewright.codegen.object_cache import find_object, keep_object\n"
         "for n in range(60):\n"
         "    k = f'{n % 10:064}'\n"
         "    keep_object(k, bytes([n % 10]) * 20000)\n"

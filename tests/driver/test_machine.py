@@ -11,10 +11,10 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target
-from tilewright.codegen.jit import cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
 from tilewright.codegen.machine.cpu import available_cores
+from tilewright.codegen.object_cache import cache_directory
 from tilewright.driver import machine_probes, machine_report
 from tilewright.driver.benching import BenchResult, BenchRow, likely_peak
 from tilewright.driver.machine_probes import PeakProbe
@@ -85,7 +85,7 @@ def test_measured_figures_reach_the_analytic_model():
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(machine_report, "_in_process", {})
-    return cache_directory.cache_directory()
+    return cache_directory()
 
 
 def test_reports_are_kept_and_read_again(folder, monkeypatch):
@@ -161,7 +161,7 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="using a temporary directory"):
-        assert cache_directory.cache_directory().is_dir()
+        assert cache_directory().is_dir()
 
 
 def test_other_machines_cannot_be_measured():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.frontends import common
-from tilewright.frontends.graph_call import GraphCall
+from tilewright.frontends.common import GraphCall
 from tilewright.graph import Builder
 from tilewright.graph.reference import evaluate
 

@@ -9,7 +9,7 @@ from tilewright.codegen.backend.emitter import EmitError
 from tilewright.gpu import GpuError, RaceError
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.schedule import ScheduleError
-from tilewright.tuner.recipes.gpu_rows import RowThreads, atomic_sums
+from tilewright.tuner.rules.gpu_rows import RowThreads, atomic_sums
 
 
 def summed(shape, dtype, reduce=te.sum):

@@ -10,7 +10,7 @@ import pytest
 from tilewright import Schedule, build, from_mlir, te, tir, to_mlir
 from tilewright.codegen import Target, compile
 from tilewright.mlir import MlirError
-from tilewright.mlir.mlir_passes import lowered_for_mlir
+from tilewright.mlir.mlir_source import lowered_for_mlir
 from tilewright.tir.expr import Let
 from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import substitute, transform

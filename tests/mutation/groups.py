@@ -24,8 +24,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
-        "codegen/backend/emitter.py", "codegen/backend/expressions.py", "codegen/backend/lane_offsets.py",
-        "codegen/backend/statements.py", "codegen/backend/value_ranges.py",
+        "codegen/backend/emitter.py", "codegen/backend/lane_offsets.py",
+        "codegen/backend/value_ranges.py",
         "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/llvm_scope.py",
         "codegen/llvm/loads_stores.py", "codegen/llvm/lane_reductions.py", "codegen/llvm/llvm_stmt.py", "codegen/c/c_calls.py",
         "codegen/c/c_scope.py", "codegen/c/c_stmt.py", "codegen/c/c_expr.py", "codegen/c/inline_functions.py",
@@ -82,7 +82,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "frontends/torch/aten_reductions.py", "frontends/torch/aten_shapes.py", "frontends/torch/aten_windows.py",
         "frontends/torch/program_reader.py", "frontends/stablehlo/hlo_elements.py", "frontends/stablehlo/hlo_control.py",
         "frontends/stablehlo/hlo_lookups.py", "frontends/stablehlo/hlo_products.py", "frontends/stablehlo/hlo_reductions.py",
-        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/composed_operators.py",
+        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/common/elements.py",
         "frontends/common/reductions.py", "frontends/common/shapes.py", "frontends/common/windows.py",
     ),
     "measuring": (

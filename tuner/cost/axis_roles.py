@@ -15,8 +15,8 @@ from ...codegen.backend.lane_offsets import NEAR
 from ...tir.expr import Add, BufferLoad, Call, Cast, Expr, Mul, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
+from ..loop_steps import Panels
 from ..program import BlockInfo, ProgramInfo, Use
-from ..recipes.loop_steps import Panels
 
 DOT_WIDTH, DOT_LANES = 4, 16
 """Steps of the reduction and columns in one dot-product instruction of int8."""

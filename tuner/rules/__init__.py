@@ -1,23 +1,23 @@
-"""Schedule rules group blocks and offer recipes that schedule each group.
+"""Schedule rules: what kind of blocks each takes, how it schedules them (its recipe), and what that costs, in one file.
 
-``schedule_rule``: the base class of rules, how to register one of your own, and schedule functions with ``sample_*`` calls as a rule. ``stages_to_inline``: stages that are
-computed where they are used. ``int8_products``: products of int8 by dot-product instructions and by
-a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``row_reductions``: reductions along rows (softmax, layer norm, sums).
-``winograd_rule``: convolutions by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one.
-``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``.
+``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``int8_products``: products of int8 by
+dot-product instructions and by a matrix unit. ``winograd``: convolutions by Winograd's method. ``fused_stages``: several stages of any
+kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
+other blocks. ``in_order``: scans and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
+computed where they are used. ``schedule_rule``: the base class of rules, how to register one of your own, and schedule functions with
+``sample_*`` calls as a rule.
 """
 
-from .elementwise_rule import ElementwiseRule
 from .fused_stages import FusedStagesRule
 from .gpu_products import GpuMatrixUnitRule, GpuTilingRule
 from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
 from .in_order import GpuOrderRule, InOrderRule
 from .int8_products import DotRule, TileRule
 from .multi_level_tiling import MultiLevelTilingRule
-from .row_reductions import RowReductionRule
 from .schedule_rule import Group, ScheduleFunction, ScheduleRule, default_rules, register_rule
 from .stages_to_inline import blocks_to_inline, paddings_to_inline
-from .winograd_rule import WinogradRule
+from .sweeps import ElementwiseRule, RowReductionRule
+from .winograd import WinogradRule
 
 __all__ = [
     "DotRule",
@@ -42,3 +42,26 @@ __all__ = [
     "paddings_to_inline",
     "register_rule",
 ]
+
+RULES = (
+    ElementwiseRule(),
+    FusedStagesRule("fused_stages", 1 << 30),
+    FusedStagesRule("fused_pairs", 2),
+    FusedStagesRule("fused_siblings", 1 << 30, siblings=True),
+    GpuTilingRule(),
+    GpuMatrixUnitRule(),
+    GpuRowRule(),
+    GpuRowChainRule(),
+    GpuElementRule(),
+    InOrderRule(),
+    GpuOrderRule(),
+    DotRule(),
+    TileRule(),
+    MultiLevelTilingRule(),
+    RowReductionRule(),
+    WinogradRule(),
+)
+"""The library's rules; those of equal priority are asked in this order."""
+
+for _rule in RULES:
+    register_rule(_rule)

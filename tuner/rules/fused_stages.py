@@ -1,39 +1,704 @@
-"""This rule computes producers in tiles of their consumers. Examples are stencils, image pipelines, reductions that
-share an input, products in a row.
+"""Several stages tile by tile of the last one: stencils, image pipelines, reductions that share an input, products in a row.
 
-It takes any stages with affine accesses, each of which writes one buffer at its spatial axes. From the last stage it
-grows upwards: a producer joins when only members read it, and when a tile of the last stage needs a small part of it.
-The recipe is :mod:`..recipes.fused_tiles`; :mod:`..cost.fused_costs` says what it costs.
+:func:`fused_tiles` is the schedule. The loops of the last stage are tiled; in each tile all other stages compute what it needs of
+them. Stages may be element-wise, or reductions: with a register tile of sums, or with partial sums in the lanes of a vector.
+What stages need beyond a tile (the border of a stencil) is computed again in the next tile, or kept for it in circular buffers.
+Tiles need not divide the extents.
+
+The costs follow from the accesses and from :func:`needed_region`, the part of each stage that one tile of the last stage needs, in
+closed form; :func:`stage_role` says how a stage may be computed, by the strides of its accesses.
+
+:class:`FusedStagesRule` takes any stages with affine accesses, each of which writes one buffer at its spatial axes. From the last
+stage it grows upwards: a producer joins when only members read it, and when a tile of the last stage needs a small part of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Literal
 
 import numpy as np
 
 from ...schedule import Schedule
 from ...tir.expr import Var
 from ...tir.stmt import Buffer
-from ..cost.cost_features import Costs, up_to
-from ..cost.fused_costs import (
-    FusedCosts,
-    FusedStages,
-    Region,
-    StageRole,
-    needed_region,
-    same_region,
-    stage_role,
-    whole_region,
+from ..cost.axis_roles import lane_loads, loads_fit, packable, tile_axes, vector_axes
+from ..cost.cost_features import Costs, ceil_div, up_to
+from ..cost.loop_nest import Nest, NestAccess, NestLoop, blended, shape_of
+from ..cost.machine_model import MachineModel, overlapped, worth_threads
+from ..loop_steps import (
+    Panels,
+    accumulate,
+    by_lanes,
+    extent_of,
+    finish_tile,
+    fuse_all,
+    loops_of_axis,
+    loops_within,
+    pack,
+    unroll_factor,
 )
-from ..cost.machine_model import MachineModel, worth_threads
-from ..program import BlockInfo, ProgramInfo, copies, pads
-from ..recipes.fused_tiles import TileStage, fused_tiles
-from ..recipes.loop_steps import Panels
-from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
+from ..program import BlockInfo, ProgramInfo, Use, copies, pads
+from .schedule_rule import Decision, Group, Part, ScheduleRule
+
+Kind = Literal["map", "tile", "lanes", "plain"]
+
+
+@dataclass(frozen=True)
+class TileStage:
+    """How one stage is computed within a tile.
+
+    ``kind``: ``map`` (element-wise, in vectors), ``tile`` (sums of a register tile), ``lanes`` (partial sums in the lanes
+    of vectors), ``plain`` (one element after the other). ``vector`` is the number of the axis that becomes vectors, of
+    ``width`` elements each time; ``row`` that of the rows of a register tile, ``rows`` at a time. ``unroll``: steps of the
+    reduction per iteration. ``packed``: an operand that is copied into panels before everything else. ``end``: a result of
+    the stages, of the same extents as the last one, that none of them reads. ``rolls``: what the next tile needs again is
+    kept in a circular buffer, whose rows begin at multiples of so many elements; that takes one loop over tiles, which no
+    threads share. 0: it is computed again.
+    """
+
+    name: str
+    kind: Kind
+    vector: int = 0
+    width: int = 1
+    row: int | None = None
+    rows: int = 1
+    unroll: int = 1
+    packed: Panels | None = None
+    end: bool = False
+    rolls: int = 0
+
+
+@dataclass
+class _Made:
+    """A stage that is being scheduled: its block, and the block that finishes its sums. That one takes them to memory,
+    or adds partial sums up."""
+
+    stage: TileStage
+    block: Any
+    result: Any = None
+
+    @property
+    def blocks(self) -> list[Any]:
+        """Returns its blocks in program order; the last one writes what it computes."""
+        return [self.block] if self.result is None else [self.block, self.result]
+
+
+def fused_tiles(sch: Schedule, stages: Sequence[TileStage], tiles: Mapping[int, int], *, shared: bool = False) -> Any:
+    """Schedule ``stages``, in program order; returns the loop over tiles, None when there is one tile only.
+
+    ``tiles``: for axes of the last stage, by number, the extent of a tile. ``shared``: the threads share the tiles.
+    """
+    made = [_prepared(sch, stage) for stage in stages]
+    ends = [m for m in made if m.stage.end or m is made[-1]]
+    loops = [_tile_loop(sch, m.blocks[-1], tiles) for m in ends]
+    at, first = loops[-1], made.index(ends[0])
+    if at is not None:
+        _move_in(sch, made[first:], dict(zip(map(id, ends), loops, strict=True)))
+        at = sch.merge(*loops) if len(loops) > 1 else at
+        if shared:
+            sch.parallel(at)
+        _move_in(sch, made[:first], {}, at)
+    for m in made:
+        if m.stage.rolls and at is not None:
+            sch.rolling_buffer(m.block, 0)
+            rank = len(sch.get(m.block).writes[0].buffer.shape)
+            if rank > 1:
+                sch.storage_align(m.block, 0, rank - 2, m.stage.rolls, 0)
+    for m in made:
+        _FINISH[m.stage.kind](sch, m, at)
+    return at
+
+
+def _prepared(sch: Schedule, stage: TileStage) -> _Made:
+    block = sch.get_block(stage.name)
+    if stage.packed is not None:
+        pack(sch, block, stage.packed)
+    if stage.kind == "tile":
+        return _Made(stage, block, accumulate(sch, block, stage.vector))
+    if stage.kind == "lanes":
+        spatial = sum(1 for iv in sch.get(block).iter_vars if iv.kind == "spatial")
+        return _Made(stage, by_lanes(sch, block, sch.get_loops(block)[-1], stage.width, spatial), block)
+    return _Made(stage, block)
+
+
+def _move_in(sch: Schedule, made: Sequence[_Made], loops: Mapping[int, Any], at: Any = None) -> None:
+    """Compute stages in tiles. A stage goes in the loop of the result that follows it (``loops``, by the identity of
+    its stage), which computes its own sums there, else in ``at``."""
+    for m in reversed(made):
+        at = loops.get(id(m), at)
+        for block in reversed(m.blocks[:-1] if id(m) in loops else m.blocks):
+            sch.compute_at(block, at)
+
+
+def _tile_loop(sch: Schedule, block: Any, tiles: Mapping[int, int]) -> Any:
+    """Split the loops of ``block``, and return the one loop over tiles."""
+    outer, inner = [], []
+    for number, loop in enumerate(sch.get_loops(block)):
+        tile = tiles.get(number, 0)
+        if 0 < tile < extent_of(sch, loop):
+            over, loop = sch.split(loop, [None, tile])
+            outer.append(over)
+        inner.append(loop)
+    if not outer:
+        return None
+    sch.reorder(*outer, *inner)
+    return fuse_all(sch, outer)
+
+
+def _loops(sch: Schedule, block: Any, at: Any) -> list[Any]:
+    return list(sch.get_loops(block)) if at is None else loops_within(sch, block, at)
+
+
+def _reduction_loops(sch: Schedule, block: Any, loops: Sequence[Any]) -> list[Any]:
+    axes = [n for n, iv in enumerate(sch.get(block).iter_vars) if iv.kind == "reduce"]
+    used = [loop for n in axes for loop in loops_of_axis(sch, block, loops, n)]
+    return [loop for loop in loops if loop in used]
+
+
+def _vectorize_map(sch: Schedule, made: _Made, at: Any) -> None:
+    loops = _loops(sch, made.block, at)
+    along = loops_of_axis(sch, made.block, loops, made.stage.vector)
+    if not along:
+        return
+    loop = along[-1]
+    if loop is not loops[-1]:
+        sch.reorder(*[other for other in loops if other is not loop], loop)
+    if extent_of(sch, loop) > made.stage.width:
+        loop = sch.split(loop, [None, made.stage.width])[1]
+    sch.vectorize(loop)
+
+
+def _register_tile(sch: Schedule, made: _Made, at: Any) -> None:
+    """Put the reduction between the loops over register tiles and those within one."""
+    block, stage = made.block, made.stage
+    loops = _loops(sch, block, at)
+    reduction = _reduction_loops(sch, block, loops)
+    inside, over = [], []
+    for axis, size in ((stage.row, stage.rows), (stage.vector, stage.width)):
+        along = [] if axis is None else [x for x in loops_of_axis(sch, block, loops, axis) if x not in reduction]
+        if along:
+            tiles, inner = sch.split(along[-1], [None, min(size, extent_of(sch, along[-1]))])
+            over.append((along[-1], tiles))
+            inside.append(inner)
+    tiled = [loop for loop, _ in over]
+    others = [loop for loop in loops if loop not in tiled and loop not in reduction]
+    outer = [*others, *[loop for _, loop in over]]
+    sch.reorder(*outer, *reduction, *inside)
+    around = outer[-1] if outer else at
+    if outer:
+        sch.reverse_compute_at(made.result, around)
+    init = sch.decompose_reduction(block, reduction[0]) if reduction else None
+    if reduction:
+        unroll_factor(sch, reduction[-1], stage.unroll)
+    for loop in inside[:-1]:
+        sch.unroll(loop)
+    if inside:
+        sch.vectorize(inside[-1])
+    if around is not None:
+        for part in (init, made.result):
+            if part is not None:
+                finish_tile(sch, part, around, stage.vector)
+
+
+def _lanes(sch: Schedule, made: _Made, at: Any) -> None:
+    """Sum up in the lanes of a vector, then the lanes, for each element."""
+    block, finish, stage = made.block, made.result, made.stage
+    across = _reduction_loops(sch, finish, _loops(sch, finish, at))
+    elements = [loop for loop in _loops(sch, finish, at) if loop not in across]
+    if elements:
+        sch.reorder(*elements, *across)
+        sch.compute_at(block, elements[-1])
+        at = elements[-1]
+    loops = _loops(sch, block, at)
+    (lanes,) = loops_of_axis(sch, block, loops, 0)
+    reduction = [loop for loop in loops if loop is not lanes]
+    sch.set_scope(block, 0, "local")
+    if reduction:
+        sch.reorder(*reduction, lanes)
+        init = sch.decompose_reduction(block, reduction[0])
+        unroll_factor(sch, reduction[-1], stage.unroll)
+        sch.vectorize(sch.get_loops(init)[-1])
+    sch.vectorize(lanes)
+    if across:
+        sch.annotate(across[-1], "tir.horizontal_reduce", 1)
+
+
+def _plain(sch: Schedule, made: _Made, at: Any) -> None:
+    """Leave the loops of a stage as they are."""
+
+
+_FINISH = {"map": _vectorize_map, "tile": _register_tile, "lanes": _lanes, "plain": _plain}
+
+
+_CIRCULAR = 0.2
+"""How much longer stages in circular buffers take than their causes explain: 0.0 for jacobi_2d, 0.5 for harris."""
+
+
+@dataclass(frozen=True)
+class FusedStages:
+    """The stages that are computed together, in program order, with their roles and regions. ``tiled`` are the axes of
+    the last one that are cut into tiles, outermost first. ``parallel``: threads share the tiles. ``siblings``: other
+    results, of the extents of the last one, which no stage reads."""
+
+    roles: tuple[StageRole, ...]
+    regions: Mapping[BlockInfo, Region]
+    tiled: tuple[Var, ...]
+    lanes: int
+    parallel: bool
+    siblings: tuple[BlockInfo, ...] = ()
+
+    @property
+    def root(self) -> BlockInfo:
+        """Returns the last stage."""
+        return self.roles[-1].block
+
+    @property
+    def ends(self) -> tuple[BlockInfo, ...]:
+        """Returns the stages whose results stay."""
+        return (*self.siblings, self.root)
+
+    @cached_property
+    def rolling(self) -> tuple[BlockInfo, ...]:
+        """Returns the stages whose rows circular buffers can keep from tile to tile, in program order. A tile needs
+        rows of them that the tile before has computed along the outermost tiled axis; the result is empty where they
+        cannot all be kept."""
+        if self.parallel or self.siblings or not self.tiled:
+            return ()
+        axis, found = self.tiled[0], []
+        for role in self.roles[:-1]:
+            spans = [s for s in self.regions[role.block].values() if axis in s.factors]
+            if any(s.hi > s.lo for s in spans):
+                if (
+                    role.kind != "map"
+                    or len(spans) != 1
+                    or set(spans[0].factors) != {axis}
+                    or spans[0].factors[axis] < 1
+                ):
+                    return ()
+                found.append(role.block)
+        return tuple(found)
+
+    @cached_property
+    def inside(self) -> tuple[Buffer, ...]:
+        """Returns the buffers that only these stages use."""
+        return tuple([role.block.stores[0].buffer for role in self.roles if role.block not in self.ends])
+
+    @cached_property
+    def outside(self) -> tuple[Buffer, ...]:
+        """Returns the buffers that they read from outside."""
+        read = [use.buffer for role in self.roles for use in role.block.loads]
+        return tuple([b for b in dict.fromkeys(read) if b not in self.inside])
+
+
+class FusedCosts:
+    """The costs of ``rows`` candidates whose decisions are ``columns``. These are ``tile<n>`` of each tiled axis,
+    ``vectors`` of element-wise stages, and for the reduction of stage ``n`` ``vectors<n>``, ``rows<n>``."""
+
+    def __init__(
+        self, stages: FusedStages, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int
+    ) -> None:
+        self.stages, self.machine, self.columns, self.rows = stages, machine, columns, rows
+        root, ones = stages.root, np.ones(rows)
+        self.tile: dict[Var, np.ndarray] = {v: ones * root.extents[v] for v in root.spatial}
+        for n, axis in enumerate(stages.tiled):
+            self.tile[axis] = np.minimum(columns[f"tile{n}"], root.extents[axis])
+        self.trips = [ceil_div(root.extents[v], self.tile[v]) for v in stages.tiled]
+        self.tiles = np.prod([ones, *self.trips], axis=0)
+        self.rolled = columns.get("rolled", np.zeros(rows)) > 0
+
+    def sizes(self, block: BlockInfo) -> dict[Var, np.ndarray]:
+        """Returns how many values each axis of ``block`` takes in a tile."""
+        region = self.stages.regions[block]
+        return {v: region[v].size(self.tile, self.rows) for v in block.axes}
+
+    def computed(self, block: BlockInfo) -> dict[Var, np.ndarray]:
+        """Returns how many values of each axis of ``block`` a tile computes. They are those of :meth:`sizes`, less what
+        a circular buffer has from the tile before."""
+        sizes = self.sizes(block)
+        if block not in self.stages.rolling or not self.rolled.any():
+            return sizes
+        axis, region = self.stages.tiled[0], self.stages.regions[block]
+        for v in block.axes:
+            if axis in region[v].factors:
+                new = region[v].factors[axis] * self.tile[axis]
+                new = np.minimum(sizes[v], new + np.maximum(0.0, sizes[v] - new) / self.trips[0])
+                sizes[v] = np.where(self.rolled, new, sizes[v])
+        return sizes
+
+    @cached_property
+    def scratch(self) -> np.ndarray:
+        """Returns the bytes of the intermediate results of a tile."""
+        total = np.zeros(self.rows)
+        for role in self.stages.roles:
+            if role.block in self.stages.ends:
+                continue
+            sizes = self.sizes(role.block)
+            total = total + role.block.itemsize * np.prod([sizes[v] for v in role.block.spatial], axis=0)
+        return total
+
+    def mask(self) -> np.ndarray:
+        """Register tiles that fit the registers and divide what they are tiles of, unless that is the whole axis."""
+        keep = ~self.rolled
+        if self.rolled.any():  # one loop over tiles
+            alone = np.prod([np.ones(self.rows), *self.trips[1:]], axis=0) == 1
+            keep = keep | (alone & (self.trips[0] > 1))
+        for n, role in enumerate(self.stages.roles):
+            if role.kind != "tile":
+                continue
+            vectors, rows = self.columns[f"vectors{n}"], self.columns[f"rows{n}"]
+            keep &= vectors * rows + vectors + 2 <= self.machine.registers
+            sizes = self.sizes(role.block)
+            for axis, step in ((role.vector, vectors * self.stages.lanes), (role.row, rows)):
+                if axis is not None:
+                    size = sizes[axis]
+                    keep &= (size == role.block.extents[axis]) | (size % np.minimum(step, size) == 0)
+        return keep
+
+    def costs(self) -> Costs:
+        """Returns all of it."""
+        machine = self.machine
+        core, loads, stores, overhead = (np.zeros(self.rows) for _ in range(4))
+        for n, role in enumerate(self.stages.roles):
+            work = self._stage(n, role)
+            core, loads, stores, overhead = (
+                a + b for a, b in zip((core, loads, stores, overhead), work, strict=True)
+            )  # fmt: skip
+        near, far, memory = (self._traffic(size) for size in (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes))
+        packed = sum(
+            role.block.itemsize * math.prod(role.block.extents[v] for v in role.packed.axes())
+            for role in self.stages.roles if role.packed is not None
+        )  # fmt: skip
+        root = self.stages.root
+        costs = Costs(self.rows).put(
+            core_cycles=core * self.tiles,
+            load_cycles=loads * self.tiles,
+            store_cycles=stores * self.tiles,
+            loop_cycles=(overhead + 20.0) * self.tiles,
+            l2_bytes=near,
+            l3_bytes=far,
+            memory_bytes=memory,
+            pack_bytes=2.0 * packed,
+            flops=sum(role.block.flops for role in self.stages.roles),
+            regions=float(self.stages.parallel) + float(packed > 0),
+            lanes_used=float(self.stages.lanes),
+            columns=self.columns.get("vectors", np.ones(self.rows)),
+            waste=self._repeated,
+            tile_a=self.tile[self.stages.tiled[0]],
+            tile_b=self.tile[self.stages.tiled[-1]],
+            panel_bytes=self.scratch,
+            tasks=self.tiles if self.stages.parallel else 1.0,
+            tasks_per_core=self.tiles / machine.cores,
+            row_extent=float(root.spatial_size),
+            column_extent=float(root.extents[root.spatial[-1]]),
+            epilogue=float(len(self.stages.roles)),
+        )
+        return costs.put(extra_cycles=self.rolled * _CIRCULAR * overlapped(machine.cycles_by_cause(costs)))
+
+    @cached_property
+    def _repeated(self) -> np.ndarray:
+        """Returns how many times the work of all stages is done because tiles overlap."""
+        done = np.zeros(self.rows)
+        for role in self.stages.roles:
+            instances = np.prod([*self.computed(role.block).values(), np.ones(self.rows)], axis=0)
+            done = done + instances * role.block.operations
+        return done * self.tiles / max(1.0, sum(role.block.flops for role in self.stages.roles))
+
+    # -- one stage in one tile -------------------------------------------------------------------------------------
+
+    def _stage(self, n: int, role: StageRole) -> tuple[np.ndarray, ...]:
+        """Returns the cycles of arithmetic, loads, stores, and loops of a stage in one tile."""
+        sizes = self.computed(role.block)
+        around = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.spatial)], axis=0)
+        steps = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.reduce)], axis=0)
+        if role.kind == "map":
+            return self._map(role, sizes, around)
+        if role.kind == "tile":
+            return self._register_tile(n, role, sizes, around, steps)
+        machine, block = self.machine, role.block
+        if role.kind == "lanes":
+            width = self.columns[f"vectors{n}"] * self.stages.lanes
+            vectors = ceil_div(steps, width) * self.columns[f"vectors{n}"]
+            work = np.maximum(
+                vectors * block.operations / 2 / machine.fma_pipes, ceil_div(steps, width) * machine.fma_latency
+            )
+            across = 4 * np.log2(np.maximum(width, 2.0)) + 6 * self.columns[f"vectors{n}"]
+            return (
+                around * work, around * vectors * self._loads(block, block.reduce[-1]) / machine.loads_per_cycle,
+                around, around * (10.0 + across),
+            )  # fmt: skip
+        alone = around * steps
+        return (
+            alone * block.operations * (machine.fma_latency if block.is_reduction else 1.0 / machine.fma_pipes),
+            alone * len(block.loads) / machine.loads_per_cycle, alone, 4.0 * alone,
+        )  # fmt: skip
+
+    def _map(self, role: StageRole, sizes: Mapping[Var, np.ndarray], around: np.ndarray) -> tuple[np.ndarray, ...]:
+        machine, block = self.machine, role.block
+        assert role.vector is not None
+        along = sizes[role.vector]
+        width = np.minimum(self.columns["vectors"] * self.stages.lanes, along)
+        steps = around / along * ceil_div(along, width)
+        vectors = steps * ceil_div(width, self.stages.lanes)
+        gathers = self._loads(block, role.vector)
+        return (
+            vectors * block.operations / machine.fma_pipes, vectors * gathers / machine.loads_per_cycle,
+            vectors / machine.stores_per_cycle, 2.0 * steps + 8.0 * around / along,
+        )  # fmt: skip
+
+    def _register_tile(
+        self, n: int, role: StageRole, sizes: Mapping[Var, np.ndarray], around: np.ndarray, steps: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        machine, block = self.machine, role.block
+        assert role.vector is not None
+        ones = np.ones(self.rows)
+        along = sizes[role.vector]
+        width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, along)
+        across = ones if role.row is None else sizes[role.row]
+        rows = np.minimum(self.columns[f"rows{n}"], across)
+        tiles = around / along / across * ceil_div(along, width) * ceil_div(across, rows)
+        vectors = ceil_div(width, self.stages.lanes)
+        sums = rows * vectors
+        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / sums)
+        operations = max(1.0, block.operations / 2)
+        loads = np.zeros(self.rows)
+        for use in block.loads:
+            moving = use.axes()
+            each = 1.0 if use is role.packed else lane_loads(use, role.vector, self.stages.lanes)
+            loads = (
+                loads
+                + (vectors * each if role.vector in moving else 1.0) * np.where(role.row in moving, rows, 1.0)
+            )  # fmt: skip
+        issue = (sums * operations + loads + 1.0) / machine.issue_width
+        return (
+            tiles * steps * sums * operations / machine.fma_pipes * latency,
+            tiles * steps * np.maximum(loads / machine.loads_per_cycle, issue),
+            tiles * sums, tiles * (20.0 + 2.0 * sums) + tiles * steps * 0.3,
+        )  # fmt: skip
+
+    def _loads(self, block: BlockInfo, vector: Var) -> float:
+        """Loads of one vector of the stage; elements that are gathered count one by one."""
+        return sum(lane_loads(use, vector, self.stages.lanes) for use in block.loads)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def _traffic(self, cache: float) -> np.ndarray:
+        """Returns the bytes that cross into a cache. They are what the tiles read and write of outside buffers, at
+        least what the reductions in a tile read again and again, and the intermediate results as far as those of a tile
+        do not fit."""
+        outer = blended(*self._outer, cache)
+        within = np.sum([nest.traffic(cache) * self.tiles for nest in self._inner] or [np.zeros(self.rows)], axis=0)
+        spilled = 1.0 / (1.0 + np.exp2(np.clip(-6.0 * np.log2(np.maximum(self.scratch, 1.0) / (0.6 * cache)), -60, 60)))
+        return np.asarray(np.maximum(outer, within) + spilled * 3.0 * self._written * self.tiles)
+
+    @cached_property
+    def _written(self) -> np.ndarray:
+        """Returns the bytes of intermediate results that a tile computes. They are also about those that it reads, and
+        with circular buffers less than :attr:`scratch`."""
+        total = np.zeros(self.rows)
+        for role in self.stages.roles:
+            if role.block not in self.stages.ends:
+                sizes = self.computed(role.block)
+                total = total + role.block.itemsize * np.prod([sizes[v] for v in role.block.spatial], axis=0)
+        return total
+
+    @cached_property
+    def _outer(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Returns the bytes that the tiles move, and the working sets, for each number of inner loops over tiles. The
+        data of these loops stay in a cache."""
+        stages, root = self.stages, self.stages.root
+        whole = {b: tuple([TileSpan({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
+        touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
+        touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 2.0) for b in stages.ends]
+        loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
+        cover, levels, sizes = dict(self.tile), [], []
+        for depth in range(len(loops) + 1):
+            moved, held = np.zeros(self.rows), np.zeros(self.rows)
+            for buffer, spans, times in touched:
+                lines = self._lines(buffer, spans, cover)
+                held = held + lines
+                again = np.prod([np.ones(self.rows), *(trips for _, trips in loops[depth:])], axis=0)
+                for axis, trips in loops[depth:]:
+                    if any(axis in span.factors for span in spans):
+                        break
+                    again = again / trips
+                moved = moved + times * lines * again
+            levels.append(moved)
+            sizes.append(held + self.scratch)
+            if depth < len(loops):
+                axis, trips = loops[depth]
+                cover = {**cover, axis: np.minimum(cover[axis] * trips, root.extents[axis])}
+        if self.rolled.any():  # what neighbouring tiles share is still there: each row is read once
+            levels = [np.where(self.rolled, np.minimum(level, levels[-1]), level) for level in levels]
+        return [*levels, np.zeros(self.rows)], [*sizes, sizes[-1]]
+
+    def _lines(self, buffer: Buffer, spans: Sequence[TileSpan], cover: Mapping[Var, np.ndarray]) -> np.ndarray:
+        """Returns the bytes of the cache lines under a part of ``buffer``."""
+        sizes = [span.size(cover, self.rows) for span in spans] or [np.ones(self.rows)]
+        around = np.prod([np.ones(self.rows), *sizes[:-1]], axis=0)
+        return np.asarray(around * 64.0 * ceil_div(sizes[-1] * buffer.dtype.bytes, 64))
+
+    @cached_property
+    def _inner(self) -> list[Nest]:
+        """Returns the nests of the reductions within a tile."""
+        return [self._nest(n, role) for n, role in enumerate(self.stages.roles) if role.kind == "tile"]
+
+    def _nest(self, n: int, role: StageRole) -> Nest:
+        block, sizes = role.block, self.sizes(role.block)
+        assert role.vector is not None
+        names = {v: f"a{k}" for k, v in enumerate(block.axes)}
+        width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, sizes[role.vector])
+        loops = [NestLoop(names[role.vector], width)]
+        rows = np.ones(self.rows)
+        if role.row is not None:
+            rows = np.minimum(self.columns[f"rows{n}"], sizes[role.row])
+            loops.append(NestLoop(names[role.row], rows))
+        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.reduce)]
+        loops.append(NestLoop(names[role.vector], ceil_div(sizes[role.vector], width)))
+        if role.row is not None:
+            loops.append(NestLoop(names[role.row], ceil_div(sizes[role.row], rows)))
+        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.spatial) if v not in (role.vector, role.row)]
+
+        def dims(use: Use) -> tuple[dict[str, int], ...]:
+            return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
+
+        accesses = [NestAccess(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
+        accesses.append(NestAccess(dims(block.stores[0]), block.itemsize, write=True))
+        return Nest(loops, accesses, {names[v]: block.extents[v] for v in block.axes}, self.rows)
+
+
+@dataclass(frozen=True)
+class TileSpan:
+    """The values that an index takes for one tile. They are the sum of ``factors`` times the axes of the last stage,
+    plus ``lo`` to ``hi``; of ``extent`` values at most."""
+
+    factors: Mapping[Var, int]
+    lo: int
+    hi: int
+    extent: int
+
+    def size(self, tile: Mapping[Var, np.ndarray], rows: int) -> np.ndarray:
+        """Returns how many values there are when each axis of the last stage covers ``tile`` values."""
+        total = np.full(rows, 1.0 + self.hi - self.lo)
+        for axis, factor in self.factors.items():
+            total = total + abs(factor) * (tile[axis] - 1)
+        return np.minimum(total, float(self.extent))
+
+    def union(self, other: TileSpan) -> TileSpan:
+        """Returns the span that holds both."""
+        factors = {v: max(self.factors.get(v, 0), other.factors.get(v, 0), key=abs) for v in _both(self, other)}
+        return TileSpan(factors, min(self.lo, other.lo), max(self.hi, other.hi), self.extent)
+
+
+def _both(a: TileSpan, b: TileSpan) -> Iterable[Var]:
+    return dict.fromkeys((*a.factors, *b.factors))
+
+
+Region = Mapping[Var, TileSpan]
+"""The spans of the axes of a block."""
+
+
+def whole_region(block: BlockInfo) -> Region:
+    """Returns the region of the last stage: its spatial axes are the tile's, a reduction goes through all values."""
+    region = {v: TileSpan({v: 1}, 0, 0, block.extents[v]) for v in block.spatial}
+    return {**region, **_reduced_axes(block)}
+
+
+def same_region(block: BlockInfo, root: BlockInfo) -> Region:
+    """Returns the region of a result that has the extents of the last stage, ``root``: the same tile."""
+    pairs = zip(block.spatial, root.spatial, strict=True)
+    return {**{v: TileSpan({axis: 1}, 0, 0, block.extents[v]) for v, axis in pairs}, **_reduced_axes(block)}
+
+
+def _reduced_axes(block: BlockInfo) -> dict[Var, TileSpan]:
+    """Returns the spans of the axes that a block reduces: all values."""
+    return {v: TileSpan({}, 0, block.extents[v] - 1, block.extents[v]) for v in block.reduce}
+
+
+def _read_spans(use: Use, region: Region) -> tuple[TileSpan, ...] | None:
+    """Returns the span of each dimension that a block of this region reads; None when an index is not affine."""
+    spans = []
+    for dim, offset, extent in zip(use.dims, use.offsets, use.buffer.shape, strict=True):
+        size = getattr(extent, "value", None)
+        if dim is None or size is None:
+            return None
+        factors: dict[Var, int] = {}
+        lo = hi = offset
+        for axis, factor in dim.items():
+            span = region[axis]
+            ends = sorted((factor * span.lo, factor * span.hi))
+            lo, hi = lo + ends[0], hi + ends[1]
+            for root, inner in span.factors.items():
+                factors[root] = factors.get(root, 0) + factor * inner
+        spans.append(TileSpan({v: f for v, f in factors.items() if f}, lo, hi, size))
+    return tuple(spans)
+
+
+def spans_read(buffer: Buffer, regions: Mapping[BlockInfo, Region]) -> tuple[TileSpan, ...] | None:
+    """Returns the spans of what the blocks of ``regions`` read of ``buffer``. None stands for an index that is not
+    affine, or for a buffer that none of them reads."""
+    out: tuple[TileSpan, ...] | None = None
+    for block, region in regions.items():
+        for use in block.loads:
+            if use.buffer is buffer:
+                found = _read_spans(use, region)
+                if found is None:
+                    return None
+                out = found if out is None else tuple([a.union(b) for a, b in zip(out, found, strict=True)])
+    return out
+
+
+def needed_region(block: BlockInfo, readers: Mapping[BlockInfo, Region]) -> Region | None:
+    """Returns the region of ``block`` that its readers need, or None when an index is not affine. The block writes one
+    buffer at its spatial axes."""
+    spans = spans_read(block.stores[0].buffer, readers)
+    return None if spans is None else {**dict(zip(block.spatial, spans, strict=True)), **_reduced_axes(block)}
+
+
+@dataclass(frozen=True)
+class StageRole:
+    """The role of a stage in a tile. It has its ``kind`` (those of :class:`.TileStage`), the axis ``vector`` that
+    becomes vectors, the axis ``row`` of a register tile, and the operand that is ``packed`` into panels ahead."""
+
+    block: BlockInfo
+    kind: Literal["map", "tile", "lanes", "plain"]
+    vector: Var | None = None
+    row: Var | None = None
+    packed: Use | None = None
+
+
+def stage_role(block: BlockInfo, lanes: int, inside: Collection[Buffer] = ()) -> StageRole:
+    """Returns the role of ``block``. The parameter ``lanes`` is the number of elements of a vector, ``inside`` are the
+    buffers that the fused stages write, which cannot be packed ahead."""
+    if not block.spatial:
+        return StageRole(block, "lanes" if _sums_in_lanes(block, lanes) else "plain")
+    if not block.is_reduction:
+        wide = [v for v in block.spatial if block.extents[v] > 1]
+        return StageRole(block, "map", wide[-1] if wide else block.spatial[-1])
+    for vector in vector_axes(block):
+        operands = [use for use in packable(block, vector) if use.buffer not in inside]
+        if loads_fit(block, vector) or operands:
+            packed = None if _contiguous(block, vector) or not operands else operands[0]
+            return StageRole(block, "tile", vector, tile_axes(block, vector).rows, packed)
+    return StageRole(block, "lanes" if _sums_in_lanes(block, lanes) else "plain")
+
+
+def _contiguous(block: BlockInfo, vector: Var) -> bool:
+    return all(use.stride(vector) == 1 for use in block.loads if vector in use.axes())
+
+
+def _sums_in_lanes(block: BlockInfo, lanes: int) -> bool:
+    """Returns whether the innermost axis of the reduction is long enough for a vector, and its result one buffer."""
+    last = block.axes[-1] if block.axes else None
+    return last in block.reduce and block.extents[last] >= lanes and len(block.stores) == 1 and _known(block)
+
+
+def _known(block: BlockInfo) -> bool:
+    return block.block.init is not None and math.prod(block.extents[v] for v in block.reduce) > 1
+
 
 _TILED = 3
 """The number of axes that are cut into tiles: the innermost ones of those that all stages share."""
@@ -238,8 +903,3 @@ class FusedPart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         return FusedCosts(self.stages, self.machine, columns, rows).costs()
-
-
-register_rule(FusedStagesRule("fused_stages", 1 << 30))
-register_rule(FusedStagesRule("fused_pairs", 2))
-register_rule(FusedStagesRule("fused_siblings", 1 << 30, siblings=True))

@@ -21,7 +21,7 @@ from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.gpu_model import GpuModel
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, ProgramInfo
-from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
+from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
 class InOrderRule(ScheduleRule):
@@ -124,9 +124,6 @@ class InOrderPart(Part):
         return math.prod(block.extents[v] for v in block.axes if v not in block.spatial and v not in block.reduce)
 
 
-register_rule(InOrderRule())
-
-
 class GpuOrderRule(ScheduleRule):
     """This rule takes the blocks that share an outermost loop with one that keeps its order."""
 
@@ -182,6 +179,3 @@ class OrderPart(Part):
 def _is_spatial(block: BlockInfo, loop: object) -> bool:
     values = block.realize.iter_values
     return any(v is loop and iv.var in block.spatial for iv, v in zip(block.block.iter_vars, values, strict=True))
-
-
-register_rule(GpuOrderRule())

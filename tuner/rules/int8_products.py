@@ -1,34 +1,156 @@
-"""These rules schedule products and convolutions of int8, by dot-product instructions and by a matrix unit.
+"""Products and convolutions of int8, by dot-product instructions and by a matrix unit: their schedules, costs and rules.
 
-On machines that multiply and add four int8 in each lane, four steps of the reduction and 16 columns become one
-``vpdpbusd`` of AVX-512 VNNI (:mod:`tilewright.schedule.intrin`);
-the operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A convolution over NHWC is such a
-product for each position in the window, with the channels as steps: the panels are ``[panel, ry, rx, k // 4, column, k
-% 4]``. The instruction takes one signed and one unsigned factor; where both are signed or both unsigned, the packed one
-is shifted by 128 while it is packed, and the sums are corrected by 128 times the row sums of the other one when a tile
+:func:`dot_tile` computes tiles of sums by dot-product instructions, several steps of the reduction for each lane at once. On
+machines that multiply and add four int8 in each lane, four steps and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI
+(:mod:`tilewright.schedule.intrin`); the operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A
+convolution over NHWC is such a product for each position in the window, with the channels as steps: the panels are ``[panel, ry, rx,
+k // 4, column, k % 4]``. The instruction takes one signed and one unsigned factor; where both are signed or both unsigned, the
+packed one is shifted by 128 while it is packed, and the sums are corrected by 128 times the row sums of the other one when a tile
 is complete (``shift_operand``).
 
-On machines with a matrix unit (AMX) the recipe is :func:`..recipes.int8_tiles.matrix_unit_product`.
+:func:`matrix_unit_product` takes tiles of 16 by 64 bytes and 64 bytes by 16 columns (AMX). One instruction multiplies a tile of
+each; its sums stay in tile registers over the whole reduction (:mod:`tilewright.schedule.intrin.matrix_units`). The operand with
+the columns is packed, with several steps of the reduction contiguous for each column. Sizes that the tiles do not divide are
+padded with zeros by the copies that pack.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...schedule import Schedule
-from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRIN
+from ...schedule.intrin import (
+    AMX_DOT_BF16_INTRIN,
+    AMX_DOT_S8S8_INTRIN,
+    AMX_DOT_U8S8_INTRIN,
+    VNNI_DOT_16x4_INTRIN,
+    VNNI_DOT_16x4_SWAPPED_INTRIN,
+)
 from ..cost.axis_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
+from ..loop_steps import Panels, arrange, fuse_all, inline_padding, loops_within, pack, pad_product, unroll_factor
 from ..program import BlockInfo, ProgramInfo
-from ..recipes.int8_tiles import TILE, TILE_BYTES, DotInstruction, UnitTiles, dot_tile, matrix_unit_product
-from ..recipes.loop_steps import fuse_all, loops_within, pack
-from ..recipes.sweeps import RowSweep, sweep_rows
-from .schedule_rule import Decision, Group, Part, ScheduleRule, register_rule
+from .schedule_rule import Decision, Group, Part, ScheduleRule
+from .sweeps import RowSweep, sweep_rows
+
+
+@dataclass(frozen=True)
+class DotInstruction:
+    """A dot-product instruction: it takes ``lanes`` columns and ``width`` steps of a reduction at once. ``unroll`` says
+    how many instructions along the reduction are in one iteration."""
+
+    intrinsic: str
+    lanes: int
+    width: int
+    unroll: int = 1
+
+
+def dot_tile(
+    sch: Schedule, block: Any, dot: DotInstruction, *, column: Any, step: Any, rows: Sequence[Any] = (), around: Sequence[Any] = ()
+) -> None:  # fmt: skip
+    """Compute a tile of ``block`` with a dot-product instruction.
+
+    ``rows``, ``column`` and ``step`` are the innermost loops, in any order: over rows of the tile, over its columns, and
+    over the reduction, of which ``around`` are further loops.
+    """
+    vector, lane = sch.split(column, [None, dot.lanes])
+    outer, inner = sch.split(step, [None, dot.width])
+    sch.reorder(*around, outer, *rows, vector, lane, inner)
+    init = sch.decompose_reduction(block, [*around, outer][0])
+    sch.vectorize(sch.get_loops(init)[-1])
+    for loop in (*rows, vector, *sch.get_loops(init)[-2 - len(rows) : -1]):
+        sch.unroll(loop)
+    unroll_factor(sch, outer, dot.unroll)
+    sch.tensorize(lane, dot.intrinsic)
+
+
+TILE, TILE_BYTES = 16, 64
+"""Rows of a tile, and columns of the sums; bytes of a row of a tile."""
+
+_DOTS = {"int8": AMX_DOT_S8S8_INTRIN, "uint8": AMX_DOT_U8S8_INTRIN, "bfloat16": AMX_DOT_BF16_INTRIN}
+"""The instruction by the type of the operand with the rows; the other one is int8 or bfloat16."""
+
+
+@dataclass(frozen=True)
+class UnitTiles:
+    """The parameters of a product on a matrix unit.
+
+    ``tall`` by ``wide`` tiles of sums are in registers at a time; all rows are multiplied by ``across`` tiles of columns
+    before the next ones. ``left`` is the number of the operand with the rows, of the type ``dtype``; ``copied``: whether
+    it is copied to contiguous memory first, ``"rows"`` as they are, ``"tiles"`` tile by tile, or ``""``. ``right`` is the
+    layout of the other one, ``axes`` names the loops of rows, columns and steps ``i``, ``j`` and ``k`` in their order.
+    """
+
+    right: Panels
+    across: int
+    tall: int = 2
+    wide: int = 2
+    left: int = 0
+    dtype: str = "int8"
+    copied: str = ""
+    axes: str = "i j k"
+    shared: bool = False
+
+
+def steps_of(dtype: str) -> int:
+    """Returns the steps of the reduction in a tile of ``dtype``."""
+    return TILE_BYTES // (2 if dtype == "bfloat16" else 1)
+
+
+def matrix_unit_product(sch: Schedule, block: Any, tiles: UnitTiles) -> None:
+    """Schedule ``block``, a product of two matrices, for the matrix unit."""
+    block = sch.get_block(block) if isinstance(block, str) else block
+    steps, word = steps_of(tiles.dtype), "f32" if tiles.dtype == "bfloat16" else "i32"
+    padding = pad_product(sch, block, (tiles.tall * TILE, tiles.wide * TILE, steps))
+    pack(sch, block, tiles.right)
+    copy = sch.cache_read(block, tiles.left, "global", consumer_blocks=[block]) if tiles.copied else None
+    if copy is not None and tiles.copied == "tiles":
+        sch.transform_layout(copy, ("write", 0), lambda i, q: (i // TILE, q // steps, i % TILE, q % steps))
+    result = inline_padding(sch, block, padding)
+    sch.transform_layout(block, ("write", 0), lambda i, j: (i // TILE, j // TILE, i % TILE, j % TILE))
+    sizes = {
+        "i": [None, tiles.tall, TILE],
+        "j": [None, tiles.across // tiles.wide, tiles.wide, TILE],
+        "k": [None, steps],
+    }
+    loops = arrange(sch, block, tiles.axes, sizes, "j0 i0 j1 k0 i1 j2 i2 j3 k1")
+    outer = fuse_all(sch, [loops["j0"], loops["i0"]])
+    if tiles.shared:
+        sch.parallel(outer)
+    if copy is not None:
+        sch.compute_at(copy, outer, preserve_unit_loops=True)
+        _take_rows(sch, copy, steps, tiles.copied == "tiles")
+    sch.reverse_compute_at(result, loops["j1"], preserve_unit_loops=True)
+    init = sch.decompose_reduction(block, loops["k0"])
+    sch.tensorize(loops["i2"], _DOTS[tiles.dtype])
+    *over, inner, _ = sch.get_loops(init)[-4:]
+    sch.tensorize(inner, f"fill_16x16_{word}_amx")
+    i, j = sch.get_loops(result)[-2:]
+    (i0, i1), (j0, j1) = sch.split(i, [None, TILE]), sch.split(j, [None, TILE])
+    sch.reorder(i0, j0, i1, j1)
+    if padding:
+        sch.unroll(i1)
+        sch.vectorize(j1)
+    else:
+        sch.tensorize(i1, f"store_16x16_{word}_amx")
+    for loop in (loops["i1"], loops["j2"], *over, i0, j0):
+        sch.unroll(loop)
+
+
+def _take_rows(sch: Schedule, copy: Any, steps: int, by_tiles: bool) -> None:
+    """Copy rows 64 bytes at a time, tile by tile or one row after the other."""
+    i, q = sch.get_loops(copy)[-2:]
+    over, lanes = sch.split(q, [None, steps])
+    if by_tiles:
+        i0, i1 = sch.split(i, [None, TILE])
+        sch.reorder(i0, over, i1, lanes)
+    sch.vectorize(lanes)
 
 
 class DotRule(ScheduleRule):
@@ -152,9 +274,6 @@ class DotPart(Part):
         )  # fmt: skip
 
 
-register_rule(DotRule())
-
-
 _STEPS = TILE_BYTES
 _REGISTERS = 8
 _DOT_CYCLES, _LOAD_CYCLES = 16.0, 8.0
@@ -254,6 +373,3 @@ class TilePart(Part):
             panel_bytes=right_bytes, packed=1.0 + pack, variant=pack,
             tasks=np.maximum(1.0, bands * parts) if self.parallel else 1.0,
         )  # fmt: skip
-
-
-register_rule(TileRule())

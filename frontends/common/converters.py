@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
 
-from ..pages.near_words import near_words
+from ...pages.near_words import near_words
 
 Converter = Callable[..., Any]
 """Takes a :class:`.graph_call.GraphCall`, and further arguments where the front end has some; returns what the call

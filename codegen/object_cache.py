@@ -14,11 +14,15 @@ import hashlib
 import os
 import tempfile
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from .cache_directory import cache_directory
+import platformdirs
+
+from .version import CODEGEN_VERSION
 
 _MAGIC = b"tilewright object 1\n"
 _DEFAULT_MB = 256
@@ -154,3 +158,29 @@ def _sweep(folder: Path, limit: int) -> int:
         if total <= limit * 9 // 10:
             break
     return total
+
+
+# The directory for files that may be deleted at any time: ``TILEWRIGHT_CACHE_DIR``, else the system's cache
+# directory.
+
+
+def cache_directory() -> Path:
+    """Return the directory, which is created when needed and readable by its owner only.
+
+    When it cannot be written to, a temporary directory is used, with a warning.
+    """
+    return _make(os.environ.get("TILEWRIGHT_CACHE_DIR", ""))
+
+
+@lru_cache(maxsize=8)
+def _make(chosen: str) -> Path:
+    place = Path(chosen) if chosen else platformdirs.user_cache_path("tilewright", appauthor=False)
+    folder = place / f"codegen-{CODEGEN_VERSION}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        return folder
+    except OSError as error:
+        warnings.warn(f"no cache in {folder} ({error}); using a temporary directory", stacklevel=3)
+        return Path(tempfile.mkdtemp(prefix="tilewright-"))

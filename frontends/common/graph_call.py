@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..graph.builder import Builder
-from ..graph.graph import GraphError, Value
-from ..te.ops.blocks.operator_arguments import from_front, sizes_analyzer
-from ..tir.expr import Expr, vars_in
+from ...graph.builder import Builder
+from ...graph.graph import GraphError, Value
+from ...te.ops.blocks.operator_arguments import from_front, sizes_analyzer
+from ...tir.expr import Expr, vars_in
 
 LARGEST_PLACES = 1 << 22
 """The most places that become a constant."""

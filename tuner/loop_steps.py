@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...schedule import Schedule
-from ...tir.analysis.tree import tree_of
-from ...tir.expr import IntImm, Var
-from ...tir.stmt import BlockRealize, children_of
-from ...tir.walk import vars_in
+from ..schedule import Schedule
+from ..tir.analysis.tree import tree_of
+from ..tir.expr import IntImm, Var
+from ..tir.stmt import BlockRealize, children_of
+from ..tir.walk import vars_in
 
 
 def arrange(

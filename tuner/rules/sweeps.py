@@ -1,0 +1,556 @@
+"""Element-wise stages, transposes, and stages along rows such as softmax, norms and sums: schedules, costs and rules.
+
+:func:`sweep_elements` makes one parallel loop outside and one vector loop inside. Where the innermost axis strides through an
+input in which another axis is contiguous (a transpose), the two are tiled, so that all of a cache line is used before it is
+evicted. The tile may be copied to scratch memory first: rows of the input that are a large power of two apart share few sets of
+the cache, while rows of the scratch memory do not. A plain copy needs no scratch memory: code generation takes it through
+registers, a square at a time. :class:`ElementwiseRule` takes all blocks that are left over.
+
+:func:`sweep_rows` computes all stages of some rows while these are in the cache. A reduction in one
+variable waits for each step to be done before the next. So each reduction gets the lanes of several vectors as partial results
+of their own (rfactor, a fixed order of summation chosen by the schedule), which horizontal operations add up at the end of the
+row. Several rows are computed together: while one waits for its horizontal sum, another continues, and memory delivers many
+streams faster than one. :class:`RowReductionRule` finds them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...codegen.backend.lane_offsets import NEAR
+from ...schedule import Schedule
+from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
+from ...tir.stmt import BufferStore
+from ...tir.walk import pre_order
+from ..cost.axis_roles import lane_loads, row_group
+from ..cost.cost_features import Costs, ceil_div, up_to
+from ..cost.machine_model import MachineModel, crowding, worth_threads
+from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, unroll_factor
+from ..program import BlockInfo, ProgramInfo, Use
+from .schedule_rule import Decision, Group, Part, ScheduleRule
+
+
+@dataclass(frozen=True)
+class ElementSweep:
+    """The parameters of a sweep over elements.
+
+    ``width`` elements are computed per iteration, as vectors of ``lanes`` elements, 0 for one of all. ``fused``: the loops
+    become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time;
+    ``staged`` names an input whose part for a tile is copied to scratch memory. ``shared``: the threads share the loops
+    outside the innermost one, and that one, too, where the others have fewer iterations than ``tasks``. ``unrolled``: the
+    steps along a row are written out, so that conditions on the innermost axis are known in each.
+    """
+
+    width: int
+    lanes: int = 0
+    fused: bool = False
+    across: int | None = None
+    tile: int = 1
+    staged: str = ""
+    shared: bool = False
+    tasks: int = 0
+    unrolled: bool = False
+
+
+def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
+    """Schedule ``block``; returns the loop over vectors, which lies outside the rows of a tile."""
+    block = sch.get_block(block) if isinstance(block, str) else block
+    order = list(sch.get_loops(block))
+    if sweep.fused:
+        order = [fuse_all(sch, order)]
+    step, lanes = sch.split(order.pop(), [None, sweep.width])
+    within: list[Any] = []
+    if sweep.across is not None:
+        order[sweep.across], inside = sch.split(order[sweep.across], [None, sweep.tile])
+        within = [inside]
+    sch.reorder(*order, step, *within, lanes)
+    many = True
+    if sweep.shared:
+        many = bool(order) and math.prod(extent_of(sch, loop) for loop in order) >= sweep.tasks
+        shared = fuse_all(sch, order if many else [*order, step])
+        sch.parallel(shared)
+        step = step if many else shared
+    if sweep.unrolled and many:
+        sch.unroll(step)
+    if sweep.staged:
+        copy = sch.cache_read(block, sweep.staged, "local", consumer_blocks=[block])
+        sch.compute_at(copy, step)
+        sch.vectorize(loops_within(sch, copy, step)[-1])
+    if 0 < sweep.lanes < sweep.width:
+        vector, lanes = sch.split(lanes, [None, sweep.lanes])
+        sch.unroll(vector)
+    sch.vectorize(lanes)
+    return step
+
+
+@dataclass(frozen=True)
+class RowSweep:
+    """The parameters of a sweep over rows.
+
+    ``rank``: how many leading axes count the rows. ``rows`` are computed together, each with ``accumulators`` vectors of
+    partial results of ``lanes`` elements; ``vectors`` of the element-wise stages are computed per iteration; ``unroll``:
+    steps of a reduction per iteration. ``rows_inside``: element-wise stages take a vector of all rows after the other,
+    so that what all rows share is loaded once. ``shared``: the threads share the rows.
+    """
+
+    lanes: int
+    rank: int = 1
+    rows: int = 1
+    accumulators: int = 1
+    vectors: int = 1
+    unroll: int = 1
+    rows_inside: bool = False
+    shared: bool = False
+
+
+@dataclass
+class _Stage:
+    """A block of the sweep; ``kind``: ``partial``, ``finish`` (what adds partial results up), ``reduce`` or ``map``."""
+
+    name: str
+    kind: str
+    block: Any
+
+
+def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = None) -> dict[str, Any]:
+    """Schedule ``blocks``, in program order, in the loop ``at``. Without one the last block has the loops over rows, in
+    which the others are computed.
+
+    Returns, by the names of the blocks, the innermost serial loops over a row, where there are such loops; the loop over
+    groups of rows is named ``""``.
+    """
+    stages = [stage for name in blocks for stage in _stages(sch, name, sweep)]
+    last = stages[-1] if at is None else None
+    if last is not None:
+        at = _groups_of_rows(sch, last.block, sweep)
+    if at is not None:
+        for stage in reversed(stages):
+            if stage is not last:
+                sch.compute_at(stage.block, at, preserve_unit_loops=sweep.rows > 1)
+    steps = {"": at}
+    for stage in stages:
+        step = _finish(sch, stage, at, sweep, is_last=stage is last)
+        if step is not None:
+            steps[stage.name] = step
+    return steps
+
+
+def _groups_of_rows(sch: Schedule, block: Any, sweep: RowSweep) -> Any:
+    """Returns the loop over groups of rows of ``block``; None when it has no rows."""
+    loops = list(sch.get_loops(block)[: sweep.rank])
+    if not loops:
+        return None
+    if sweep.rows > 1:
+        loops[-1], _ = sch.split(loops[-1], [None, sweep.rows])
+    at = fuse_all(sch, loops)
+    if sweep.shared:
+        sch.parallel(at)
+    return at
+
+
+def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
+    """Returns what runs within a row for a block; partial results come before the stage that adds them up."""
+    block = sch.get_block(name)
+    info = sch.get(block)
+    loops = sch.get_loops(block)[sweep.rank :]
+    reduced = [iv.dom.extent for iv in info.iter_vars if iv.kind == "reduce"]
+    if not reduced:
+        return [_Stage(name, "map", block)]
+    extents = [extent.value if isinstance(extent, IntImm) else 0 for extent in reduced]
+    size, width = 1, sweep.accumulators * sweep.lanes
+    for extent in extents:
+        size *= extent
+    if len(info.writes) > 1 or size <= sweep.lanes:
+        return [_Stage(name, "reduce", block)]
+    extent, last = [(extent, loop) for extent, loop in zip(extents, loops, strict=True) if extent > 1][-1]
+    if extent % width and extent < 2 * width and size % width == 0:  # short axes are fused, so vectors stay full
+        last, extent = fuse_all(sch, loops), size
+    partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
+    return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]
+
+
+def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: bool) -> Any:
+    """Vectorize a stage; returns its innermost serial loop over a row, or None."""
+    block, kind = stage.block, stage.kind
+    loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
+    first = int(kind in ("partial", "finish"))  # their axis 0 are the lanes of the partial results
+    rows = [loop for axis in range(first, first + sweep.rank) for loop in loops_of_axis(sch, block, loops, axis)]
+    inside = [loop for loop in loops if all(loop is not row for row in rows)]
+    if kind == "map":
+        return _vectorize_columns(sch, rows, inside, sweep)
+    if kind == "partial":
+        return _vectorize_lanes(sch, block, rows, inside, sweep)
+    if rows and inside:
+        sch.reorder(*rows, *inside)
+    if is_last and kind == "finish":  # nothing else runs meanwhile
+        for row in rows:
+            sch.vectorize(row)
+    else:
+        _unroll_rows(sch, rows, sweep)
+    if kind == "finish":
+        sch.annotate(inside[-1], "tir.horizontal_reduce", 1)
+    elif rows and not is_last:  # a row no longer than a vector
+        for loop in inside:
+            unroll_factor(sch, loop, sweep.lanes)
+    if not is_last:
+        sch.set_scope(block, 0, "local")
+    return None
+
+
+def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
+    """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays."""
+    if not inside:
+        _unroll_rows(sch, rows, sweep)
+        return None
+    columns = fuse_all(sch, inside)
+    size = extent_of(sch, columns)
+    if size <= 1:
+        return None
+    step, lanes = sch.split(columns, [None, min(sweep.vectors * sweep.lanes, size)])
+    if rows and sweep.rows_inside:
+        sch.reorder(step, *rows, lanes)
+        _unroll_rows(sch, rows, sweep)
+    sch.vectorize(lanes)
+    return step
+
+
+def _unroll_rows(sch: Schedule, rows: Sequence[Any], sweep: RowSweep) -> None:
+    """Unroll the rows that are computed at a time. A stage keeps the loop over rows that its consumers read besides."""
+    for row in rows:
+        if extent_of(sch, row) <= sweep.rows:
+            sch.unroll(row)
+
+
+def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
+    """Put the loops over the row outside, then the rows at hand, unrolled, and the lanes of the partial results."""
+    (lanes,) = loops_of_axis(sch, block, inside, 0)
+    over = [loop for loop in inside if loop is not lanes]
+    if over:
+        sch.reorder(*over, *rows, lanes)
+        init = sch.decompose_reduction(block, over[0])
+        *around, start = sch.get_loops(init)
+        _unroll_rows(sch, [*rows, *around[len(around) - len(rows) :]], sweep)
+        unroll_factor(sch, over[-1], sweep.unroll)
+        sch.vectorize(start)
+    sch.vectorize(lanes)
+    sch.set_scope(block, 0, "local")
+    return over[-1] if over else None
+
+
+_WRITTEN_OUT = 128
+"""The number of vectors in a row up to which its steps are written out."""
+
+
+class ElementwiseRule(ScheduleRule):
+    """This rule takes any block by itself. Reductions are only made parallel over their spatial axes."""
+
+    name = "elementwise"
+    priority = 90
+
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        return Group(block, (block,))
+
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
+        if group.anchor.is_reduction or not group.anchor.spatial:
+            return [PlainPart(group.anchor, machine)]
+        return [ElementwisePart(group.anchor, machine)]
+
+
+def _is_flat(block: BlockInfo) -> bool:
+    """Returns whether every access is contiguous in the order of the loops."""
+    for use in (*block.stores, *block.loads):
+        if not use.dims:
+            continue
+        if not use.fills(block.spatial, block.extents):
+            return False
+    return True
+
+
+def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
+    """Returns an input through which the innermost axis strides, and the axis that is contiguous in it."""
+    inner = block.spatial[-1]
+    for use in block.loads:
+        if use.affine and (use.stride(inner) or 0) > NEAR:
+            for axis in block.spatial[:-1]:
+                if use.stride(axis) == 1 and block.extents[axis] > 1:
+                    return axis, use
+    return None
+
+
+def _whole_between(block: BlockInfo) -> int:
+    """Returns the greatest number that divides all places at which a condition on the innermost axis alone changes.
+    Such places are those between the parts of a concatenation. It is 0 where there is no condition, or another one."""
+    out, inner = 0, block.spatial[-1]
+    for node in pre_order(block.block.body):
+        if isinstance(node, Call) and node.op == "tir.if_then_else":
+            e = node.args[0]
+            if not isinstance(e, LT) or e.a is not inner or not isinstance(e.b, IntImm):
+                return 0
+            out = math.gcd(out, int(e.b.value))
+    return out
+
+
+class ElementwisePart(Part):
+    """This part makes one parallel loop outside and one vector loop inside. Its decision is ``vectors`` per iteration;
+    for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is copied to scratch memory first.
+
+    A row of parts, each of whole vectors, is written out (``apart``), so that no condition is left.
+    """
+
+    structure = ("vectors", "tile", "staged")
+
+    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
+        self.block, self.machine = block, machine
+        self.lanes = machine.lanes(block.itemsize)
+        self.parallel = worth_threads(machine, [block])
+        # a fused loop is only split evenly: otherwise the axes could not be recovered from it
+        self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
+        found = None if self.flat else _transposed(block)
+        self.across: Var | None = None if found is None else found[0]
+        self.jumping: Use | None = None if found is None else found[1]
+        self.name = ("transpose_" if self.across is not None else "map_") + block.name
+        self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
+        self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
+        self.inner = block.spatial_size if self.flat else block.extents[block.spatial[-1]]
+        vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
+        if self.flat and len(block.spatial) > 1:
+            vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        between = _whole_between(block)
+        whole = tuple(v for v in vectors if between % (v * self.lanes) == 0)
+        self.apart = self.conditional and bool(whole) and between > 0 and self.across is None
+        self.apart = self.apart and self.inner <= _WRITTEN_OUT * self.lanes and self.inner % self.lanes == 0
+        self.decisions = (Decision("vectors", whole if self.apart else vectors),)
+        if self.across is not None:
+            self.decisions += (Decision("tile", up_to(block.extents[self.across], 4, 8, 16, 32, 64)),)
+            if self._may_stage():
+                self.decisions += (Decision("staged", (0, 1)),)
+
+    def _may_stage(self) -> bool:
+        """Returns whether the input is read once, each dimension by an axis of its own."""
+        assert self.jumping is not None
+        alone = sum(1 for use in self.block.loads if use.buffer is self.jumping.buffer) == 1
+        return alone and all(len(dim or {}) == 1 for dim in self.jumping.dims)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        if "staged" not in columns:
+            return np.ones(rows, dtype=bool)
+        scratch = columns["tile"] * columns["vectors"] * self.machine.vector_bytes
+        return np.asarray((columns["staged"] == 0) | (scratch <= self.machine.l1_bytes / 2))
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        staged = self.jumping.buffer.name if row.get("staged") and self.jumping is not None else ""
+        sweep = ElementSweep(
+            min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
+            across=None if self.across is None else self.block.spatial.index(self.across),
+            shared=self.parallel, tasks=2 * self.machine.cores, unrolled=self.apart,
+        )  # fmt: skip
+        sweep_elements(sch, self.block.name, sweep)
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine, block = self.machine, self.block
+        width = columns["vectors"] * self.lanes
+        steps = ceil_div(self.inner, width) * (block.spatial_size / self.inner)
+        vectors = steps * columns["vectors"]
+        inner = block.spatial[-1]
+        strided = [u for u in block.loads if (s := u.stride(inner)) is None or s > NEAR]
+        near = sum(lane_loads(u, inner, self.lanes) for u in block.loads if u not in strided)
+        moved = sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)})
+        tile = columns.get("tile", np.ones(rows))
+        staged = columns.get("staged", np.zeros(rows))
+        lines = np.maximum(1.0, 16.0 / tile) if self.across is not None else 1.0 + 15.0 * bool(strided)
+        gathered, waiting = np.zeros(rows), np.zeros(rows)
+        for use in strided:
+            crowd = np.minimum(1.0, width / machine.l1_ways)
+            share = math.gcd(abs(use.stride(inner) or 4096) * block.itemsize, 4096) / 4096 * crowd
+            if self.copies:  # squares go through registers, and no line is needed twice
+                gathered = gathered + np.where(staged > 0, 0.45, 0.3)
+            else:
+                gathered = gathered + np.where(staged > 0, 0.7, 0.5 + 2.5 * share)
+            run = np.ceil(tile * block.itemsize / machine.line_bytes)
+            wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
+            waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
+        # a row of several steps ends with a branch that is predicted wrongly, one of a single step does not
+        each = np.where(
+            steps > block.spatial_size / self.inner, 27.0 if self.conditional and not self.apart else 12.0, 4.0
+        )
+        turns = block.spatial_size / self.inner * each
+        tasks = float(max(1, block.spatial_size // max(1, self.inner)))
+        return Costs(rows).put(
+            core_cycles=vectors * block.operations / machine.fma_pipes,
+            load_cycles=vectors * near / machine.loads_per_cycle + vectors * self.lanes * gathered,
+            store_cycles=vectors / machine.stores_per_cycle,
+            loop_cycles=steps * 1.5 + turns,
+            spill_cycles=steps * 10.0 * np.maximum(columns["vectors"] - 4, 0) * (block.operations > 16),
+            jump_cycles=waiting,
+            l2_bytes=moved * lines,
+            l3_bytes=moved * lines if moved > machine.l2_bytes else 0.0,
+            memory_bytes=float(moved if moved > machine.l3_bytes else 0),
+            flops=block.flops,
+            regions=float(self.parallel),
+            lanes_used=float(self.lanes),
+            columns=columns["vectors"],
+            strided=float(len(strided)),
+            tile_a=tile,
+            packed=staged,
+            tasks=(tasks if tasks >= 2 * machine.cores else np.maximum(1.0, steps)) if self.parallel else 1.0,
+            column_extent=float(self.inner),
+        )
+
+
+class PlainPart(Part):
+    """This part fuses the spatial loops into one parallel loop; it has no decisions."""
+
+    decisions = ()
+
+    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
+        self.block, self.machine = block, machine
+        self.parallel = worth_threads(machine, [block])
+        self.name = f"plain_{block.name}"
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        if self.parallel and self.block.spatial:
+            loops = sch.get_loops(sch.get_block(self.block.name))
+            spatial = [loop for loop, axis in zip(loops, self.block.axes, strict=True) if axis in self.block.spatial]
+            if list(loops[: len(spatial)]) == spatial:
+                sch.parallel(fuse_all(sch, spatial))
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        cycles = self.block.flops * self.machine.fma_latency
+        return Costs(rows).put(
+            core_cycles=cycles,
+            flops=self.block.flops,
+            regions=float(self.parallel),
+            tasks=float(max(1, self.block.spatial_size)) if self.parallel else 1.0,
+        )
+
+
+class RowReductionRule(ScheduleRule):
+    """This rule takes blocks that share their leading axes (the rows), of which at least one reduces the other axes."""
+
+    name = "row_reduction"
+    priority = 20
+
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        members = row_group(program, block, free)
+        return None if members is None else Group(block, members)
+
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
+        return [RowPart(group, machine)]
+
+
+class RowPart(Part):
+    """This part computes all stages of some rows together. Its decisions are ``accumulators`` (independent vectors of
+    partial sums), ``unroll`` of the loop over the row, ``vectors`` per iteration of the element-wise stages, and
+    ``rows`` that are computed together: while one waits for its horizontal sum, another continues."""
+
+    structure = ("accumulators", "vectors", "rows")
+
+    def __init__(self, group: Group, machine: MachineModel) -> None:
+        self.group, self.machine = group, machine
+        self.anchor = group.anchor
+        self.parallel = worth_threads(machine, group.blocks)
+        self.rank = len(self.anchor.spatial)
+        self.lanes = machine.lanes(self.anchor.itemsize)
+        self.name = f"rows_{self.anchor.name}"
+        row = math.ceil(max(self._row_size(b) for b in group.blocks) / self.lanes)
+        reductions = [b.reduce_size for b in group.blocks if b.is_reduction]
+        steps = math.ceil(max(reductions) / self.lanes)
+        self.decisions = (
+            Decision("accumulators", up_to(steps, 1, 2, 4, 8)),
+            Decision("unroll", up_to(steps, 1, 2, 4)),
+            Decision("vectors", up_to(row, 1, 2, 4, 8)),
+            Decision("rows", tuple(r for r in (1, 2, 4, 8, 16) if self._last_extent() % r == 0)),
+        )
+
+    def _last_extent(self) -> int:
+        """Returns the rows along the innermost of their axes; 1 where the recipe cannot compute several rows at a
+        time."""
+        blocks = self.group.blocks
+        simple = all(len(b.reduce) <= 1 and len(b.stores) == 1 for b in blocks)
+        return self.anchor.extents[self.anchor.spatial[-1]] if self.anchor.spatial and simple else 1
+
+    def _row_size(self, block: BlockInfo) -> int:
+        """Returns the elements of one row that the block goes through."""
+        return block.reduce_size * math.prod(block.extents[v] for v in block.spatial[self.rank :])
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        sweep_rows(
+            sch,
+            [b.name for b in self.group.blocks],
+            RowSweep(
+                self.lanes,
+                self.rank,
+                row["rows"],
+                row["accumulators"],
+                row["vectors"],
+                row["unroll"],
+                shared=self.parallel,
+            ),
+        )
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine = self.machine
+        count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
+        core, loads, stores, overhead = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
+        width = columns["accumulators"] * self.lanes
+        together = columns["rows"]
+        for info in self.group.blocks:
+            size = self._row_size(info)
+            step = width if info.is_reduction else columns["vectors"] * self.lanes
+            steps = ceil_div(size, step)
+            vectors = steps * step / self.lanes
+            work = vectors * info.operations / machine.fma_pipes
+            if info.is_reduction:
+                work = np.maximum(work, steps * machine.fma_latency / together)
+                crowded = np.maximum(1.0, columns["accumulators"] * together / (0.75 * machine.registers))
+                work = work * crowded  # accumulators that registers do not hold are stored and loaded
+                waits = (1 + 1 / together) / 2  # half of a horizontal sum is waiting, which other rows fill
+                overhead = overhead + waits * (4 * np.log2(np.maximum(width, 2.0)) + 6 * columns["accumulators"])
+                trip = columns["unroll"] * columns["accumulators"] * together
+                overhead = overhead + 10 + 2 * steps / (columns["unroll"] * together) + trip / 2
+            else:
+                overhead = overhead + 10 + 2 * steps / columns["unroll"]
+            core = core + work
+            loads = loads + vectors * len(info.loads) / machine.loads_per_cycle
+            stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
+        moved = self._bytes()
+        row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
+        if row_bytes % 4096 == 0 and not all(b.is_reduction for b in self.group.blocks):
+            # rows at the same places of their pages: their lines and pending stores collide
+            overhead = overhead + loads * (together - 1) / 2
+        streams = 0.6 + 0.4 / together  # memory delivers several streams faster than one
+        streams = streams * (1.0 + crowding(together, row_bytes, machine))  # whose lines may share a set
+        again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
+        return Costs(rows).put(
+            core_cycles=core * count,
+            load_cycles=loads * count,
+            store_cycles=stores * count,
+            loop_cycles=overhead * count,
+            l2_bytes=moved + again,
+            l3_bytes=streams * float(moved if moved > machine.l2_bytes else 0),
+            memory_bytes=streams * float(moved if moved > machine.l3_bytes else 0),
+            flops=sum(b.flops for b in self.group.blocks),
+            regions=float(self.parallel),
+            lanes_used=float(self.lanes),
+            accumulators=columns["accumulators"],
+            columns=columns["vectors"],
+            unroll=columns["unroll"],
+            reduction=float(self.anchor.reduce_size),
+            row_extent=float(count),
+            column_extent=float(self._row_size(self.anchor)),
+            tasks=float(max(1, count)) if self.parallel else 1.0,
+            tasks_per_core=float(count) / machine.cores,
+            epilogue=float(len(self.group.blocks)),
+        )
+
+    def _bytes(self) -> int:
+        inside = {use.buffer for b in self.group.blocks for use in b.stores}
+        seen = {use.buffer: use for b in self.group.blocks for use in (*b.loads, *b.stores)}
+        outside = [b for b in seen if b not in inside]
+        last = {use.buffer for use in self.group.blocks[-1].stores}
+        return sum(b.num_bytes() or 0 for b in (*outside, *last))
