@@ -1,4 +1,5 @@
-"""This module has the lazy array: its operators record functions of the namespace, and any use of its values computes them.
+"""This module has the lazy array. Its operators record functions of the namespace, and any use of its values computes
+them.
 
 What is recorded is an :class:`Expression`, data or an operator applied to other expressions. To compute them, they become a
 graph, which is compiled once for all expressions of one structure. Python numbers are constants of the compiled graph at

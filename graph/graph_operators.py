@@ -184,7 +184,7 @@ register_operator("split", lambda x, sections=1, axis=0: te.ops.split(x, _sectio
 
 
 def _size_number(*tensors: Tensor, number: Any, dtype: str = "int64") -> Tensor:
-    """Returns an expression of the sizes of ``tensors`` as a tensor of no dimensions, or a tuple of such as a vector."""
+    """Returns an expression of the sizes of ``tensors`` as a tensor of no dimensions. A tuple of such becomes a vector."""
     if not isinstance(number, (tuple, list)):
         return te.compute((), lambda: te.cast(dtype, number), name="T_size")
     entries = [te.cast(dtype, n) for n in number]

@@ -126,7 +126,7 @@ def relabeled(graph: Graph, axes: Axes, stored: Collection[Node]) -> Graph:
 
 
 class _Relabeled:
-    """The operators of the new graph so far, and for each value of the old graph its plain and its stored array."""
+    """The operators of the new graph so far. Each value of the old graph has a plain array, a stored array, or both."""
 
     def __init__(self, graph: Graph, axes: Axes) -> None:
         self.axes, self.back = axes, inverse(axes)

@@ -153,7 +153,7 @@ class _Constant(Pattern):
 
 
 def _is_near(numbers: Any, wanted: float, dtype: str) -> Any:
-    """Returns where numbers are within four units in the last place of a float type; of other types where they are equal."""
+    """Returns where numbers are within four units in the last place of a float type. Other types must be equal."""
     if not DType(dtype).is_float:
         return numbers == wanted
     unit = 2.0**-7 if DType(dtype).kind == "bfloat" else float(np.finfo(to_numpy(dtype)).eps)
@@ -457,7 +457,7 @@ class _Sweep:
         return without_unread(self.graph.replaced(self.nodes, outputs=outputs, constants=self.constants))
 
     def replaced(self, node: Node, rules: Sequence[Rule]) -> Value | None:
-        """Returns the value that the first fitting rule puts in the place of the operator's result; None when no rule fits."""
+        """Returns the value that the first fitting rule puts in the place of the operator's result. None when none fits."""
         self.producers[node.output] = node
         for r in rules:
             for bound in r.pattern.match(node.output, KnownGraph(self.producers, self.constants), {}):

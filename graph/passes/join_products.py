@@ -46,8 +46,8 @@ def join_products(graph: Graph, services: Services = Services()) -> Graph:
 
 @dataclass(frozen=True)
 class _Product:
-    """A product, the dimension ``axis`` of its weight that is joined, and ``end``: the sum with its bias, or the product itself
-    where it has none."""
+    """A product, and the dimension ``axis`` of its weight that is joined. ``end`` is the sum with its bias, or the product
+    itself where it has none."""
 
     node: Node
     axis: int

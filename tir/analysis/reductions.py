@@ -1,4 +1,4 @@
-"""This module finds the updates of a reduction in a block's body, the reducer that they apply, and where its init may run.
+"""This module finds the updates of a reduction, the reducer that they apply, and where the init may run.
 
 An init runs when all reduction axes are at the start of their domain. In front of the outermost loop that reduces it
 has the same effect, and it also runs when that loop has no iterations: a reduction over nothing gives its init, as in

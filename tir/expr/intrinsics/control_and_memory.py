@@ -1,5 +1,4 @@
-"""This module has the operations that choose, remark or return, those on addresses, atomic additions, and calls of functions from
-outside.
+"""This module has the operations of control and memory: choices, remarks, returns, addresses, atomic additions, foreign calls.
 
 Operations on addresses are places, prefetches and alignment; the interpreter evaluates them itself, as it does those that
 choose, remark or return.
