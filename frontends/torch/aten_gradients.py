@@ -18,7 +18,7 @@ def convolution_gradients(
 ) -> tuple[Value | None, ...]:
     stride, padding, dilation, transposed, _, groups, wanted = rest
     n = weight.ndim - 2
-    window = {"stride": each(stride, n), "padding": each(padding, n) * 2, "dilation": each(dilation, n)}
+    window: dict[str, Any] = {"stride": each(stride, n), "padding": each(padding, n) * 2, "dilation": each(dilation, n)}
     out: list[Value | None] = [None, None, None]
     if wanted[0] and transposed:
         out[0] = convolution(c, gradient, weight, None, groups=groups, **window)

@@ -84,11 +84,11 @@ def _rules() -> Iterator[Rule]:
         operands = row.operand_names
         by_values: dict[tuple[Any, ...], list[str]] = {}
         for form in row.forms:
-            text, values = (form, {}) if isinstance(form, str) else form
-            by_values.setdefault(tuple(values.items()), []).append(text)
+            text, told = (form, {}) if isinstance(form, str) else form
+            by_values.setdefault(tuple(told.items()), []).append(text)
         for values, texts in by_values.items():
-            told = [f"{key}_{f'{v:g}' if isinstance(v, float) else v}" for key, v in values]
-            name = "_".join([row.name, *told])
+            words = [f"{key}_{f'{v:g}' if isinstance(v, float) else v}" for key, v in values]
+            name = "_".join([row.name, *words])
             yield _rule(name, row, operands, either(*[_pattern(row, operands, t) for t in texts]), dict(values))
 
 

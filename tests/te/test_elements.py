@@ -1,7 +1,6 @@
 """The table of element-wise operators: its page, and broadcasting operators of one, two and three operands."""
 
 import inspect
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +10,12 @@ from tilewright import te
 from tilewright.te import ops
 from tilewright.te.ops.elements import ELEMENTS
 
-from .element_table import page
-
-PAGE = Path(tilewright.__file__).parent / "docs/reference/element-operators.md"
+from .element_table import PAGE, STUB, page, stub
 
 
-def test_the_page_is_that_of_the_table():
-    assert PAGE.read_text() == page(), "python -m tests.te.element_table > docs/reference/element-operators.md"
+def test_the_page_and_the_signatures_are_those_of_the_table():
+    assert PAGE.read_text() == page(), "python -m tests.te.element_table writes the page"
+    assert STUB.read_text() == stub(), "python -m tests.te.element_table writes the signatures"
 
 
 @pytest.mark.parametrize("name", sorted(ELEMENTS))
