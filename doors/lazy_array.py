@@ -1,4 +1,5 @@
-"""This module has the lazy array: its operators record functions of the namespace, and any use of its values computes them.
+"""This module has the lazy array. Its operators record functions of the namespace, and any use of its values computes
+them.
 
 What is recorded is an :class:`Expression`, data or an operator applied to other expressions. To compute them, they become a
 graph, which is compiled once for all expressions of one structure. Python numbers are constants of the compiled graph at
@@ -21,10 +22,9 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..driver.models.model_building import build_graph
-from ..graph.attribute_keys import attributes_key
 from ..graph.builder import Builder
 from ..graph.graph import Graph, Value
-from ..graph.graph_operators import infer
+from ..graph.graph_operators import attributes_key, infer
 
 _MOST = 1024
 """How many structures are kept."""
@@ -105,7 +105,7 @@ class Recording:
 
 
 def compute(*asked: Expression) -> None:
-    """Give all these expressions their data, and those that they are made of and somebody has."""
+    """Compute the data of these expressions, and of those among their operands whose arrays are still in use."""
     now = Recording(asked)
     if not now.order:
         return
@@ -196,8 +196,10 @@ class Array(NDArrayOperatorsMixin):
         return namespace()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any) -> Any:
-        """Returns what an operator gives, which NumPy's mixin hands over as a function of NumPy; so come those functions
-        themselves. ``a += b`` gives its name ``a`` a new array, and no other ``out`` is written."""
+        """Returns the result of a function of NumPy on lazy arrays; operators arrive here too, through NumPy's mixin.
+
+        ``a += b`` binds the name ``a`` to a new array; no other ``out`` is written.
+        """
         kept = out is None or (len(out) == 1 and isinstance(out[0], Array) and out[0] is inputs[0])
         is_plain = method == "__call__" and not more and kept and ufunc in BY_UFUNC
         return BY_UFUNC[ufunc](*inputs) if is_plain else NotImplemented
@@ -264,7 +266,7 @@ def dtype_of(given: Any) -> DType:
 
 
 def default_dtype(value: Any) -> DType:
-    """Returns the data type of Python numbers, or of what NumPy makes of them: bool, int64 or float32."""
+    """Returns the data type of Python numbers (bool, int64 or float32), or else of the data itself."""
     found = np.asarray(value).dtype
     return np.dtype({"b": "bool", "i": "int64", "f": "float32"}.get(found.kind) or dtype_of(found))
 

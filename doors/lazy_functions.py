@@ -62,7 +62,7 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Returns the data type that an operation on all of these has, which is NumPy's."""
+    """Returns the data type of an operation on all of these, by NumPy's rules."""
     return dtype_of(np.result_type(*[getattr(a, "dtype", a) for a in arrays_and_dtypes]))
 
 

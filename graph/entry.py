@@ -28,7 +28,7 @@ from ..tir.stmt import (
     seq,
 )
 from .graph import GraphError, Value
-from .kernels import Division, Kernel, Loop
+from .kernels import Division, Kernel, LoopKernel
 from .memory_plan import ALIGNMENT, MemoryPlan
 
 
@@ -99,10 +99,10 @@ def entry_function(
     if times is not None:
         body.append(_read_clock(times, len(calls), clock))
 
-    def statements(inner: _Scope) -> list[Stmt]:
+    def statements(inner: _Addresses) -> list[Stmt]:
         out: list[Stmt] = []
         for kernel in inner.division.kernels:
-            if isinstance(kernel, Loop):
+            if isinstance(kernel, LoopKernel):
                 out += loop(inner, kernel)
             else:
                 out += call(kernel, lambda one: [inner.argument(a) for a in one.arguments])
@@ -112,7 +112,7 @@ def entry_function(
         after = [] if times is None else _noted(times, numbers[kernel], len(calls), clock)
         return [_called(calls[numbers[kernel]], arguments), *after]
 
-    def unchanged(inner: _Scope, kernel: Loop) -> list[Stmt]:
+    def unchanged(inner: _Addresses, kernel: LoopKernel) -> list[Stmt]:
         """Returns calls that copy the first values of states to where those after the last step are."""
         out: list[Stmt] = []
         for k, copy in enumerate(kernel.copies):
@@ -120,7 +120,7 @@ def entry_function(
             out += call(copy, lambda one, places=places: [*places, *[inner.argument(a) for a in one.arguments[2:]]])  # type: ignore[misc]
         return out
 
-    def loop(inner: _Scope, kernel: Loop) -> list[Stmt]:
+    def loop(inner: _Addresses, kernel: LoopKernel) -> list[Stmt]:
         t = Var("t", "int64")
         if kernel.steps is not None:
             every = seq(*statements(_InLoop(inner, kernel, t)))
@@ -183,7 +183,7 @@ def _read_clock(times: Buffer, at: int, clock: str) -> Stmt:
 
 
 def _noted(times: Buffer, index: int, last: int, clock: str) -> list[Stmt]:
-    """Returns what adds the time since the last reading, at ``last``, to the number of a kernel."""
+    """Returns statements that add the time since the last reading, at ``last``, to the time of kernel ``index``."""
 
     def at(n: int) -> Expr:
         return BufferLoad(times, (const(n),))
@@ -192,14 +192,14 @@ def _noted(times: Buffer, index: int, last: int, clock: str) -> list[Stmt]:
     return [_read_clock(times, last + 1, clock), added, BufferStore(times, at(last + 1), (const(last),))]
 
 
-class _Scope:
+class _Addresses:
     """A division, and the addresses of its values; ``address(value, n)`` is that of the element ``n`` in order."""
 
     def __init__(self, division: Division, memory: MemoryPlan, outermost: _Outermost, base: int) -> None:
         self.division, self.memory, self.outermost, self.base = division, memory, outermost, base
 
     def argument(self, argument: object) -> Expr:
-        """Returns what is handed to a kernel."""
+        """Returns the expression that is passed to a kernel for an argument."""
         if isinstance(argument, Expr):
             return _whole(argument)
         return self.address(argument, const(0, "int64"))
@@ -216,11 +216,11 @@ class _Scope:
         return _address_in(self.outermost.workspace, self.base + self.memory.offsets[root], n, root)
 
     def outside(self, value: Value, n: Expr) -> Expr | None:
-        """Returns the address of what is not placed in this division."""
+        """Returns the address of a value that lies outside of this division's memory; None for others."""
         raise NotImplementedError
 
 
-class _Outermost(_Scope):
+class _Outermost(_Addresses):
     """The parameters of the function, in which inputs and outputs lie."""
 
     def __init__(self, division: Division, memory: MemoryPlan, constants: Blob) -> None:
@@ -254,10 +254,10 @@ class _Outermost(_Scope):
         return _address(buffer, [n, *reversed(indices)])
 
 
-class _InLoop(_Scope):
+class _InLoop(_Addresses):
     """The body of a loop at the step ``t``: states are read where the step before wrote them."""
 
-    def __init__(self, around: _Scope, loop: Loop, t: Expr) -> None:
+    def __init__(self, around: _Addresses, loop: LoopKernel, t: Expr) -> None:
         inner = around.memory.loops[loop]
         super().__init__(loop.body, inner, around.outermost, around.base + around.memory.offsets[loop])
         self.around, self.loop, self.t = around, loop, t

@@ -16,8 +16,21 @@ from ..pages import did_you_mean
 from ..te.ops.elements import ELEMENTS
 from ..te.tensor import Tensor
 from ..tir.expr import Expr
-from .attribute_keys import attributes_key
 from .graph import Graph, GraphError, Value, dims
+
+
+def attributes_key(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns a key that equal attributes share, whatever their order; 1, 1.0 and True differ."""
+    return tuple(sorted([(name, _key(value)) for name, value in attrs.items()], key=lambda item: item[0]))
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return ("tuple", *[_key(v) for v in value])
+    if isinstance(value, Expr):
+        return ("expression", id(value))
+    return (type(value).__name__, value)
+
 
 KINDS = ("elementwise", "broadcast", "injective", "reduction", "rows", "anchor", "opaque")
 """What fusion may do with an operator:
@@ -171,7 +184,7 @@ register_operator("split", lambda x, sections=1, axis=0: te.ops.split(x, _sectio
 
 
 def _size_number(*tensors: Tensor, number: Any, dtype: str = "int64") -> Tensor:
-    """Returns an expression of the sizes of ``tensors`` as a scalar; of a tuple of them one after the other."""
+    """Returns an expression of the sizes of ``tensors`` as a tensor of no dimensions. A tuple of such becomes a vector."""
     if not isinstance(number, (tuple, list)):
         return te.compute((), lambda: te.cast(dtype, number), name="T_size")
     entries = [te.cast(dtype, n) for n in number]

@@ -76,13 +76,13 @@ class Kernel:
 
     @property
     def requirements(self) -> list[Requirement]:
-        """Returns what the function takes for granted of sizes, in those of the graph."""
+        """Returns the conditions on sizes that the function assumes, written with the sizes of the graph."""
         if all(v.is_static for v in (*self.inputs, *self.outputs)):
             return []
         return [(substitute(condition, self.sizes), message) for condition, message in asserted(self._asserting)]
 
     def _own(self, value: Any) -> Any:
-        """Returns a shape or an attribute in the sizes that the kernel has."""
+        """Returns a shape or an attribute, written with the kernel's own symbolic sizes."""
         if not self.sizes:
             return value
         if isinstance(value, (tuple, list)):
@@ -139,11 +139,11 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
-    """A loop stands for one ``scan``: the kernels of ``body`` run once for each of ``steps``.
+class LoopKernel:
+    """The kernels of one ``scan``: those of ``body`` run once for each of ``steps``.
 
-    Where there may be no step, ``copies`` has a kernel for each state that copies it: its first value to where the state
-    is and, where the number of steps is not known before, each step's result.
+    Where there may be no step, ``copies`` has a kernel for each state. It copies the state's first value to the state's place;
+    where the number of steps is not known before the loop, it copies each step's result there, too.
     """
 
     name: str
@@ -164,8 +164,8 @@ class Loop:
         return self.node.attrs["steps"]
 
     @property
-    def turns(self) -> tuple[Value, ...]:
-        """Returns the results that hold states of the last step only: two copies of them take turns."""
+    def double_buffered(self) -> tuple[Value, ...]:
+        """Returns the results that are double buffered: states of which only the last step is kept."""
         attrs = self.node.attrs
         return tuple([v for n, v in enumerate(self.outputs[: attrs["states"]]) if n not in attrs.get("history", ())])
 
@@ -188,7 +188,7 @@ class Division:
     others."""
 
     graph: Graph
-    kernels: tuple[Kernel | Loop, ...]
+    kernels: tuple[Kernel | LoopKernel, ...]
     views: dict[Value, Value]
 
     __repr__ = short_repr("graph", "kernels")
@@ -202,10 +202,10 @@ class Division:
                 yield from (Leaf(copy, self, calls) for copy in kernel.copies)
                 yield from kernel.body.leaves(calls * kernel.steps if isinstance(kernel.steps, int) else calls)
 
-    def loops(self) -> Iterator[tuple[Loop, Division]]:
+    def loops(self) -> Iterator[tuple[LoopKernel, Division]]:
         """Yields the loops, with the divisions that they stand in; inner ones follow outer ones."""
         for kernel in self.kernels:
-            if isinstance(kernel, Loop):
+            if isinstance(kernel, LoopKernel):
                 yield kernel, self
                 yield from kernel.body.loops()
 
@@ -236,7 +236,7 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
     group_of = {node: n for n, group in enumerate(groups) for node in group}
     views = {n.output: v for n in graph.nodes if n not in group_of for v in n.given}
     producers, users = graph.producers(), graph.users()
-    kernels: dict[int, Kernel | Loop] = {}
+    kernels: dict[int, Kernel | LoopKernel] = {}
     constants = frozenset(graph.constants)
     taken: set[str] = set()
     order: list[int] = []
@@ -270,14 +270,14 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
     return Division(graph, tuple([kernels[n] for n in order]), views)
 
 
-def _loop(name: str, node: Node, body: Division) -> Loop:
+def _loop(name: str, node: Node, body: Division) -> LoopKernel:
     given = tuple(node.given)
     copies: list[Kernel] = []
     steps, history = node.attrs["steps"], node.attrs.get("history", ())
     sure = isinstance(steps, int) and steps > 0 or history
     for k in range(0 if sure else node.attrs["states"]):
         copies.append(kernel_alone(f"{name}_copy_{k}", "identity", given[k : k + 1], {}))
-    return Loop(name, node, body, given, node.outputs, tuple(copies))
+    return LoopKernel(name, node, body, given, node.outputs, tuple(copies))
 
 
 def _leaves(v: Value, members: set[Node], graph: Graph, users: dict[Value, list[Node]]) -> bool:

@@ -30,7 +30,7 @@ _BANDWIDTH = 8e9
 
 
 @dataclass(frozen=True)
-class Costs:
+class LayoutCosts:
     """``seconds(node, axes)`` predicts an operator on stored arrays, or (``axes`` None) on plain ones. ``typical(v)`` is a
     value like ``v`` of known sizes."""
 
@@ -45,10 +45,10 @@ def transposing(v: Value, axes: Axes) -> float:
     return _CALL + 2 * v.bytes / _BANDWIDTH
 
 
-def chosen_labels(graph: Graph, axes: Axes, costs: Costs) -> frozenset[Node]:
+def chosen_labels(graph: Graph, axes: Axes, costs: LayoutCosts) -> frozenset[Node]:
     """Returns the operators that work on arrays in the order ``axes``, so that the predicted time is least.
 
-    Of transposes those are in it that make a stored array of a plain one.
+    A transpose is among them when it reads a plain array and makes a stored one.
     """
     network, ends = Network(), _ends(graph, axes)
     readers: dict[Value, list[object]] = {}
@@ -126,7 +126,7 @@ def relabeled(graph: Graph, axes: Axes, stored: Collection[Node]) -> Graph:
 
 
 class _Relabeled:
-    """The operators so far, and the plain and the stored form of each value of the old graph."""
+    """The operators of the new graph so far. Each value of the old graph has a plain array, a stored array, or both."""
 
     def __init__(self, graph: Graph, axes: Axes) -> None:
         self.axes, self.back = axes, inverse(axes)
@@ -168,7 +168,7 @@ class _Relabeled:
         self.nodes.append(Node(node.op, tuple(inputs), tuple(outputs), dict(attrs)))
 
     def _operand(self, node: Node, n: int, v: Value) -> Value:
-        """Returns what the ``n``-th operand becomes."""
+        """Returns the value that takes the place of the ``n``-th operand of an operator on stored arrays."""
         if node.op in WEIGHTED and n == 1:
             return self._constant(v, np.transpose(self.constants[v], weight_order(node)))
         if v.ndim == len(self.axes):
@@ -326,7 +326,7 @@ INFINITE = 1e30
 
 
 class Network:
-    """Edges with capacities. ``sink_side`` is what a minimum cut separates from the source."""
+    """A flow network: edges with capacities. ``sink_side`` returns the nodes on the sink's side of a minimum cut."""
 
     def __init__(self) -> None:
         self.ends: dict[Hashable, dict[Hashable, float]] = {SOURCE: {}, SINK: {}}

@@ -2,7 +2,7 @@
 
 Placing is greedy allocation by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
 Inference", 2020): the largest result first, each at the lowest offset at which no result alive at the same time lies.
-For the order, from the kernels that are ready the one is taken that adds the least to what is alive: the bytes of its
+The order takes, of the kernels whose operands are ready, the one that adds the fewest bytes of living results: those of its
 results less those of operands that nothing else will read. The order of the graph stays where this plan is not smaller.
 """
 
@@ -19,7 +19,7 @@ from ..pages.short_repr import short_repr
 from ..tir.arith import Analyzer
 from ..tir.expr import DType, Expr, Range, Var, const, vars_in
 from .graph import GraphError, Value
-from .kernels import Division, Kernel, Loop
+from .kernels import Division, Kernel, LoopKernel
 
 ALIGNMENT = 64
 """Results begin at multiples of so many bytes."""
@@ -34,15 +34,15 @@ class MemoryPlan:
     sizes, for which there is space.
 
     A loop has a place, too, while it runs: for what ``loops`` says of its body, and then for a second copy of each state,
-    at ``second`` from the loop's place. The states of one step are read where the last step wrote them, so they take turns.
+    at ``second`` from the loop's place. States are double buffered: a step reads the copy that the step before it wrote.
     """
 
     size: int
-    offsets: Mapping[Value | Loop, int]
-    sizes: Mapping[Value | Loop, int]
-    lifetimes: Mapping[Value | Loop, tuple[int, int]]
+    offsets: Mapping[Value | LoopKernel, int]
+    sizes: Mapping[Value | LoopKernel, int]
+    lifetimes: Mapping[Value | LoopKernel, tuple[int, int]]
     bounds: Mapping[Var, int]
-    loops: Mapping[Loop, MemoryPlan] = field(default_factory=dict)
+    loops: Mapping[LoopKernel, MemoryPlan] = field(default_factory=dict)
     second: Mapping[Value, int] = field(default_factory=dict)
 
     __repr__ = short_repr("size", "apart", "bounds")
@@ -93,9 +93,9 @@ def _largest(extent: Expr, bounds: Mapping[Var, int]) -> int | None:
 def plan_memory(division: Division, bounds: Mapping[Var, int] = _NO_BOUNDS) -> MemoryPlan:
     """Returns offsets for all results of kernels that are not outputs of the graph."""
     outside = {division.root(v) for v in division.graph.outputs}
-    lifetimes: dict[Value | Loop, tuple[int, int]] = {}
-    sizes: dict[Value | Loop, int] = {}
-    loops: dict[Loop, MemoryPlan] = {}
+    lifetimes: dict[Value | LoopKernel, tuple[int, int]] = {}
+    sizes: dict[Value | LoopKernel, int] = {}
+    loops: dict[LoopKernel, MemoryPlan] = {}
     second: dict[Value, int] = {}
     for n, kernel in enumerate(division.kernels):
         for v in kernel.outputs:
@@ -105,33 +105,33 @@ def plan_memory(division: Division, bounds: Mapping[Var, int] = _NO_BOUNDS) -> M
             root = division.root(v)
             if root in lifetimes:
                 lifetimes[root] = (lifetimes[root][0], n)
-        if isinstance(kernel, Loop):
+        if isinstance(kernel, LoopKernel):
             loops[kernel] = plan_memory(kernel.body, bounds)
             sizes[kernel], places = _with_second_states(kernel, loops[kernel])
             second.update(places)
             lifetimes[kernel] = (n, n)
     sizes.update((v, size_of(v, bounds)) for v in lifetimes if isinstance(v, Value))
-    offsets: dict[Value | Loop, int] = {}
+    offsets: dict[Value | LoopKernel, int] = {}
     for one in sorted(lifetimes, key=lambda one: (-sizes[one], lifetimes[one])):
         offsets[one] = _lowest(one, offsets, sizes, lifetimes)
     size = max((at + sizes[v] for v, at in offsets.items()), default=0)
     return MemoryPlan(size, offsets, sizes, lifetimes, dict(bounds), loops, second)
 
 
-def _with_second_states(loop: Loop, inner: MemoryPlan) -> tuple[int, dict[Value, int]]:
+def _with_second_states(loop: LoopKernel, inner: MemoryPlan) -> tuple[int, dict[Value, int]]:
     """Returns the bytes that a loop needs, and where the second copies of its states are in them."""
     at, places = inner.size, {}
-    for v in loop.turns:
+    for v in loop.double_buffered:
         places[v] = -(-at // ALIGNMENT) * ALIGNMENT
         at = places[v] + size_of(v, inner.bounds)
     return at, places
 
 
 def _lowest(
-    value: Value | Loop,
-    offsets: Mapping[Value | Loop, int],
-    sizes: Mapping[Value | Loop, int],
-    lifetimes: Mapping[Value | Loop, tuple[int, int]],
+    value: Value | LoopKernel,
+    offsets: Mapping[Value | LoopKernel, int],
+    sizes: Mapping[Value | LoopKernel, int],
+    lifetimes: Mapping[Value | LoopKernel, tuple[int, int]],
 ) -> int:
     """Returns the lowest offset at which ``value`` meets no other result in space and time."""
     first, last = lifetimes[value]
@@ -157,11 +157,11 @@ def order_kernels(division: Division) -> Division:
     return min(division, greedy, key=lambda d: plan_memory(d).size)
 
 
-def _with_ordered_body(kernel: Kernel | Loop) -> Kernel | Loop:
-    return replace(kernel, body=order_kernels(kernel.body)) if isinstance(kernel, Loop) else kernel
+def _with_ordered_body(kernel: Kernel | LoopKernel) -> Kernel | LoopKernel:
+    return replace(kernel, body=order_kernels(kernel.body)) if isinstance(kernel, LoopKernel) else kernel
 
 
-def _greedy(division: Division) -> list[Kernel | Loop]:
+def _greedy(division: Division) -> list[Kernel | LoopKernel]:
     makers = {v: kernel for kernel in division.kernels for v in kernel.outputs}
     reads = {
         k: list(dict.fromkeys([division.root(v) for v in k.inputs if division.root(v) in makers]))
@@ -170,16 +170,16 @@ def _greedy(division: Division) -> list[Kernel | Loop]:
     left = Counter(v for roots in reads.values() for v in roots)
     left.update(division.root(v) for v in division.graph.outputs)
     position = {kernel: n for n, kernel in enumerate(division.kernels)}
-    readers: dict[Value, list[Kernel | Loop]] = {}
+    readers: dict[Value, list[Kernel | LoopKernel]] = {}
     for kernel, roots in reads.items():
         for v in roots:
             readers.setdefault(v, []).append(kernel)
     missing = {kernel: len(roots) for kernel, roots in reads.items()}
-    out: list[Kernel | Loop] = []
-    done: set[Kernel | Loop] = set()
+    out: list[Kernel | LoopKernel] = []
+    done: set[Kernel | LoopKernel] = set()
     ready: list[tuple[int, int]] = []  # a heap; entries whose growth has fallen since have a newer one before them
 
-    def offer(kernel: Kernel | Loop) -> None:
+    def offer(kernel: Kernel | LoopKernel) -> None:
         freed = sum(size_of(v) for v in reads[kernel] if left[v] == 1)
         heapq.heappush(ready, (sum(size_of(v) for v in kernel.outputs) - freed, position[kernel]))
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..tir.expr import Var, to_numpy
 from ..tir.interpret import interpret
 from .graph import Graph, GraphError
-from .kernels import Loop, unfused
+from .kernels import LoopKernel, unfused
 from .rewrite import specialize
 from .verify_graph import verify
 
@@ -41,7 +41,7 @@ def evaluate(graph: Graph, *inputs: Any, run: Callable[..., Any] = interpret) ->
             values[node.output] = np.asarray(values[source], order="C").reshape(node.output.shape)
             continue
         kernel = kernels[node]
-        if isinstance(kernel, Loop):
+        if isinstance(kernel, LoopKernel):
             given = [np.asarray(values[v]) for v in kernel.inputs]
             values.update(zip(node.outputs, _looped(kernel, given, run), strict=True))
             continue
@@ -52,7 +52,7 @@ def evaluate(graph: Graph, *inputs: Any, run: Callable[..., Any] = interpret) ->
     return tuple([values[v] for v in plain.outputs])
 
 
-def _looped(loop: Loop, given: list[Any], run: Callable[..., Any]) -> list[Any]:
+def _looped(loop: LoopKernel, given: list[Any], run: Callable[..., Any]) -> list[Any]:
     """Returns the results of a ``scan``, step by step."""
     attrs, body = loop.node.attrs, loop.node.attrs["body"]
     count, arrays = attrs["states"], given[attrs["states"] : attrs["states"] + attrs["arrays"]]

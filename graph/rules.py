@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.expr import DType, to_numpy
-from ..tir.expr.base.rounding import bfloat16_from_bits, bfloat16_to_bits, round_float
+from ..tir.expr.base.dtype import bfloat16_from_bits, bfloat16_to_bits, round_float
 from .graph import Graph, GraphError, Node, Value, same_shape
 from .graph_operators import OPERATORS, infer, operator
 from .rewrite import substituted, without_unread
@@ -42,7 +42,7 @@ Bindings = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownGraph:
     """What a pattern is matched against: the operator that computes each value, and the constants."""
 
     producers: Mapping[Value, Node]
@@ -52,7 +52,7 @@ class Known:
 class Pattern:
     """A pattern fits a value, or does not. ``+ - * /`` of patterns and numbers are patterns of these operators."""
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         """Yields each way to fit ``value``: ``bound`` and what this pattern binds besides."""
         raise NotImplementedError
 
@@ -122,7 +122,7 @@ def _bind(bound: Bindings, name: str, found: Any) -> Iterator[Bindings]:
 class _Anything(Pattern):
     name: str
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         yield from _bind(bound, self.name, value)
 
 
@@ -132,7 +132,7 @@ class _Constant(Pattern):
     number: float | None = None
     near: bool = False
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         data = known.constants.get(value)
         if data is None or self.number is not None and not self._is_everywhere(data, value.dtype):
             return
@@ -153,7 +153,7 @@ class _Constant(Pattern):
 
 
 def _is_near(numbers: Any, wanted: float, dtype: str) -> Any:
-    """Returns where numbers are within four units in the last place of a float type; of other types where they are equal."""
+    """Returns where numbers are within four units in the last place of a float type. Other types must be equal."""
     if not DType(dtype).is_float:
         return numbers == wanted
     unit = 2.0**-7 if DType(dtype).kind == "bfloat" else float(np.finfo(to_numpy(dtype)).eps)
@@ -161,7 +161,7 @@ def _is_near(numbers: Any, wanted: float, dtype: str) -> Any:
 
 
 def numbers_of(data: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    """Returns what the data of a constant stand for: bits of bfloat16 as float32, others as they are."""
+    """Returns the numbers that the data of a constant mean: bfloat16 is stored as bits and becomes float32."""
     return np.asarray(bfloat16_from_bits(data)) if DType(dtype).kind == "bfloat" else data
 
 
@@ -172,7 +172,7 @@ class _Apply(Pattern):
     attrs: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         node = known.producers.get(value)
         if node is None or node.op not in self.ops or len(node.outputs) != 1:
             return
@@ -189,7 +189,7 @@ class _Apply(Pattern):
                     yield from _in_order(given, self.args, known, named)
 
     def _attributes_fit(self, node: Node) -> Bindings | None:
-        """Returns what the attributes bind, when they are those of the pattern."""
+        """Returns the bindings with those of the attributes, or None when the attributes are not those of the pattern."""
         defaults = OPERATORS[node.op].defaults
         told = {}
         for key, wanted in self.attrs.items():
@@ -209,7 +209,7 @@ def _orders(node: Node) -> list[tuple[Value | None, ...]]:
 
 
 def _in_order(
-    given: Sequence[Value | None], args: Sequence[Pattern | None], known: Known, bound: Bindings
+    given: Sequence[Value | None], args: Sequence[Pattern | None], known: KnownGraph, bound: Bindings
 ) -> Iterator[Bindings]:
     """Yields the ways in which each operand fits its pattern. An operand that is left out fits None, as does a missing
     one."""
@@ -226,7 +226,7 @@ def _in_order(
         yield from _in_order(given[1:], args[1:], known, more)
 
 
-def _spread(node: Node, args: Sequence[Pattern | None], known: Known, bound: Bindings) -> Iterator[Bindings]:
+def _spread(node: Node, args: Sequence[Pattern | None], known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
     """Yields the ways to divide the patterns among both operands; an operand with several of them has the same operator."""
     wanted = [a for a in args if a is not None]
     left, right = node.inputs
@@ -238,7 +238,7 @@ def _spread(node: Node, args: Sequence[Pattern | None], known: Known, bound: Bin
             yield from _side(right, second, node.op, known, more)
 
 
-def _side(value: Value, wanted: Sequence[Pattern], op: str, known: Known, bound: Bindings) -> Iterator[Bindings]:
+def _side(value: Value, wanted: Sequence[Pattern], op: str, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
     if len(wanted) == 1:
         yield from wanted[0].match(value, known, bound)
         return
@@ -251,7 +251,7 @@ def _side(value: Value, wanted: Sequence[Pattern], op: str, known: Known, bound:
 class _Either(Pattern):
     options: tuple[Pattern, ...]
 
-    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    def match(self, value: Value, known: KnownGraph, bound: Bindings) -> Iterator[Bindings]:
         for option in self.options:
             yield from option.match(value, known, bound)
 
@@ -336,8 +336,8 @@ def rule(pattern: Pattern) -> Callable[[Callable[[Match], Value | None]], Rule]:
 
 @dataclass(frozen=True)
 class Match:
-    """What a pattern fits. ``match[name]`` is the value that a part of it stands for; ``op`` and ``constant`` make the
-    replacement."""
+    """A place in a graph that a pattern fits. ``match[name]`` is the value that the pattern's part of that name fits; ``op``
+    and ``constant`` make the replacement."""
 
     bound: Bindings
     root: Node
@@ -372,7 +372,7 @@ class Match:
         return value.dtype == self.out.dtype and same_shape(value.shape, self.out.shape)
 
     def attribute(self, name: str) -> Any:
-        """Returns what an :class:`Attribute` of that name stands for."""
+        """Returns the attribute that the pattern's :class:`Attribute` of that name fits."""
         return self._named(name)
 
     def data(self, value: Value) -> np.ndarray[Any, Any] | None:
@@ -413,8 +413,9 @@ class Match:
 
 
 class _Sweep:
-    """One walk over the operators of a graph, in order. It keeps what has been emitted so far, and what stands for
-    what."""
+    """One walk over the operators of a graph, in order, which makes the new graph.
+
+    ``nodes`` are the operators of the new graph so far, and ``mapping`` has the new value for each value that was replaced."""
 
     def __init__(self, graph: Graph, names: set[str]) -> None:
         self.graph, self.names = graph, names
@@ -456,10 +457,10 @@ class _Sweep:
         return without_unread(self.graph.replaced(self.nodes, outputs=outputs, constants=self.constants))
 
     def replaced(self, node: Node, rules: Sequence[Rule]) -> Value | None:
-        """Returns what the first rule that fits puts in place of the operator."""
+        """Returns the value that the first fitting rule puts in the place of the operator's result. None when none fits."""
         self.producers[node.output] = node
         for r in rules:
-            for bound in r.pattern.match(node.output, Known(self.producers, self.constants), {}):
+            for bound in r.pattern.match(node.output, KnownGraph(self.producers, self.constants), {}):
                 new = r.replace(Match(bound, node, self, r.name))
                 if new is None:
                     continue

@@ -41,8 +41,8 @@ class Channels:
         return _rounded(weight * self.along_inputs(weight, scale), weight)
 
     def shifted(self, weight: Array, shift: Array) -> Array:
-        """Returns what a number per channel of the operand adds to each channel of the result. The number is the same
-        at each position."""
+        """Returns what each channel of the result gains when ``shift`` is added to the operand. ``shift`` has one number per
+        channel, the same at every position."""
         every = tuple([d for d in range(weight.ndim) if d not in self.weight_out])
         return (weight * self.along_inputs(weight, shift)).sum(axis=every).reshape(-1)
 

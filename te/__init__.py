@@ -20,7 +20,6 @@ from ..tir.expr import floormod as indexmod
 from ..tir.expr import max_value_of as max_value
 from ..tir.expr import min_value_of as min_value
 from ..tir.expr.intrinsics.control_and_memory import if_then_else, likely
-from ..tir.expr.intrinsics.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
 from ..tir.expr.intrinsics.float_operations import abs_ as abs
 from ..tir.expr.intrinsics.float_operations import (
     acos,
@@ -71,6 +70,8 @@ from ..tir.expr.intrinsics.integer_operations import (
     bitwise_xor,
     clz,
     popcount,
+    q_multiply_shift,
+    q_multiply_shift_per_axis,
     reinterpret,
     shift_left,
     shift_right,

@@ -6,6 +6,8 @@ indices and conditions is free, as is the initial value of a reduction.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from .expr import (
     Add,
     BufferLoad,
@@ -25,16 +27,17 @@ from .expr import (
     Sub,
     TruncDiv,
     TruncMod,
+    Var,
 )
 from .expr.base.deep_recursion import with_room
 from .expr.base.node import Node
 from .expr.intrinsics import OPERATIONS
-from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, While
+from .stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, While
 
 _ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 
 
-class _Unknown(Exception):
+class _NotConstant(Exception):
     """Raised for an extent that is not a constant, and for a loop that a condition ends."""
 
 
@@ -48,7 +51,7 @@ def count_flops(func: PrimFunc) -> float | None:
     """
     try:
         return float(_stmt(func.body))
-    except _Unknown:
+    except _NotConstant:
         return None
 
 
@@ -66,11 +69,11 @@ def _stmt(stmt: Node) -> int:
         if below == 0:
             return 0
         if not isinstance(stmt.extent, IntImm):
-            raise _Unknown
+            raise _NotConstant
         return max(stmt.extent.value, 0) * below
     if isinstance(stmt, While):
         if _stmt(stmt.body):
-            raise _Unknown
+            raise _NotConstant
         return 0
     if isinstance(stmt, BlockRealize):
         return _stmt(stmt.block.body)
@@ -94,3 +97,24 @@ def _expr(e: Node) -> int:
         row = OPERATIONS.get(e.op)
         return (1 if row is None else row.flops) + sum(map(_expr, e.args))
     return isinstance(e, _ARITHMETIC) + sum(map(_expr, e.children()))
+
+
+Length = tuple[int, int]
+"""The number of nodes of an element's expression: ``(own, per)`` means ``own + per * (nodes of the index that is
+read)``."""
+
+
+def inlined_length(e: Expr, axes: Collection[Var], known: Mapping[Buffer, Length]) -> Length:
+    """Return a bound of the length of ``e`` after each load of a ``known`` buffer is replaced by an expression. These
+    expressions have the lengths given there.
+
+    The result depends on the lengths of the indices that take the place of ``axes``.
+    """
+    if isinstance(e, Var):
+        return (0, 1) if e in axes else (1, 0)
+    parts = [inlined_length(child, axes, known) for child in e.children() if isinstance(child, Expr)]
+    if isinstance(e, BufferLoad) and e.buffer in known:
+        base, factor = known[e.buffer]
+        own, per = (max((p[n] for p in parts), default=0) for n in range(2))  # of the longest index, for each axis
+        return base + factor * own, factor * per
+    return sum(p[0] for p in parts) + 1, sum(p[1] for p in parts)

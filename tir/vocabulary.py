@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from .expr import INDEX, DType, Expr, FloatImm, IntImm, Var, as_exprs, const, convert, match_types, max_value, min_value
 from .expr import cast as converted
-from .expr.intrinsics import OPERATIONS, foreign_calls
+from .expr.intrinsics import OPERATIONS, control_and_memory
 from .expr.intrinsics.float_operations import abs_, pow_
 from .expr.nodes import expr as E
 from .expr.nodes import op
@@ -250,7 +250,7 @@ def call(name: str, *args: Any, dtype: str) -> E.Expr:
 
 def call_intrin(*args: Any, dtype: str | None = None) -> E.Expr:
     """Return a call of an operation by its name, as in ``T.call_intrin("float32", "tir.exp", x)``."""
-    call = foreign_calls.call_intrin(*args, dtype=dtype)
+    call = control_and_memory.call_intrin(*args, dtype=dtype)
     assert isinstance(call, E.Call)
     name = call.args[0].value if isinstance(call.args[0], E.StringImm) else ""
     return E.Call(name, call.args[1:], call.dtype) if name in OPERATIONS else call

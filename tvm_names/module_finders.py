@@ -1,6 +1,6 @@
-"""This module finds TVM's modules by their full names, and says what takes the place of the parts of TVM that there are not here.
+"""This module finds TVM's modules by their full names, and says what takes the place of absent ones.
 
-Those parts are modules, functions of ``tvm.te`` and methods of stages.
+The absent parts of TVM are modules, functions of ``tvm.te`` and methods of stages.
 """
 
 from __future__ import annotations

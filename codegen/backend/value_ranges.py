@@ -28,7 +28,7 @@ from ...tir.expr import (
     max_value,
     min_value,
 )
-from ...tir.expr.base.rounding import round_float
+from ...tir.expr.base.dtype import round_float
 from ...tir.walk import pre_order
 from .emitter import Emitter, constant_of
 

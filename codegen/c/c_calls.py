@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, Div, DType, Expr, FloatImm, IntImm, StringImm
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.expr.intrinsics.tile_operations import TILE_DOTS
-from ...tir.expr.intrinsics.tiles_in_memory import TILE_ROWS
+from ...tir.expr.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
 from ..backend.emitter import constant_of, expand_dot
 from ..lower.tile_accesses import tile_access
 from .c_scope import CScope

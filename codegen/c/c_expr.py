@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import DType, index_like
-from ...tir.expr.base.rounding import float_bits, round_float
+from ...tir.expr.base.dtype import float_bits, round_float
 from ...tir.expr.nodes import expr as E
 from ..backend.emitter import constant_of
 from ..backend.value_ranges import whole_in_range

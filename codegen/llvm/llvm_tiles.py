@@ -9,8 +9,7 @@ instructions stays in its register, and configures the registers once in front o
 from __future__ import annotations
 
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
-from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS
-from ...tir.expr.intrinsics.tiles_in_memory import TILE_ROWS
+from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..backend.emitter import expand_dot
 from ..lowered import NO_TILES, LoweredFunc
 from .function_builder import FunctionBuilder

@@ -7,7 +7,7 @@ from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
 from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
-from ...tir.expr.intrinsics.tiles_in_memory import TILE_ROWS
+from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
 from ...tir.stmt import Buffer
 
 _ROWS = {

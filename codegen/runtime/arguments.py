@@ -30,7 +30,7 @@ from ...tir.expr import (
     to_numpy,
     vars_in,
 )
-from ...tir.expr.base.rounding import float_bits
+from ...tir.expr.base.dtype import float_bits
 from ..lowered import Param
 from .array_views import CPU_DEVICES, ArrayView, view_of
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...codegen.machine.gpu_figures import WARP
-from ...tir.analysis.reduction_updates import find_reducer, updates_of
+from ...tir.analysis.reductions import find_reducer, updates_of
 from ...tir.expr import (
     BufferLoad,
     Call,

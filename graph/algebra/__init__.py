@@ -5,8 +5,8 @@ NaN, the infinities and -0.0 stay what they are, integers wrap around as before,
 the docstring counts. Rules that move elements (views, transposes, slices, reshapes) are exact for all types and sizes.
 """
 
-from . import element_rules, movement_rules, sinking_rules
+from . import element_rules, movement_rules
 
-RULES = [*element_rules.RULES, *movement_rules.RULES, *sinking_rules.RULES]
+RULES = [*element_rules.RULES, *movement_rules.RULES]
 
 __all__ = ["RULES"]

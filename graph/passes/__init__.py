@@ -4,7 +4,6 @@
 rewrite rule to the pass ``patterns``.
 """
 
-from .apply_rules import register_rule
-from .pass_order import PASSES, GraphPass, PassTimes, prepare, register_pass
+from .pass_order import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
 
 __all__ = ["PASSES", "GraphPass", "PassTimes", "prepare", "register_pass", "register_rule"]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...tir.expr import Var
-from ..attribute_keys import attributes_key
 from ..axes import axes_of, inverse
 from ..graph import Graph, GraphError, Node, Value
+from ..graph_operators import attributes_key
 from ..kernels import kernel_alone
-from ..layouts import WEIGHTED, Costs, carried, channels_last, chosen_labels, relabeled, weight_order
+from ..layouts import WEIGHTED, LayoutCosts, carried, channels_last, chosen_labels, relabeled, weight_order
 from ..services import Services
 from ..symbolic_sizes import example_sizes, typical
 
@@ -47,7 +47,7 @@ def choose_layouts(graph: Graph, services: Services = Services()) -> Graph:
     """
     orders = _orders(graph)
     sizes = (example_sizes(graph) or {}) if orders else {}
-    costs = Costs(_Predicted(graph, services, sizes).seconds, lambda v: typical(v, sizes))
+    costs = LayoutCosts(_Predicted(graph, services, sizes).seconds, lambda v: typical(v, sizes))
     for axes in orders:
         stored = chosen_labels(graph, axes, costs)
         changed = relabeled(graph, axes, stored) if stored else graph

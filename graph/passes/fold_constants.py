@@ -1,4 +1,4 @@
-"""This pass computes operators whose inputs are all constants."""
+"""These passes compute operators of constants, compute equal expressions once, and give each output an array of its own."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from ...tir.expr import DType, to_numpy
 from ..graph import Graph, Node, Value
-from ..kernels import unfused
+from ..graph_operators import attributes_key
+from ..kernels import VIEWS, unfused
 from ..reference import evaluate
-from ..rewrite import without_unread
+from ..rewrite import substituted, with_replaced, without_unread
 from ..services import Services
 
 _SMALL = 1 << 12
@@ -99,3 +100,72 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     assert services.run is not None
     services.run(kernel.func, *[np.asarray(given[v], order="C") for v in kernel.inputs], *outputs)
     return outputs
+
+
+def merge_equal(graph: Graph, services: Services = Services()) -> Graph:
+    """Replace operators that equal an earlier one, and constants with the same data.
+
+    Before::
+
+        a = exp(x)
+        b = exp(x)
+        y = add(a, b)
+
+    After::
+
+        a = exp(x)
+        y = add(a, a)
+    """
+    mapping: dict[Value, Value] = {}
+    seen: dict[Any, Any] = {}
+    for v, data in graph.constants.items():
+        key = (v.dtype, v.shape, hash(data.tobytes()) if data.nbytes <= 1 << 16 else id(data))
+        first = seen.setdefault(key, v)
+        if first is not v and np.array_equal(graph.constants[first], data, equal_nan=data.dtype.kind == "f"):
+            mapping[v] = first
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = substituted(old, mapping)
+        applied = (node.op, node.inputs, attributes_key(node.attrs))
+        earlier = seen.setdefault(applied, node)
+        if earlier is node:
+            nodes.append(node)
+        else:
+            mapping.update(zip(node.outputs, earlier.outputs, strict=True))
+    return with_replaced(graph, nodes, mapping) if mapping else with_replaced(graph, graph.nodes, {})
+
+
+def distinct_outputs(graph: Graph, services: Services = Services()) -> Graph:
+    """Copy outputs that are inputs, constants, or outputs already.
+
+    Before::
+
+        y = relu(x)
+        return y, x, y
+
+    After::
+
+        y = relu(x)
+        copy = identity(x)
+        copy_1 = identity(y)
+        return y, copy, copy_1
+    """
+    names = {v.name for v in graph.values()}
+    owned = {*graph.inputs, *graph.constants}
+    outputs: list[Value] = []
+    nodes = list(graph.nodes)
+    for v in graph.outputs:
+        if v in owned:
+            number = 0
+            while f"copy_{number}" in names:
+                number += 1
+            names.add(f"copy_{number}")
+            copy = Value(f"copy_{number}", v.dtype, v.shape)
+            nodes.append(Node("identity", (v,), (copy,)))
+            v = copy
+        outputs.append(v)
+        owned.add(v)
+    return graph if outputs == list(graph.outputs) else graph.replaced(nodes, outputs=tuple(outputs))
+
+
+assert "identity" not in VIEWS

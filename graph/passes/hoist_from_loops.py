@@ -46,8 +46,10 @@ def hoist_from_loops(graph: Graph, services: Services = Services()) -> Graph:
 
 
 class _Hoisting:
-    """The values that move out of one loop. ``whole`` has the value outside for what is the same at each step, and
-    ``stacked`` the array outside for what has one part of it at each step."""
+    """The values that move out of one loop.
+
+    ``whole`` maps each value of the body that is the same at every step to the value outside. ``stacked`` maps each value that
+    differs from step to step to the array outside whose first dimension is the step."""
 
     def __init__(self, builder: Builder, node: Node) -> None:
         self.builder, self.node, self.attrs = builder, node, node.attrs

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..attribute_keys import attributes_key
 from ..builder import Builder
 from ..graph import Graph, Node, Value
-from ..graph_operators import operator
+from ..graph_operators import attributes_key, operator
 from ..kernels import VIEWS, kernel_alone
 from ..rewrite import with_replaced
 from ..services import Services
@@ -47,8 +46,8 @@ def join_products(graph: Graph, services: Services = Services()) -> Graph:
 
 @dataclass(frozen=True)
 class _Product:
-    """A product, the dimension of its weight that is joined, and what stands for it. That is the product itself, or its
-    sum with a bias."""
+    """A product, and the dimension ``axis`` of its weight that is joined. ``end`` is the sum with its bias, or the product
+    itself where it has none."""
 
     node: Node
     axis: int

@@ -1,4 +1,8 @@
-"""The order of the passes, and the function that runs them: timed, verified after each, shown on request."""
+"""The order of the passes, and the function that runs them: timed, verified after each, shown on request.
+
+The passes :func:`simplify_operators` and :func:`recognize` apply rewrite rules: those of :mod:`..algebra`, and those that find
+operators written out in parts.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,57 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ...pages.short_repr import short_repr
+from ..algebra import RULES as ALGEBRA
 from ..graph import Graph, Node, Value
+from ..patterns import RULES as PATTERNS
 from ..rewrite import with_output_names, without_unread
+from ..rules import Rule, rewritten
 from ..services import Services
 from ..verify_graph import verify
-from .apply_rules import recognize, simplify_operators
 from .choose_layouts import choose_layouts
 from .choose_winograd import choose_winograd
-from .distinct_outputs import distinct_outputs
-from .fold_constants import fold_constants, fold_narrow
+from .fold_constants import distinct_outputs, fold_constants, fold_narrow, merge_equal
 from .fold_scales import fold_scales
 from .hoist_from_loops import hoist_from_loops
 from .join_products import join_products
-from .merge_equal import merge_equal
 from .split_transposed import split_transposed
+
+
+def simplify_operators(graph: Graph, services: Services = Services()) -> Graph:
+    """Replace operators by fewer or cheaper ones that compute the same.
+
+    Before::
+
+        t = transpose(x, axes=(1, 0))
+        u = transpose(t, axes=(1, 0))
+        y = add(u, 0)
+
+    After::
+
+        y = x
+    """
+    return rewritten(graph, ALGEBRA)
+
+
+def recognize(graph: Graph, services: Services = Services()) -> Graph:
+    """Apply the rules of :mod:`..patterns`, and those that users have added.
+
+    Before::
+
+        s = sigmoid(x)
+        y = multiply(x, s)
+
+    After::
+
+        y = silu(x)
+    """
+    return rewritten(graph, PATTERNS)
+
+
+def register_rule(added: Rule) -> Rule:
+    """Add a rewrite rule, made by the decorator :func:`..rules.rule`."""
+    PATTERNS.append(added)
+    return added
 
 
 def rewritten_bodies(graph: Graph, rewrite: Callable[[Graph], Graph]) -> Graph:

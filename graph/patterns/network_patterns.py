@@ -37,7 +37,7 @@ _variance = op("mean", _square(optional("cast", _apart, bind="wider")), bind="va
 
 
 def _epsilon(m: Match) -> float | None:
-    """Returns what is added below the root; None unless it is one number."""
+    """Returns the epsilon that is added below the root; None unless it is one number."""
     data = m.numbers("epsilon")
     if "one" in m and (m.data(m["one"]) is None or not np.all(m.numbers("one") == 1.0)):
         return None
@@ -141,7 +141,7 @@ _q, _k, _v = any_value("q"), any_value("k"), any_value("v")
 
 
 def _scaled(inner: Pattern, name: str) -> Pattern:
-    """Returns a pattern of ``inner``, of it times a constant, and of it divided by one."""
+    """Returns a pattern that fits ``inner``, ``inner`` times a constant, and ``inner`` divided by a constant."""
     return either(inner * constant(name), inner / constant(f"{name}_under"), inner)
 
 

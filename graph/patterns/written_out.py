@@ -20,8 +20,8 @@ from ..graph import GraphError, Value
 from ..rules import Attribute, Match, Pattern, Rule, any_value, constant, either, is_rounded, op
 
 
-class _Names(dict[str, Any]):
-    """What the names in a form stand for: each operator by its name is a function of patterns."""
+class _FormNames(dict[str, Any]):
+    """The names that a form may use: each operator by its name is a function of patterns."""
 
     def __missing__(self, name: str) -> Callable[..., Pattern]:
         def applied(*args: Pattern, **attrs: Any) -> Pattern:
@@ -39,7 +39,7 @@ def _attribute(value: Any) -> Any:
 
 
 def _pattern(row: ElementOperator, operands: tuple[str, ...], form: str) -> Pattern:
-    names = _Names({name: any_value(name) for name in operands})
+    names = _FormNames({name: any_value(name) for name in operands})
     names |= {name: constant(name) for name in row.parameters}
     names["either"] = either
     found: Pattern = eval(form, {"__builtins__": {}}, names)  # a literal of the table

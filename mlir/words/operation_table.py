@@ -17,7 +17,7 @@ from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...tir.expr import DType
-from ...tir.expr.base.rounding import round_float
+from ...tir.expr.base.dtype import round_float
 from ...tir.expr.nodes import expr as E
 from .wider_operations import CmpfOp, CmpiOp, RemFOp, SelectOp
 

@@ -1,6 +1,6 @@
 """This package holds the rewrites that several primitives share.
 
-- ``statement_edits``, ``loop_nests`` and ``buffers`` make and replace statements, loops, blocks and accesses.
+- ``loop_nests`` and ``buffers`` make and replace statements, loops, blocks and accesses.
 - ``copy_stage`` inserts the copy of a buffer, and says where.
 - ``inlining`` moves computation; ``block_division`` makes blocks of loops; ``reduction_loops`` checks reductions.
 

@@ -13,7 +13,7 @@ from ...tir.analysis.access_regions import access_regions, regions_of
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, unique_block_name
-from ...tir.arith import Analyzer, Division, detect_iter_map, divide_subspace, eval_interval
+from ...tir.arith import Analyzer, DivisionForm, detect_iter_map, divide_subspace, eval_interval
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Reason, Var, conjuncts, const, is_const_int, max_value
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
@@ -70,7 +70,7 @@ def check_closed(new: Block, outside: Iterable[For], inside: Iterable[For], what
 
 
 def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:
-    """Return what the outer block reads; with an init, the elements that it accumulates into are left out."""
+    """Return the regions that the outer block reads. With an init, those that it accumulates into are left out."""
     reads, _ = regions_of(halves.inner.block)
     if realize.block.init is None:
         return reads
@@ -218,7 +218,7 @@ def _divide(
     inside: Sequence[Var],
     preserve_unit_iters: bool,
     where: Stmt,
-) -> tuple[tuple[Division, ...], Expr, Expr]:
+) -> tuple[tuple[DivisionForm, ...], Expr, Expr]:
     true = IntImm(1, "bool")
     scope = scope_around(tree, realize)
     why = "the extent of an inner loop depends on an outer one"
@@ -253,9 +253,9 @@ def _foreign_loops(tree: Tree, e: Expr, own: Mapping[Var, Range]) -> bool:
 
 def _trivial(
     tree: Tree, realize: BlockRealize, ranges: Mapping[Var, Range], inside: Sequence[Var]
-) -> tuple[Division, ...] | None:
+) -> tuple[DivisionForm, ...] | None:
     """Return the division when each binding uses only outer or only inner loops, which need not be affine."""
-    out: list[Division] = []
+    out: list[DivisionForm] = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         zero, one = const(0, iv.var.dtype), const(1, iv.var.dtype)
         is_inner = uses_var(value, lambda v: v in inside)
@@ -264,17 +264,17 @@ def _trivial(
         if (is_inner and (is_outer or foreign)) or not is_const_int(iv.dom.min, 0):
             return None
         if is_inner:
-            out.append(Division(zero, one, value, iv.dom.extent, zero))
+            out.append(DivisionForm(zero, one, value, iv.dom.extent, zero))
         elif is_outer:
-            out.append(Division(value, iv.dom.extent, zero, one, zero))
+            out.append(DivisionForm(value, iv.dom.extent, zero, one, zero))
         else:
-            out.append(Division(zero, one, zero, one, value))
+            out.append(DivisionForm(zero, one, zero, one, value))
     return tuple(out)
 
 
 def _check_init(
     realize: BlockRealize,
-    divisions: Sequence[Division],
+    divisions: Sequence[DivisionForm],
     inner: Sequence[For],
     predicate: Expr,
     analyzer: Analyzer,
@@ -313,7 +313,7 @@ def _check_init(
 
 def _check_reduces_once(
     realize: BlockRealize,
-    divisions: Sequence[Division],
+    divisions: Sequence[DivisionForm],
     inner: Sequence[For],
     predicate: Expr,
     analyzer: Analyzer,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.scope import Scope, buffers_of
+from ...tir.analysis.scope import BlockScope, buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import Expr, Var
 from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, SeqStmt, Stmt, below_assertions, children_of
@@ -19,7 +19,7 @@ from ..require.block_preconditions import ordered_scope
 from ..require.lookup import find_block
 from ..require.loop_preconditions import check_loops_above
 from .buffers import check_storage_scope, named_buffer
-from .statement_edits import allocating, insert_in
+from .loop_nests import allocating, insert_in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class CopyRequest:
 
     tree: Tree
     realize: BlockRealize
-    scope: Scope
+    scope: BlockScope
     old: Buffer
     storage_scope: str
     name: str
@@ -133,7 +133,7 @@ def place_beside(tree: Tree, nest: Stmt, after: bool) -> CopyPlace:
     )
 
 
-def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequence[BlockRealize]) -> CopyPlace:
+def place_between(tree: Tree, scope: BlockScope, writer: BlockRealize, users: Sequence[BlockRealize]) -> CopyPlace:
     """Return the place between the writer and its later users. It is in the innermost sequence that holds the writer
     and one of them.
 
@@ -154,7 +154,7 @@ def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequenc
     return CopyPlace(meet, min(meet.seq.index(child) for child in held), tree.child_of(meet, writer))
 
 
-def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:
+def dependents(scope: BlockScope, writer: BlockRealize) -> list[BlockRealize]:
     """Return the later blocks that read a buffer which ``writer`` writes."""
     users = {r for b in buffers_of(writer.block)[1] for r in scope.readers.get(b, ())}
     return sorted((r for r in users if scope.order[r] > scope.order[writer]), key=scope.order.__getitem__)

@@ -3,7 +3,7 @@
 Both replace a load of a buffer by the value that the other block stores there. They share the description of a block
 with one store, whose axes are functions of the stored place, and the rules that keep the results of
 arithmetic: a load is data, whose arithmetic wraps around in its type; arithmetic of places (of axes, loops and constants)
-never wraps (``tir/expr/nodes/index_types.py``).
+never wraps (``tir/expr/nodes/arithmetic.py``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import hidden_reads, redeclared
 from ...tir.analysis.known_ranges import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
-from ...tir.analysis.scope import Scope, bare_loads, bindings, is_output_block
+from ...tir.analysis.scope import BlockScope, bare_loads, bindings, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.arith.itermap import inverse, invert
+from ...tir.cost import inlined_length
 from ...tir.expr import (
     INDEX_TYPES,
     Add,
@@ -39,8 +40,7 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.base.node import Node
-from ...tir.expr.nodes.index_types import index_like
-from ...tir.expr_length import inlined_length
+from ...tir.expr.nodes.arithmetic import index_like
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
@@ -58,7 +58,7 @@ from ..require.block_preconditions import (
 )
 from ..require.lookup import find_block, scope_around
 from .buffers import moved_accesses
-from .statement_edits import freeing
+from .loop_nests import freeing
 
 _LONGEST = 1 << 14
 """The largest number of operations of a block after an inlining that more than doubles it."""
@@ -66,8 +66,8 @@ _LONGEST = 1 << 14
 
 @dataclass(frozen=True)
 class _Value:
-    """What stands in the stead of a load of an inlined buffer. It is the ``store`` of ``writer``, whose axes are ``axes``
-    in terms of the indices ``places``. ``hidden`` are reads of the value through pointers."""
+    """The value that replaces loads of an inlined buffer: that of ``store`` in ``writer``. ``axes`` gives the writer's axes in
+    terms of the load's indices ``places``. ``hidden`` are reads of the value through pointers."""
 
     writer: BlockRealize
     store: BufferStore
@@ -113,7 +113,7 @@ def _inlined_in_scope(tree: Tree, realizes: Sequence[BlockRealize]) -> PrimFunc:
 
 
 def _value_and_readers(
-    tree: Tree, scope: Scope, realize: BlockRealize, now: BlockRealize, left: int
+    tree: Tree, scope: BlockScope, realize: BlockRealize, now: BlockRealize, left: int
 ) -> tuple[_Value, list[BlockRealize]]:
     """Return the value of a block that can be inlined, and the blocks that read it; ScheduleError for other blocks.
 
@@ -149,7 +149,7 @@ def _value_and_readers(
     return _Value(realize, store, places, axes, hidden_reads(now.block)), readers
 
 
-def _reading_outside(scope: Scope, realize: BlockRealize, buffer: Buffer) -> list[BlockRealize]:
+def _reading_outside(scope: BlockScope, realize: BlockRealize, buffer: Buffer) -> list[BlockRealize]:
     """Return the blocks whose conditions or bindings read the buffer. ScheduleError when the buffer has to exist: for
     pointers, for the bounds of loops, and for other conditions outside of blocks."""
     found = [stmt for stmt, load in bare_loads(scope.root.block.body) if load.buffer is buffer]
@@ -321,7 +321,7 @@ def _conditions_of_both(tree: Tree, producer: BlockRealize, realize: BlockRealiz
 
 
 def _with_value(last: BufferStore, made: BufferStore, analyzer: Analyzer) -> Stmt:
-    """Return ``last`` with the value of ``made`` in the stead of loads of what that stores."""
+    """Return ``last`` with the value that ``made`` stores in the place of loads of its buffer."""
 
     def value_of(load: BufferLoad) -> Expr | None:
         return made.value if load.buffer is made.buffer else None
@@ -335,7 +335,7 @@ def _with_value(last: BufferStore, made: BufferStore, analyzer: Analyzer) -> Stm
     return done
 
 
-def _only_producer(scope: Scope, realize: BlockRealize) -> BlockRealize:
+def _only_producer(scope: BlockScope, realize: BlockRealize) -> BlockRealize:
     """Return the only producer of a block; ScheduleError when there are none or several."""
     producers = scope.producers(realize)
     if len(producers) != 1:
@@ -348,7 +348,9 @@ def _only_producer(scope: Scope, realize: BlockRealize) -> BlockRealize:
     return producers[0]
 
 
-def _check_producer(tree: Tree, scope: Scope, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> None:
+def _check_producer(
+    tree: Tree, scope: BlockScope, producer: BlockRealize, realize: BlockRealize, buffer: Buffer
+) -> None:
     """Raise ScheduleError unless the producer alone writes ``buffer``, for the block alone."""
     check_plain_path(tree, producer)
     check_only_writer(tree, producer)
@@ -434,7 +436,7 @@ def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, .
     return block.with_(body=moved(block.body), init=moved(block.init))
 
 
-def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize) -> None:
+def _check_between(scope: BlockScope, producer: BlockRealize, consumer: BlockRealize) -> None:
     """Raise ScheduleError unless the consumer may run at its producer.
 
     Its inputs must be written by then, and no block between the two may use its output.
@@ -475,7 +477,7 @@ def single_store(realize: BlockRealize) -> BufferStore:
     return the_store(realize, realize.block.body if realize.block.init is None else None)
 
 
-def check_pointers(scope: Scope, buffer: Buffer) -> None:
+def check_pointers(scope: BlockScope, buffer: Buffer) -> None:
     """Raise ScheduleError when the buffer has to exist: for pointers, or for bounds and conditions outside of blocks."""
     check_read_by_blocks_alone(scope, buffer)
     check_no_pointers(scope.root.block, [buffer], "so it has to exist", scope.root)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
-from ...tir.analysis.reduction_init import start_in_front
+from ...tir.analysis.reductions import start_in_front
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.expr import Expr, IntImm, IterVar, Range, conjuncts
 from ...tir.stmt import BlockRealize, For, PrimFunc, Stmt

@@ -32,10 +32,18 @@ from functools import partial
 
 from ...tir.expr.intrinsics.group_matrix_operations import WIDTHS
 from ...tir.stmt import PrimFunc
-from .dot_products import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
-from .fma_tiles import fma_tile
-from .matrix_units import tile_dot, tile_fill, tile_store, wmma_dot, wmma_fill, wmma_store
-from .warp_group_units import wgmma_dot, wgmma_fill, wgmma_store
+from .matrix_units import (
+    tile_dot,
+    tile_fill,
+    tile_store,
+    wgmma_dot,
+    wgmma_fill,
+    wgmma_store,
+    wmma_dot,
+    wmma_fill,
+    wmma_store,
+)
+from .vector_units import bf16_dot, fma_tile, int8_dot, int8_uint8_dot, signed_int8_dot
 
 __all__ = [
     "AMX_DOT_BF16_INTRIN", "AMX_DOT_S8S8_INTRIN", "AMX_DOT_U8S8_INTRIN",

@@ -15,7 +15,7 @@ from ...tir.arith import Analyzer
 from ...tir.expr import Expr, FloatImm, IntImm, Range, StringImm, Var, match_types
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, PrimFunc
 from ..edit.buffers import pick_buffer
-from ..edit.statement_edits import annotation_target, with_annotation, with_annotations
+from ..edit.loop_nests import annotation_target, with_annotation, with_annotations
 from ..errors import ScheduleError, bad_argument, nearest
 from ..index_map import IndexMap
 from ..primitive import primitive

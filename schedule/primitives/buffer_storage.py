@@ -19,7 +19,7 @@ from ..edit.buffers import (
     pick_buffer,
     separated,
 )
-from ..edit.statement_edits import with_annotation
+from ..edit.loop_nests import with_annotation
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..require.lookup import find_block

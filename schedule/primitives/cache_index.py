@@ -47,8 +47,7 @@ from ...tir.stmt import (
 )
 from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
 from ..edit.buffers import check_storage_scope
-from ..edit.loop_nests import element_block, in_loops_like, point
-from ..edit.statement_edits import allocating, insert_in
+from ..edit.loop_nests import allocating, element_block, in_loops_like, insert_in, point
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive

@@ -11,8 +11,7 @@ from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFun
 from ...tir.walk import substitute
 from ..edit.buffers import renewed_buffers
 from ..edit.copy_stage import CopyRequest
-from ..edit.loop_nests import element_block, nest
-from ..edit.statement_edits import allocating
+from ..edit.loop_nests import allocating, element_block, nest
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant

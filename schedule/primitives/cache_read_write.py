@@ -14,7 +14,7 @@ from ...tir.analysis.footprint import bounding_box, first_outside, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.required_domain import join_boxes
-from ...tir.analysis.scope import Scope, bindings, is_output_block
+from ...tir.analysis.scope import BlockScope, bindings, is_output_block
 from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.expr import (
@@ -52,7 +52,7 @@ from ..require.copied_values import (
 from ..require.lookup import find_block, root_of
 
 
-def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
+def _named(tree: Tree, scope: BlockScope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
     """Return the blocks that are to use a copy; None when all blocks are."""
     if not wanted:
         return None
@@ -166,7 +166,7 @@ def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
     return transform_statements(func, post)
 
 
-def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
+def _all_before(tree: Tree, scope: BlockScope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
     """Return whether all consumers are complete before the writer starts, so that they read the old contents."""
     around = repeated_loops(tree, writer)
     return all(
@@ -270,7 +270,9 @@ def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | No
     return None if whole else tuple(out)
 
 
-def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]) -> Part | None:
+def read_part(
+    tree: Tree, scope: BlockScope, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]
+) -> Part | None:
     """Return the part of a buffer that a block declares to read, or None when its consumers inside leave it."""
     region = next((r.region for r in scope.root.block.reads if r.buffer is buffer), None)
     if region is None:

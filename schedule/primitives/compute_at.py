@@ -16,7 +16,7 @@ from ...tir.analysis.footprint import bounding_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
 from ...tir.analysis.required_domain import Required, join_boxes, required_domains
-from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.scope import BlockScope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.arith.smt import is_solving
@@ -25,8 +25,7 @@ from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt, children_of
 from ...tir.walk import substitute, uses_var
 from ..edit.buffers import shared_by_thread
 from ..edit.inlining import inlined, inlined_into_producer
-from ..edit.loop_nests import nest, realize_over, span_within
-from ..edit.statement_edits import insert_in
+from ..edit.loop_nests import insert_in, nest, realize_over, span_within
 from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
@@ -331,7 +330,7 @@ def _check_starts(tree: Tree, realize: BlockRealize) -> None:
             )
 
 
-def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> list[Expr]:
+def _check_movable(tree: Tree, scope: BlockScope, realize: BlockRealize, target: For, forward: bool) -> list[Expr]:
     """Return the conditions on its axes under which the block runs; ScheduleError when it cannot be moved at all."""
     name = realize.block.name_hint
     if tree.is_below(realize, target):
@@ -380,7 +379,7 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
     return own
 
 
-def _check_order(scope: Scope, realize: BlockRealize) -> None:
+def _check_order(scope: BlockScope, realize: BlockRealize) -> None:
     """Raise ScheduleError when what the block reads is overwritten later, or what it writes is read before."""
     hint = "do this before the block that overwrites it is there, or let this one read a copy (cache_read)"
     check_reads_stay(scope, realize, len(scope.blocks), hint)
@@ -391,7 +390,7 @@ def _check_order(scope: Scope, realize: BlockRealize) -> None:
 
 
 def _finished_before(
-    tree: Tree, scope: Scope, realize: BlockRealize, target: For, producers: Sequence[BlockRealize]
+    tree: Tree, scope: BlockScope, realize: BlockRealize, target: For, producers: Sequence[BlockRealize]
 ) -> set[BlockRealize]:
     """Return the producers that are done when the loop begins, where another one is under it.
 
@@ -430,7 +429,7 @@ def _check_partners(
         check_plain_path(tree, partner)
 
 
-def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) -> None:
+def _check_free(tree: Tree, scope: BlockScope, realize: BlockRealize, target: For) -> None:
     """Raise ScheduleError unless a block without partners stays after what it reads and before what reads it."""
     under = [scope.order[b] for b in scope.blocks if tree.is_below(b, target)]
     name, loop = realize.block.name_hint, target.loop_var.name
@@ -458,7 +457,7 @@ def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) ->
                 )
 
 
-def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, index: int) -> int:
+def _position(tree: Tree, scope: BlockScope, realize: BlockRealize, target: For, index: int) -> int:
     """Return the position in the loop's body: after the block's producers and before its consumers."""
     producers, consumers = set(scope.producers(realize)), set(scope.consumers(realize))
     statements = children_of(target.body)
@@ -489,7 +488,9 @@ def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, inde
     return index
 
 
-def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
+def _needed_by_consumers(
+    tree: Tree, analyzer: Analyzer, scope: BlockScope, realize: BlockRealize, target: For
+) -> Required:
     """Return, for each store of the block, the box that consumers read in one iteration of the loop. What nobody reads,
     such as the index of an argmax of which only the value is used, asks for nothing where something else is read."""
     readers = {r.buffer: [c for c in scope.readers.get(r.buffer, ()) if c is not realize] for r in realize.block.writes}
@@ -501,7 +502,9 @@ def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: 
     return out
 
 
-def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
+def _made_by_producers(
+    tree: Tree, analyzer: Analyzer, scope: BlockScope, realize: BlockRealize, target: For
+) -> Required:
     """Return, for each load of the block, the box that producers write in one iteration of the loop."""
     out: Required = []
     written = {r.buffer for r in realize.block.writes}
@@ -517,7 +520,7 @@ def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: Bl
 def _boxes(
     tree: Tree, analyzer: Analyzer, users: Sequence[BlockRealize], buffer: Buffer, target: For, stores: bool
 ) -> list[Ends | None]:
-    """Return the bounding box of all that ``users`` access of the buffer in one iteration of the loop.
+    """Return the box around the elements of the buffer that ``users`` access in one iteration of the loop.
 
     When threads share the buffer, reads of all these threads are included, as in TVM: they load shared memory together.
     """

@@ -4,9 +4,9 @@ value."""
 from __future__ import annotations
 
 from ...tir.analysis.declared_regions import redeclared
-from ...tir.analysis.reduction_updates import find_reducer
+from ...tir.analysis.reductions import find_reducer
 from ...tir.analysis.region_cover import reduces_once
-from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.scope import BlockScope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Range, Var, same
 from ...tir.stmt import BlockRealize, BufferStore, PrimFunc
@@ -121,7 +121,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
 
 def _check_dataflow(
     tree: Tree,
-    scope: Scope,
+    scope: BlockScope,
     reduction: BlockRealize,
     epilogue: BlockRealize,
     update: BufferStore,

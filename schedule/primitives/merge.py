@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.accessed_boxes import accessed_boxes_below
-from ...tir.analysis.dependence import conflicts
+from ...tir.analysis.dependence import accessed_boxes_below, conflicts
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Expr, Var, const

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.known_ranges import analyzer_at
-from ...tir.analysis.reduction_updates import find_reducer
-from ...tir.analysis.scope import Scope
+from ...tir.analysis.reductions import find_reducer
+from ...tir.analysis.scope import BlockScope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.expr import (
@@ -36,8 +36,7 @@ from ...tir.expr import (
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers, uses_var
-from ..edit.loop_nests import element_block, in_own_loops
-from ..edit.statement_edits import allocating
+from ..edit.loop_nests import allocating, element_block, in_own_loops
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.block_preconditions import check_only_writer, check_plain_path, nest_of_its_own, ordered_scope, own_nest
@@ -328,7 +327,7 @@ def _check_shape(
 
 def _rewrite(
     tree: Tree,
-    scope: Scope,
+    scope: BlockScope,
     realize: BlockRealize,
     extents: Mapping[Var, Expr],
     loops: Mapping[Var, Expr],

@@ -19,9 +19,8 @@ from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, 
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.buffers import shared_by_thread
 from ..edit.copy_stage import CopyRequest
-from ..edit.loop_nests import nest
+from ..edit.loop_nests import allocating, nest
 from ..edit.reduction_loops import is_reduce_loop, may_be_empty
-from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive

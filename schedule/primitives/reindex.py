@@ -308,7 +308,7 @@ def _layout(func: PrimFunc, realize: BlockRealize, old: Sequence[Expr], index_ma
 
 
 def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt, axes: list[IterVar]) -> Callable[[Block], Stmt]:
-    """Return what puts a block over ``axes`` into new loops, like those below ``outside`` that give them their values.
+    """Return a function that puts a block over ``axes`` into copies of the loops below ``outside`` that bind these axes.
 
     Conditions of the block on other loops must hold in the first iteration of those. Then the copies run on exactly the
     values of the axes on which the block runs.

@@ -9,17 +9,15 @@ from typing import Any
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
-from ...tir.analysis.reduction_init import start_in_front
-from ...tir.analysis.reduction_updates import find_reducer, updates_of
+from ...tir.analysis.reductions import find_reducer, start_in_front, updates_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, all_, conjuncts, is_const_int, structural_equal
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.reducers import REDUCERS, Reducer
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
-from ..edit.loop_nests import fresh_variables, in_loops, in_loops_like
+from ..edit.loop_nests import allocating, fresh_variables, in_loops, in_loops_like
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
-from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -240,8 +238,8 @@ class _Partial:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Axes:
-    """``_Axes`` holds axes and values of the partial block, and the old axes and loops in terms of these."""
+class _FactorAxes:
+    """``_FactorAxes`` holds axes and values of the partial block, and the old axes and loops in terms of these."""
 
     factor: IterVar
     axes: list[IterVar]
@@ -250,10 +248,10 @@ class _Axes:
     by_loop: dict[Var, Expr]
 
 
-def _axes_of_partial(realize: BlockRealize, above: Sequence[For], own: Sequence[For], target: For) -> _Axes:
+def _axes_of_partial(realize: BlockRealize, above: Sequence[For], own: Sequence[For], target: For) -> _FactorAxes:
     loop = target.loop_var
     factor = IterVar(Range.from_extent(target.extent), Var(f"v{loop.name}", loop.dtype))
-    out = _Axes(factor, [factor], [loop], {}, {loop: factor.var})
+    out = _FactorAxes(factor, [factor], [loop], {}, {loop: factor.var})
     loops = {lp.loop_var: lp for lp in own}
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iv.kind == IterVar.REDUCE and uses_var(value, loop):
@@ -281,7 +279,7 @@ def _axes_of_partial(realize: BlockRealize, above: Sequence[For], own: Sequence[
 def _partial_nest(
     realize: BlockRealize,
     own: Sequence[For],
-    new: _Axes,
+    new: _FactorAxes,
     name: str,
     reduction: KnownReduction,
     tail: Sequence[tuple[Expr, Expr]],
@@ -333,7 +331,7 @@ def _partial_nest(
     return in_loops_like(own, copies, nest)
 
 
-def _in_axes(condition: Expr, new: _Axes, above: Sequence[For], realize: BlockRealize, target: For) -> Expr:
+def _in_axes(condition: Expr, new: _FactorAxes, above: Sequence[For], realize: BlockRealize, target: For) -> Expr:
     """Return a condition on loops as one on the axes of the partial block; ScheduleError when it uses other loops."""
     found: Expr = substitute(condition, new.by_loop)
     axes = {iv.var for iv in new.axes}

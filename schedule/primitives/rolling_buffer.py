@@ -10,7 +10,7 @@ from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import why_none_covers, why_not_covered
-from ...tir.analysis.scope import Scope, buffers_of, is_output_block
+from ...tir.analysis.scope import BlockScope, buffers_of, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.expr import (
@@ -130,8 +130,8 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
-    """A ``_Tile`` describes one dimension, which ``value`` addresses: at most ``extent`` elements per iteration.
+class _RolledDimension:
+    """A ``_RolledDimension`` describes one dimension, which ``value`` addresses: at most ``extent`` elements per iteration.
 
     At least ``overlap`` of them are needed by the next iteration of ``loop``, the loop that moves the tile (None when
     tiles do not overlap).
@@ -145,7 +145,7 @@ class _Tile:
     loop: Var | None = None
 
 
-def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Buffer) -> list[BlockRealize]:
+def _checked_readers(tree: Tree, scope: BlockScope, realize: BlockRealize, buffer: Buffer) -> list[BlockRealize]:
     name = realize.block.name_hint
     if is_output_block(tree, realize) or buffer not in scope.root.block.alloc_buffers:
         raise ScheduleError(
@@ -169,7 +169,7 @@ def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Bu
 
 def _tiles(
     tree: Tree, realize: BlockRealize, buffer: Buffer, inner: Sequence[For], shared: Sequence[For]
-) -> list[_Tile]:
+) -> list[_RolledDimension]:
     """Return for each dimension of the buffer what one iteration of the shared loops computes."""
     block, name = realize.block, realize.block.name_hint
     values = {iv.var: (iv, e) for iv, e in zip(block.iter_vars, realize.iter_values, strict=True)}
@@ -195,7 +195,7 @@ def _tiles(
                 hint="transform_block_layout can change the axes",
             )  # fmt: skip
     assert at is not None
-    out: list[_Tile] = []
+    out: list[_RolledDimension] = []
     for v in at:
         assert isinstance(v, Var)
         value = values[v][1]
@@ -211,7 +211,9 @@ def _tiles(
     return out
 
 
-def _tile(axis: Var, value: Expr, first: Expr, extents: tuple[int | None, int | None], moving: set[Var]) -> _Tile:
+def _tile(
+    axis: Var, value: Expr, first: Expr, extents: tuple[int | None, int | None], moving: set[Var]
+) -> _RolledDimension:
     """Return the tile with its overlap, or unchanged when tiles do not overlap.
 
     A tile overlaps the next only if it moves by ``loop * stride // divisor``, plus constants, and by less than its
@@ -220,7 +222,7 @@ def _tile(axis: Var, value: Expr, first: Expr, extents: tuple[int | None, int | 
     Its extent may lie between the two of ``extents``: windows of ``i // 3`` in tiles of two contain one element or two.
     """
     least, extent = extents
-    plain = _Tile(axis, value, first, extent)
+    plain = _RolledDimension(axis, value, first, extent)
     if least is None or extent is None:
         return plain
     e = _without_constant(first)
@@ -233,14 +235,14 @@ def _tile(axis: Var, value: Expr, first: Expr, extents: tuple[int | None, int | 
     if not isinstance(e, Var) or e not in moving or stride < 1:
         return plain
     overlap = least - -(-stride // divisor)
-    return _Tile(axis, value, first, extent, overlap, e) if overlap > 0 else plain
+    return _RolledDimension(axis, value, first, extent, overlap, e) if overlap > 0 else plain
 
 
 def _without_constant(e: Expr) -> Expr:
     return e.a if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm) else e
 
 
-def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], shared: Sequence[For]) -> int:
+def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_RolledDimension], shared: Sequence[For]) -> int:
     """Return the dimension to roll: that of the outermost loop whose tiles overlap."""
     for loop in shared:
         for number, tile in enumerate(dims):
@@ -254,7 +256,7 @@ def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], share
 
 
 def _check_earlier_iterations(
-    tree: Tree, realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[For], shared: Sequence[For]
+    tree: Tree, realize: BlockRealize, dims: Sequence[_RolledDimension], inside: Sequence[For], shared: Sequence[For]
 ) -> None:
     """Raise ScheduleError unless elements of an earlier iteration still exist and have the values this one would
     compute."""
@@ -295,7 +297,7 @@ def _check_earlier_iterations(
             )
 
 
-def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequence[For]) -> None:
+def _check_sources(tree: Tree, scope: BlockScope, realize: BlockRealize, inside: Sequence[For]) -> None:
     """Raise ScheduleError unless each iteration finds all direct and indirect inputs written in the same iteration.
 
     An element that an earlier iteration computed from undefined values would be taken for computed. Producers that
@@ -338,10 +340,10 @@ def _bounds_domain(analyzer: Analyzer, test: Expr, axis: IterVar, value: Expr) -
 
 def _rewrite(
     tree: Tree,
-    scope: Scope,
+    scope: BlockScope,
     realize: BlockRealize,
     buffer: Buffer,
-    dims: Sequence[_Tile],
+    dims: Sequence[_RolledDimension],
     axis: int,
     inside: Sequence[For],
 ) -> PrimFunc:

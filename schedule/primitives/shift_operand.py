@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import opaque_buffers
-from ...tir.analysis.reduction_updates import find_reducer
+from ...tir.analysis.reductions import find_reducer
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.expr import BufferLoad, Cast, DType, Expr, IterVar, Mul, Range, Var, const
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
 from ..edit.buffers import pick_buffer
-from ..edit.loop_nests import element_block, in_own_loops, point
-from ..edit.statement_edits import allocating
+from ..edit.loop_nests import allocating, element_block, in_own_loops, point
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive

@@ -10,7 +10,7 @@ from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.region_cover import covers_domain
-from ...tir.analysis.scope import Scope, region_of
+from ...tir.analysis.scope import BlockScope, region_of
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.expr import (
@@ -276,7 +276,7 @@ def fill_padding(func: PrimFunc, realize: BlockRealize, padding: Padding, root: 
     old, new = padding.old, padding.new
     tree = tree_of(func)
     home = next(b for b in tree.path(realize) if isinstance(b, BlockRealize) and (root is None or b.block is root))
-    writers = Scope(home).writers.get(old, [])
+    writers = BlockScope(home).writers.get(old, [])
     if root is None and not writers:
         return _assume(tree, padding)
     if not writers:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, opaque_buffers
 from ...tir.analysis.region_cover import covers_domain
-from ...tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
+from ...tir.analysis.scope import BlockScope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.expr import IterVar, Reason, is_const_int
 from ...tir.expr.base.node import Node
@@ -30,12 +30,12 @@ from ..errors import ScheduleError
 from .lookup import scope_around
 
 
-def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
+def scope_of(tree: Tree, realize: BlockRealize) -> BlockScope:
     """Return the scope that directly contains ``realize``; ScheduleError for the root block."""
     return scope_at(scope_around(tree, realize))
 
 
-def ordered_scope(tree: Tree, realize: BlockRealize) -> Scope:
+def ordered_scope(tree: Tree, realize: BlockRealize) -> BlockScope:
     """Return the scope that ``realize`` is a block of; ScheduleError when a ``while`` stands around blocks of it.
 
     The body of such a loop may run any number of times, or not at all, and a block that stands later in the text may
@@ -53,7 +53,7 @@ def ordered_scope(tree: Tree, realize: BlockRealize) -> Scope:
     return scope
 
 
-def check_read_by_blocks_alone(scope: Scope, buffer: Buffer) -> None:
+def check_read_by_blocks_alone(scope: BlockScope, buffer: Buffer) -> None:
     """Raise ScheduleError when the bounds of a loop, or a condition outside of blocks, read the buffer."""
     found = scope.bare_readers.get(buffer)
     if found is not None:
@@ -66,12 +66,12 @@ def check_read_by_blocks_alone(scope: Scope, buffer: Buffer) -> None:
 
 
 def producers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
-    """Return :meth:`Scope.producers` of the block in its scope."""
+    """Return :meth:`BlockScope.producers` of the block in its scope."""
     return scope_of(tree, realize).producers(realize)
 
 
 def consumers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
-    """Return :meth:`Scope.consumers` of the block in its scope."""
+    """Return :meth:`BlockScope.consumers` of the block in its scope."""
     return scope_of(tree, realize).consumers(realize)
 
 
@@ -126,7 +126,7 @@ def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
 
 
 def check_writes_first(
-    scope: Scope, writer: BlockRealize, readers: Iterable[BlockRealize], buffer: Buffer, hint: str = ""
+    scope: BlockScope, writer: BlockRealize, readers: Iterable[BlockRealize], buffer: Buffer, hint: str = ""
 ) -> None:
     """Raise ScheduleError when one of the readers stands before the writer, and so reads an older value."""
     for reader in readers:
@@ -140,7 +140,7 @@ def check_writes_first(
 
 
 def check_reads_stay(
-    scope: Scope, realize: BlockRealize, last: int, hint: str, reads: Sequence[BufferRegion] | None = None
+    scope: BlockScope, realize: BlockRealize, last: int, hint: str, reads: Sequence[BufferRegion] | None = None
 ) -> None:
     """Raise ScheduleError when a later block, up to number ``last`` of the scope, overwrites what the block reads.
 

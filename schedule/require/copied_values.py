@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
 from ...tir.analysis.region_cover import why_not_covered
-from ...tir.analysis.scope import Scope, region_of
+from ...tir.analysis.scope import BlockScope, region_of
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Var, is_const_int
@@ -20,7 +20,7 @@ def uses_pointer(realize: BlockRealize, buffer: Buffer) -> bool:
     return buffer.data in opaque_buffers(realize.block)
 
 
-def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
+def check_pointers_declared(scope: BlockScope, buffer: Buffer) -> None:
     """Raise ScheduleError when the buffer is accessed through a pointer or match_buffer that no block declares.
 
     A copy would miss such accesses.
@@ -65,7 +65,7 @@ def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Non
         return
     if not uses_pointer(realize, buffer) and _stores_first(block, loads):
         return
-    inside = Scope(realize)
+    inside = BlockScope(realize)
     readers = inside.readers.get(buffer, [])
     if not uses_pointer(realize, buffer) and len(loads) == sum(
         not a.is_store for b in inside.blocks for a in accesses(b, buffer)
@@ -95,7 +95,7 @@ def _stores_first(block: Block, loads: Sequence[Access]) -> bool:
     )
 
 
-def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buffer) -> bool:
+def _written_before(tree: Tree, inside: BlockScope, reader: BlockRealize, buffer: Buffer) -> bool:
     writers = inside.writers.get(buffer, [])
     if reader.block.init is not None and writers == [reader]:
         return True
@@ -103,7 +103,7 @@ def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buf
     return any(why_not_covered(tree, writer, reader, buffer) is None for writer in earlier)
 
 
-def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
+def check_no_carried_reader(tree: Tree, scope: BlockScope, writer: BlockRealize, buffer: Buffer) -> None:
     """Raise ScheduleError when an earlier block reads in a later iteration what ``writer`` writes.
 
     A copy made after that loop would come too late.

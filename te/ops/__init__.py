@@ -12,10 +12,9 @@ shapes that do not match raise a ValueError that shows both.
 """
 
 from .attention import attention, rotary
-from .blocks.axis_reductions import argmax, argmin, max, mean, min, prod, sum
+from .blocks.axis_reductions import argmax, argmin, log_softmax, max, mean, min, prod, softmax, sum
 from .blocks.broadcast import broadcast_to
 from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
-from .blocks.softmax import log_softmax, softmax
 from .blocks.windows import col2im, depth_to_space, pad
 from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
 from .conversions import cast, prelu, reinterpret

@@ -4,10 +4,9 @@ from typing import Any
 
 from ..tensor import Tensor
 from .attention import attention as attention, rotary as rotary
-from .blocks.axis_reductions import argmax as argmax, argmin as argmin, max as max, mean as mean, min as min, prod as prod, sum as sum
+from .blocks.axis_reductions import argmax as argmax, argmin as argmin, log_softmax as log_softmax, max as max, mean as mean, min as min, prod as prod, softmax as softmax, sum as sum
 from .blocks.broadcast import broadcast_to as broadcast_to
 from .blocks.reshape_transpose import expand_dims as expand_dims, flatten as flatten, flip as flip, repeat as repeat, reshape as reshape, squeeze as squeeze, tile as tile, transpose as transpose
-from .blocks.softmax import log_softmax as log_softmax, softmax as softmax
 from .blocks.windows import col2im as col2im, depth_to_space as depth_to_space, pad as pad
 from .conv import conv1d as conv1d, conv2d as conv2d, conv2d_transpose as conv2d_transpose, conv3d as conv3d, depthwise_conv2d as depthwise_conv2d
 from .conversions import cast as cast, prelu as prelu, reinterpret as reinterpret

@@ -12,9 +12,9 @@ from ..compute import compute
 from ..operation import Requirement
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
+from .blocks.axis_reductions import softmax
 from .blocks.broadcast import broadcast_shape, element
 from .blocks.operator_arguments import ELEMWISE, INJECTIVE, check_tensor, constant, require_same, shape_text
-from .blocks.softmax import softmax
 
 
 def attention(

@@ -113,7 +113,7 @@ def _conv(op: str, n: int, data: Tensor, weight: Tensor, form: _Form) -> Tensor:
 def _check_groups(
     op: str, groups: int, channels: Any, outputs: Any, depth: Any, data: Tensor, weight: Tensor
 ) -> list[Requirement]:
-    """Returns what the call has to check of the channels; ValueError where groups do not divide them."""
+    """Returns the conditions on channels that the call has to check; ValueError where groups do not divide them."""
     if groups < 1:
         raise ValueError(f"{op}: groups={groups}")
     for size, what in ((channels, "input"), (outputs, "output")):

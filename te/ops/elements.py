@@ -529,7 +529,7 @@ def floor_mod(a: Expr, b: Expr) -> Expr:
 
 @element("number", array_api="floor_divide")
 def floor_divide(a: Expr, b: Expr) -> Expr:
-    """Returns a / b rounded towards minus infinity; a quotient by zero or of an infinity is that of ``/``, as in NumPy."""
+    """Returns a / b rounded towards minus infinity. A quotient by zero or of an infinity is that of ``/``, as in NumPy."""
     if not (a.dtype.is_float or b.dtype.is_float):
         return floordiv(a, b)
     x, y, rest, differs = _float_division(a, b)

@@ -45,7 +45,7 @@ def grid_sample(
     requires = require_same(op, "the batch", data.shape[0], grid.shape[0], data, grid)
     if not (data.dtype.is_float and grid.dtype.is_float):
         raise TypeError(f"{op}: floats are needed, not {data.dtype} and {grid.dtype}")
-    axis = _Axis(data.dtype if data.dtype.bits >= 32 else "float32", method, padding_mode, align_corners)
+    axis = _SampledAxis(data.dtype if data.dtype.bits >= 32 else "float32", method, padding_mode, align_corners)
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[method]
     places = _places(data, grid, axis, f"{name}_places")
     points = (data.shape[0], *grid.shape[1:-1])
@@ -85,7 +85,7 @@ def grid_sample(
     return out
 
 
-def _places(data: Tensor, grid: Tensor, axis: _Axis, name: str) -> Tensor:
+def _places(data: Tensor, grid: Tensor, axis: _SampledAxis, name: str) -> Tensor:
     """Returns where each point lies among the elements, (N, O1…, n), first dimension first."""
     n = data.ndim - 2
 
@@ -111,7 +111,7 @@ def _places(data: Tensor, grid: Tensor, axis: _Axis, name: str) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _SampledAxis:
     """What coordinates along one dimension become; all numbers are of ``dtype``."""
 
     dtype: str

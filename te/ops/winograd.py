@@ -118,8 +118,7 @@ def winograd_conv2d(
 
 
 def _padded(data: Tensor, windows: Windows, rows: int, columns: int, tile: int) -> Tensor:
-    """Returns the data with zeros around it, also those that fill the last tiles. Where none are needed, it returns the
-    data itself."""
+    """Returns the data with zeros for the padding and for the rest of the last tiles. Without any, it is the data itself."""
     (top, left), (height, width) = windows.before, (-(-n // tile) * tile + 2 for n in (rows, columns))
     n, h, w, c = data.shape
     if not (top or left) and all(constant(windows.op, "a size", e) == s for e, s in ((h, height), (w, width))):

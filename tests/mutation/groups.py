@@ -62,10 +62,10 @@ MORE: dict[str, tuple[str, ...]] = {
         "graph/symbolic_sizes.py", "graph/weighted.py",
     ),
     "rules": (
-        "graph/algebra/element_rules.py", "graph/algebra/sinking_rules.py",
+        "graph/algebra/element_rules.py", "graph/algebra/movement_rules.py",
         "graph/algebra/movement_rules.py",
         "graph/passes/fold_scales.py", "graph/passes/fold_constants.py", "graph/passes/join_products.py",
-        "graph/passes/split_transposed.py", "graph/passes/hoist_from_loops.py", "graph/passes/merge_equal.py",
+        "graph/passes/split_transposed.py", "graph/passes/hoist_from_loops.py", "graph/passes/fold_constants.py",
         "graph/patterns/network_patterns.py", "graph/patterns/quantized_pattern.py",
         "graph/layouts.py",
         "graph/rules.py",

@@ -9,8 +9,7 @@ import pytest
 
 from tilewright.tir import For, PrimFunc, parse
 from tilewright.tir.analysis.access import Access, accesses, accesses_below, opaque_buffers
-from tilewright.tir.analysis.accessed_boxes import accessed_boxes_below
-from tilewright.tir.analysis.dependence import undetermined_by_integers
+from tilewright.tir.analysis.dependence import accessed_boxes_below, undetermined_by_integers
 from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.expr import Reason
 from tilewright.tir.walk import pre_order

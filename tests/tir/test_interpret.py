@@ -38,7 +38,7 @@ from tilewright.tir import (
     const,
     decl_buffer,
 )
-from tilewright.tir.expr.base.rounding import bfloat16_from_bits, bfloat16_to_bits
+from tilewright.tir.expr.base.dtype import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tir.expr.intrinsics import operation_named
 from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else
 from tilewright.tir.expr.intrinsics.float_operations import erf, fma, isnan, pow_, round_

@@ -4,7 +4,7 @@ import pytest
 
 from tilewright import te
 from tilewright.tir import Add, Evaluate, PrimFunc, Var, const, decl_buffer, parse
-from tilewright.tir.analysis.scope import Scope, why_not_reduction
+from tilewright.tir.analysis.scope import BlockScope, why_not_reduction
 from tilewright.tir.analysis.simplify import bind_sizes, simplify
 from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.arith import Analyzer, iter_map_simplify
@@ -105,7 +105,7 @@ def main(A: T.Buffer((4, 5)), S: T.Buffer((4,))):
 def test_what_is_a_reduction_block(kind, place, other, why):
     tree = tree_of(parse(SUM.format(kind=kind, place=place, other=other)))
     (realize,) = tree.blocks["S"]
-    found = why_not_reduction(Scope(tree.scope(realize)), realize.block)
+    found = why_not_reduction(BlockScope(tree.scope(realize)), realize.block)
     assert found is None if why is None else why in str(found)
 
 

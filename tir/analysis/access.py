@@ -1,5 +1,5 @@
-"""This module collects what a statement accesses, and what stands around each access. Every analysis of accesses starts
-from this one walk.
+"""This module collects the accesses of a statement, each with the loops, blocks and conditions around it. Every analysis
+of accesses starts from this one walk.
 
 :func:`accesses_below` returns the elements that a statement loads and stores, the regions that blocks in it declare, the
 buffers that it allocates and the pointers that it uses. An access knows the loops, blocks and conditions between the
@@ -40,7 +40,7 @@ _LEAVES = frozenset((Var, IntImm))
 
 @record
 class Around:
-    """``Around`` is what stands between a statement and an access below it, outermost first.
+    """``Around`` has the loops, blocks and conditions between a statement and an access below it, outermost first.
 
     ``guards`` are the conditions under which the access happens. Below a ``while`` (``in_while``) one of them is a
     variable of which nothing is known. ``values`` are those of block axes and let variables; what is bound further in
@@ -65,7 +65,7 @@ class Around:
         return changed(self, changes)
 
     def under(self, condition: Expr, holds: bool = True) -> Around:
-        """Return what stands around expressions and statements that need the condition (or its contrary)."""
+        """Return the surroundings of a statement that is only reached when ``condition`` holds (or does not)."""
         condition = substitute(condition, self.values)
         return self.with_(guards=(*self.guards, *(conjuncts(condition) if holds else (Not(condition),))))
 
@@ -83,7 +83,7 @@ class Access:
     is_store: bool
     around: Around
     moving: tuple[Var, ...] = ()
-    """Variables for values that are read from memory which is written as well (:mod:`.accessed_boxes`)."""
+    """Variables for values that are read from memory which is written as well (:mod:`.dependence`)."""
 
     @property
     def buffer(self) -> Buffer:
@@ -180,7 +180,7 @@ class Accesses:
         return [a for a in self.all if not a.is_declared]
 
     def outside_of(self, hidden: Callable[[BlockRealize], bool]) -> Iterator[Access]:
-        """Return the accesses with the regions of the outermost blocks that are ``hidden`` in place of what is in
+        """Return the accesses; the outermost ``hidden`` blocks contribute their declared regions instead of the accesses in
         them."""
         for a in self.all:
             if a.is_declared:

@@ -71,8 +71,7 @@ def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRe
 
 
 def regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """Return the regions that a block declares that it reads and writes; those of its accesses where it declares
-    nothing."""
+    """Return the regions that a block declares to read and to write; where it declares none, those of its accesses."""
     if _declares(block):
         return block.reads, block.writes
     reads, writes = access_regions(block.body, block.init)

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from ..expr import BufferLoad, Expr, IterVar, Var, pre_order, vars_in
 from ..stmt import Block, BlockRealize, Buffer, For, While, loads_and_stores
 from .access import Access, opaque_buffers
-from .accessed_boxes import all_accessed_boxes
-from .dependence import Conflict
-from .reduction_updates import find_reducer, updates_of
+from .dependence import Conflict, all_accessed_boxes
+from .reductions import find_reducer, updates_of
 from .region_cover import why_not_covered
 from .scope import scope_at
 from .tree import Tree, blocks_below

@@ -1,4 +1,4 @@
-"""This module makes analyzers that know the ranges of what stands around a statement."""
+"""This module makes analyzers that know the ranges of the sizes, loops and axes around a statement."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def _bind_axes(analyzer: Analyzer, axes: Iterable[IterVar]) -> Analyzer:
 
 
 def sized_analyzer(func: PrimFunc) -> Analyzer:
-    """Return an analyzer that knows of the sizes of the function what holds everywhere in it.
+    """Return an analyzer that knows the facts on sizes that hold everywhere in a function.
 
-    They are not negative, and meet the conditions that the function asserts first of all.
+    Sizes are not negative, and meet the conditions that the function asserts before anything else.
     """
     analyzer = Analyzer()
     bind_sizes(analyzer, func)

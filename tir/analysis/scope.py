@@ -76,8 +76,8 @@ def _buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
 # -- scopes --------------------------------------------------------------------------------------------------------------
 
 
-class Scope:
-    """A ``Scope`` holds the blocks directly in one block, in program order, with the readers and writers of each
+class BlockScope:
+    """A ``BlockScope`` holds the blocks directly in one block, in program order, with the readers and writers of each
     buffer.
 
     ``bare_readers`` holds what the bounds of loops and conditions outside of blocks read, with the statements that do.
@@ -128,9 +128,9 @@ class Scope:
 
 
 @lru_cache(maxsize=64)
-def scope_at(root: BlockRealize) -> Scope:
+def scope_at(root: BlockRealize) -> BlockScope:
     """Return the scope of the blocks directly in ``root``."""
-    return Scope(root)
+    return BlockScope(root)
 
 
 def bare_loads(stmt: Stmt) -> Sequence[tuple[Stmt, BufferLoad]]:
@@ -161,7 +161,7 @@ _WITHOUT_LOADS = frozenset((Var, IntImm, Block, BlockRealize, For))
 # -- classes of blocks ---------------------------------------------------------------------------------------------------
 
 
-def why_not_only_writer(scope: Scope, block: Block) -> Reason | None:
+def why_not_only_writer(scope: BlockScope, block: Block) -> Reason | None:
     """Return the reason why ``block`` is not the only writer of its outputs in its scope; None when it is."""
     for region in block.writes:
         others = [w for w in scope.writers[region.buffer] if w.block is not block]
@@ -187,7 +187,7 @@ def _kinds(block: Block, allowed: Sequence[str]) -> Reason | None:
     return None
 
 
-def why_not_complete(scope: Scope, block: Block) -> Reason | None:
+def why_not_complete(scope: BlockScope, block: Block) -> Reason | None:
     """Return the reason why ``block`` is not a complete block; None when it is one."""
     if block.init is not None:
         return Reason("it has an init, so it accumulates", (block,))
@@ -199,7 +199,7 @@ def why_not_complete(scope: Scope, block: Block) -> Reason | None:
     return found
 
 
-def why_not_reduction(scope: Scope, block: Block) -> Reason | None:
+def why_not_reduction(scope: BlockScope, block: Block) -> Reason | None:
     """Return the reason why ``block`` is not a reduction block; None when it is one."""
     if block.init is None:
         return Reason("it has no init", (block,))

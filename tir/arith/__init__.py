@@ -14,7 +14,7 @@ from ..expr import conjuncts
 from .affine import Ends, constant_coefficients, eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .itermap import (
-    Division,
+    DivisionForm,
     IterMap,
     IterMark,
     IterSplit,
@@ -27,6 +27,6 @@ from .itermap import (
 from .pointwise import lies_between
 
 __all__ = [
-    "Analyzer", "Division", "Ends", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "conjuncts", "constant_coefficients",
+    "Analyzer", "DivisionForm", "Ends", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "conjuncts", "constant_coefficients",
     "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients",
 ]  # fmt: skip

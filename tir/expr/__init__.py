@@ -29,7 +29,7 @@ from .nodes.expr import (
     FloatImm, FloorDiv, FloorMod, IntImm, Let, LogicalOp, Max, Min, Mul, Not, Or, PrimExpr, Ramp, Select,
     Shuffle, StringImm, Sub, TruncDiv, TruncMod, Var,
 )  # fmt: skip
-from .nodes.index_types import INDEX_TYPES, index_like
+from .nodes.arithmetic import INDEX_TYPES, index_like
 from .nodes.op import (
     all_, any_, ceildiv, div, floordiv, floormod, infinity, max_, max_value_of, min_, min_value_of, not_,
     select, truncdiv, truncmod,

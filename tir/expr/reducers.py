@@ -6,7 +6,7 @@ either side of a tie may name another of the equal elements. The maximum that ig
 the lowest value on, is one too. With the operands exchanged, its result would depend on the order.
 
 ``te`` makes its reductions from these rows, ``rfactor`` and other primitives recognize them
-(:mod:`.analysis.reduction_updates`), and lowering combines the lanes of a vector by them.
+(:mod:`.analysis.reductions`), and lowering combines the lanes of a vector by them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Combination = Callable[[Values, Values], Values]
 
 
 @dataclass(frozen=True)
-class Start:
+class StartValue:
     """Represents what one value of a reduction starts from; all arguments are a number and its data type.
 
     ``identity`` is the value that never changes a result: ``te`` writes it, and a lane that takes no part holds it.
@@ -53,12 +53,12 @@ class Start:
     fits: Callable[[float, str], bool]
 
 
-def _exactly(value: int) -> Start:
-    return Start(lambda t: value, lambda v, t: v == value)
+def _exactly(value: int) -> StartValue:
+    return StartValue(lambda t: value, lambda v, t: v == value)
 
 
-LOWEST = Start(max_identity, lambda v, t: v <= min_value(t))
-HIGHEST = Start(min_identity, lambda v, t: v >= max_value(t))
+LOWEST = StartValue(max_identity, lambda v, t: v <= min_value(t))
+HIGHEST = StartValue(min_identity, lambda v, t: v >= max_value(t))
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Reducer:
     starts: Callable[[Values], bool]
     either_way: bool = True
     """True when an update may have the accumulated value on the right."""
-    starts_from: tuple[Start, ...] = ()
+    starts_from: tuple[StartValue, ...] = ()
     node: type[BinaryOp] | None = None
     lanes: str = ""
 
@@ -112,7 +112,7 @@ def _number(e: Expr) -> float | None:
     return e.value if isinstance(e, (IntImm, FloatImm)) else None
 
 
-def starts_from_constant(start: Start, which: int = 0) -> Callable[[Values], bool]:
+def starts_from_constant(start: StartValue, which: int = 0) -> Callable[[Values], bool]:
     """Return the test whether one of the values is a constant that a reduction may start from."""
 
     def test(values: Values) -> bool:
@@ -122,7 +122,7 @@ def starts_from_constant(start: Start, which: int = 0) -> Callable[[Values], boo
     return test
 
 
-def _by_node(name: str, node: type[BinaryOp], start: Start, lanes: str = "") -> Reducer:
+def _by_node(name: str, node: type[BinaryOp], start: StartValue, lanes: str = "") -> Reducer:
     def combine(x: Values, y: Values) -> Values:
         return (make_binary(node, *match_types(x[0], y[0])),)
 
@@ -131,7 +131,7 @@ def _by_node(name: str, node: type[BinaryOp], start: Start, lanes: str = "") -> 
     )
 
 
-def _without_nan(name: str, better: type[CmpOp], start: Start, lanes: str) -> Reducer:
+def _without_nan(name: str, better: type[CmpOp], start: StartValue, lanes: str) -> Reducer:
     """Return the extreme that takes a value only when it is better, so that NaN is not taken."""
 
     def combine(x: Values, y: Values) -> Values:
@@ -163,12 +163,12 @@ ALL = _by_node("all", And, _exactly(1))
 
 # -- reductions that find an extreme with its position, by what they do with ties and NaN --
 
-_ANY_INDEX = Start(max_value, lambda v, t: True)
+_ANY_INDEX = StartValue(max_value, lambda v, t: True)
 """The index of an extreme: any will do, because the first element is better than the start."""
 
 
 def _position(
-    name: str, better: Callable[[Expr, Expr], Expr], as_good: Callable[[Expr, Expr], Expr], start: Start
+    name: str, better: Callable[[Expr, Expr], Expr], as_good: Callable[[Expr, Expr], Expr], start: StartValue
 ) -> tuple[Reducer, Reducer]:
     """Register the extremes with their positions, by what they do with ties; return the two that keep the first.
 

@@ -54,9 +54,9 @@ from ..expr import (
     Var,
     index_like,
 )
-from ..expr.base.rounding import bfloat16_from_bits, round_bfloat16, round_float
+from ..expr.base.dtype import bfloat16_from_bits, round_bfloat16, round_float
 from ..expr.intrinsics import OPERATIONS, operation_named
-from ..expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from ..expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
 from ..expr.intrinsics.numpy_values import (
     caster,
     divider,

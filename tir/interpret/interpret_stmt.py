@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.reduction_init import start_in_front
+from ..analysis.reductions import start_in_front
 from ..expr import BufferLoad, Call, IntImm, Var, is_const_int, max_value, min_value, pre_order
 from ..expr.base.deep_recursion import in_room, nesting
 from ..expr.intrinsics.numpy_values import scalar_type

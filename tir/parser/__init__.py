@@ -23,13 +23,13 @@ from ..expr.base.deep_recursion import in_room, with_room
 from ..stmt import IRModule, PrimFunc
 from .expression_parser import EXPRESSIONS, WORDS
 from .function_parser import parse_module
-from .parser_base import Namespace, Parser, Tables
+from .parser_base import Namespace, Parser, ParserTables
 from .source import USUAL_OPERATORS, ParseError, Source, check_text
 from .statement_parser import STATEMENTS
 
 __all__ = ["ParseError", "parse", "parse_expression", "parse_source"]
 
-_TABLES = Tables(EXPRESSIONS, STATEMENTS, WORDS)
+_TABLES = ParserTables(EXPRESSIONS, STATEMENTS, WORDS)
 _KNOWN = {"T": Namespace("T"), "Ts": Namespace("T"), "I": Namespace("I"), "tvm": Namespace("tvm")}
 
 

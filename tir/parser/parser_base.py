@@ -1,7 +1,7 @@
 """The parser's core: the values that it handles beside nodes, and what all parts of it share.
 
 :class:`Parser` holds scopes and open blocks, converts to expressions, and makes errors with their place. What a class of
-Python's ``ast`` or a word of ``T`` means is a function of the parser and the node, in :class:`Tables`.
+Python's ``ast`` or a word of ``T`` means is a function of the parser and the node, in :class:`ParserTables`.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ Wrapper = Callable[[Stmt], Stmt]
 
 
 @dataclass(frozen=True)
-class Tables:
+class ParserTables:
     """Holds the functions that parse expressions and statements, by the class of the node, and words that make
     values."""
 
@@ -170,7 +170,7 @@ class Parser:
     function's.
     """
 
-    def __init__(self, source: Source, outer: Callable[[str], Any], tables: Tables) -> None:
+    def __init__(self, source: Source, outer: Callable[[str], Any], tables: ParserTables) -> None:
         self.source = source
         self.tables = tables
         self.frames: list[Frame] = []

@@ -3,7 +3,7 @@
 A :class:`Block` is a unit of computation with its own axes; a :class:`BlockRealize` says, inside loops, which values
 the axes take and when (``predicate``). ``init`` runs when all reduction axes are at the start of their domain. A
 reduction without iterations gives its init as well, unless one loop binds reduction and spatial axes
-(:mod:`tilewright.tir.analysis.reduction_init`).
+(:mod:`tilewright.tir.analysis.reductions`).
 """
 
 from __future__ import annotations

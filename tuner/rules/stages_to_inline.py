@@ -6,8 +6,8 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 
 from ...tir.annotations import WINOGRAD
+from ...tir.cost import Length, inlined_length
 from ...tir.expr import BufferLoad, Expr
-from ...tir.expr_length import Length, inlined_length
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, ProgramInfo, copies, pads

@@ -56,7 +56,7 @@ def broadcast_shape(
 
 
 def broadcast_extent(x: Expr, y: Expr) -> Expr:
-    """Returns what two sizes broadcast to: a number, or the first symbolic size that is not 1.
+    """Returns the size to which two sizes broadcast: a number, or the first symbolic size that is not 1.
 
     Sizes that broadcast to one are collected, each once, so that they do not nest deeper with each operator.
     """
@@ -135,7 +135,7 @@ def combine(op: str, f: Callable[..., Any], operands: Sequence[Any], name: str) 
 
 
 def _scalar(value: Any, beside: Sequence[Tensor]) -> Expr:
-    """Returns a number as an expression; its type is that of the tensors beside it where it is a number of their kind."""
+    """Returns a number as an expression. Its type is that of the tensors beside it where it is a number of their kind."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and beside:
         dtype = beside[-1].dtype
         return const(value, dtype if DType(dtype).is_float or isinstance(value, int) else "float32")

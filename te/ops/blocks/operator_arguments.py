@@ -1,5 +1,5 @@
-"""This module checks the arguments of operators, and makes the last stages of sums of products: the bias, and the conversion
-to the result's data type.
+"""This module checks the arguments of operators, and makes the last stages of sums of products. These are the bias, and the
+conversion to the result's data type.
 """
 
 from __future__ import annotations

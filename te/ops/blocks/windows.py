@@ -232,7 +232,7 @@ def _constant(value: Any, dtype: str) -> Expr:
 def depth_to_space(
     x: Tensor, block: Any = 2, layout: str = "NCHW", mode: str = "DCR", name: str = "T_depth_to_space"
 ) -> Tensor:
-    """Returns images of ``block`` times as many rows and columns, made of as many times fewer channels.
+    """Returns images with ``block`` times as many rows and columns, whose channels are divided by the elements of a block.
 
     ``block``: a number, or one for the rows and one for the columns. The channels are numbered by row in the block, column
     in the block and channel of the result in ``mode`` ``DCR``, and by channel of the result first in ``CRD``, as in ONNX.

@@ -11,10 +11,10 @@ from .inverse_map import inverse, invert, invert_sums
 from .iter_map import detect_iter_map
 from .iter_simplify import constant_form, iter_map_simplify
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, digit_of
-from .subspace import Division, Subspace, divide_subspace
+from .subspace import DivisionForm, Subspace, divide_subspace
 
 __all__ = [
-    "DigitSum", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "constant_form", "detect_iter_map",
+    "DigitSum", "DivisionForm", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "constant_form", "detect_iter_map",
     "digit_of", "divide_subspace", "inverse", "invert", "invert_sums", "iter_map_simplify", "value_count", "with_digit_variables", "without_low_digits",
     "write_digits",
 ]  # fmt: skip

@@ -186,7 +186,7 @@ def _upper_end(analyzer: Analyzer, digit: Digit, extent: Expr) -> Expr:
 
 
 def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr | None:
-    """Return a sum of loops that is divided, or else one of which a remainder is taken."""
+    """Return a sum of loops that is divided by a constant. Without one, it is a sum of which a remainder is taken."""
     best: Expr | None = None
     for e in exprs:
         for n in pre_order(e):

@@ -276,7 +276,7 @@ class NotAffine(Exception):
 
 @dataclass(slots=True)
 class Constraint:
-    """States that the digits of ``total`` form a number below ``bound``; ``mark`` is that number once it has one."""
+    """States that the digits of ``total`` form a number below ``bound``. ``mark`` is the mark of that number, once it is made."""
 
     condition: Expr
     total: IterSum

@@ -91,7 +91,7 @@ def radix_of(analyzer: Analyzer, cuts: Iterable[Expr]) -> list[Expr] | None:
 
 
 def place_in(analyzer: Analyzer, cut: Expr, places: Iterable[Expr]) -> int:
-    """Return the number of the place that equals ``cut``, which is one of :func:`radix_of`."""
+    """Return the index of ``cut`` among ``places``, which :func:`radix_of` returned."""
     return next(n for n, place in enumerate(places) if analyzer.can_prove_equal(cut, place))
 
 

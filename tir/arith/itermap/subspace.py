@@ -17,7 +17,7 @@ from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, divides_evenly, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Division:
+class DivisionForm:
     """Represents ``outer * inner_extent + inner + base``; ``outer`` is in ``[0, outer_extent)``, ``inner`` likewise."""
 
     outer: Expr
@@ -31,7 +31,7 @@ class Division:
 class Subspace:
     """Represents a division of each binding, and the remaining predicate on each side (None when there is none)."""
 
-    divisions: tuple[Division, ...]
+    divisions: tuple[DivisionForm, ...]
     outer_predicate: Expr | None
     inner_predicate: Expr | None
 
@@ -101,15 +101,15 @@ class _Divider:
                     self._collect(split.mark.source)
             known.append(split)
 
-    def binding(self, index: IterSum, dtype: str) -> Division:
+    def binding(self, index: IterSum, dtype: str) -> DivisionForm:
         """Return the division of a whole binding, which has one digit at most and a base, in its type ``dtype``."""
         zero, one, base = const(0, dtype), const(1, dtype), cast(dtype, index.base)
         if not index.args:
-            return Division(zero, one, zero, one, base)
+            return DivisionForm(zero, one, zero, one, base)
         part = self.split(index.args[0])
         outer = zero if part.outer is None else cast(dtype, part.outer)
         inner = zero if part.inner is None else cast(dtype, part.inner)
-        return Division(outer, cast(dtype, part.outer_extent), inner, cast(dtype, part.inner_extent), base)
+        return DivisionForm(outer, cast(dtype, part.outer_extent), inner, cast(dtype, part.inner_extent), base)
 
     def split(self, split: IterSplit) -> _Part:
         """Return the division of one digit of a mark."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        """Return what leaves a decorator alone; type checkers know more about it."""
+        """Return a decorator of decorators that changes nothing; type checkers use the real one."""
         return lambda decorator: decorator
 
 

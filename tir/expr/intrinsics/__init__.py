@@ -18,11 +18,8 @@ from __future__ import annotations
 
 from ..nodes.expr import Call
 from . import (
-    atomic_operations,
     control_and_memory,
-    fixed_point,
     float_operations,
-    foreign_calls,
     group_matrix_operations,
     integer_operations,
     tile_operations,
@@ -68,8 +65,8 @@ def lanes_of_call(call: Call) -> Lanes:
 
 
 for _module in (
-    float_operations, integer_operations, fixed_point, vector_operations, tile_operations, warp_matrix_operations,
-    group_matrix_operations, atomic_operations, control_and_memory, foreign_calls,
+    float_operations, integer_operations, vector_operations, tile_operations, warp_matrix_operations, group_matrix_operations,
+    control_and_memory,
 ):  # fmt: skip
     for _row in (*vars(_module).values(), *getattr(_module, "UNSUPPORTED", ())):
         if isinstance(_row, Operation):

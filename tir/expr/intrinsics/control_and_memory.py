@@ -1,17 +1,27 @@
-"""This module has the operations that choose, remark or return, and those on addresses: places, prefetches, alignment.
+"""This module has the operations of control and memory: choices, remarks, returns, addresses, atomic additions, foreign calls.
 
-The interpreter evaluates them itself.
+Operations on addresses are places, prefetches and alignment; the interpreter evaluates them itself, as it does those that
+choose, remark or return.
+
+With ``atomic_add(address, value)`` threads of all blocks of a GPU add to the element at an address (``T.address_of(C[i])``). It
+returns nothing. Sums of floats come out in the order of the threads' arrival, which differs from run to run.
+``atomic_add_pair(address, first, second)`` adds to an element at a multiple of four bytes and to the next one, each for itself:
+two numbers of 16 bits by one instruction.
+
+Operations of other machines (:data:`UNSUPPORTED`) can be printed, parsed and scheduled, but no code generator supports them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..base.dtype import DType
 from ..nodes.arithmetic import match_types
 from ..nodes.constants import convert
-from ..nodes.expr import Expr, IntImm
+from ..nodes.expr import Call, Expr, IntImm
 from .operation_row import Effect, Lanes, Operation, Spelling, address, anything, choice, condition, stated, types_text
 
 
@@ -68,3 +78,101 @@ misaligned = Operation(
     "misaligned", ("address", "bytes"), "an address modulo a power of two", _remainder_of_address,
     effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.CALL,
 )  # fmt: skip
+
+
+ATOMIC_TYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint32")
+"""What can be added."""
+PAIR_TYPES = ("float16", "bfloat16")
+"""What can be added in pairs."""
+
+
+def _added(args: Sequence[Expr], dtype: str | None) -> str:
+    address, value = args
+    if not (isinstance(address, Call) and address.op == "tir.address_of"):
+        raise TypeError(f"takes T.address_of(an element), not {address}")
+    if value.dtype not in ATOMIC_TYPES:
+        raise TypeError(f"adds {', '.join(ATOMIC_TYPES)}, not {value.dtype}")
+    if address.args[0].dtype != value.dtype:
+        raise TypeError(f"adds {value.dtype} to an element of type {address.args[0].dtype}; cast the value")
+    return "void"
+
+
+def _added_pair(args: Sequence[Expr], dtype: str | None) -> str:
+    for value in args[1:]:
+        _added((args[0], value), dtype)
+        if value.dtype not in PAIR_TYPES:
+            raise TypeError(f"adds pairs of {', '.join(PAIR_TYPES)}, not {value.dtype}")
+    return "void"
+
+
+def _add(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    def run(there: np.ndarray, value: Any) -> None:
+        there[:1] += np.asarray(value, there.dtype)
+
+    return run
+
+
+atomic_add = Operation(
+    "atomic_add", ("address", "value"), "add to the element at an address at once, whichever threads do so meanwhile",
+    _added, evaluate=_add, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+)  # fmt: skip
+
+
+def _add_pair(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    def run(there: np.ndarray, first: Any, second: Any) -> None:
+        there[:2] += np.asarray([first, second], there.dtype)
+
+    return run
+
+
+atomic_add_pair = Operation(
+    "atomic_add_pair", ("address", "first", "second"), "add to two neighbouring elements, to each of them at once",
+    _added_pair, evaluate=_add_pair, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+)  # fmt: skip
+
+
+def _foreign(name: str, meaning: str, effect: Effect, lanes: Lanes, name_first: bool = True) -> Operation:
+    return Operation(
+        name, ("name", "*arguments"), meaning, stated(name_first=name_first), effect=effect, lanes=lanes,
+        spelling=Spelling.TYPED,
+    )  # fmt: skip
+
+
+call_extern = _foreign("call_extern", "a call of a C function", Effect.WRITES, Lanes.IN_ORDER)
+call_pure_extern = _foreign(
+    "call_pure_extern", "a call of a C function without side effects", Effect.READS, Lanes.ONE_BY_ONE
+)
+call_llvm_intrin = _foreign(
+    "call_llvm_intrin", "a call of an intrinsic of LLVM by its full name", Effect.WRITES, Lanes.IN_ORDER, False
+)
+call_llvm_pure_intrin = _foreign(
+    "call_llvm_pure_intrin",
+    "a call of an intrinsic of LLVM without side effects",
+    Effect.READS,
+    Lanes.ONE_BY_ONE,
+    False,
+)
+call_intrin = _foreign(
+    "call_intrin", "a call of an operation that is unknown here", Effect.WRITES, Lanes.IN_ORDER, False
+)
+
+
+def _unsupported(name: str, dtype: str) -> Operation:
+    return Operation(
+        name, ("*arguments",), "an operation of another machine, of which only its arguments are known",
+        stated(dtype), effect=Effect.WRITES, lanes=Lanes.NEVER,
+    )  # fmt: skip
+
+
+UNSUPPORTED = [
+    *[_unsupported(name, "handle") for name in (
+        "tvm_bmma_sync", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_stack_alloca",
+        "tvm_stack_make_array", "tvm_stack_make_shape", "tvm_store_matrix_sync", "tvm_tuple",
+    )],
+    *[_unsupported(name, "int32") for name in (
+        "call_cpacked", "call_packed", "dp4a", "ptx_arrive_barrier_expect_tx", "ptx_commit_group", "ptx_cp_async_bulk",
+        "ptx_init_barrier_thread_count", "ptx_wait_barrier", "ptx_wait_group", "tvm_call_cpacked", "tvm_call_packed", "tvm_storage_sync", "tvm_thread_allreduce",
+        "vscale",
+    )],
+]  # fmt: skip
+"""Operations that no code generator supports."""

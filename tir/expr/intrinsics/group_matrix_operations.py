@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import DType
-from ..base.rounding import bfloat16_from_bits
+from ..base.dtype import DType, bfloat16_from_bits
 from ..nodes.expr import Expr
 from .operation_row import Effect, Lanes, Operation, Spelling
-from .tiles_in_memory import check_place
+from .tile_operations import check_place
 
 GROUP_ROWS, GROUP_STEPS, PANEL = 64, 16, 64
 """The rows of sums, the steps of one product, and the columns that lie side by side in shared memory."""

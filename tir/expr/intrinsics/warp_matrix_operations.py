@@ -24,7 +24,7 @@ from ..base.dtype import DType
 from ..nodes.constants import const
 from ..nodes.expr import Call, Expr, Let, Select, Var
 from .operation_row import Effect, Lanes, Operation, Spelling
-from .tiles_in_memory import check_place, load_tile, store_tile
+from .tile_operations import check_place, load_tile, store_tile
 
 _LOST = 13
 """How many bits of a float32 matrix units do not multiply."""

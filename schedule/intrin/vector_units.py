@@ -1,4 +1,4 @@
-"""This module defines dot products of short vectors: the int8 and bfloat16 instructions of x86.
+"""This module defines instructions of vector units: dot products, and a tile of multiply-adds.
 
 One instruction takes ``lanes`` rows of B, ``width`` numbers each, side by side in memory: lay the right operand of a
 matrix product out as ``W[n // lanes, k // width, n % lanes, k % width]`` first (``transform_layout``).
@@ -111,3 +111,44 @@ def bf16_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
     from the description's.
     """
     return _dot(f"dot_{lanes}x2_bf16", "dot2_bf16", lanes, 2, ("bfloat16", "bfloat16", "float32"))
+
+
+_FMA_HEAD = """
+@T.prim_func
+def fma_{rows}x{lanes}_{role}(
+    A: T.Buffer(({rows}, 1), "{dtype}", offset_factor=1),
+    B: T.Buffer((1, {lanes}), "{dtype}", offset_factor=1),
+    C: T.Buffer(({rows}, {lanes}), "{dtype}", offset_factor=1),
+):
+    T.func_attr({{"any_scope": True}})
+    with T.block("root"):
+        T.reads(C[0:{rows}, 0:{lanes}], A[0:{rows}, 0:1], B[0:1, 0:{lanes}])
+        T.writes(C[0:{rows}, 0:{lanes}])
+"""
+
+_FMA_DESC = """
+        for i, j in T.grid({rows}, {lanes}):
+            with T.block("update"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = C[vi, vj] + A[vi, 0] * B[0, vj]
+"""
+
+_FMA_IMPL = """
+        for i in T.unroll({rows}):
+            C[i, 0:{lanes}] = C[i, 0:{lanes}] + T.Broadcast(A[i, 0], {lanes}) * B[0, 0:{lanes}]
+"""
+
+
+def fma_tile(rows: int, lanes: int, dtype: str = "float32") -> tuple[PrimFunc, PrimFunc]:
+    """Return ``C[i, j] += A[i, 0] * B[0, j]`` for ``rows`` i and ``lanes`` j. It takes a vector of ``lanes`` at a time.
+
+    Rounded as any other product and sum: twice in the interpreter, once where lowering forms a fused multiply-add.
+    """
+
+    def text(role: str, body: str) -> PrimFunc:
+        words = {"rows": rows, "lanes": lanes, "dtype": dtype, "role": role}
+        func = parse((_FMA_HEAD + body.lstrip("\n")).format(**words))
+        assert isinstance(func, PrimFunc)
+        return func
+
+    return text("desc", _FMA_DESC), text("impl", _FMA_IMPL)
