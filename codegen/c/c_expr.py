@@ -103,9 +103,9 @@ def choice(em: CScope, test: str, yes: str, no: str, dtype: DType, tested: DType
     return f"({test} ? {as_type}{yes} : {as_type}{no})"
 
 
-def splat(em: CScope, text: str, dtype: DType, lanes: int) -> str:
+def splat(em: CScope, value: str, dtype: DType, lanes: int) -> str:
     """Returns a vector with a scalar in every lane; a true bool is 1, in a vector -1."""
-    return f"{em.helpers.splat(dtype.with_lanes(lanes))}({f'-{text}' if dtype.is_bool else text})"
+    return f"{em.helpers.splat(dtype.with_lanes(lanes))}({f'-{value}' if dtype.is_bool else value})"
 
 
 def conversion(em: CScope, e: E.Expr, to: DType) -> str:

@@ -80,9 +80,9 @@ def negation(em: PortableScope, a: str, dtype: DType) -> str:
     return f"(!{a})" if dtype.lanes == 1 else em.each("not", dtype, [(a, dtype)], lambda x: f"!{x}")
 
 
-def splat(em: PortableScope, text: str, dtype: DType, lanes: int) -> str:
+def splat(em: PortableScope, value: str, dtype: DType, lanes: int) -> str:
     """Returns a vector with a scalar in every lane."""
-    return f"{em.helpers.splat(dtype.with_lanes(lanes))}({text})"
+    return f"{em.helpers.splat(dtype.with_lanes(lanes))}({value})"
 
 
 def converted(em: PortableScope, text: str, source: DType, to: DType, in_range: bool = False) -> str:
