@@ -144,8 +144,8 @@ class CScope(Emitter[str]):
     def index_constant(self, value: int) -> str:
         return str(value)
 
-    def widened(self, text: str, dtype: DType) -> str:
-        return f"({self.index_kind(dtype)}){text}"
+    def widened(self, value: str, dtype: DType) -> str:
+        return f"({self.index_kind(dtype)}){value}"
 
     def index_operation(self, operation: str, a: str, b: str) -> str:
         if operation in ("//", "%"):

@@ -107,8 +107,8 @@ class LlvmScope(Emitter[str]):
         """Return the values of several expressions."""
         return list(map(self.value, exprs))
 
-    def splat(self, text: str, dtype: str, lanes: int) -> str:
-        return self.fn.splat(text, llvm_type(dtype), lanes)
+    def splat(self, value: str, dtype: str, lanes: int) -> str:
+        return self.fn.splat(value, llvm_type(dtype), lanes)
 
     # -- what the modules ask of each other --------------------------------------------------------------------------
 
@@ -230,10 +230,10 @@ class LlvmScope(Emitter[str]):
                 return self.index(e.value)
         return self.widened(self.value(e), e.dtype)
 
-    def widened(self, text: str, dtype: DType) -> str:
+    def widened(self, value: str, dtype: DType) -> str:
         type_ = llvm_type(dtype)
         extend = "zext" if dtype.startswith(("u", "b")) else "sext"
-        return text if type_ == "i64" else self.fn.pure(f"{extend} {type_} {text} to i64")
+        return value if type_ == "i64" else self.fn.pure(f"{extend} {type_} {value} to i64")
 
     def index_operation(self, operation: str, a: str, b: str) -> str:
         if operation in ("min", "max"):

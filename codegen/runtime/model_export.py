@@ -1,6 +1,7 @@
-"""Exports a model as a shared library, or as one C file: its kernels, the function that calls them, and its constants.
+"""Exports a model as a shared library or as one C file.
 
-The library has the runtime as well. The constants are a read-only section of the library, which the system maps and never copies, or a file beside it. The
+Both have its kernels, the function that calls them, and its constants; the library has the runtime as well. The
+constants are a read-only section of the library, which the system maps and never copies, or a file beside it. The
 library shows the entry alone; all other symbols are local to it, so that a program may link several models.
 """
 

@@ -2,6 +2,10 @@
 
 Integers of at most 64 bits with a sign are held as int64, floats in their own type, bfloat16 as float32, as in the
 interpreter (:mod:`tilewright.tir.interpret`), whose rounding and wrapping hold here.
+
+The evaluation is no :class:`~tilewright.codegen.backend.emitter.Emitter`, although a value could be an array there. An emitter writes a
+program once, in which both sides of a condition stand; here a side is evaluated only in the lanes that take it, so that
+each node is asked with a mask, and operations come from their rows (:data:`~tilewright.tir.expr.intrinsics.OPERATIONS`) already.
 """
 
 from __future__ import annotations

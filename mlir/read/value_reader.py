@@ -236,6 +236,12 @@ def _compare_floats(r: ValueReader, op: Any) -> Expr:
 
 
 def _select(r: ValueReader, op: Any) -> Expr:
+    if AS in op.attributes:  # a conversion of floats, with the ends of the type and NaN chosen around it
+        inside = op
+        while isinstance(inside, SelectOp):
+            inside = inside.rhs.owner
+        if isinstance(inside, (X.FPToSIOp, X.FPToUIOp)):
+            return r.read(inside.results[0])
     return Select(r.read(op.cond), *r.pair(op.lhs, op.rhs))
 
 

@@ -114,7 +114,8 @@ class Operations:
         """Returns a number of a type; the same one in all lanes of a vector."""
         key = (value, copysign(1, value), kind)
         if key not in self._constants:
-            if isinstance(kind, B.VectorType) and not isfinite(value):  # xDSL does not read such a dense attribute
+            # xDSL prints some floats as their bits, and reads bits in a dense attribute as a whole number
+            if isinstance(kind, B.VectorType) and (not isfinite(value) or "0x" in str(number(value, kind))):
                 spread = vector.BroadcastOp(self.constant(value, kind.element_type), kind)
                 return self._constants.setdefault(key, self.add(spread))
             op = arith.ConstantOp(number(value, kind), kind)

@@ -2,6 +2,10 @@
 
 Indices are values of type ``index`` as long as they consist of variables and constants; where they meet data they
 become integers of their type.
+
+The writer is no :class:`~tilewright.codegen.backend.emitter.Emitter`. That one asks a target for words, one for each meaning of a node, and
+computes indices in 64 bits. Here an operation is a row of the table that the reader takes backwards, so that a word for
+it would be a second place, and an index is a type of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, index_like, pre_order, reads_memory
+from ...tir.expr.base.dtype import max_value, min_value
+from ...tir.expr.base.rounding import round_float
 from ...tir.expr.nodes import expr as E
 from ..words import wider_operations as X
 from ..words.mlir_error import MlirError
@@ -242,7 +248,7 @@ def _converted(w: ValueWriter, x: SSAValue, source: DType, to: DType, kind: Any)
             return add(X.TruncFOp.of(add(X.ExtFOp.of(x, wide)), kind))
         return add((X.ExtFOp if to.bits > source.bits else X.TruncFOp).of(x, kind))
     if source.is_float:
-        return add((X.FPToSIOp if to.is_signed else X.FPToUIOp).of(x, kind))
+        return _saturated(w, x, source, to, kind)
     if to.is_float:
         return add((X.UIToFPOp if unsigned else X.SIToFPOp).of(x, kind))
     if to.bits == source.bits:
@@ -250,6 +256,22 @@ def _converted(w: ValueWriter, x: SSAValue, source: DType, to: DType, kind: Any)
     if to.bits < source.bits:
         return w.marked(add(X.TruncIOp.of(x, kind)), dtype=sign_attribute(to))
     return add((X.ExtUIOp if unsigned else X.ExtSIOp).of(x, kind))
+
+
+def _saturated(w: ValueWriter, x: SSAValue, source: DType, to: DType, kind: Any) -> SSAValue:
+    """Returns a float as an integer: beyond the type's ends the nearer end, for NaN 0. MLIR's own conversion has no
+    value there, so that it is chosen only inside.
+
+    The ends are compared as floats. An end that the type of floats does not reach is an infinity.
+    """
+    ops, low, high = w.ops, int(min_value(to)), int(max_value(to))
+    inside = ops.add((X.FPToSIOp if to.is_signed else X.FPToUIOp).of(x, kind))
+    above = ops.compare("oge", x, ops.constant(round_float(float(high + 1), source.element), x.type))
+    out = ops.choose(above, ops.constant(high, kind), inside)
+    below = ops.compare("ole", x, ops.constant(round_float(float(low), source.element), x.type))
+    out = ops.choose(below, ops.constant(low, kind), out)
+    out = ops.choose(ops.compare("uno", x, x), ops.constant(0, kind), out)
+    return w.marked(out, **{"as": B.StringAttr("Cast")})
 
 
 def _call(w: ValueWriter, e: Any) -> SSAValue:

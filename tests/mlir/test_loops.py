@@ -188,6 +188,43 @@ def test_a_value_is_read_before_its_memory_changes(blocks):
     assert a.tolist() == [4, 5, 6, 7, 0, 1, 2, 3]
 
 
+def converted(source, to):
+    """Floats of a type as integers, eight at a time, as a program of loops."""
+    a = te.placeholder((16,), source, name="A")
+    sch = Schedule(te.create_prim_func([a, te.compute((16,), lambda i: a[i].astype(to), name="B")]))
+    sch.vectorize(sch.split(*sch.get_loops(sch.get_block("B")), [None, 8])[1])
+    return sch.func
+
+
+@pytest.mark.parametrize("to", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+def test_floats_become_the_nearest_integer_of_the_type(source, to):
+    func, ends = converted(source, to), np.iinfo(to)
+    text = str(to_mlir(func, "loops", target=TARGET))
+    tir.assert_structural_equal(from_mlir(text), lowered_for_mlir(func, TARGET))
+    written_out = from_mlir(text.replace('tilewright.as = "Cast"', 'other = "Cast"'))
+    low, high = float(ends.min), float(ends.max)
+    numbers = [np.nan, np.inf, -np.inf, -0.0, 0.5, -0.5, -1.0, high, high + 1, np.nextafter(high + 1, 0), low, low - 1,
+               1e30, -1e30, 126.7, -128.9]  # fmt: skip
+    with np.errstate(over="ignore"):
+        a = np.array(numbers).astype(source)
+    want, got = np.zeros(16, to), np.zeros(16, to)
+    interpret(func, a.copy(), want)
+    interpret(written_out, a.copy(), got)
+    assert got.tolist() == want.tolist()
+    assert want[:3].tolist() == [0, ends.max, ends.min]
+    assert "T.Select" in written_out.script()
+
+
+@pytest.mark.parametrize("number", [2147483648.0, 16777217.0, 0.1, 1e300, float("inf")])
+def test_vectors_of_constants_come_in_as_they_went_out(number):
+    a = te.placeholder((8,), "float64", name="A")
+    sch = Schedule(te.create_prim_func([a, te.compute((8,), lambda i: a[i] + te.const(number, "float64"), name="B")]))
+    sch.vectorize(*sch.get_loops(sch.get_block("B")))
+    back = from_mlir(str(to_mlir(sch.func, "loops", target=TARGET)))
+    tir.assert_structural_equal(back, lowered_for_mlir(sch.func, TARGET))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
