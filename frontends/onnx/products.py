@@ -7,17 +7,17 @@ from typing import Any
 from ...graph.graph import Value
 from ...tir.expr import DType
 from ..common import transposed_convolution
-from .call import Call, converter
+from .call import OnnxCall, converter
 from .sums_of_products import convolution, product, shifted
 
 
 @converter("MatMul")
-def matmul(c: Call) -> Value:
+def matmul(c: OnnxCall) -> Value:
     return product(c, c.input(0), c.input(1))
 
 
 @converter("Gemm")
-def gemm(c: Call) -> Value:
+def gemm(c: OnnxCall) -> Value:
     a, b, bias = c.input(0), c.input(1), c.optional(2)
     alpha, beta = float(c.attr("alpha", 1.0)), float(c.attr("beta", 1.0))
     if c.attr("transA", 0):
@@ -34,12 +34,12 @@ def gemm(c: Call) -> Value:
 
 
 @converter("Conv")
-def conv(c: Call) -> Value:
+def conv(c: OnnxCall) -> Value:
     return convolution(c, c.input(0), c.input(1), c.optional(2))
 
 
 @converter("ConvTranspose")
-def conv_transpose(c: Call) -> Value:
+def conv_transpose(c: OnnxCall) -> Value:
     x, w, bias = c.input(0), c.input(1), c.optional(2)
     n = x.ndim - 2
     kernel = tuple(c.attr("kernel_shape", w.shape[2:]))
@@ -62,18 +62,18 @@ def conv_transpose(c: Call) -> Value:
 
 
 @converter("MatMulInteger")
-def matmul_integer(c: Call) -> Value:
+def matmul_integer(c: OnnxCall) -> Value:
     a, b = shifted(c, c.input(0), c.optional(2), -2), shifted(c, c.input(1), c.optional(3), -1)
     return product(c, a, b, "int32")
 
 
 @converter("ConvInteger")
-def conv_integer(c: Call) -> Value:
+def conv_integer(c: OnnxCall) -> Value:
     x, w = shifted(c, c.input(0), c.optional(2), 0), shifted(c, c.input(1), c.optional(3), 0)
     return convolution(c, x, w, None, "int32")
 
 
 @converter("Einsum")
-def einsum(c: Call) -> Value:
+def einsum(c: OnnxCall) -> Value:
     equation = c.attr("equation").replace(" ", "")
     return c.op("einsum", *[v for v in c.inputs if v is not None], equation=equation)

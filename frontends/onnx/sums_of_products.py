@@ -8,10 +8,10 @@ from typing import Any
 from ...graph.graph import Value
 from ...tir.expr import DType
 from .. import common
-from .call import Call
+from .call import OnnxCall
 
 
-def product(c: Call, a: Value, b: Value, out_dtype: str | None = None) -> Value:
+def product(c: OnnxCall, a: Value, b: Value, out_dtype: str | None = None) -> Value:
     """Returns the product of matrices, and of vectors as NumPy treats them."""
     attrs = {} if out_dtype is None else {"out_dtype": out_dtype}
     if not DType(a.dtype).is_float and out_dtype is None:
@@ -32,7 +32,7 @@ def product(c: Call, a: Value, b: Value, out_dtype: str | None = None) -> Value:
     return c.op("squeeze", out, axis=out.ndim - 1) if b.ndim == 1 else out
 
 
-def window_arguments(c: Call, kernel: tuple[int, ...], data: Value) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
+def window_arguments(c: OnnxCall, kernel: tuple[int, ...], data: Value) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     """Returns strides, dilations and padding of a window, with ``auto_pad`` worked out."""
     n = len(kernel)
     strides = tuple(c.attr("strides", (1,) * n))
@@ -53,14 +53,14 @@ def window_arguments(c: Call, kernel: tuple[int, ...], data: Value) -> tuple[tup
     return strides, dilations, (*before, *after)
 
 
-def convolution(c: Call, x: Value, w: Value, bias: Value | None, out_dtype: str | None = None) -> Value:
+def convolution(c: OnnxCall, x: Value, w: Value, bias: Value | None, out_dtype: str | None = None) -> Value:
     """Returns the convolution that the node's attributes describe."""
     strides, dilations, padding = window_arguments(c, tuple(c.attr("kernel_shape", w.shape[2:])), x)
     windows = {"stride": strides, "padding": padding, "dilation": dilations}
     return common.convolution(c, x, w, bias, groups=c.attr("group", 1), out_dtype=out_dtype, **windows)
 
 
-def shifted(c: Call, x: Value, zero: Value | None, axis: int) -> Value:
+def shifted(c: OnnxCall, x: Value, zero: Value | None, axis: int) -> Value:
     """Returns ``x`` less its zero point in int32, or ``x`` itself without one. A vector holds one per index of ``axis``."""
     if zero is None:
         return x

@@ -12,7 +12,7 @@ from ...graph.graph import Value, dims
 from ...tir.expr import Expr
 from .hlo_call import HloCall, hlo, meaning
 from .jaxlib_package import load_jaxlib
-from .known_arrays import Known, known
+from .known_arrays import KnownArray, known
 
 _REDUCTIONS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "second": "none"}
 
@@ -35,7 +35,7 @@ def gather(c: HloCall) -> Value:
         (axis,) = simple
         if [s for n, s in enumerate(sizes) if n != axis] == [e for n, e in enumerate(x.shape) if n != axis]:
             return _taken(c, x, start, axis, batch)
-    if isinstance(c.args[1], Known) and not outer and not left_out:  # a slice
+    if isinstance(c.args[1], KnownArray) and not outer and not left_out:  # a slice
         begin = [0] * x.ndim
         for axis, at in zip(simple, c.args[1].data.reshape(-1), strict=True):
             begin[axis] = _moved_inside(c, at, x.shape[axis] - sizes[axis])
@@ -177,7 +177,7 @@ def _starts(c: HloCall, first: int, x: Value, sizes: Sequence[Any]) -> list[Any]
     out: list[Any] = []
     for n, (extent, size) in enumerate(zip(x.shape, sizes, strict=True)):
         given = c.args[first + n]
-        if isinstance(given, Known) and not given.is_symbolic:
+        if isinstance(given, KnownArray) and not given.is_symbolic:
             out.append(_moved_inside(c, given.data.item(), extent - size))
         elif extent is size or extent == size:
             out.append(0)
