@@ -11,6 +11,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ..common.converters import UnsupportedOperators
+from ..common.graph_call import add_sizes
 from . import (
     hlo_control,
     hlo_elements,
@@ -88,9 +89,12 @@ class HloReader:
         return made
 
     def _constant(self, given: KnownArray) -> Value:
-        if given.is_symbolic:
-            raise StableHloError("a result that is a symbolic size is not supported")
-        return self.builder.constant(given.data, "c", given.dtype)
+        if not given.is_symbolic:
+            return self.builder.constant(given.data, "c", given.dtype)
+        try:
+            return add_sizes(self.builder, given.data, given.dtype)
+        except GraphError as error:
+            raise StableHloError(f"a result: {error}") from error
 
     def inputs(self, exported: Any) -> list[Given]:
         """Add the inputs. Arguments that the function does not read are inputs, too."""

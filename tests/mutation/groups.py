@@ -82,7 +82,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "frontends/torch/aten_reductions.py", "frontends/torch/aten_shapes.py", "frontends/torch/aten_windows.py",
         "frontends/torch/program_reader.py", "frontends/stablehlo/hlo_elements.py", "frontends/stablehlo/hlo_control.py",
         "frontends/stablehlo/hlo_lookups.py", "frontends/stablehlo/hlo_products.py", "frontends/stablehlo/hlo_reductions.py",
-        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/common/elements.py",
+        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/common/elements.py", "frontends/common/indexing.py",
         "frontends/common/reductions.py", "frontends/common/shapes.py", "frontends/common/windows.py",
     ),
     "measuring": (
