@@ -8,7 +8,7 @@ from typing import Any
 from ...graph.graph import Value
 from ..common import max_pool
 from .call import OnnxCall, converter
-from .sums_of_products import window_arguments
+from .products import window_arguments
 
 
 @converter("MaxPool", "AveragePool", "LpPool")

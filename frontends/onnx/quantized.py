@@ -13,11 +13,12 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import max_value, min_value
+from ..common import product
 from .call import OnnxCall, contributed, converter
 from .model_file import unpacked
 from .pooling import windows_of
+from .products import convolution, shifted
 from .reductions import as_matrix
-from .sums_of_products import convolution, product, shifted
 from .types import SMALL_DTYPES, bits_of, dtype_of, holding
 
 # numbers, scales and zero points

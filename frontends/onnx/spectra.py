@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
+from ..common import product
 from .call import LARGEST_TABLE, OnnxCall, converter
-from .sums_of_products import product
 
 _LONGEST = 1 << 14
 """Longer transforms would need too large a matrix."""

@@ -26,7 +26,6 @@ from . import (
     aten_elements,
     aten_gradients,
     aten_indexing,
-    aten_integers,
     aten_products,
     aten_reductions,
     aten_shapes,
@@ -37,7 +36,7 @@ from .decompositions import with_own
 from .torch_package import TorchError, dtype_name, load_torch, to_array
 
 TABLES = (
-    aten_attention, aten_control, aten_elements, aten_gradients, aten_indexing, aten_integers, aten_products, aten_reductions, aten_shapes,
+    aten_attention, aten_control, aten_elements, aten_gradients, aten_indexing, aten_products, aten_reductions, aten_shapes,
     aten_windows,
 )  # fmt: skip
 """The modules whose converters are in the table."""

@@ -217,3 +217,21 @@ def test_lookups_and_writes_of_nothing():
     assert found.shape == (0, 3)
     (found,) = computed(lambda c, v, i, n: common.written(c, v, [i, 1], n), np.ones((2, 3), np.float32), none, x)
     np.testing.assert_array_equal(found, np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8"])
+@pytest.mark.parametrize(
+    ("left", "right"), [((3,), (3,)), ((3,), (3, 5)), ((4, 3), (3,)), ((2, 4, 3), (3, 5)), ((2, 4, 3), (2, 3, 1)), ((0, 3), (3, 2))]
+)  # fmt: skip
+def test_products_of_matrices_and_vectors(left, right, dtype):
+    a, b = [RNG.integers(-128, 128, shape).astype(dtype) for shape in (left, right)]
+    (found,) = computed(lambda c, *v: common.product(c, *v), a, b)
+    assert found.dtype == a.dtype
+    np.testing.assert_array_equal(found, a @ b)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (2, 1), (1, 0), (3, -1)])
+def test_sums_with_factors(alpha, beta):
+    x, y = np.array([[1, 2], [3, 4]], np.float32), np.array([1, np.nan if beta == 0 else 5], np.float32)
+    (found,) = computed(lambda c, v, w: common.scaled_sum(c, v, w, alpha, beta), x, y)
+    np.testing.assert_array_equal(found, alpha * x + (0 if beta == 0 else beta * y))
