@@ -24,7 +24,7 @@ from ..driver.models.model import Model
 from ..driver.models.model_building import build_graph
 from ..driver.models.model_tuning import ModelTuneOptions, tune_graph
 from ..frontends.torch import (
-    Reader,
+    ProgramReader,
     TorchError,
     UnsupportedTorchOperators,
     core_decompositions,
@@ -144,7 +144,7 @@ class CompiledGraph:
         self.torch, self.threads = load_torch(), threads
         self.traced, self.held = traced, list(held)
         self.moment = self._moment(args)
-        reader = Reader("main")
+        reader = ProgramReader("main")
         self.passed = self._read(reader, args)
         reader.read(traced.gm.graph.nodes)
         self.results = self._described(reader)
@@ -157,7 +157,7 @@ class CompiledGraph:
         self.dtypes = [getattr(self.torch, v.dtype) for v in self.graph.outputs]
         self.cpu = self.torch.device("cpu")
 
-    def _read(self, reader: Reader, args: Sequence[Any]) -> list[int]:
+    def _read(self, reader: ProgramReader, args: Sequence[Any]) -> list[int]:
         """Add the inputs, and return the numbers of those that are passed in each call."""
         passed = []
         for n, (node, a) in enumerate(zip(self.traced.holders, args, strict=True)):
@@ -172,13 +172,13 @@ class CompiledGraph:
                 self._number(reader, node, a)
         return passed
 
-    def _input(self, reader: Reader, node: Any, tensor: Any) -> None:
+    def _input(self, reader: ProgramReader, node: Any, tensor: Any) -> None:
         reader.actual_input(node, tensor)
 
-    def _number(self, reader: Reader, node: Any, number: Any) -> None:
+    def _number(self, reader: ProgramReader, node: Any, number: Any) -> None:
         reader.actual_number(node, number)
 
-    def _described(self, reader: Reader) -> list[tuple[str, Any, Any]]:
+    def _described(self, reader: ProgramReader) -> list[tuple[str, Any, Any]]:
         """Returns a description of each result, and the views that are taken of it. A result is a tensor that is made,
         an input, one that an earlier result is made of, or a number."""
         numbers = {node: n for n, node in enumerate(self.traced.holders)}
@@ -280,10 +280,10 @@ class SymbolicGraph(CompiledGraph):
         bounds = {var.name: bound for var, bound in self.bounds.items()}
         self.model = built(self.graph, traced.options, threads, bounds)
 
-    def _input(self, reader: Reader, node: Any, tensor: Any) -> None:
+    def _input(self, reader: ProgramReader, node: Any, tensor: Any) -> None:
         reader.input(node)
 
-    def _number(self, reader: Reader, node: Any, number: Any) -> None:
+    def _number(self, reader: ProgramReader, node: Any, number: Any) -> None:
         reader.input(node)
 
     def fits(self, args: Sequence[Any]) -> bool:

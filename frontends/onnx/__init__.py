@@ -6,8 +6,8 @@ user's own.
 Operators without a converter are read by the body that ONNX gives; nodes whose inputs are known are evaluated while the graph is made.
 """
 
-from .call import Call, OnnxError, register_onnx_operator
+from .call import OnnxCall, OnnxError, register_onnx_operator
 from .importer import from_onnx
 from .model_file import UnsupportedOnnxOperators
 
-__all__ = ["Call", "OnnxError", "UnsupportedOnnxOperators", "from_onnx", "register_onnx_operator"]
+__all__ = ["OnnxCall", "OnnxError", "UnsupportedOnnxOperators", "from_onnx", "register_onnx_operator"]

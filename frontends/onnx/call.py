@@ -56,7 +56,7 @@ Item = Value | ValueList
 """What a name of a model stands for."""
 
 
-class Call(GraphCall):
+class OnnxCall(GraphCall):
     """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
 
     ``known`` has the numbers of values that are known while the graph is made: constants, and shapes. ``small`` has the
@@ -156,11 +156,11 @@ class Call(GraphCall):
 
 
 CONVERTERS: dict[tuple[str, str], Converter] = {}
-"""All converters by domain (empty for ONNX's own) and operator. They take a :class:`.call.Call`."""
+"""All converters by domain (empty for ONNX's own) and operator. They take a :class:`.call.OnnxCall`."""
 
 
 def register_onnx_operator(name: str, convert: Converter, domain: str = "") -> None:
-    """Add a converter: a function of a :class:`.call.Call` that returns the value of the result, or a tuple of values.
+    """Add a converter: a function of a :class:`.call.OnnxCall` that returns the value of the result, or a tuple of values.
 
     An operator that is there already is replaced.
 

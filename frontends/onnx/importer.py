@@ -39,7 +39,7 @@ from . import (
     spectra,
     training,
 )
-from .call import CONVERTERS, LARGEST, Call, Item, NeedsConstant, OnnxError, ValueList, shown
+from .call import CONVERTERS, LARGEST, Item, NeedsConstant, OnnxCall, OnnxError, ValueList, shown
 from .known_values import as_onnx, evaluate, interpreted
 from .model_file import (
     STRING_OPERATORS,
@@ -346,7 +346,7 @@ class _Reader:
             return self.expanded(node, inputs, opset, label)
         if lists and not takes_lists:
             raise OnnxError(f"{label}: input {next(iter(lists))} is a sequence; only tensors are supported")
-        call = Call(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
+        call = OnnxCall(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
         call.shapes, call.sequences, call.small = self.shapes, lists, self.small
         before = len(self.builder.nodes)
         try:
@@ -439,7 +439,9 @@ class _Reader:
         builder, attrs = Builder(), self.attributes(node)
         builder.constants.update({v: self.builder.constants[v] for v in inputs if v is not None})
         opset = opsets.get(domain, 1)
-        return interpreted(convert, Call(builder, node.op_type, label_of(node), inputs, attrs, opset, len(node.output)))
+        return interpreted(
+            convert, OnnxCall(builder, node.op_type, label_of(node), inputs, attrs, opset, len(node.output))
+        )
 
     def attributes(self, node: Any) -> dict[str, Any]:
         return attributes(self.onnx, node, lambda t: as_onnx(self.onnx, *self.tensor(t, label_of(node))))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...graph.graph import Value
-from .call import Call, converter
+from .call import OnnxCall, converter
 
 
 @converter("Gather")
-def gather(c: Call) -> Value:
+def gather(c: OnnxCall) -> Value:
     x, indices, axis = c.input(0), c.input(1), c.attr("axis", 0)
     data, extent = c.builder.constants.get(indices), x.shape[axis]
     if data is not None and isinstance(extent, int) and data.size and (data.min() < -extent or data.max() >= extent):
@@ -19,28 +19,28 @@ def gather(c: Call) -> Value:
 
 
 @converter("GatherElements")
-def gather_elements(c: Call) -> Value:
+def gather_elements(c: OnnxCall) -> Value:
     return c.op("gather_elements", c.input(0), c.input(1), axis=c.attr("axis", 0))
 
 
 @converter("GatherND")
-def gather_nd(c: Call) -> Value:
+def gather_nd(c: OnnxCall) -> Value:
     return c.op("gather_nd", c.input(0), c.input(1), batch_dims=c.attr("batch_dims", 0))
 
 
 @converter("ScatterElements", "Scatter")
-def scatter_elements(c: Call) -> Value:
+def scatter_elements(c: OnnxCall) -> Value:
     reduction = c.attr("reduction", "none")
     return c.op("scatter_elements", *[c.input(n) for n in range(3)], axis=c.attr("axis", 0), reduction=reduction)
 
 
 @converter("ScatterND")
-def scatter_nd(c: Call) -> Value:
+def scatter_nd(c: OnnxCall) -> Value:
     return c.op("scatter_nd", *[c.input(n) for n in range(3)], reduction=c.attr("reduction", "none"))
 
 
 @converter("TensorScatter")
-def tensor_scatter(c: Call) -> Value:
+def tensor_scatter(c: OnnxCall) -> Value:
     """Returns a cache with updates: the places are counted from each batch's own beginning along the axis."""
     cache, new, begin = c.input(0), c.input(1), c.optional(2)
     axis = c.attr("axis", -2) % cache.ndim
@@ -53,14 +53,14 @@ def tensor_scatter(c: Call) -> Value:
 
 
 @converter("TopK")
-def top_k(c: Call) -> tuple[Value, ...]:
+def top_k(c: OnnxCall) -> tuple[Value, ...]:
     x = c.input(0)
     (k,) = c.dims(1, "k")
     return c.several("topk", x, k=k, axis=c.attr("axis", -1), largest=bool(c.attr("largest", 1)))
 
 
 @converter("OneHot")
-def one_hot(c: Call) -> Value:
+def one_hot(c: OnnxCall) -> Value:
     indices, axis = c.input(0), c.attr("axis", -1)
     (depth,), values = c.dims(1), c.known(2)
     rank = indices.ndim + 1
@@ -72,7 +72,7 @@ def one_hot(c: Call) -> Value:
 
 
 @converter("ReverseSequence")
-def reverse_sequence(c: Call) -> Value:
+def reverse_sequence(c: OnnxCall) -> Value:
     x, time, batch = c.input(0), c.attr("time_axis", 0), c.attr("batch_axis", 1)
     shape = [1] * x.ndim
     shape[batch] = x.shape[batch]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.reference import evaluate as run_graph
-from .call import Call, OnnxError
+from .call import OnnxCall, OnnxError
 from .types import DTYPES, number_of
 
 LARGEST_KNOWN = 1 << 22
@@ -51,7 +51,7 @@ _BY_VALUES: dict[str, Callable[[Sequence[Any]], float]] = {
 }
 """Operators whose results have as many elements as the values of their inputs say: the largest possible number."""
 
-Known = tuple[Any, str]
+KnownData = tuple[Any, str]
 """An array as the graph holds it, and its data type."""
 
 
@@ -62,7 +62,9 @@ def _size(op: str, data: Sequence[Any]) -> float:
     return math.prod([max(d.size, 1) for d in data]) if op in _BY_INPUTS else math.inf
 
 
-def evaluate(onnx: Any, node: Any, inputs: Sequence[Known | None], opsets: Mapping[str, int]) -> list[Known] | None:
+def evaluate(
+    onnx: Any, node: Any, inputs: Sequence[KnownData | None], opsets: Mapping[str, int]
+) -> list[KnownData] | None:
     """Returns the results of a node by ONNX's reference implementation, or None where it has none."""
     if node.domain not in ("", "ai.onnx"):
         return None
@@ -80,7 +82,7 @@ def evaluate(onnx: Any, node: Any, inputs: Sequence[Known | None], opsets: Mappi
         return None
 
 
-def interpreted(convert: Callable[[Call], Any], call: Call) -> list[Known] | None:
+def interpreted(convert: Callable[[OnnxCall], Any], call: OnnxCall) -> list[KnownData] | None:
     """Returns what a converter builds when all inputs are constants of the call's own builder. None stands for a result
     that is too large, or a converter that does not work."""
     builder = call.builder
@@ -102,7 +104,7 @@ def as_onnx(onnx: Any, data: Any, dtype: str) -> Any:
     return data.view(onnx.helper.tensor_dtype_to_np_dtype(number_of(dtype))) if dtype == "bfloat16" else data
 
 
-def _as_known(array: Any) -> Known:
+def _as_known(array: Any) -> KnownData:
     name = array.dtype.name
     if name not in DTYPES.values():
         raise OnnxError(f"the data type {name} is not supported")

@@ -7,31 +7,31 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import Call, register_onnx_operator
+from .call import OnnxCall, register_onnx_operator
 from .types import OUTSIDE
 
 _DOMAIN = "ai.onnx.ml"
 
 
-def array_feature_extractor(c: Call) -> Value:
+def array_feature_extractor(c: OnnxCall) -> Value:
     x, indices = c.input(0), c.input(1)
     flat = c.op("reshape", indices, shape=(-1,))
     out = c.op("take", x, flat, axis=x.ndim - 1)
     return out if x.ndim > 1 else c.op("expand_dims", out, axis=0)
 
 
-def binarizer(c: Call) -> Value:
+def binarizer(c: OnnxCall) -> Value:
     x = c.input(0)
     return c.op("cast", c.op("greater", x, c.like(float(c.attr("threshold", 0.0)), x)), dtype=x.dtype)
 
 
-def scaler(c: Call) -> Value:
+def scaler(c: OnnxCall) -> Value:
     x = c.cast(c.input(0), "float32")
     shift, scale = [c.constant(np.asarray(c.attr(n, (d,)), np.float32)) for n, d in (("offset", 0.0), ("scale", 1.0))]
     return c.op("multiply", c.op("subtract", x, shift), scale)
 
 
-def normalizer(c: Call) -> Value:
+def normalizer(c: OnnxCall) -> Value:
     x, norm = c.cast(c.input(0), "float32"), c.attr("norm", "MAX")
     axis = x.ndim - 1
     if norm == "MAX":
@@ -46,7 +46,7 @@ _DEFAULTS = {"int64s": ("int64", "default_int64", -1), "floats": ("float32", "de
 """The data type of each kind of labels, and the attribute that says what a label gives that is no key."""
 
 
-def _labels(c: Call, name: str) -> tuple[Any, Any]:
+def _labels(c: OnnxCall, name: str) -> tuple[Any, Any]:
     """Returns the keys or values of a table of labels, and what the others give."""
     tensor = c.attr(f"{name}_tensor")
     if tensor is not None:
@@ -60,7 +60,7 @@ def _labels(c: Call, name: str) -> tuple[Any, Any]:
     raise c.error(f"it has no {name}")
 
 
-def label_encoder(c: Call) -> Value:
+def label_encoder(c: OnnxCall) -> Value:
     x, (keys, _), (values, default) = c.input(0), _labels(c, "keys"), _labels(c, "values")
     if not 0 < len(keys) == len(values):
         raise c.error(f"{len(keys)} keys for {len(values)} values")
@@ -75,11 +75,11 @@ def label_encoder(c: Call) -> Value:
     return c.op("take", c.constant(np.concatenate([np.array([default], values.dtype), values])), place, axis=0)
 
 
-def linear_regressor(c: Call) -> Value:
+def linear_regressor(c: OnnxCall) -> Value:
     return _post(c, _line(c, c.attr("targets", 1), "coefficients"))
 
 
-def _line(c: Call, rows: int, name: str) -> Value:
+def _line(c: OnnxCall, rows: int, name: str) -> Value:
     x = c.cast(c.input(0), "float32")
     x = x if x.ndim == 2 else c.op("reshape", x, shape=(1, -1))
     weights = np.asarray(c.attr(name, ()), np.float32)
@@ -90,14 +90,14 @@ def _line(c: Call, rows: int, name: str) -> Value:
     return c.op("add", out, c.constant(np.asarray(shift, np.float32))) if len(shift) else out
 
 
-def _post(c: Call, x: Value) -> Value:
+def _post(c: OnnxCall, x: Value) -> Value:
     kind = c.attr("post_transform", "NONE")
     if kind not in ("NONE", "LOGISTIC", "SOFTMAX"):
         raise c.error(f"the transformation {kind} is not supported")
     return x if kind == "NONE" else c.op("sigmoid", x) if kind == "LOGISTIC" else c.op("softmax", x, axis=1)
 
 
-def linear_classifier(c: Call) -> tuple[Value, ...]:
+def linear_classifier(c: OnnxCall) -> tuple[Value, ...]:
     labels = c.attr("classlabels_ints")
     rows = len(c.attr("intercepts", ())) or len(labels or ())
     if labels is None or len(labels) != rows:

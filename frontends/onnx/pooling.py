@@ -7,16 +7,16 @@ from typing import Any
 
 from ...graph.graph import Value
 from ..common import max_pool
-from .call import Call, converter
-from .sums_of_products import window_arguments
+from .call import OnnxCall, converter
+from .products import window_arguments
 
 
 @converter("MaxPool", "AveragePool", "LpPool")
-def pool(c: Call) -> tuple[Value, ...] | Value:
+def pool(c: OnnxCall) -> tuple[Value, ...] | Value:
     return windows_of(c, c.input(0), c.op_type)
 
 
-def windows_of(c: Call, x: Value, op_type: str) -> tuple[Value, ...] | Value:
+def windows_of(c: OnnxCall, x: Value, op_type: str) -> tuple[Value, ...] | Value:
     """Returns the maxima, means or norms (as ``op_type`` says) of the windows that the node's attributes describe."""
     n = x.ndim - 2
     if n not in (1, 2, 3):
@@ -40,7 +40,7 @@ def windows_of(c: Call, x: Value, op_type: str) -> tuple[Value, ...] | Value:
 
 
 @converter("MaxUnpool")
-def max_unpool(c: Call) -> Value:
+def max_unpool(c: OnnxCall) -> Value:
     x, indices, n = c.input(0), c.input(1), c.input(0).ndim - 2
     kernel = tuple(c.attr("kernel_shape"))
     strides, pads = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("pads", (0,) * 2 * n))
@@ -64,7 +64,7 @@ def max_unpool(c: Call) -> Value:
 
 
 @converter("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def global_pool(c: Call) -> Value:
+def global_pool(c: OnnxCall) -> Value:
     x = c.input(0)
     axes = tuple(range(2, x.ndim))
     if c.op_type == "GlobalLpPool":

@@ -13,17 +13,18 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import max_value, min_value
-from .call import Call, contributed, converter
+from ..common import product
+from .call import OnnxCall, contributed, converter
 from .model_file import unpacked
 from .pooling import windows_of
+from .products import convolution, shifted
 from .reductions import as_matrix
-from .sums_of_products import convolution, product, shifted
 from .types import SMALL_DTYPES, bits_of, dtype_of, holding
 
 # numbers, scales and zero points
 
 
-def along(c: Call, v: Value, x: Value, axis: int) -> Value:
+def along(c: OnnxCall, v: Value, x: Value, axis: int) -> Value:
     """Returns a scale or zero point in a shape that broadcasts to ``x``. A vector has one per index of ``axis``."""
     if v.ndim == 0 or v.shape == (1,):
         return c.op("reshape", v, shape=(1,) * x.ndim) if v.ndim != x.ndim else v
@@ -34,7 +35,7 @@ def along(c: Call, v: Value, x: Value, axis: int) -> Value:
     return c.op("reshape", v, shape=tuple(shape))
 
 
-def blocked(c: Call, v: Value, x: Value, axis: int) -> Value:
+def blocked(c: OnnxCall, v: Value, x: Value, axis: int) -> Value:
     """Returns ``v`` with each entry repeated over its block along ``axis``."""
     size = c.attr("block_size", 0)
     if v.ndim != x.ndim:
@@ -53,7 +54,7 @@ def _ends(dtype: str) -> tuple[float, float]:
     return (0, count - 1) if dtype.startswith("u") else (-count // 2, count // 2 - 1)
 
 
-def _quantized(c: Call, x: Value, scale: Value, zero: Value | None, to: str) -> Value:
+def _quantized(c: OnnxCall, x: Value, scale: Value, zero: Value | None, to: str) -> Value:
     """Returns the numbers of the type ``to`` that are nearest to ``x``, ties to even, saturated."""
     wide = c.cast(x, "float32")
     whole = c.op("round", c.op("divide", wide, c.cast(scale, "float32")))
@@ -68,7 +69,7 @@ def _quantized(c: Call, x: Value, scale: Value, zero: Value | None, to: str) -> 
     return out
 
 
-def _real(c: Call, x: Value, scale: Value, zero: Value | None) -> Value:
+def _real(c: OnnxCall, x: Value, scale: Value, zero: Value | None) -> Value:
     """Returns what numbers stand for, in float32."""
     wide = c.cast(x, "int32")
     if zero is not None:
@@ -78,7 +79,7 @@ def _real(c: Call, x: Value, scale: Value, zero: Value | None) -> Value:
 
 @converter("QuantizeLinear")
 @contributed("QuantizeLinear")
-def quantize(c: Call) -> Value:
+def quantize(c: OnnxCall) -> Value:
     x, scale, zero, axis = c.input(0), c.input(1), c.optional(2), c.attr("axis", 1)
     to = "uint8" if zero is None else c.small.get(zero, zero.dtype)
     number = c.attr("output_dtype", 0)
@@ -89,7 +90,7 @@ def quantize(c: Call) -> Value:
 
 @converter("DequantizeLinear")
 @contributed("DequantizeLinear")
-def dequantize(c: Call) -> Value:
+def dequantize(c: OnnxCall) -> Value:
     x, scale, zero, axis = c.input(0), c.input(1), c.optional(2), c.attr("axis", 1)
     to = dtype_of(c.attr("output_dtype"), c.label) if c.attr("output_dtype", 0) else scale.dtype
     given = None if zero is None else along(c, zero, x, axis)
@@ -97,11 +98,11 @@ def dequantize(c: Call) -> Value:
 
 
 @converter("DynamicQuantizeLinear")
-def dynamic_quantize(c: Call) -> tuple[Value, ...]:
+def dynamic_quantize(c: OnnxCall) -> tuple[Value, ...]:
     return _by_extremes(c, c.input(0))
 
 
-def _by_extremes(c: Call, x: Value) -> tuple[Value, Value, Value]:
+def _by_extremes(c: OnnxCall, x: Value) -> tuple[Value, Value, Value]:
     """Returns ``x`` as uint8 with a scale and a zero point that hold its least and greatest number, and 0."""
     axes = tuple(range(x.ndim))
     zero_f = c.like(0, x)
@@ -119,14 +120,14 @@ def _by_extremes(c: Call, x: Value) -> tuple[Value, Value, Value]:
 
 
 @converter("QLinearMatMul")
-def qlinear_matmul(c: Call) -> Value:
+def qlinear_matmul(c: OnnxCall) -> Value:
     a, sa, za, b, sb, zb, sy, zy = [c.input(n) for n in range(8)]
     real = _scaled_product(c, (a, sa, za), (b, sb, zb))
     return _quantized(c, real, along(c, sy, real, -2), along(c, zy, real, -2), zy.dtype)
 
 
 def _scaled_product(
-    c: Call, left: tuple[Value, Value, Value | None], right: tuple[Value, Value, Value | None]
+    c: OnnxCall, left: tuple[Value, Value, Value | None], right: tuple[Value, Value, Value | None]
 ) -> Value:
     """Returns a product of quantized matrices in float32. ``left`` may have a scale and a zero point per row, ``right``
     per column."""
@@ -138,24 +139,24 @@ def _scaled_product(
 
 
 @contributed("MatMulIntegerToFloat")
-def matmul_integer_to_float(c: Call) -> Value:
+def matmul_integer_to_float(c: OnnxCall) -> Value:
     a, b, scale_a, scale_b = [c.input(n) for n in range(4)]
     real = _scaled_product(c, (a, scale_a, c.optional(4)), (b, scale_b, c.optional(5)))
     return _with_bias(c, c.cast(real, scale_a.dtype), c.optional(6))
 
 
 @contributed("DynamicQuantizeMatMul")
-def dynamic_quantize_matmul(c: Call) -> Value:
+def dynamic_quantize_matmul(c: OnnxCall) -> Value:
     real = _scaled_product(c, _by_extremes(c, c.input(0)), (c.input(1), c.input(2), c.optional(3)))
     return _with_bias(c, real, c.optional(4))
 
 
-def _with_bias(c: Call, x: Value, bias: Value | None) -> Value:
+def _with_bias(c: OnnxCall, x: Value, bias: Value | None) -> Value:
     return x if bias is None else c.op("add", x, bias)
 
 
 @contributed("QGemm")
-def qgemm(c: Call) -> Value:
+def qgemm(c: OnnxCall) -> Value:
     """A product of matrices and an int32 bias, quantized again where there is a scale for it."""
     a, sa, za, b, sb, zb = [c.input(n) for n in range(6)]
     bias, sy, zy, turned = c.optional(6), c.optional(7), c.optional(8), bool(c.attr("transB", 0))
@@ -176,7 +177,7 @@ def qgemm(c: Call) -> Value:
 
 @converter("QLinearConv")
 @contributed("QLinearConv")
-def qlinear_conv(c: Call) -> Value:
+def qlinear_conv(c: OnnxCall) -> Value:
     given, sx, zx, w, sw, zw, sy, zy = [c.input(n) for n in range(8)]
     x = _channels_first(c, given)
     total = convolution(c, shifted(c, x, zx, 0), shifted(c, w, zw, 0), c.optional(8), "int32")
@@ -185,13 +186,13 @@ def qlinear_conv(c: Call) -> Value:
     return _channels_last(c, _quantized(c, real, along(c, sy, real, 1), along(c, zy, real, 1), zy.dtype))
 
 
-def _channels_first(c: Call, x: Value) -> Value:
+def _channels_first(c: OnnxCall, x: Value) -> Value:
     """Returns images with the channels behind the batch, where the node has them at the end."""
     turned = c.attr("channels_last", 0)
     return c.op("transpose", x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1))) if turned else x
 
 
-def _channels_last(c: Call, x: Value) -> Value:
+def _channels_last(c: OnnxCall, x: Value) -> Value:
     """Returns images with the channels where the node has them."""
     turned = c.attr("channels_last", 0)
     return c.op("transpose", x, axes=(0, *range(2, x.ndim), 1)) if turned else x
@@ -203,7 +204,7 @@ _BITS = (2, 4, 8)
 
 
 @contributed("MatMulNBits")
-def matmul_of_few_bits(c: Call) -> Value:
+def matmul_of_few_bits(c: OnnxCall) -> Value:
     """A product with weights of 2, 4 or 8 bits. Blocks of each of the N rows have a scale and a zero point."""
     x, packed, scales, zeros, places, bias = c.input(0), c.input(1), c.input(2), *[c.optional(n) for n in (3, 4, 5)]
     rows, depth, bits, size = c.attr("N"), c.attr("K"), c.attr("bits", 4), c.attr("block_size")
@@ -242,7 +243,7 @@ def matmul_of_few_bits(c: Call) -> Value:
     return _with_bias(c, out, bias)
 
 
-def _unpacked(c: Call, packed: Value, bits: int) -> Value:
+def _unpacked(c: OnnxCall, packed: Value, bits: int) -> Value:
     """Returns the numbers that bytes hold along the last axis, the lowest bits first, one a byte."""
     if bits == 8:
         return packed
@@ -256,7 +257,7 @@ def _unpacked(c: Call, packed: Value, bits: int) -> Value:
     return c.op("reshape", joined, shape=(*packed.shape[:-1], packed.shape[-1] * len(parts)))
 
 
-def _centered(c: Call, x: Value, scale: Value, zero: Value) -> tuple[Value, Value, Value | None]:
+def _centered(c: OnnxCall, x: Value, scale: Value, zero: Value) -> tuple[Value, Value, Value | None]:
     """Returns numbers less their zero points as int8 where both are known and the differences fit; else all as given."""
     data, less = c.builder.constants.get(x), c.builder.constants.get(zero)
     if data is None or less is None:
@@ -268,7 +269,7 @@ def _centered(c: Call, x: Value, scale: Value, zero: Value) -> tuple[Value, Valu
 
 
 @contributed("GatherBlockQuantized")
-def gather_blocks(c: Call) -> Value:
+def gather_blocks(c: OnnxCall) -> Value:
     """Rows of quantized numbers in blocks, chosen and then made real."""
     data, indices, scales, zeros = c.input(0), c.input(1), c.input(2), c.optional(3)
     bits, size = c.attr("bits", 4), c.attr("block_size", 128)
@@ -299,27 +300,27 @@ def gather_blocks(c: Call) -> Value:
 # operators on the numbers one by one, and on windows
 
 
-def _triple(c: Call, n: int) -> tuple[Value, Value, Value | None]:
+def _triple(c: OnnxCall, n: int) -> tuple[Value, Value, Value | None]:
     """Returns what inputs ``n`` and after are: numbers, their scale and their zero point."""
     x, scale, zero = c.input(n), c.input(n + 1), c.optional(n + 2)
     return x, along(c, scale, x, 1), None if zero is None else along(c, zero, x, 1)
 
 
-def _result(c: Call, real: Value, n: int, to: str) -> Value:
+def _result(c: OnnxCall, real: Value, n: int, to: str) -> Value:
     """Returns the result quantized by the scale and zero point that inputs ``n`` and ``n + 1`` are."""
     zero = c.optional(n + 1)
     return _quantized(c, real, along(c, c.input(n), real, 1), None if zero is None else along(c, zero, real, 1), to)
 
 
 @contributed("QLinearAdd", "QLinearMul")
-def of_two(c: Call) -> Value:
+def of_two(c: OnnxCall) -> Value:
     combine = "add" if c.op_type == "QLinearAdd" else "multiply"
     real = c.op(combine, _real(c, *_triple(c, 0)), _real(c, *_triple(c, 3)))
     return _result(c, real, 6, c.input(0).dtype)
 
 
 @contributed("QLinearSigmoid", "QLinearLeakyRelu")
-def of_one(c: Call) -> Value:
+def of_one(c: OnnxCall) -> Value:
     x = _real(c, *_triple(c, 0))
     if c.op_type == "QLinearSigmoid":
         return _result(c, c.op("sigmoid", x), 3, c.input(0).dtype)
@@ -327,7 +328,7 @@ def of_one(c: Call) -> Value:
 
 
 @contributed("QLinearSoftmax")
-def qlinear_softmax(c: Call) -> Value:
+def qlinear_softmax(c: OnnxCall) -> Value:
     x, axis = _real(c, *_triple(c, 0)), c.attr("axis", -1)
     if c.attr("opset") >= 13:
         real = c.op("softmax", x, axis=axis % x.ndim)
@@ -337,7 +338,7 @@ def qlinear_softmax(c: Call) -> Value:
 
 
 @contributed("QLinearAveragePool", "QLinearGlobalAveragePool")
-def qlinear_pool(c: Call) -> Value:
+def qlinear_pool(c: OnnxCall) -> Value:
     x = _channels_first(c, _real(c, *_triple(c, 0)))
     if c.op_type == "QLinearGlobalAveragePool":
         real = c.op("mean", x, axis=tuple(range(2, x.ndim)), keepdims=True)
@@ -348,24 +349,24 @@ def qlinear_pool(c: Call) -> Value:
 
 
 @contributed("QLinearReduceMean")
-def qlinear_mean(c: Call) -> Value:
+def qlinear_mean(c: OnnxCall) -> Value:
     x = _real(c, *_triple(c, 0))
     axes = tuple([a % x.ndim for a in c.attr("axes")])
     return _result(c, c.op("mean", x, axis=axes, keepdims=bool(c.attr("keepdims"))), 3, c.input(0).dtype)
 
 
 @contributed("QLinearConcat")
-def qlinear_concat(c: Call) -> Value:
+def qlinear_concat(c: OnnxCall) -> Value:
     parts = [_requantized(c, n, 0) for n in range(2, len(c.inputs), 3)]
     return c.op("concatenate", *parts, axis=c.attr("axis") % parts[0].ndim)
 
 
 @contributed("QLinearWhere")
-def qlinear_where(c: Call) -> Value:
+def qlinear_where(c: OnnxCall) -> Value:
     return c.op("where", c.input(0), _requantized(c, 1, 7), _requantized(c, 4, 7))
 
 
-def _requantized(c: Call, n: int, to: int) -> Value:
+def _requantized(c: OnnxCall, n: int, to: int) -> Value:
     """Returns the numbers of input ``n`` by the scale and zero point of inputs ``to`` and ``to + 1``. They are as they
     were where these are their own."""
     given: Sequence[Value | None] = [c.input(n + 1), c.optional(n + 2), c.input(to), c.optional(to + 1)]

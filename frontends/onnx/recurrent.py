@@ -11,12 +11,12 @@ from typing import Any
 
 from ...graph.graph import Value
 from ...graph.scan_operator import add_scan
-from .call import Call, converter
+from .call import OnnxCall, converter
 
 _FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softsign": "", "softplus": "softplus"}
 
 
-def _function(c: Call, name: str) -> Callable[[Value], Value]:
+def _function(c: OnnxCall, name: str) -> Callable[[Value], Value]:
     if not _FUNCTIONS.get(name.lower()):
         raise c.error(f"the activation {name} is not supported")
     return lambda x: c.op(_FUNCTIONS[name.lower()], x)
@@ -25,7 +25,7 @@ def _function(c: Call, name: str) -> Callable[[Value], Value]:
 class _Layer:
     """The parts that all recurrent layers have: directions, weights per gate, initial states, lengths."""
 
-    def __init__(self, c: Call, gates: int, defaults: Sequence[str]) -> None:
+    def __init__(self, c: OnnxCall, gates: int, defaults: Sequence[str]) -> None:
         self.c, self.gates = c, gates
         self.x = c.input(0) if not c.attr("layout", 0) else c.op("transpose", c.input(0), axes=(1, 0, 2))
         self.size = int(c.attr("hidden_size", c.input(2).shape[2]))
@@ -126,7 +126,7 @@ class _Layer:
 
 
 @converter("RNN")
-def rnn(c: Call) -> tuple[Value, ...]:
+def rnn(c: OnnxCall) -> tuple[Value, ...]:
     layer = _Layer(c, 1, ["Tanh"])
     sums = [layer.sums(d) for d in range(len(layer.reversed))]
 
@@ -137,7 +137,7 @@ def rnn(c: Call) -> tuple[Value, ...]:
 
 
 @converter("GRU")
-def gru(c: Call) -> tuple[Value, ...]:
+def gru(c: OnnxCall) -> tuple[Value, ...]:
     layer = _Layer(c, 3, ["Sigmoid", "Tanh"])
     after = bool(c.attr("linear_before_reset", 0))
     cut = 2 * layer.size
@@ -169,7 +169,7 @@ def gru(c: Call) -> tuple[Value, ...]:
 
 
 @converter("LSTM")
-def lstm(c: Call) -> tuple[Value, ...]:
+def lstm(c: OnnxCall) -> tuple[Value, ...]:
     layer = _Layer(c, 4, ["Sigmoid", "Tanh", "Tanh"])
     peepholes = c.optional(7)
     if c.attr("input_forget", 0):

@@ -8,10 +8,10 @@ from typing import Any
 from ...graph.graph import Value
 from ...tir.expr import DType
 from ..common import batch_normalized, log_sum_exp, moments, per_channel, reduced
-from .call import Call, converter
+from .call import OnnxCall, converter
 
 
-def _axes(c: Call, x: Value) -> tuple[int, ...]:
+def _axes(c: OnnxCall, x: Value) -> tuple[int, ...]:
     """Returns the axes of a reduction, none when it reduces nothing."""
     axes = c.ints(1, "axes")
     if axes is None or not len(axes):
@@ -26,7 +26,7 @@ _PLAIN = {"ReduceSum": "sum", "ReduceProd": "prod", "ReduceMax": "max", "ReduceM
     "ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare",
     "ReduceLogSum", "ReduceLogSumExp",
 )  # fmt: skip
-def reduction(c: Call) -> Value:
+def reduction(c: OnnxCall) -> Value:
     x, name, keep = c.input(0), c.op_type, bool(c.attr("keepdims", 1))
     axes = _axes(c, x)
     if name == "ReduceLogSumExp":
@@ -43,7 +43,7 @@ def reduction(c: Call) -> Value:
 
 
 @converter("ArgMax", "ArgMin")
-def arg_extreme(c: Call) -> Value:
+def arg_extreme(c: OnnxCall) -> Value:
     x, axis = c.input(0), c.attr("axis", 0)
     op = c.op_type.lower()
     axis %= x.ndim
@@ -55,7 +55,7 @@ def arg_extreme(c: Call) -> Value:
 
 
 @converter("Softmax", "LogSoftmax")
-def softmax(c: Call) -> Value:
+def softmax(c: OnnxCall) -> Value:
     x = c.input(0)
     op = "softmax" if c.op_type == "Softmax" else "log_softmax"
     if c.opset >= 13:
@@ -63,7 +63,7 @@ def softmax(c: Call) -> Value:
     return as_matrix(c, x, c.attr("axis", 1), lambda flat: c.op(op, flat, axis=1))
 
 
-def as_matrix(c: Call, x: Value, axis: int, f: Any) -> Value:
+def as_matrix(c: OnnxCall, x: Value, axis: int, f: Any) -> Value:
     """Returns ``f`` of ``x`` as a matrix whose rows begin at ``axis``, in the shape of ``x``."""
     axis %= x.ndim
     rows = math.prod(x.shape[:axis])
@@ -71,21 +71,21 @@ def as_matrix(c: Call, x: Value, axis: int, f: Any) -> Value:
 
 
 @converter("Hardmax")
-def hardmax(c: Call) -> Value:
+def hardmax(c: OnnxCall) -> Value:
     x = c.input(0)
     if c.opset < 13:
         return as_matrix(c, x, c.attr("axis", 1), lambda flat: _hard(c, flat, 1))
     return _hard(c, x, c.attr("axis", -1) % x.ndim)
 
 
-def _hard(c: Call, x: Value, axis: int) -> Value:
+def _hard(c: OnnxCall, x: Value, axis: int) -> Value:
     first = c.op("argmax", x, axis=axis, keepdims=True, dtype="int64")
     places = c.places(x.shape[axis], "int64", axis, x.ndim)
     return c.op("cast", c.op("equal", first, places), dtype=x.dtype)
 
 
 @converter("LpNormalization")
-def lp_normalization(c: Call) -> Value:
+def lp_normalization(c: OnnxCall) -> Value:
     x, axis, p = c.input(0), c.attr("axis", -1) % c.input(0).ndim, c.attr("p", 2)
     total = c.op("sum", c.op("abs" if p == 1 else "square", x), axis=axis, keepdims=True)
     size = total if p == 1 else c.op("sqrt", total)
@@ -95,7 +95,7 @@ def lp_normalization(c: Call) -> Value:
 
 
 @converter("BatchNormalization")
-def batch_normalization(c: Call) -> tuple[Value, ...]:
+def batch_normalization(c: OnnxCall) -> tuple[Value, ...]:
     x = c.input(0)
     if c.attr("training_mode", 0):
         return _training_batch_normalization(c, x)
@@ -105,7 +105,7 @@ def batch_normalization(c: Call) -> tuple[Value, ...]:
     return (c.op("batch_norm", x, *given, axis=1 if x.ndim > 1 else 0, epsilon=float(c.attr("epsilon", 1e-5))),)
 
 
-def _training_batch_normalization(c: Call, x: Value) -> tuple[Value, ...]:
+def _training_batch_normalization(c: OnnxCall, x: Value) -> tuple[Value, ...]:
     """Returns the result by the batch's own mean and variance, and the running ones moved towards these."""
     scale, bias, mean, variance = [c.input(n) for n in range(1, 5)]
     momentum = float(c.attr("momentum", 0.9))
@@ -118,7 +118,7 @@ def _training_batch_normalization(c: Call, x: Value) -> tuple[Value, ...]:
 
 
 @converter("LayerNormalization")
-def layer_normalization(c: Call) -> tuple[Value, ...]:
+def layer_normalization(c: OnnxCall) -> tuple[Value, ...]:
     x, scale, bias = c.input(0), c.input(1), c.optional(2)
     axes = tuple(range(c.attr("axis", -1) % x.ndim, x.ndim))
     epsilon = float(c.attr("epsilon", 1e-5))
@@ -133,7 +133,7 @@ def layer_normalization(c: Call) -> tuple[Value, ...]:
 
 
 @converter("RMSNormalization", "SimplifiedLayerNormalization")
-def rms_normalization(c: Call) -> Value:
+def rms_normalization(c: OnnxCall) -> Value:
     x, scale = c.input(0), c.input(1)
     axes = tuple(range(c.attr("axis", -1) % x.ndim, x.ndim))
     epsilon = float(c.attr("epsilon", 1e-5))
@@ -143,14 +143,14 @@ def rms_normalization(c: Call) -> Value:
 
 
 @converter("InstanceNormalization")
-def instance_normalization(c: Call) -> Value:
+def instance_normalization(c: OnnxCall) -> Value:
     x = c.input(0)
     normal = c.op("layer_norm", x, None, None, axis=tuple(range(2, x.ndim)), epsilon=float(c.attr("epsilon", 1e-5)))
     return per_channel(c, normal, c.input(1), c.input(2))
 
 
 @converter("GroupNormalization")
-def group_normalization(c: Call) -> Value:
+def group_normalization(c: OnnxCall) -> Value:
     x, scale, bias, groups = c.input(0), c.input(1), c.input(2), c.attr("num_groups")
     if c.opset >= 21:
         return c.op("group_norm", x, scale, bias, groups=groups, epsilon=float(c.attr("epsilon", 1e-5)))
@@ -160,7 +160,7 @@ def group_normalization(c: Call) -> Value:
 
 
 @converter("LRN")
-def lrn(c: Call) -> Value:
+def lrn(c: OnnxCall) -> Value:
     x, size = c.input(0), c.attr("size")
     alpha, beta, bias = float(c.attr("alpha", 1e-4)), float(c.attr("beta", 0.75)), float(c.attr("bias", 1.0))
     if not 0 < size <= 1024:
@@ -180,7 +180,7 @@ def lrn(c: Call) -> Value:
 
 
 @converter("MeanVarianceNormalization")
-def mean_variance(c: Call) -> Value:
+def mean_variance(c: OnnxCall) -> Value:
     x = c.input(0)
     _, apart, variance = moments(c, x, c.attr("axes", (0, 2, 3)))
     return c.op("divide", apart, c.op("add", c.op("sqrt", variance), c.like(1e-9, x)))

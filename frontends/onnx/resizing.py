@@ -17,20 +17,20 @@ import numpy as np
 from ...graph.graph import Value, dims
 from ...tir.arith.normal_form.linear import difference
 from ...tir.expr import DType, convert, max_
-from .call import LARGEST_TABLE, Call, converter
+from .call import LARGEST_TABLE, OnnxCall, converter
 
 _METHODS = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 @converter("GridSample")
-def grid_sample(c: Call) -> Value:
+def grid_sample(c: OnnxCall) -> Value:
     x, grid, mode = c.input(0), c.input(1), c.attr("mode", "linear")
     attrs = {"padding_mode": c.attr("padding_mode", "zeros"), "align_corners": bool(c.attr("align_corners", 0))}
     return c.op("grid_sample", x, c.cast(grid, x.dtype), method=_METHODS.get(mode, mode), **attrs)
 
 
 @converter("RoiAlign")
-def roi_align(c: Call) -> Value:
+def roi_align(c: OnnxCall) -> Value:
     x, rois, batch = c.input(0), c.input(1), c.input(2)
     ratio = c.attr("sampling_ratio", 0)
     if ratio < 1:
@@ -44,7 +44,7 @@ def roi_align(c: Call) -> Value:
 
 
 @converter("DeformConv")
-def deformable_convolution(c: Call) -> Value:
+def deformable_convolution(c: OnnxCall) -> Value:
     x, w, offset, bias, mask = c.input(0), c.input(1), c.input(2), c.optional(3), c.optional(4)
     if x.ndim != 4 or not isinstance(x.shape[1], int) or not w.is_static:
         raise c.error(f"{x.type_text} and {w.type_text}: two-dimensional images of known channels are supported")
@@ -63,7 +63,7 @@ def deformable_convolution(c: Call) -> Value:
 
 
 @converter("Col2Im")
-def col2im(c: Call) -> Value:
+def col2im(c: OnnxCall) -> Value:
     image, kernel = c.ints(1), c.ints(2)
     n = len(image)
     return c.op(
@@ -76,7 +76,7 @@ _PLAIN = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _ResizedAxis:
     """How one axis is resized: from ``size`` elements to ``out``; ``scale`` is their ratio as the model says it."""
 
     axis: int
@@ -127,7 +127,7 @@ class _Axis:
 
 
 @converter("Resize", "Upsample")
-def resize(c: Call) -> Value:
+def resize(c: OnnxCall) -> Value:
     x = c.input(0)
     newer = c.op_type == "Resize" and c.opset > 10
     mode = c.attr("coordinate_transformation_mode", "half_pixel" if newer else "asymmetric")
@@ -152,7 +152,7 @@ def resize(c: Call) -> Value:
     return _by_tables(c, x, axes, mode, "round_prefer_floor" if newer else "floor")
 
 
-def _axes(c: Call, x: Value) -> list[_Axis]:
+def _axes(c: OnnxCall, x: Value) -> list[_ResizedAxis]:
     """Returns the axes that the node names, with their scales and sizes."""
     chosen = [a % x.ndim for a in c.attr("axes", tuple(range(x.ndim)))]
     scales, sizes = _wanted(c)
@@ -184,10 +184,10 @@ def _axes(c: Call, x: Value) -> list[_Axis]:
             raise c.error(f"a region of {len(roi)} numbers for {len(chosen)} axes")
         at = range(half) if half == len(chosen) else chosen
         rois = [(roi[n], roi[half + n]) for n in at]  # type: ignore[misc]  # float32, so that products round as the reference's
-    return [_Axis(*each) for each in zip(chosen, old, out, factors, rois, strict=True)]
+    return [_ResizedAxis(*each) for each in zip(chosen, old, out, factors, rois, strict=True)]
 
 
-def _wanted(c: Call) -> tuple[Any, Any]:
+def _wanted(c: OnnxCall) -> tuple[Any, Any]:
     """Returns the scales and the sizes, None for what is not given."""
     if c.op_type == "Upsample":
         given = c.attr("scales")
@@ -198,7 +198,7 @@ def _wanted(c: Call) -> tuple[Any, Any]:
     return None if scales is None or not scales.size else np.ravel(scales), sizes or None
 
 
-def _grown(c: Call, size: Any, scale: float) -> Any:
+def _grown(c: OnnxCall, size: Any, scale: float) -> Any:
     """Returns the number of elements of an axis after scaling. That of a symbolic size needs a scale that is a ratio."""
     if isinstance(size, int):
         return int(math.floor(size * scale))
@@ -213,7 +213,7 @@ def _grown(c: Call, size: Any, scale: float) -> Any:
     return dims([grown // ratio.denominator])[0]
 
 
-def _by_operator(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: str) -> Value | None:
+def _by_operator(c: OnnxCall, x: Value, axes: Sequence[_ResizedAxis], mode: str, rounding: str) -> Value | None:
     """Returns the result by one of te's operators, or None for more than three neighbouring axes."""
     first, last = min(a.axis for a in axes), max(a.axis for a in axes)
     n = last - first + 1
@@ -236,7 +236,7 @@ def _by_operator(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: 
     return c.op("reshape", made, shape=tuple(out))
 
 
-def _by_tables(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: str) -> Value:
+def _by_tables(c: OnnxCall, x: Value, axes: Sequence[_ResizedAxis], mode: str, rounding: str) -> Value:
     out, method = x, c.attr("mode", "nearest")
     if method not in ("nearest", "linear", "cubic"):
         raise c.error(f"the mode {method} is not known")
@@ -260,7 +260,7 @@ def _by_tables(c: Call, x: Value, axes: Sequence[_Axis], mode: str, rounding: st
     return out if out.dtype == x.dtype else c.op("cast", out, dtype=x.dtype)
 
 
-def _at_the_call(c: Call, x: Value, a: _Axis, mode: str, method: str, rounding: str) -> Value:
+def _at_the_call(c: OnnxCall, x: Value, a: _ResizedAxis, mode: str, method: str, rounding: str) -> Value:
     """Returns ``x`` with one axis resized whose sizes only the call knows, by tables that the call computes."""
     if mode == "tf_crop_and_resize" or c.attr("antialias", 0):
         what = mode if mode == "tf_crop_and_resize" else "antialias"
@@ -314,7 +314,7 @@ def _at_the_call(c: Call, x: Value, a: _Axis, mode: str, method: str, rounding: 
     return c.op("resample", x, c.cast(index, "int32"), c.cast(weights, real), axis=a.axis)
 
 
-def _kernel_at_the_call(c: Call, op: Callable[[str, Any, Any], Value], d: Value, method: str) -> Value:
+def _kernel_at_the_call(c: OnnxCall, op: Callable[[str, Any, Any], Value], d: Value, method: str) -> Value:
     """Returns the weights of neighbours at the distances ``d``, as :func:`_triangle` and :func:`_keys` do."""
     if method == "linear":
         return op("maximum", op("subtract", 1, d), 0)
@@ -341,7 +341,7 @@ def _nearest(places: Any, rounding: str) -> Any:
     return (below + up).astype(np.int64)
 
 
-def _tables(c: Call, places: Any, a: _Axis) -> tuple[Any, Any]:
+def _tables(c: OnnxCall, places: Any, a: _ResizedAxis) -> tuple[Any, Any]:
     """Returns the indices of the neighbours of each place, and their weights."""
     alpha = float(c.attr("cubic_coeff_a", -0.75))
     reach, kernel = (1, _triangle) if c.attr("mode") == "linear" else (2, lambda d: _keys(d, alpha))
@@ -370,7 +370,7 @@ def _keys(d: Any, a: float) -> Any:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
-def _beyond(c: Call, x: Value, axes: Sequence[_Axis]) -> Value:
+def _beyond(c: OnnxCall, x: Value, axes: Sequence[_ResizedAxis]) -> Value:
     """Returns ``x`` with the extrapolation value where a place lies outside of the image."""
     number = float(c.attr("extrapolation_value", 0.0))
     value = c.like(number if DType(x.dtype).is_float else int(number), x)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import LARGEST_TABLE, Call, ValueList, converter
+from .call import LARGEST_TABLE, OnnxCall, ValueList, converter
 from .control_flow import stacked
 from .types import dtype_of
 
@@ -19,7 +19,7 @@ SEQUENCE_OPERATORS = (
 """The operators that take or give a sequence."""
 
 
-def _position(c: Call, n: int, length: int) -> int:
+def _position(c: OnnxCall, n: int, length: int) -> int:
     """Returns the position that input ``n`` says; negative ones count from the end."""
     at = int(np.ravel(c.known(n))[0])
     if not -length <= at < length:
@@ -28,7 +28,7 @@ def _position(c: Call, n: int, length: int) -> int:
 
 
 @converter("SequenceConstruct")
-def construct(c: Call) -> ValueList:
+def construct(c: OnnxCall) -> ValueList:
     given = [c.input(n) for n in range(len(c.inputs))]
     if len({v.dtype for v in given}) != 1:
         raise c.error("the tensors of a sequence have one data type")
@@ -36,23 +36,23 @@ def construct(c: Call) -> ValueList:
 
 
 @converter("SequenceEmpty")
-def empty(c: Call) -> ValueList:
+def empty(c: OnnxCall) -> ValueList:
     return ValueList((), dtype_of(c.attr("dtype", 1), c.label))
 
 
 @converter("SequenceLength")
-def length(c: Call) -> Value:
+def length(c: OnnxCall) -> Value:
     return c.constant(np.int64(len(c.sequence(0).items)), "int64")
 
 
 @converter("SequenceAt")
-def at(c: Call) -> Value:
+def at(c: OnnxCall) -> Value:
     items = c.sequence(0).items
     return c.op("identity", items[_position(c, 1, len(items))])
 
 
 @converter("SequenceErase")
-def erase(c: Call) -> ValueList:
+def erase(c: OnnxCall) -> ValueList:
     given = c.sequence(0)
     gone = _position(c, 1, len(given.items)) if c.has(1) else len(given.items) - 1
     if not given.items:
@@ -61,7 +61,7 @@ def erase(c: Call) -> ValueList:
 
 
 @converter("SequenceInsert")
-def insert(c: Call) -> ValueList:
+def insert(c: OnnxCall) -> ValueList:
     given, new = c.sequence(0), c.input(1)
     if new.dtype != given.dtype:
         raise c.error(f"a tensor of {new.dtype} does not fit a sequence of {given.dtype}")
@@ -75,12 +75,12 @@ def insert(c: Call) -> ValueList:
 
 
 @converter("OptionalHasElement")
-def has_element(c: Call) -> Value:
+def has_element(c: OnnxCall) -> Value:
     return c.constant(np.bool_(c.has(0)), "bool")
 
 
 @converter("ConcatFromSequence")
-def concat_from(c: Call) -> Value:
+def concat_from(c: OnnxCall) -> Value:
     items, axis = c.sequence(0).items, c.attr("axis")
     if not items:
         raise c.error("an empty sequence cannot be joined")
@@ -90,7 +90,7 @@ def concat_from(c: Call) -> Value:
 
 
 @converter("SplitToSequence")
-def split_to(c: Call) -> ValueList:
+def split_to(c: OnnxCall) -> ValueList:
     x = c.input(0)
     axis = c.attr("axis", 0) % max(x.ndim, 1)
     c.limit((x.shape[axis],), LARGEST_TABLE)
@@ -102,7 +102,7 @@ def split_to(c: Call) -> ValueList:
     return ValueList(parts, x.dtype)
 
 
-def _part_sizes(c: Call, extent: int) -> list[int]:
+def _part_sizes(c: OnnxCall, extent: int) -> list[int]:
     split: Any = c.known(1) if c.has(1) else np.array(1)
     if np.ndim(split) == 0:
         each = int(split)

@@ -12,12 +12,12 @@ from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
 from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import convert, min_
 from ..common import padded
-from .call import LARGEST_TABLE, Call, converter
+from .call import LARGEST_TABLE, OnnxCall, converter
 from .types import dtype_of
 
 
 @converter("Reshape")
-def reshape(c: Call) -> Value:
+def reshape(c: OnnxCall) -> Value:
     x = c.input(0)
     shape: list[Any] = list(c.dims(1, "shape"))
     if not c.attr("allowzero", 0):
@@ -26,7 +26,7 @@ def reshape(c: Call) -> Value:
 
 
 @converter("Flatten")
-def flatten(c: Call) -> Value:
+def flatten(c: OnnxCall) -> Value:
     x = c.input(0)
     axis = c.attr("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
@@ -34,24 +34,24 @@ def flatten(c: Call) -> Value:
 
 
 @converter("Squeeze")
-def squeeze(c: Call) -> Value:
+def squeeze(c: OnnxCall) -> Value:
     axes = c.ints(1, "axes")
     return c.op("squeeze", c.input(0), axis=None if axes is None else tuple(axes))
 
 
 @converter("Unsqueeze")
-def unsqueeze(c: Call) -> Value:
+def unsqueeze(c: OnnxCall) -> Value:
     return c.op("expand_dims", c.input(0), axis=tuple(c.ints(1, "axes")))
 
 
 @converter("Transpose")
-def transpose(c: Call) -> Value:
+def transpose(c: OnnxCall) -> Value:
     x = c.input(0)
     return c.op("transpose", x, axes=tuple(c.attr("perm", tuple(reversed(range(x.ndim))))))
 
 
 @converter("Expand")
-def expand(c: Call) -> Value:
+def expand(c: OnnxCall) -> Value:
     x, wanted = c.input(0), list(c.dims(1))
     rank = max(x.ndim, len(wanted))
     shape: list[Any] = []
@@ -64,13 +64,13 @@ def expand(c: Call) -> Value:
 
 
 @converter("Concat")
-def concat(c: Call) -> Value:
+def concat(c: OnnxCall) -> Value:
     given = [v for v in c.inputs if v is not None]
     return c.op("concatenate", *given, axis=c.attr("axis", 1)) if len(given) > 1 else c.op("identity", given[0])
 
 
 @converter("Split")
-def split(c: Call) -> tuple[Value, ...]:
+def split(c: OnnxCall) -> tuple[Value, ...]:
     x, axis = c.input(0), c.attr("axis", 0)
     sizes: Any = c.dims(1, "split")
     extent = x.shape[axis]
@@ -92,7 +92,7 @@ def split(c: Call) -> tuple[Value, ...]:
     return (*[c.part(x, axis, b, e) for b, e in zip(begins[:-1], sizes[:-1], strict=True)], last)
 
 
-def _equal_parts(c: Call, x: Value, axis: int, count: int) -> tuple[Value, ...]:
+def _equal_parts(c: OnnxCall, x: Value, axis: int, count: int) -> tuple[Value, ...]:
     """Returns parts of equal size of an axis whose extent the call says; the last ones are shorter or empty."""
     extent = convert(x.shape[axis])
     each = (extent + (count - 1)) // count
@@ -102,7 +102,7 @@ def _equal_parts(c: Call, x: Value, axis: int, count: int) -> tuple[Value, ...]:
 
 
 @converter("Slice")
-def cut(c: Call) -> Value:
+def cut(c: OnnxCall) -> Value:
     x = c.input(0)
     starts, ends = c.dims(1, "starts"), c.dims(2, "ends")
     axes = c.ints(3, "axes", tuple(range(len(starts))))
@@ -115,7 +115,7 @@ def cut(c: Call) -> Value:
 
 
 @converter("Tile")
-def tile(c: Call) -> Value:
+def tile(c: OnnxCall) -> Value:
     x, reps = c.input(0), c.dims(1)
     if all(isinstance(r, int) for r in reps):
         return c.op("tile", x, reps=reps)
@@ -127,7 +127,7 @@ def tile(c: Call) -> Value:
 
 
 @converter("Pad")
-def pad(c: Call) -> Value:
+def pad(c: OnnxCall) -> Value:
     x, mode = c.input(0), c.attr("mode", "constant")
     pads = c.ints(1, "pads")
     axes = c.ints(3, "", tuple(range(x.ndim)))
@@ -140,14 +140,14 @@ def pad(c: Call) -> Value:
 
 
 @converter("ConstantOfShape")
-def constant_of_shape(c: Call) -> Value:
+def constant_of_shape(c: OnnxCall) -> Value:
     shape, value = tuple(c.dims(0)), np.ravel(c.attr("value", np.zeros(1, np.float32)))
     c.limit([d for d in shape if isinstance(d, int)])
     return c.op("broadcast_to", c.constant(value[0], value.dtype.name), shape=shape)
 
 
 @converter("Range")
-def arange(c: Call) -> Value:
+def arange(c: OnnxCall) -> Value:
     """Numbers from a start to a limit; the limits may be formulas of sizes, the step is a number."""
     if any(v is not None and v not in c.shapes and v not in c.builder.constants for v in c.inputs):
         return shaped_by_values(c)
@@ -161,7 +161,7 @@ def arange(c: Call) -> Value:
 
 
 @converter("NonZero", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
-def shaped_by_values(c: Call) -> Value:
+def shaped_by_values(c: OnnxCall) -> Value:
     """Results whose shape depends on values: they are evaluated when these are known, and refused otherwise."""
     for n in range(len(c.inputs)):
         c.known(n)
@@ -169,7 +169,7 @@ def shaped_by_values(c: Call) -> Value:
 
 
 @converter("EyeLike")
-def eye_like(c: Call) -> Value:
+def eye_like(c: OnnxCall) -> Value:
     x = c.input(0)
     if x.ndim != 2:
         raise c.error(f"{x.type_text} is no matrix")
@@ -179,12 +179,12 @@ def eye_like(c: Call) -> Value:
 
 
 @converter("DepthToSpace")
-def depth_to_space(c: Call) -> Value:
+def depth_to_space(c: OnnxCall) -> Value:
     return c.op("depth_to_space", c.input(0), block=c.attr("blocksize"), mode=c.attr("mode", "DCR"))
 
 
 @converter("SpaceToDepth")
-def space_to_depth(c: Call) -> Value:
+def space_to_depth(c: OnnxCall) -> Value:
     x, b = c.input(0), c.attr("blocksize")
     n, ch, h, w = x.shape
     cut_up = c.op("reshape", x, shape=(n, ch, h // b, b, w // b, b))
@@ -194,13 +194,13 @@ def space_to_depth(c: Call) -> Value:
 
 
 @converter("Trilu")
-def trilu(c: Call) -> Value:
+def trilu(c: OnnxCall) -> Value:
     k = c.known(1)
     return c.op("triangle", c.input(0), k=0 if k is None else int(k), upper=bool(c.attr("upper", 1)))
 
 
 @converter("CumSum", "CumProd")
-def cumulative(c: Call) -> Value:
+def cumulative(c: OnnxCall) -> Value:
     axis = int(np.ravel(c.known(1))[0])
     return c.op(
         "cumsum" if c.op_type == "CumSum" else "cumprod", c.input(0), axis=axis, exclusive=bool(c.attr("exclusive", 0)),

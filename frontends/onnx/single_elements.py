@@ -12,14 +12,14 @@ from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, to_numpy
 from ..common.converters import Converter
-from .call import CONVERTERS, Call, converter
+from .call import CONVERTERS, OnnxCall, converter
 from .types import dtype_of
 
 
 def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
     """Returns the converter of an operator that is a row of the table; ``told`` has ONNX's defaults of its attributes."""
 
-    def convert(c: Call) -> Value:
+    def convert(c: OnnxCall) -> Value:
         attrs = {name: c.attr(name, default) for name, default in told.items()}
         operands = _aligned(c) if row.operands == 2 else [c.input(n) for n in range(row.operands)]
         return c.op(row.name, *operands, **attrs)
@@ -30,7 +30,7 @@ def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
 CONVERTERS.update({("", name): _convert(row, told) for row in ELEMENTS.values() for name, told in row.names("onnx")})
 
 
-def _aligned(c: Call) -> tuple[Value, Value]:
+def _aligned(c: OnnxCall) -> tuple[Value, Value]:
     """Returns both operands; before version 7 the second one is aligned at ``axis``."""
     a, b = c.input(0), c.input(1)
     if c.opset < 7 and c.attr("broadcast") and c.attr("axis") is not None and b.ndim:
@@ -40,23 +40,23 @@ def _aligned(c: Call) -> tuple[Value, Value]:
 
 
 @converter("Div")
-def div(c: Call) -> Value:
+def div(c: OnnxCall) -> Value:
     a, b = _aligned(c)
     return c.op("divide" if DType(a.dtype).is_float else "truncate_divide", a, b)
 
 
 @converter("Mod")
-def mod(c: Call) -> Value:
+def mod(c: OnnxCall) -> Value:
     return c.op("remainder" if c.attr("fmod", 0) else "floor_mod", c.input(0), c.input(1))
 
 
 @converter("BitShift")
-def bit_shift(c: Call) -> Value:
+def bit_shift(c: OnnxCall) -> Value:
     return c.op("left_shift" if c.attr("direction") == "LEFT" else "right_shift", c.input(0), c.input(1))
 
 
 @converter("Pow")
-def power(c: Call) -> Value:
+def power(c: OnnxCall) -> Value:
     a, b = _aligned(c)
     exponent = c.builder.constants.get(b)
     if (
@@ -71,7 +71,7 @@ def power(c: Call) -> Value:
 
 
 @converter("Max", "Min", "Sum", "Mean")
-def variadic(c: Call) -> Value:
+def variadic(c: OnnxCall) -> Value:
     op = {"Max": "maximum", "Min": "minimum"}.get(c.op_type, "add")
     total = reduce(lambda a, b: c.op(op, a, b), [v for v in c.inputs if v is not None])
     if c.op_type != "Mean":
@@ -80,7 +80,7 @@ def variadic(c: Call) -> Value:
 
 
 @converter("Cast", "CastLike")
-def cast(c: Call) -> Value:
+def cast(c: OnnxCall) -> Value:
     to = dtype_of(c.attr("to"), c.label) if c.op_type == "Cast" else c.input(1).dtype
     x = c.input(0)
     if c.op_type == "CastLike" and c.input(1) in c.small:
@@ -101,7 +101,7 @@ def cast(c: Call) -> Value:
 
 
 @converter("BitCast")
-def bit_cast(c: Call) -> Value:
+def bit_cast(c: OnnxCall) -> Value:
     x, to = c.input(0), dtype_of(c.attr("to"), c.label)
     if DType(x.dtype).bytes != DType(to).bytes:
         raise c.error(f"{x.dtype} and {to} differ in their number of bits")
@@ -112,12 +112,12 @@ def bit_cast(c: Call) -> Value:
 
 
 @converter("OptionalGetElement")
-def optional_element(c: Call) -> Value:
+def optional_element(c: OnnxCall) -> Value:
     return c.op("identity", c.input(0))
 
 
 @converter("Clip")
-def clip(c: Call) -> Value:
+def clip(c: OnnxCall) -> Value:
     x = c.input(0)
     for n, (name, op) in enumerate((("min", "maximum"), ("max", "minimum")), 1):
         limit = c.like(c.attr(name), x) if c.attr(name) is not None else c.optional(n)
@@ -127,18 +127,18 @@ def clip(c: Call) -> Value:
 
 
 @converter("Reciprocal")
-def reciprocal(c: Call) -> Value:
+def reciprocal(c: OnnxCall) -> Value:
     return c.op("divide", c.like(1, c.input(0)), c.input(0))
 
 
 @converter("Swish")
-def swish(c: Call) -> Value:
+def swish(c: OnnxCall) -> Value:
     x = c.input(0)
     return c.op("multiply", x, c.op("sigmoid", c.op("multiply", x, c.like(float(c.attr("alpha", 1.0)), x))))
 
 
 @converter("PRelu")
-def prelu(c: Call) -> Value:
+def prelu(c: OnnxCall) -> Value:
     x, slope = c.input(0), c.input(1)
     if c.opset < 7 and slope.ndim == 1 and x.ndim > 1:  # a number for each channel
         slope = c.op("reshape", slope, shape=(*slope.shape, *[1] * (x.ndim - 2)))
@@ -147,7 +147,7 @@ def prelu(c: Call) -> Value:
 
 
 @converter("Dropout")
-def dropout(c: Call) -> tuple[Value, ...]:
+def dropout(c: OnnxCall) -> tuple[Value, ...]:
     training = c.optional(2) is not None and bool(np.any(c.known(2)))
     if training and (c.optional(1) is None or float(np.ravel(c.known(1))[0]) != 0):
         raise c.error("dropout in training mode draws random numbers, which is not supported")

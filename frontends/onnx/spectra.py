@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import LARGEST_TABLE, Call, converter
-from .sums_of_products import product
+from ..common import product
+from .call import LARGEST_TABLE, OnnxCall, converter
 
 _LONGEST = 1 << 14
 """Longer transforms would need too large a matrix."""
 
 
 @converter("DFT")
-def dft(c: Call) -> Value:
+def dft(c: OnnxCall) -> Value:
     x = c.input(0)
     axis = c.attr("axis", 1) if c.opset < 20 else -2 if c.optional(2) is None else int(np.ravel(c.known(2))[0])
     if not -x.ndim <= axis < x.ndim - 1 or axis == -1:
@@ -33,7 +33,7 @@ def dft(c: Call) -> Value:
     return out if axis == x.ndim - 2 else c.op("transpose", out, axes=tuple([order.index(d) for d in range(x.ndim)]))
 
 
-def transformed(c: Call, x: Value, length: int, inverse: bool, onesided: bool) -> Value:
+def transformed(c: OnnxCall, x: Value, length: int, inverse: bool, onesided: bool) -> Value:
     """Returns the transform along the last but one axis. The last axis has the real, or the real and imaginary
     parts."""
     parts, extent = x.shape[-1], x.shape[-2]
@@ -70,7 +70,7 @@ def _matrix(used: int, parts: int, length: int, inverse: bool, onesided: bool) -
 
 
 @converter("STFT")
-def stft(c: Call) -> Value:
+def stft(c: OnnxCall) -> Value:
     x, window = c.input(0), c.optional(2)
     step = int(np.ravel(c.known(1))[0])
     extent = x.shape[1]

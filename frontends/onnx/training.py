@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import Call, register_onnx_operator
+from .call import OnnxCall, register_onnx_operator
 
 _DOMAIN = "ai.onnx.preview.training"
 
 
-def _per_tensor(c: Call, kinds: int, step: Callable[[Sequence[Value]], Sequence[Value]]) -> tuple[Value, ...]:
+def _per_tensor(c: OnnxCall, kinds: int, step: Callable[[Sequence[Value]], Sequence[Value]]) -> tuple[Value, ...]:
     """Returns the results of ``step`` for each tensor. The inputs after two scalars are all tensors of each kind."""
     count, rest = divmod(len(c.inputs) - 2, kinds)
     if rest or count < 1:
@@ -22,21 +22,21 @@ def _per_tensor(c: Call, kinds: int, step: Callable[[Sequence[Value]], Sequence[
     return tuple([v for kind in zip(*made, strict=True) for v in kind])
 
 
-def _line(c: Call, a: Value, factor: Any, b: Value) -> Value:
+def _line(c: OnnxCall, a: Value, factor: Any, b: Value) -> Value:
     """Returns ``factor * a + b``; the factor is a number or a value."""
     scale = factor if isinstance(factor, Value) else c.like(float(factor), a)
     return c.op("add", c.op("multiply", scale, a), b)
 
 
-def _number(c: Call, n: int, like: Value) -> Value:
+def _number(c: OnnxCall, n: int, like: Value) -> Value:
     return c.op("reshape", c.cast(c.input(n), like.dtype), shape=())
 
 
-def _is_first(c: Call) -> bool:
+def _is_first(c: OnnxCall) -> bool:
     return not int(np.ravel(c.known(1))[0]) > 0
 
 
-def adagrad(c: Call) -> tuple[Value, ...]:
+def adagrad(c: OnnxCall) -> tuple[Value, ...]:
     def step(given: Sequence[Value]) -> Sequence[Value]:
         x, g, h = given
         one = c.like(1.0, x)
@@ -49,7 +49,7 @@ def adagrad(c: Call) -> tuple[Value, ...]:
     return _per_tensor(c, 3, step)
 
 
-def adam(c: Call) -> tuple[Value, ...]:
+def adam(c: OnnxCall) -> tuple[Value, ...]:
     alpha, beta = float(c.attr("alpha", 0.9)), float(c.attr("beta", 0.999))
     time = int(np.ravel(c.known(1))[0])
     correction = float(np.sqrt(1 - beta**time) / (1 - alpha**time)) if time > 0 else 1.0
@@ -68,7 +68,7 @@ def adam(c: Call) -> tuple[Value, ...]:
     return _per_tensor(c, 4, step)
 
 
-def momentum(c: Call) -> tuple[Value, ...]:
+def momentum(c: OnnxCall) -> tuple[Value, ...]:
     alpha, beta = float(c.attr("alpha")), 1.0 if _is_first(c) else float(c.attr("beta"))
 
     def step(given: Sequence[Value]) -> Sequence[Value]:

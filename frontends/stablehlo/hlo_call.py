@@ -13,13 +13,13 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Value, same_shape
-from ...tir.expr import DType, max_identity, min_identity, vars_in
+from ...tir.expr import DType, max_identity, min_identity
 from ..common.converters import C, Converter, entering
 from ..common.graph_call import GraphCall
 from .jaxlib_package import StableHloError, dtype_of, elements, plain
-from .known_arrays import LARGEST_KNOWN, Known, known
+from .known_arrays import LARGEST_KNOWN, KnownArray, known
 
-Given = Value | Known
+Given = Value | KnownArray
 """What an operand is: a value of the graph, or an array that is known."""
 
 
@@ -86,20 +86,11 @@ class HloCall(GraphCall):
         if isinstance(given, Value):
             return given
         if given.is_symbolic:
-            return self._of_sizes(given)
+            return self.size(given.data, given.dtype)
         first = given.data.reshape(-1)[:1]
         if given.data.size > 1 and given.data.tobytes() == first.tobytes() * given.data.size:
             return self.full(given.shape, first[0], given.dtype)
         return self.builder.constant(given.data, "c", given.dtype)
-
-    def _of_sizes(self, given: Known) -> Value:
-        """Returns an array of one number that depends on symbolic sizes, which inputs tell."""
-        number, *rest = given.data.reshape(-1)
-        holders = [next((v for v in self.builder.inputs if var in v.shape), None) for var in vars_in(number)]
-        if any(other is not number for other in rest) or None in holders:
-            raise self.error("several numbers that depend on symbolic sizes are not supported as data")
-        scalar = self.op("size_number", *dict.fromkeys(holders), number=number, dtype=given.dtype)
-        return self.broadcast(scalar, given.shape)
 
     @property
     def values(self) -> list[Value]:
@@ -114,7 +105,7 @@ class HloCall(GraphCall):
     def numbers(self, n: int, what: str) -> list[Any]:
         """Returns the elements of an operand that has to be known."""
         given = self.args[n]
-        if isinstance(given, Known):
+        if isinstance(given, KnownArray):
             return list(given.data.reshape(-1))
         if given in self.builder.constants:
             return list(self.builder.constants[given].reshape(-1))
@@ -220,7 +211,7 @@ def neutral(name: str, dtype: str) -> Any:
 
 def is_neutral(c: HloCall, name: str, given: Given) -> bool:
     """Returns whether a start value is known to be the neutral one."""
-    data = given.data if isinstance(given, Known) else c.builder.constants.get(given)
+    data = given.data if isinstance(given, KnownArray) else c.builder.constants.get(given)
     if data is None or data.dtype == object or data.size != 1 or given.dtype == "bfloat16":
         return False
     wanted = neutral(name, given.dtype)

@@ -13,7 +13,7 @@ from ...graph.graph import Node, Value
 from ...graph.scan_operator import add_cond, add_scan, add_while
 from .hlo_call import Given, HloCall, hlo, op
 from .jaxlib_package import elements
-from .known_arrays import Known, known
+from .known_arrays import KnownArray, known
 
 # Converters of operations between devices, in programs for one device: each is alone in its group.
 
@@ -66,7 +66,7 @@ def loop(c: HloCall) -> tuple[Given, ...]:
     values = list(c.args)
     for _ in range(LONGEST_LOOP):
         (goes_on,) = c.run(condition, *values)
-        if not isinstance(goes_on, Known):
+        if not isinstance(goes_on, KnownArray):
             return _open(c, values)
         if not goes_on.data.item():
             return tuple(values)
@@ -111,18 +111,18 @@ def _counter(c: HloCall) -> tuple[int, list[int]] | None:
     places = [list(condition.arguments).index(v) for v in used]
     fixed = _left_alone(body)
     counting = [n for n in places if n not in fixed]
-    if len(counting) != 1 or not all(isinstance(c.args[n], Known) for n in places):
+    if len(counting) != 1 or not all(isinstance(c.args[n], KnownArray) for n in places):
         return None
     (place,) = counting
     step = _added(body, place)
     start = c.args[place]
-    if step is None or not isinstance(start, Known) or start.is_symbolic:
+    if step is None or not isinstance(start, KnownArray) or start.is_symbolic:
         return None
     numbers, values = [int(start.data.item())], list(c.args)
     while len(numbers) <= MOST_STEPS:
         values[place] = known(numbers[-1], start.dtype)
         (goes_on,) = c.run(c.regions[0], *values)
-        if not isinstance(goes_on, Known) or goes_on.is_symbolic:
+        if not isinstance(goes_on, KnownArray) or goes_on.is_symbolic:
             return None
         if not goes_on.data.item():
             return place, numbers
@@ -216,7 +216,7 @@ def _scanned(c: HloCall, place: int, numbers: list[int], stacks: Sequence[int], 
 def branch(c: HloCall) -> tuple[Given, ...]:
     """Returns the results of the branch that is chosen, when the program is read or when it runs."""
     chosen, regions = c.args[0], c.regions
-    if isinstance(chosen, Known):
+    if isinstance(chosen, KnownArray):
         number = int(chosen.data.item())
         if c.name == "if":
             return tuple(c.run(regions[0 if number else 1]))
@@ -328,7 +328,7 @@ def stacks_among(args: Sequence[Any]) -> list[Stack]:
 
 
 def _is_zero(given: Any) -> bool:
-    return isinstance(given, Known) and not given.is_symbolic and not np.any(given.data)
+    return isinstance(given, KnownArray) and not given.is_symbolic and not np.any(given.data)
 
 
 def follows_steps(
@@ -344,7 +344,7 @@ def _line(at: Any, counter: Value, producers: dict[Value, Node], builder: Builde
     """Returns a and b of ``a * counter + b``; None for other expressions."""
     if at is counter:
         return 1, 0
-    data = at.data if isinstance(at, Known) and not at.is_symbolic else builder.constants.get(at)
+    data = at.data if isinstance(at, KnownArray) and not at.is_symbolic else builder.constants.get(at)
     if data is not None:
         return (0, int(data.reshape(-1)[0])) if data.size == 1 else None
     node = producers.get(at)

@@ -11,6 +11,7 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ..common.converters import UnsupportedOperators
+from ..common.graph_call import add_sizes
 from . import (
     hlo_control,
     hlo_elements,
@@ -26,7 +27,7 @@ from .hlo_call import CONVERTERS, Given, HloCall
 from .hlo_control import stacked
 from .hlo_module import Sizes, exported_of, is_exported, module_of
 from .jaxlib_package import StableHloError, dtype_of, plain
-from .known_arrays import Known, computed, known
+from .known_arrays import KnownArray, computed, known
 
 TABLES = (
     hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes, hlo_solvers, hlo_sort,
@@ -58,11 +59,11 @@ def from_stablehlo(program: Any, name: str = "") -> Graph:
     program = exported_of(program)
     module = module_of(program)
     with module.context:
-        reader = Reader(module, name)
+        reader = HloReader(module, name)
         return reader.graph(program if is_exported(program) else None)
 
 
-class Reader:
+class HloReader:
     """A reader adds the operations of a program to a builder."""
 
     def __init__(self, module: Any, name: str) -> None:
@@ -87,10 +88,13 @@ class Reader:
         verify(made)
         return made
 
-    def _constant(self, given: Known) -> Value:
-        if given.is_symbolic:
-            raise StableHloError("a result that is a symbolic size is not supported")
-        return self.builder.constant(given.data, "c", given.dtype)
+    def _constant(self, given: KnownArray) -> Value:
+        if not given.is_symbolic:
+            return self.builder.constant(given.data, "c", given.dtype)
+        try:
+            return add_sizes(self.builder, given.data, given.dtype)
+        except GraphError as error:
+            raise StableHloError(f"a result: {error}") from error
 
     def inputs(self, exported: Any) -> list[Given]:
         """Add the inputs. Arguments that the function does not read are inputs, too."""
@@ -194,12 +198,12 @@ class Reader:
             raise StableHloError(f"{call.label}: {error}") from error
         return made if isinstance(made, tuple) else (made,)
 
-    def _known(self, call: HloCall) -> Known | None:
+    def _known(self, call: HloCall) -> KnownArray | None:
         """Returns the result where it is known: constants of few elements, sizes, and what is computed from them."""
         if call.name == "get_dimension_size":
             extent = call.args[0].shape[call.attribute("dimension")]
             return known(extent, call.dtype)
-        if len(call.operation.results) != 1 or not all(isinstance(a, Known) for a in call.args):
+        if len(call.operation.results) != 1 or not all(isinstance(a, KnownArray) for a in call.args):
             return None
         if call.operation.name.partition(".")[0] != "stablehlo" or call.regions:
             return None
@@ -208,7 +212,7 @@ class Reader:
             attributes["direction"] = hlo_elements.direction(call)
         if not hasattr(call.operation.results[0].type, "element_type"):
             return None
-        given = [a for a in call.args if isinstance(a, Known)]
+        given = [a for a in call.args if isinstance(a, KnownArray)]
         return computed(call.name, given, attributes, call.dtype, call.shape)
 
 

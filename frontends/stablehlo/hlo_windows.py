@@ -20,7 +20,7 @@ LARGEST_WINDOW = 1024
 
 
 @dataclass(frozen=True)
-class Windows:
+class HloWindows:
     """The windows of an operation, with a number per dimension for each property. These are the extent, the step from
     one to the next, the step inside, the gaps between elements, and what is put before and behind."""
 
@@ -31,12 +31,12 @@ class Windows:
     pads: list[tuple[int, int]]
 
     @staticmethod
-    def of(c: HloCall, rank: int) -> Windows:
+    def of(c: HloCall, rank: int) -> HloWindows:
         """Returns what the attributes of an operation say."""
         ones = [1] * rank
         pads = [(a, b) for a, b in c.attribute("padding", [[0, 0]] * rank)]
         gaps = [d - 1 for d in c.attribute("base_dilations", ones)]
-        return Windows(c.attribute("window_dimensions"), c.attribute("window_strides", ones),
+        return HloWindows(c.attribute("window_dimensions"), c.attribute("window_strides", ones),
                        c.attribute("window_dilations", ones), gaps, pads)  # fmt: skip
 
     def places(self) -> Iterator[tuple[int, ...]]:
@@ -62,7 +62,7 @@ class Windows:
 def reduce_window(c: HloCall) -> tuple[Value, ...]:
     count = len(c.args) // 2
     xs, starts = c.values[:count], c.args[count:]
-    windows = Windows.of(c, xs[0].ndim)
+    windows = HloWindows.of(c, xs[0].ndim)
     (region,) = c.regions
     name = meaning(region)
     simple = count == 1 and is_neutral(c, name, starts[0])
@@ -85,18 +85,18 @@ def reduce_window(c: HloCall) -> tuple[Value, ...]:
     return tuple(total)
 
 
-def _is_pooling(x: Value, windows: Windows) -> bool:
+def _is_pooling(x: Value, windows: HloWindows) -> bool:
     inner = _inner(windows)
     return 1 <= len(inner) <= 3 and not any(windows.gaps) and x.is_static and DType(x.dtype).is_float
 
 
-def _inner(windows: Windows) -> list[int]:
+def _inner(windows: HloWindows) -> list[int]:
     """Returns the dimensions along which windows have extents."""
     every = zip(windows.sizes, windows.strides, windows.pads, strict=True)
     return [d for d, (size, stride, pads) in enumerate(every) if size > 1 or stride > 1 or any(pads)]
 
 
-def _pooled(c: HloCall, x: Value, windows: Windows) -> Value:
+def _pooled(c: HloCall, x: Value, windows: HloWindows) -> Value:
     inner = _inner(windows)
     outer = [d for d in range(x.ndim) if d not in inner]
     low = [min(windows.pads[d]) for d in inner]
@@ -120,7 +120,7 @@ def _pooled(c: HloCall, x: Value, windows: Windows) -> Value:
     return out if back == tuple(range(x.ndim)) else c.op("transpose", out, axes=back)
 
 
-def _running_axis(x: Value, windows: Windows) -> int | None:
+def _running_axis(x: Value, windows: HloWindows) -> int | None:
     """Returns the axis along which windows reach from one end up to each element; None for other windows."""
     inner = _inner(windows)
     if len(inner) != 1 or any(windows.gaps):
@@ -147,7 +147,7 @@ def _running(c: HloCall, region: Any, x: Value, start: Any, axis: int, forwards:
 @hlo("select_and_scatter")
 def select_and_scatter(c: HloCall) -> Value:
     x, source = c.values[:2]
-    windows = Windows.of(c, x.ndim)
+    windows = HloWindows.of(c, x.ndim)
     select, scatter = c.regions
     if not x.is_static or math.prod(windows.sizes) > LARGEST_WINDOW:
         raise c.error("windows of symbolic sizes, and large ones, are not supported")
@@ -173,7 +173,7 @@ def select_and_scatter(c: HloCall) -> Value:
     return c.cut(total, low, [e - b for e, b in zip(room, high, strict=True)])
 
 
-def _chosen(c: HloCall, x: Value, windows: Windows, select: Any, counts: list[int]) -> Value:
+def _chosen(c: HloCall, x: Value, windows: HloWindows, select: Any, counts: list[int]) -> Value:
     """Returns the number of the place in each window whose element is selected."""
     low, high = [a for a, _ in windows.pads], [b for _, b in windows.pads]
     wide = padded(c, x, c.constant(0, x.dtype), low, high, [0] * x.ndim)

@@ -18,7 +18,7 @@ LARGEST_KNOWN = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownArray:
     """An array whose elements are known: numbers, or expressions of symbolic sizes."""
 
     data: np.ndarray[Any, Any]
@@ -38,14 +38,14 @@ class Known:
         return f"{self.dtype}{list(self.data.shape)} {self.data.tolist()}"
 
 
-def known(data: Any, dtype: str) -> Known:
+def known(data: Any, dtype: str) -> KnownArray:
     """Returns an array of elements that are known; numbers get the data type."""
     array = np.asarray(data)
     if array.dtype != object:
-        return Known(array.astype(to_numpy(dtype)), dtype)
+        return KnownArray(array.astype(to_numpy(dtype)), dtype)
     if not any(isinstance(e, Expr) for e in array.flat):
-        return Known(array.astype(to_numpy(dtype)), dtype)
-    return Known(array, dtype)
+        return KnownArray(array.astype(to_numpy(dtype)), dtype)
+    return KnownArray(array, dtype)
 
 
 def _divided(a: Any, b: Any) -> Any:
@@ -84,7 +84,9 @@ _ORDER = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal
 _ON_EXPRESSIONS = ("add", "subtract", "multiply", "divide", "remainder")
 
 
-def computed(name: str, given: Sequence[Known], attributes: dict[str, Any], dtype: str, shape: Any) -> Known | None:
+def computed(
+    name: str, given: Sequence[KnownArray], attributes: dict[str, Any], dtype: str, shape: Any
+) -> KnownArray | None:
     """Returns the result of an operation on known arrays; None where it is left to the graph."""
     if any(DType(k.dtype) == "bfloat16" for k in given) or dtype == "bfloat16":
         return None

@@ -7,7 +7,7 @@ user's own.
 from .aten_call import AtenCall, op
 from .decompositions import core_decompositions
 from .program_reader import (
-    Reader,
+    ProgramReader,
     UnsupportedTorchOperators,
     from_torch,
     graphs_of,
@@ -20,7 +20,7 @@ from .torch_package import TorchError, load_torch, to_array
 
 __all__ = [
     "AtenCall",
-    "Reader",
+    "ProgramReader",
     "TorchError",
     "UnsupportedTorchOperators",
     "core_decompositions",

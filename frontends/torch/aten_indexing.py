@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...graph.graph import Value
 from ...tir.expr import DType, max_identity, min_identity
+from ..common import Place, at_dimensions, looked_up, written
 from .aten_call import AtenCall, aten
 
 
@@ -47,10 +46,6 @@ def scatter(
     c: AtenCall, x: Value, dim: int, index: Value, source: Any, reduce: str = "", include_self: bool = True
 ) -> Value:
     reduce = reduce or ("add" if "scatter_add" in c.label else "")
-    if x.dtype == "bool" and reduce:  # sums of truth values say whether there is one, products whether all are
-        wide = [c.op("cast", v, dtype="uint8") for v in (x, c.value(source, "bool"))]
-        row = {"add": "amax", "sum": "amax", "prod": "amin"}.get(reduce, reduce)
-        return c.cast(scatter(c, wide[0], dim, index, wide[1], row, include_self), "bool")
     if not x.ndim:
         x, index = [c.op("reshape", v, shape=(math.prod(v.shape),)) for v in (x, index)]
         source = c.op("reshape", source, shape=(1,)) if isinstance(source, Value) else source
@@ -61,58 +56,49 @@ def scatter(
         source = source if source.shape == end else c.op("strided_slice", source, begin=(0,) * source.ndim, end=end)
     else:
         source = c.full(index.shape, source, x.dtype)
-    places = _coordinates(c, index, c.axis(dim, x))
+    where: list[Place] = [index if d == c.axis(dim, x) else d for d in range(x.ndim)]
     start = x
     if not include_self:
         first = {"prod": 1, "amax": max_identity(x.dtype), "amin": min_identity(x.dtype)}.get(reduce, 0)
-        start = c.op("scatter_nd", x, places, c.full(index.shape, first, x.dtype))
-    out = c.op("scatter_nd", start, places, c.cast(source, x.dtype), reduction=_REDUCTIONS[reduce])
+        start = written(c, x, where, c.full(index.shape, first, x.dtype))
+    out = written(c, start, where, c.cast(source, x.dtype), _REDUCTIONS[reduce])
     if reduce == "mean":
         ones = c.full(index.shape, 1, x.dtype)
         begin = c.full(x.shape, 1, x.dtype)
-        begin = begin if include_self else c.op("scatter_nd", begin, places, c.full(index.shape, 0, x.dtype))
-        count = c.op("scatter_nd", begin, places, ones, reduction="add")
+        begin = begin if include_self else written(c, begin, where, c.full(index.shape, 0, x.dtype))
+        count = written(c, begin, where, ones, "add")
         out = c.op("divide" if DType(x.dtype).is_float else "floor_divide", out, count)
     return c.op("reshape", out, shape=c.shape)
 
 
-def _coordinates(c: AtenCall, index: Value, axis: int) -> Value:
-    """Returns the places of updates in all dimensions, along a new last one; those along ``axis`` are given."""
-    if index.ndim == 1:
-        return c.op("expand_dims", c.cast(index, "int64"), axis=1)
-    parts = []
-    for d, extent in enumerate(index.shape):
-        numbers = c.constant(np.arange(extent).reshape([-1 if k == d else 1 for k in range(index.ndim)]))
-        wide = c.cast(index, "int64") if d == axis else c.op("broadcast_to", numbers, shape=index.shape)
-        parts.append(c.op("expand_dims", wide, axis=index.ndim))
-    return c.op("concatenate", *parts, axis=index.ndim)
+def _by_arrays(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> tuple[list[Place], tuple[Any, ...]]:
+    """Returns the places that arrays of indices say, and the shape of what is there.
+
+    The dimensions of the indices come first, or where the indices are when these stand together.
+    """
+    at = [d for d, v in enumerate(indices) if v is not None]
+    given = [v for v in indices if v is not None]
+    if any(v.dtype in ("bool", "uint8") for v in given):
+        raise c.error(
+            "a mask as index, which gives a size that depends on values, is not supported; torch.where selects by one"
+        )
+    outer = c.together(given)
+    lead = at[0] if at == list(range(at[0], at[0] + len(at))) else 0
+    others = [d for d in range(x.ndim) if d not in at]
+    shape = (*[x.shape[d] for d in others[:lead]], *outer, *[x.shape[d] for d in others[lead:]])
+    where: list[Place] = [0] * x.ndim
+    for n, d in enumerate(others):
+        where[d] = n if n < lead else n + len(outer)
+    for d, v in zip(at, given, strict=True):
+        index = c.from_the_start(v, x.shape[d])
+        index = index if index.shape == outer else c.op("broadcast_to", index, shape=outer)
+        where[d] = at_dimensions(c, index, range(lead, lead + len(outer)), len(shape))
+    return where, shape
 
 
 @aten("index.Tensor")
 def index(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> Value:
-    at = [d for d, v in enumerate(indices) if v is not None]
-    given = [v for v in indices if v is not None]
-    if any(v.dtype in ("bool", "uint8") for v in given):
-        raise c.error("a mask as index gives a size that depends on values, which is not supported")
-    if len(given) == 1:
-        return c.op("take", x, c.from_the_start(given[0], x.shape[at[0]]), axis=at[0], mode="fast")
-    together = at == list(range(at[0], at[0] + len(at)))
-    others = [d for d in range(x.ndim) if d not in at]
-    shape = c.together(given)
-    parts = [c.from_the_start(c.op("broadcast_to", v, shape=shape), x.shape[d]) for d, v in zip(at, given, strict=True)]
-    flat: Value | None = None
-    for d, part in zip(at, parts, strict=True):
-        wide = part if part.dtype == "int64" else c.op("cast", part, dtype="int64")
-        flat = wide if flat is None else c.op("add", c.op("multiply", flat, c.size(x.shape[d], "int64")), wide)
-    moved = c.op("transpose", x, axes=(*at, *others))
-    rows = c.op("reshape", moved, shape=(math.prod(x.shape[d] for d in at), *[x.shape[d] for d in others]))
-    found = c.op("take", rows, flat, axis=0, mode="fast")
-    if not together:
-        return found
-    before = [d for d in others if d < at[0]]
-    rank, n = len(shape), len(before)
-    order = (*range(rank, rank + n), *range(rank), *range(rank + n, found.ndim))
-    return c.op("transpose", found, axes=order)
+    return looked_up(c, x, *_by_arrays(c, x, indices))
 
 
 @aten("index_put")
@@ -127,38 +113,10 @@ def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Va
         wide = c.op("reshape", mask, shape=(*[1] * first, *mask.shape, *[1] * (x.ndim - first - mask.ndim)))
         one = c.op("reshape", c.cast(values, x.dtype), shape=(1,) * x.ndim)
         return c.op("where", wide, c.op("add", x, one) if accumulate else one, x)
-    if any(v.dtype in ("bool", "uint8") for v in given):
-        raise c.error("masks beside other indices are not supported")
-    at = [d for d, v in enumerate(indices) if v is not None]
-    others = [d for d in range(x.ndim) if d not in at]
-    outer = c.together(given)
-    parts = [
-        c.op("broadcast_to", c.cast(c.from_the_start(v, x.shape[d]), "int64"), shape=outer)
-        for d, v in zip(at, given, strict=True)
-    ]
-    places = c.op("concatenate", *[c.op("expand_dims", p, axis=len(outer)) for p in parts], axis=len(outer))
-    order = (*at, *others)
-    moved = x if order == tuple(range(x.ndim)) else c.op("transpose", x, axes=order)
-    rest = tuple(x.shape[d] for d in others)
-    updates = _as_updates(c, c.cast(values, x.dtype), at, outer, rest)
-    kind = x.dtype
-    if kind == "bool":
-        moved, updates = c.op("cast", moved, dtype="uint8"), c.op("cast", updates, dtype="uint8")
-    out = c.op("scatter_nd", moved, places, updates, reduction="add" if accumulate else "none")
-    out = c.cast(out, kind)
-    back = tuple(int(d) for d in np.argsort(order))
-    return out if back == tuple(range(x.ndim)) else c.op("transpose", out, axes=back)
-
-
-def _as_updates(c: AtenCall, values: Value, at: list[int], outer: tuple[int, ...], rest: tuple[int, ...]) -> Value:
-    """Returns the values as (indices…, other dimensions…); indices that stand together come at their own place."""
-    together = at == list(range(at[0], at[0] + len(at)))
-    if not together or not at[0]:
-        return c.op("broadcast_to", values, shape=(*outer, *rest))
-    n = at[0]
-    wide = c.op("broadcast_to", values, shape=(*rest[:n], *outer, *rest[n:]))
-    order = (*range(n, n + len(outer)), *range(n), *range(n + len(outer), wide.ndim))
-    return c.op("transpose", wide, axes=order)
+    where, shape = _by_arrays(c, x, indices)
+    updates = c.cast(values, x.dtype)
+    updates = updates if updates.shape == shape else c.op("broadcast_to", updates, shape=shape)
+    return written(c, x, where, updates, "add" if accumulate else "none")
 
 
 @aten("masked_scatter")

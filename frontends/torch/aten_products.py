@@ -9,29 +9,18 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ...tir.expr import DType
 from .. import common
 from .aten_call import AtenCall, aten
 
 
-def _product(c: AtenCall, a: Value, b: Value) -> Value:
-    attrs: dict[str, Any] = {} if DType(a.dtype).is_float else {"out_dtype": a.dtype}
-    return c.op("matmul", a, b, **attrs)
-
-
 @aten("mm", "bmm", "matmul")
 def product(c: AtenCall, a: Value, b: Value) -> Value:
-    return _product(c, a, b)
+    return common.product(c, a, b)
 
 
 @aten("addmm", "baddbmm")
 def product_and_sum(c: AtenCall, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
-    out = _product(c, a, b)
-    if alpha != 1:
-        out = c.op("multiply", out, c.constant(alpha, out.dtype))
-    if beta == 0:
-        return out
-    return c.op("add", out, bias if beta == 1 else c.op("multiply", bias, c.constant(beta, bias.dtype)))
+    return common.scaled_sum(c, common.product(c, a, b), bias, alpha, beta)
 
 
 @aten("linear")

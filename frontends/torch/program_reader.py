@@ -26,7 +26,6 @@ from . import (
     aten_elements,
     aten_gradients,
     aten_indexing,
-    aten_integers,
     aten_products,
     aten_reductions,
     aten_shapes,
@@ -37,7 +36,7 @@ from .decompositions import with_own
 from .torch_package import TorchError, dtype_name, load_torch, to_array
 
 TABLES = (
-    aten_attention, aten_control, aten_elements, aten_gradients, aten_indexing, aten_integers, aten_products, aten_reductions, aten_shapes,
+    aten_attention, aten_control, aten_elements, aten_gradients, aten_indexing, aten_products, aten_reductions, aten_shapes,
     aten_windows,
 )  # fmt: skip
 """The modules whose converters are in the table."""
@@ -103,7 +102,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
         plain = program.run_decompositions(with_own(torch.export.default_decompositions()))
     changed = set(plain.graph_signature.buffers_to_mutate.values())
     held = {**_parameters(plain, changed), **_constants(plain)}
-    reader = Reader(name or "main")
+    reader = ProgramReader(name or "main")
     inputs = {node.name: node for node in plain.graph.nodes if node.op == "placeholder" and node.name not in held}
     require_inputs("shapes=", shapes or {}, inputs, TorchError)
     for given, shape in (shapes or {}).items():
@@ -127,7 +126,7 @@ def from_torch(program: Any, name: str = "", shapes: Mapping[str, Sequence[int]]
     return replace(reader.graph([*outputs[states:], *outputs[:states]]), bounds=_bounds(plain, reader))
 
 
-def _bounds(program: Any, reader: Reader) -> dict[str, int]:
+def _bounds(program: Any, reader: ProgramReader) -> dict[str, int]:
     """Returns the largest values of symbolic sizes, where the program has them."""
     names = {d.name for v in reader.builder.inputs for d in v.shape if isinstance(d, Var)}
     stated = {str(symbol): span.upper for symbol, span in program.range_constraints.items()}
@@ -231,7 +230,7 @@ def _place(node: Any) -> str:
     return ":".join(found[-1]) if found else node.name
 
 
-class Reader:
+class ProgramReader:
     """A reader adds the calls of a program to a builder, in their order."""
 
     def __init__(self, name: str) -> None:

@@ -143,3 +143,95 @@ def test_normalizing_by_the_batch(shape, axis):
     wide = [v.reshape([-1 if d == axis else 1 for d in range(x.ndim)]) for v in (mean, root, scale, shift)]
     for got, want in zip(found, ((x - wide[0]) * wide[1] * wide[2] + wide[3], mean, variance, root), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
+
+
+def indexed(name, extents=(3, 4, 5)):
+    """Places as a reader gives them, as NumPy's indices, and the shape of the result.
+
+    ``i`` varies along all dimensions that are no whole ones, ``j`` along the last of them, ``b`` along the first one as well.
+    """
+    where, shape = {
+        "one": (["i", 2, 3], (2, 7, 4, 5)), "inner": ([0, "i", 3], (3, 2, 7, 5)), "last": ([0, 1, "i"], (3, 4, 2, 7)),
+        "two": (["i", "j", 2], (2, 7, 5)), "apart": (["i", 2, "j"], (2, 7, 4)), "turned": ([3, "i", 0], (5, 2, 7, 3)),
+        "batch": ([0, "b", 2], (3, 7, 5)), "all": (["i", "j", "i"], (2, 7)), "whole": ([0, 1, 2], (3, 4, 5)),
+    }[name]  # fmt: skip
+    rank = len(shape)
+    free = [d for d in range(rank) if d not in where]
+    arrays, places = [], []
+    for extent, place in zip(extents, where, strict=True):
+        if isinstance(place, int):
+            wide = [1] * rank
+            wide[place] = extent
+            arrays.append(np.arange(extent).reshape(wide))
+            places.append(place)
+            continue
+        varies = free if place == "i" else [0, *free] if place == "b" else free[-1:]
+        wide = [e if d in varies else 1 for d, e in enumerate(shape)]
+        arrays.append(RNG.integers(0, extent, wide).astype(RNG.choice(["int32", "int64"])))
+        places.append(arrays[-1])
+    return places, tuple(arrays), shape
+
+
+def with_values(places, given):
+    """The places with values of the graph in place of arrays."""
+    rest = iter(given)
+    return [p if isinstance(p, int) else next(rest) for p in places]
+
+
+FORMS = ["one", "inner", "last", "two", "apart", "turned", "batch", "all", "whole"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_lookups_at_places(name, dtype):
+    x = RNG.standard_normal((3, 4, 5)).round().astype(dtype)
+    places, arrays, shape = indexed(name)
+    given = [p for p in places if not isinstance(p, int)]
+    (found,) = computed(lambda c, v, *g: common.looked_up(c, v, with_values(places, g), shape), x, *given)
+    np.testing.assert_array_equal(found, np.broadcast_to(x[arrays], shape))
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float64", "bool"])
+def test_writes_at_places(name, reduction, dtype):
+    x = RNG.standard_normal((3, 4, 5)).round().astype(dtype)
+    places, arrays, shape = indexed(name)
+    new = RNG.standard_normal(shape).round().astype(dtype)
+    given = [p for p in places if not isinstance(p, int)]
+    for array in given:  # some count from the end, and some lie outside
+        array[RNG.random(array.shape) < 0.2] = -1
+        array[RNG.random(array.shape) < 0.1] = 9
+    want, combine = x.copy(), {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}.get(reduction)
+    for at, *index in zip(np.ndindex(*shape), *[np.broadcast_to(a, shape).flat for a in arrays], strict=True):
+        if all(-e <= i < e for i, e in zip(index, x.shape, strict=True)):
+            place = tuple(index)
+            want[place] = new[at] if combine is None else combine(want[place], new[at])
+    (found,) = computed(lambda c, v, n, *g: common.written(c, v, with_values(places, g), n, reduction), x, new, *given)
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+def test_lookups_and_writes_of_nothing():
+    x, none = np.zeros((0, 3), np.float32), np.zeros((0, 1), np.int64)
+    (found,) = computed(lambda c, v, i: common.looked_up(c, v, [i, 1], (0, 3)), x, none)
+    assert found.shape == (0, 3)
+    (found,) = computed(lambda c, v, i, n: common.written(c, v, [i, 1], n), np.ones((2, 3), np.float32), none, x)
+    np.testing.assert_array_equal(found, np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8"])
+@pytest.mark.parametrize(
+    ("left", "right"), [((3,), (3,)), ((3,), (3, 5)), ((4, 3), (3,)), ((2, 4, 3), (3, 5)), ((2, 4, 3), (2, 3, 1)), ((0, 3), (3, 2))]
+)  # fmt: skip
+def test_products_of_matrices_and_vectors(left, right, dtype):
+    a, b = [RNG.integers(-128, 128, shape).astype(dtype) for shape in (left, right)]
+    (found,) = computed(lambda c, *v: common.product(c, *v), a, b)
+    assert found.dtype == a.dtype
+    np.testing.assert_array_equal(found, a @ b)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (2, 1), (1, 0), (3, -1)])
+def test_sums_with_factors(alpha, beta):
+    x, y = np.array([[1, 2], [3, 4]], np.float32), np.array([1, np.nan if beta == 0 else 5], np.float32)
+    (found,) = computed(lambda c, v, w: common.scaled_sum(c, v, w, alpha, beta), x, y)
+    np.testing.assert_array_equal(found, alpha * x + (0 if beta == 0 else beta * y))

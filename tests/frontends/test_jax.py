@@ -266,12 +266,16 @@ def test_symbolic_sizes_stay():
         lambda x: x.mean(0),
         lambda x: (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-3),
         lambda x: x + x.shape[0] * 2,
+        lambda x: jnp.array([x.shape[0], 2 * x.shape[0] - 1]),
         lambda x: x + jnp.arange(x.shape[0])[:, None],
         lambda x: jnp.where(jnp.tril(jnp.ones((x.shape[0],) * 2, bool)), x @ x.T, -1.0),
         lambda x: (x[:, 1:], x[:, 2], x[::1, ::2]),
         lambda x: x.argmax(1),
         lambda x: x[0],
         lambda x: x[-1],
+        lambda x: x[jnp.array([0, -1, 0]), jnp.array([6, 0, -2])],
+        lambda x: jnp.asarray(x).at[:, jnp.array([0, 5])].multiply(jnp.array([2.0, 3.0])),
+        lambda x: jnp.asarray(x).at[jnp.array([0, 0]), 1:3].add(1.0),
     ],
 )
 def test_numbers_and_slices_of_symbolic_sizes(f):

@@ -29,7 +29,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from tilewright.driver.models.model_building import build_graph
-from tilewright.frontends.torch import Reader, TorchError, UnsupportedTorchOperators, to_array
+from tilewright.frontends.torch import ProgramReader, TorchError, UnsupportedTorchOperators, to_array
 from tilewright.graph import GraphError, evaluate
 
 from .torch_samples import own_calls
@@ -181,7 +181,7 @@ def expected(out: Any) -> list[Any]:
 
 def run(graph: Any, tensors: list[Any], compiled: bool) -> list[np.ndarray]:
     """Returns the results of the graph by Tilewright."""
-    reader = Reader("main")
+    reader = ProgramReader("main")
     for node, t in zip([n for n in graph.nodes if n.op == "placeholder"], tensors, strict=True):
         reader.actual_input(node, t)
     reader.read(graph.nodes)

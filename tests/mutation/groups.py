@@ -74,15 +74,15 @@ MORE: dict[str, tuple[str, ...]] = {
         "frontends/onnx/control_flow.py", "frontends/onnx/importer.py", "frontends/onnx/known_values.py",
         "frontends/onnx/pooling.py", "frontends/onnx/products.py", "frontends/onnx/quantized.py",
         "frontends/onnx/recurrent.py", "frontends/onnx/reductions.py", "frontends/onnx/shapes.py",
-        "frontends/onnx/single_elements.py", "frontends/onnx/sums_of_products.py", "frontends/onnx/indexing.py",
+        "frontends/onnx/single_elements.py", "frontends/onnx/indexing.py",
         "frontends/onnx/resizing.py", "frontends/onnx/shape_values.py",
     ),
     "readers": (
-        "frontends/torch/aten_elements.py", "frontends/torch/aten_indexing.py", "frontends/torch/aten_integers.py", "frontends/torch/aten_products.py",
+        "frontends/torch/aten_elements.py", "frontends/torch/aten_indexing.py", "frontends/torch/aten_products.py",
         "frontends/torch/aten_reductions.py", "frontends/torch/aten_shapes.py", "frontends/torch/aten_windows.py",
         "frontends/torch/program_reader.py", "frontends/stablehlo/hlo_elements.py", "frontends/stablehlo/hlo_control.py",
         "frontends/stablehlo/hlo_lookups.py", "frontends/stablehlo/hlo_products.py", "frontends/stablehlo/hlo_reductions.py",
-        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/common/elements.py",
+        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_windows.py", "frontends/common/elements.py", "frontends/common/indexing.py", "frontends/common/products.py",
         "frontends/common/reductions.py", "frontends/common/shapes.py", "frontends/common/windows.py",
     ),
     "measuring": (
