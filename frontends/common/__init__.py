@@ -1,4 +1,4 @@
-"""What the readers of all formats have in common: their calls and tables of converters, and what they build of operators.
+"""What the readers of all formats have in common: calls, tables of converters, and what they build of operators.
 
 A reader gives each converter a :class:`GraphCall` (:mod:`.graph_call`), and keeps converters in a table
 (:mod:`.converters`). A converter normalizes what its format says: axes counted from the front, pads before and behind,

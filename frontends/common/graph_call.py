@@ -72,7 +72,7 @@ class GraphCall:
         return self.op("cast", x, dtype=dtype)
 
     def size(self, extent: Any, dtype: str) -> Value:
-        """Returns a size as a scalar, or an array of sizes: a constant, or of symbolic ones what the call says."""
+        """Returns a size as a scalar, or an array of sizes; symbolic ones are what the call says."""
         return add_sizes(self.builder, extent, dtype)
 
     def places(self, extent: Any, dtype: str = "int64", axis: int = 0, rank: int = 1) -> Value:

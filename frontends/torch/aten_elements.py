@@ -19,7 +19,9 @@ _OF_TRUTHS = {"maximum": "logical_or", "add": "logical_or", "minimum": "logical_
 
 
 def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
-    """Returns the converter of an operator that is a row of the table: PyTorch's types, and its parameters in their order."""
+    """Returns the converter of an operator that is a row of the table.
+
+    It has PyTorch's types, and the row's parameters in their order."""
 
     def convert(c: AtenCall, *args: Any, **named: Any) -> Value:
         given = {**dict(zip(told, args[row.operands :], strict=False)), **named}

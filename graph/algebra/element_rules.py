@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...te.ops.elements import ELEMENTS
 from ...tir.expr import DType, max_value
-from ..graph import Value
+from ..graph import Value, same_shape
+from ..graph_operators import infer
 from ..rules import Match, Rule, any_value, constant, either, number, numbers_of, op, rule
 
 _x, _y, _c, _d = any_value("x"), any_value("y"), constant("c"), constant("d")
@@ -188,12 +190,26 @@ def division_by_root(m: Match) -> Value | None:
     return m.op("multiply", m["x"], m.op("rsqrt", m["y"]))
 
 
-@rule(op("add subtract multiply divide maximum minimum", op("broadcast_to", _x), _y, bind="outer"))
+_OF_TWO = " ".join([row.name for row in ELEMENTS.values() if row.operands == 2])
+_wide = op("broadcast_to", _x)
+
+
+@rule(
+    either(
+        op(_OF_TWO, _wide, _y), op(_OF_TWO, _y, _wide), op("where", _wide, _y, any_value("z")),
+        op("where", any_value("z"), _wide, _y), op("where", any_value("z"), _y, _wide),
+    )
+)  # fmt: skip
 def broadcast_twice(m: Match) -> Value | None:
     """An operator that broadcasts its operands needs no broadcast before it."""
-    first = m.root.inputs[0] is not m["y"] or m.root.inputs[0] is m.root.inputs[1]
-    inputs = (m["x"], m["y"]) if first else (m["y"], m["x"])
-    return _if_same(m, m.op(m.root.op, *inputs))
+    for n, v in enumerate(m.root.given):
+        node = m.producer(v)
+        if node is not None and node.op == "broadcast_to" and node.inputs[0] is m["x"]:
+            inputs = [*m.root.inputs[:n], m["x"], *m.root.inputs[n + 1 :]]
+            ((dtype, shape),) = infer(m.root.op, inputs, m.root.attrs)
+            if dtype == m.out.dtype and same_shape(shape, m.out.shape):
+                return m.op(m.root.op, *inputs, **m.root.attrs)
+    return None
 
 
 @rule(op("broadcast_to", _x))

@@ -1,4 +1,4 @@
-"""Schedule rules: what kind of blocks each takes, how it schedules them (its recipe), and what that costs, in one file.
+"""Schedule rules: each takes a kind of blocks; its recipe and its costs stand in the same file.
 
 ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``int8_products``: products of int8 by
 dot-product instructions and by a matrix unit. ``winograd``: convolutions by Winograd's method. ``fused_stages``: several stages of any

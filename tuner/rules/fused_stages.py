@@ -1,4 +1,4 @@
-"""Several stages tile by tile of the last one: stencils, image pipelines, reductions that share an input, products in a row.
+"""Several stages tile by tile of the last one: stencils, reductions that share an input, products in a row.
 
 :func:`fused_tiles` is the schedule. The loops of the last stage are tiled; in each tile all other stages compute what it needs of
 them. Stages may be element-wise, or reductions: with a register tile of sums, or with partial sums in the lanes of a vector.

@@ -1,4 +1,4 @@
-"""Products and convolutions on GPUs, by threads, and on matrix units by warps and by warp groups: schedules, costs and rules.
+"""Products and convolutions on GPUs, by threads and on matrix units: schedules, costs and rules.
 
 :func:`threaded_product`, for convolutions too: tiles in shared memory, accumulators in registers. :func:`warp_product`: tiles of 16
 by 16, sums in registers of warps. :func:`group_product` (``wgmma`` of sm_90a): operands in swizzled shared memory, sums in
