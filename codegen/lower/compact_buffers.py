@@ -63,6 +63,10 @@ Move = tuple[Buffer, tuple[Expr, ...]]
 """A buffer in its new shape, and the lower ends to subtract from its indices."""
 
 
+_LARGEST = 1 << 24
+"""The most elements that stand for a symbolic extent; a larger bound is the end of a type, and no bound of the program."""
+
+
 def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Buffer, Move]:
     """Returns those allocations of ``chain`` that change. The allocations stand one directly inside the other around
     ``body``."""
@@ -146,7 +150,7 @@ def _compact(
         extent = analyzer.simplify(high - low + 1)
         if not isinstance(extent, IntImm):
             bound = analyzer.const_int_bound(extent)[1]
-            if bound is None:
+            if bound is None or (bound > _LARGEST and not isinstance(full, IntImm)):
                 if _uses(extent, inner) or not isinstance(full, IntImm):
                     continue
                 bound = full.value

@@ -244,6 +244,20 @@ def test_sizes_that_an_operator_takes_to_be_equal_are_compared(op):
             run(x, other)
 
 
+def test_memory_for_sizes_that_are_halved_towards_zero():
+    n = te.var("n")
+    half = te.truncdiv(n - 2, 2)
+    b = Builder("net")
+    x = b.input("x", (n, 3))
+    part = b.op("strided_slice", x, begin=(0, 0), end=(half, 3), slice_mode="size")
+    graph = b.graph([b.op("softmax", b.op("cumsum", part, axis=0), axis=1)])
+    run = tw.build(graph, target=ONE, bounds={"n": 9})
+    for rows in (2, 3, 4, 9):
+        data = RNG.random((rows, 3), np.float32)
+        sums = np.exp(np.cumsum(data[: (rows - 2) // 2], axis=0))
+        np.testing.assert_allclose(run(data), sums / sums.sum(1, keepdims=True), rtol=1e-5)
+
+
 def test_tensor_expressions_compare_sizes_at_the_call():
     n, m = te.var("n"), te.var("m")
     x, z = te.placeholder((n, 4), name="x"), te.placeholder((m, 4), name="z")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ BINARY = {
     "times": lambda a, b: a * b,
     "divided": lambda a, b: a // b if b else None,
     "remainder": lambda a, b: a % b if b else None,
+    "truncated": lambda a, b: int(math.trunc(a / b)) if b else 0,
+    "truncated_remainder": lambda a, b: int(math.fmod(a, b)) if b else 0,
     "minimum": min,
     "maximum": max,
 }

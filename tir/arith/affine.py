@@ -254,6 +254,6 @@ class _Intervals:
                 minimum(an, first_pair[1], second_pair[1], dtype, "max"),
             )
         lo, hi = an.atom_bound(a)
-        if lo is not None and hi is not None and atom.kind == "opaque":
+        if lo is not None and hi is not None and atom.kind in ("opaque", "truncdiv", "truncmod"):
             return constant(lo), constant(hi)
         return None

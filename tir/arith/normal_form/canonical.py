@@ -147,7 +147,7 @@ class Canonical(Facts):
             quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
             value = quotient if type(e) is TruncDiv else a - quotient * b
             return constant(value)
-        return self._opaque(e)
+        return self._opaque(e, "truncdiv" if type(e) is TruncDiv else "truncmod", pair)
 
     def _extreme(self, e: Min | Max) -> Poly:
         pair = self._operands(e)
@@ -217,19 +217,19 @@ class Canonical(Facts):
             return self.poly(substitute(e.body, {e.var: value}))
         return self._opaque(e)
 
-    def _opaque(self, e: Expr) -> Poly:
-        """Return an atom for ``e``, with the operands simplified."""
+    def _opaque(self, e: Expr, kind: str = "opaque", operands: tuple[Any, ...] = ()) -> Poly:
+        """Return an atom for ``e``, with the operands simplified; of some kinds its bounds follow from ``operands``."""
         new = self.simp_tree(e)
         if new.dtype in INDEX_TYPES and type(new) is not type(e):
             return self.poly(new)
-        bound: tuple[Any, ...] = ()
+        bound = operands
         if isinstance(new, Cast) and new.value.dtype.is_int and new.dtype.lanes == 1:
             values = interval_of(new.value.dtype)
             if values.fits(new.dtype):
                 bound = (values,)
         # The key is made of the keys of the operands, because the key of ``new`` itself would be computed here.
         key = value_key(new, self.key)
-        return self.intern(key, "opaque", bound, e.dtype, lambda: new, True, new)
+        return self.intern(key, kind, bound, e.dtype, lambda: new, True, new)
 
     def key(self, e: Any) -> Hashable:
         """Return a key that is equal for equal expressions. ``e`` must be simplified.

@@ -311,6 +311,8 @@ _BOUNDS: dict[str, Callable[[Facts, Atom], Interval]] = {
     "mod": lambda facts, atom: Interval.remainder(*_both(facts, atom)),
     "cast": lambda facts, atom: facts.bound(atom.args[0]).unless_wrapped(atom.dtype),
     "choice": lambda facts, atom: Interval.union(*_both(facts, atom)),
+    "truncdiv": lambda facts, atom: Interval.truncated(*_both(facts, atom)),
+    "truncmod": lambda facts, atom: Interval.truncated_remainder(*_both(facts, atom)),
     "opaque": lambda facts, atom: atom.args[0] if atom.args else EVERYTHING,
 }
 """The constant bounds of each kind of atom."""

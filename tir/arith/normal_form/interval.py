@@ -71,6 +71,32 @@ class Interval(NamedTuple):
             return self
         return Interval(0, hi if most is None else min(hi, most - 1))
 
+    def truncated(self, other: Interval) -> Interval:
+        """Return the interval of the quotient rounded towards zero, whose magnitude is at most that of the dividend."""
+        (lo, hi), (least, most) = self, other
+        if least is None or least < 1:
+            return self._mirrored()
+        if lo is not None:
+            lo = -(-lo // least) if lo < 0 else 0 if most is None else lo // most
+        if hi is not None:
+            hi = hi // least if hi >= 0 else 0 if most is None else -(-hi // most)
+        return Interval(lo, hi)
+
+    def truncated_remainder(self, other: Interval) -> Interval:
+        """Return the interval of the remainder of that quotient, which has the sign of the dividend."""
+        (lo, hi), (least, most) = self, other
+        below = None if least is None or most is None else max(abs(least), abs(most), 1) - 1
+        lo = 0 if lo is not None and lo >= 0 else lo if below is None else -below if lo is None else max(lo, -below)
+        hi = 0 if hi is not None and hi <= 0 else hi if below is None else below if hi is None else min(hi, below)
+        return Interval(lo, hi)
+
+    def _mirrored(self) -> Interval:
+        """Return the smallest interval around zero that has these numbers."""
+        if self.lo is None or self.hi is None:
+            return EVERYTHING
+        most = max(abs(self.lo), abs(self.hi))
+        return Interval(-most, most)
+
     def minimum(self, other: Interval) -> Interval:
         """Return the interval of ``min(x, y)``."""
         return Interval(
