@@ -1,6 +1,6 @@
 """This package builds, tunes and benchmarks from end to end with the layers below it.
 
-:func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.request`
+:func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.planning`
 brings their inputs into one form; :func:`build_graph` compiles a network; :mod:`.workloads` are named computations with
 parameters; :mod:`.machine_report` says what this machine can do, measured by :mod:`.machine_probes`.
 """

@@ -23,9 +23,8 @@ from .machine_probes import PeakProbe
 from .machine_report import MachineReport, bandwidth_for, measure_machine, peak_dtype, peak_for, require_few_threads
 from .models.model_benching import ModelBenchOptions, ModelBenchResult, bench_graph
 from .models.model_files import READING, is_model, load_model
-from .planning import BuildError, Plan, plan_request
+from .planning import BuildError, Plan, Request, in_order, not_measurable, plan_request, request, require_known
 from .racing import BenchRow, Run, shared_race, timed
-from .request import Request, in_order, not_measurable, request, require_known
 
 
 @dataclass
@@ -155,7 +154,7 @@ def bench(
     require_tuned: bool = False,
     **options: Any,
 ) -> Any:
-    """Time ``inputs`` (see :func:`.request.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
+    """Time ``inputs`` (see :func:`.planning.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
 
     The contenders run alternately; NumPy gets as many threads as the target, and the peak of multiply-adds is one of the
     contenders. Results are compared with NumPy's first; the row of a wrong one has an ``error``. ``options`` are those

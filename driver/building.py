@@ -17,8 +17,7 @@ from .models.model import Model
 from .models.model_building import GraphOptions, build_graph
 from .models.model_files import READING, is_model, load_model
 from .planning import BuildError as BuildError  # users import it from here
-from .planning import Plan, plan_request
-from .request import in_order, request, requests, require_known
+from .planning import Plan, in_order, plan_request, request, requests, require_known
 
 log = logging.getLogger("tilewright")
 
@@ -70,7 +69,7 @@ def build(
     """Compile ``inputs`` for ``target``; the result is callable on NumPy arrays, outputs last.
 
     ``build(inputs, target)``, and for a te schedule ``build(s, [A, B, C], target)``. ``inputs``: what
-    :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or parameters. Of a module of
+    :func:`.planning.request` takes; with a te schedule or a spec ``args`` are its tensors or parameters. Of a module of
     several functions, or a mapping of such inputs by name, all are built, and the result has them by name. A function
     that is not scheduled gets the best schedule that ``db`` has for it, else the analytic model's best, and
     ``module.origin`` says which. Records that this code generator measured come before those of other versions.

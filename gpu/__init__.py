@@ -5,7 +5,7 @@ form on the CPU and checks it (:mod:`.simulator`); :mod:`.ptx` makes code for NV
 """
 
 from .gpu_module import GPU_SIM, GpuModule
-from .launch.thread_axes import GpuError
+from .launch.launch_form import GpuError
 from .ptx import CUDA
 from .simulation.watched_memory import RaceError
 

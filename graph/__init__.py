@@ -13,7 +13,7 @@ def net(x: float32[2, 3]):
 :class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an operator
 made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
 :func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
-:func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), which :func:`order_kernels`
+:func:`fuse` divides it into kernels (:mod:`.kernels`), which :func:`order_kernels`
 puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps,
 :func:`add_while` one that goes on as long as a condition holds (:mod:`.scan_operator`).
 
@@ -22,10 +22,9 @@ makes. ``graph/algebra`` and ``graph/patterns`` hold rewrite rules, and ``graph/
 """
 
 from .builder import Builder
-from .fuse import fuse
 from .graph import Graph, GraphError, Node, Value
 from .graph_operators import register_operator
-from .kernels import Division, Kernel, unfused
+from .kernels import Division, Kernel, fuse, unfused
 from .memory_plan import MemoryPlan, order_kernels, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
 from .reference import evaluate

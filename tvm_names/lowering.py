@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..driver.request import request
+from ..driver.planning import request
 from ..tir import IRModule
 
 

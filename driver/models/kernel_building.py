@@ -28,8 +28,7 @@ from ...tir.stmt import PrimFunc
 from ...tuner.measure.process import Message, MessageReader, WorkerDied, WorkerProcess, encode, serve
 from ..example_sizes import EXAMPLE, with_example
 from ..graph_services import choices_key, signature_key
-from ..planning import Plan, does_not_apply, plan_request
-from ..request import Request
+from ..planning import Plan, Request, does_not_apply, plan_request
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.runtime_ir import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
-from ...graph.fuse import fuse
 from ...graph.graph import Graph, GraphError, Value
-from ...graph.kernels import Division, Kernel
+from ...graph.kernels import Division, Kernel, fuse
 from ...graph.memory_plan import order_kernels, plan_memory
 from ...graph.symbolic_sizes import each_once, requirements
 from ...pages.short_repr import short_repr

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from ...codegen import Target, compile
-from ...graph.fuse import fuse
 from ...graph.graph import Graph
-from ...graph.kernels import Division
+from ...graph.kernels import Division, fuse
 from ...graph.memory_plan import order_kernels, plan_memory
 from ...tir.cost import count_flops
 from ...tir.parser import parse
@@ -16,8 +15,7 @@ from ...tuning_db import Database
 from ..example_sizes import Bounds
 from ..graph_services import prepared
 from ..mlir_programs import to_mlir
-from ..planning import BuildError, Plan
-from ..request import Request
+from ..planning import BuildError, Plan, Request
 from .model import Version
 from .model_building import bounds_of, build_graph, representatives
 

@@ -19,9 +19,8 @@ from typing import Any
 
 from ...codegen import CODEGEN_VERSION, Target
 from ...codegen.packing import LAYOUT_FREE
-from ...graph.fuse import fuse
 from ...graph.graph import Graph
-from ...graph.kernels import Kernel
+from ...graph.kernels import Kernel, fuse
 from ...graph.memory_plan import order_kernels
 from ...pages.short_repr import short_repr
 from ...schedule import ScheduleError
@@ -38,8 +37,7 @@ from ...tuning_db import Database, open_database
 from ..example_sizes import example_of
 from ..graph_services import prepared
 from ..machine_report import known_report, library_versions, limits_of, model_of
-from ..planning import TuneError
-from ..request import require_known
+from ..planning import TuneError, require_known
 from .model_building import representatives
 from .model_files import READING, load_model
 

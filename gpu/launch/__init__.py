@@ -4,6 +4,6 @@
 """
 
 from .gpu_passes import LAUNCH_PASSES, THREAD_PASSES
-from .thread_axes import GpuError
+from .launch_form import GpuError
 
 __all__ = ["LAUNCH_PASSES", "THREAD_PASSES", "GpuError"]

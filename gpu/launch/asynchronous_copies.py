@@ -11,7 +11,7 @@ from collections.abc import Set
 from ...tir.expr import BufferLoad, Call, Var, const
 from ...tir.stmt import AttrStmt, BufferStore, Evaluate, Stmt
 from ...tir.walk import loads_and_stores
-from .thread_axes import GpuError, is_shared
+from .launch_form import GpuError, is_shared
 
 SCOPE = "async_scope"
 COMMIT, WAIT = "tir.ptx_commit_group", "tir.ptx_wait_group"

@@ -10,7 +10,7 @@ from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics.control_and_memory import ATOMIC_TYPES, PAIR_TYPES
 from ...tir.stmt import Block, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import blocks_of, substitute, transform_statements
-from .thread_axes import GpuError
+from .launch_form import GpuError
 
 
 def update_atomically(func: PrimFunc) -> PrimFunc:

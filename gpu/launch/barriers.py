@@ -23,8 +23,7 @@ from ...tir.stmt import (
 )
 from ...tir.walk import loads_and_stores, pre_order, statements
 from .asynchronous_copies import BULK_SCOPE, BULK_WAIT
-from .launch_form import inside_threads, with_body
-from .thread_axes import THREAD_TAGS, GpuError, is_private, tag_of
+from .launch_form import THREAD_TAGS, GpuError, inside_threads, is_private, tag_of, with_body
 from .thread_overlap import Overlaps, ThreadAccess
 
 BARRIER = "tir.tvm_storage_sync"

@@ -35,8 +35,7 @@ from ...tir.stmt import (
 from ...tir.walk import loads_and_stores, pre_order, statements, substitute, transform_statements
 from .asynchronous_copies import BULK, BULK_SCOPE, BULK_WAIT, copies
 from .barriers import barrier
-from .launch_form import inside_threads, with_body
-from .thread_axes import BLOCK_TAGS, SWIZZLED, THREAD_TAGS, GpuError, tag_of
+from .launch_form import BLOCK_TAGS, SWIZZLED, THREAD_TAGS, GpuError, inside_threads, tag_of, with_body
 from .thread_overlap import MOST, values_of
 
 BARRIERS = "shared.barrier"

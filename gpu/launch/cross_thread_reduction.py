@@ -38,7 +38,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import blocks_of, loads_and_stores, transform, transform_statements
-from .thread_axes import THREAD_TAGS, GpuError, is_private, tag_of, thread_extents
+from .launch_form import THREAD_TAGS, GpuError, is_private, tag_of, thread_extents
 
 
 def reduce_across_threads(func: PrimFunc, shuffles: bool = True) -> PrimFunc:

@@ -12,8 +12,7 @@ from ...tir.expr import Var, const
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, AttrStmt, For, PrimFunc, Stmt
 from ...tir.walk import statements, substitute, transform_statements
-from .launch_form import SCOPE_ATTR, inside_threads, with_body
-from .thread_axes import THREAD_TAGS, is_shared, tag_of
+from .launch_form import SCOPE_ATTR, THREAD_TAGS, inside_threads, is_shared, tag_of, with_body
 
 _ROOM = "gpu.room_of"
 """The annotation of the loops over all threads inside an allocation."""

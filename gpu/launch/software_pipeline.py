@@ -34,7 +34,7 @@ from ...tir.walk import loads_and_stores, statements, transform, transform_state
 from .asynchronous_copies import SCOPE, commit, started, wait
 from .barriers import barrier
 from .bulk_copies import Arrivals, Rows, has_rows, number_of, only_rows
-from .thread_axes import GpuError, is_shared, tag_of
+from .launch_form import GpuError, is_shared, tag_of
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
 

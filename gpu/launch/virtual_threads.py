@@ -13,7 +13,7 @@ from ...tir.expr import BufferLoad, Expr, IntImm, Var, const
 from ...tir.expr.base.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import loads_and_stores, statements, substitute, transform, transform_statements, uses_var
-from .thread_axes import GpuError, is_shared, is_virtual
+from .launch_form import GpuError, is_shared, is_virtual
 
 
 def run_virtual_threads(func: PrimFunc) -> PrimFunc:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from ..launch.thread_axes import GpuError
+from ..launch.launch_form import GpuError
 
 DYNAMIC_SHARED = 8
 """The attribute of a function for the most shared memory that a launch may give it."""

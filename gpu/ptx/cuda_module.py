@@ -24,7 +24,7 @@ from ...tir.expr import Expr, Var, to_numpy
 from ...tir.stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
 from ..launch.gpu_passes import THREAD_PASSES
-from ..launch.thread_axes import GpuError, tag_of
+from ..launch.launch_form import GpuError, tag_of
 from ..simulation.lane_values import evaluate
 from .cuda_driver import CudaDriver, CudaError, cuda_driver
 from .kernel_text import PARAMETER_ALIGNMENT, GpuKernel, kernel_ir, kernels_in, uses_units_beside_threads

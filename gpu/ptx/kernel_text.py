@@ -24,13 +24,13 @@ from ...tir.walk import free_vars, loads_and_stores, statements
 from ..launch.asynchronous_copies import SCOPE
 from ..launch.barriers import BARRIER
 from ..launch.bulk_copies import BARRIERS
-from ..launch.launch_form import inside_threads
-from ..launch.thread_axes import (
+from ..launch.launch_form import (
     BLOCK_TAGS,
     SWIZZLED,
     SWIZZLED_ALIGNMENT,
     THREAD_TAGS,
     GpuError,
+    inside_threads,
     is_shared,
     tag_of,
     threads_of_scope,

@@ -13,7 +13,7 @@ from ...tir.arith.normal_form.linear import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_STEPS, PANEL, group_columns
 from ...tir.stmt import Buffer
-from ..launch.thread_axes import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_tile
+from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_tile
 
 _SHAPE, _TF32_SHAPE = "llvm.nvvm.wmma.m16n16k16", "llvm.nvvm.wmma.m16n16k8"
 _HALF = 4

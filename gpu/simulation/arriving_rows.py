@@ -14,7 +14,7 @@ from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For
 from ..launch.asynchronous_copies import BULK_WAIT
 from ..launch.bulk_copies import EXPECT, INIT, PIECE
-from ..launch.thread_axes import GpuError
+from ..launch.launch_form import GpuError
 from .lane_values import Mask
 from .watched_memory import RaceError, RunningThreads
 

@@ -27,7 +27,7 @@ from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import Buffer
 from ...tir.walk import pre_order
-from ..launch.thread_axes import SWIZZLED
+from ..launch.launch_form import SWIZZLED
 
 
 @dataclass

@@ -55,7 +55,7 @@ from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
 from ...tir.expr.intrinsics.numpy_values import divider, saturated, value_dtype
 from ..launch.cross_thread_reduction import distance_of
-from ..launch.thread_axes import GpuError
+from ..launch.launch_form import GpuError
 
 Value = Any
 """A NumPy number, or an array with an element for each lane."""

@@ -34,11 +34,11 @@ from ...tir.stmt import (
 )
 from ..launch.asynchronous_copies import BULK_SCOPE, COMMIT, SCOPE, WAIT
 from ..launch.barriers import is_barrier
-from ..launch.launch_form import inside_threads
-from ..launch.thread_axes import (
+from ..launch.launch_form import (
     BLOCK_TAGS,
     THREAD_TAGS,
     GpuError,
+    inside_threads,
     is_private,
     is_shared,
     tag_of,

@@ -13,7 +13,7 @@ from ...tir.expr import Broadcast, BufferLoad, Call, Expr
 from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, dot_of_group, group_columns
 from ...tir.expr.intrinsics.warp_matrix_operations import dot_of_tiles
 from ...tir.stmt import Buffer
-from ..launch.thread_axes import GpuError, threads_of_scope, threads_of_tile
+from ..launch.launch_form import GpuError, threads_of_scope, threads_of_tile
 from .kernel_counts import KernelCounts
 from .lane_values import Mask, evaluate, held_type
 from .watched_memory import RaceError, RunningThreads, WatchedArray

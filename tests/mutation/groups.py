@@ -57,7 +57,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "codegen/lower/transpose_in_registers.py", "codegen/lower/widen_half_floats.py",
     ),
     "graph": (
-        "graph/entry.py", "graph/fuse.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py",
+        "graph/entry.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py",
         "graph/memory_plan.py", "graph/rewrite.py", "graph/text.py", "graph/verify_graph.py", "graph/builder.py",
         "graph/symbolic_sizes.py", "graph/weighted.py",
     ),

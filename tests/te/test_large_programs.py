@@ -8,7 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.graph import Builder
-from tilewright.graph.fuse import fuse
+from tilewright.graph.kernels import fuse
 from tilewright.graph.memory_plan import order_kernels
 from tilewright.tir import parse, structural_equal
 from tilewright.tir.expr.base.deep_recursion import nesting
