@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,10 +68,15 @@ def sources():
     return sorted(path for layer in MAY_IMPORT for path in (ROOT / layer).rglob("*.py"))
 
 
+@cache
 def imports(path, text=None):
-    """``(module, is at the top)`` of every import, relative ones resolved to ``tilewright.…``."""
+    """``(module, is at the top)`` of every import, relative ones resolved to ``tilewright.…``; each file is read once."""
+    return tuple(_imports(path, path.read_text() if text is None else text))
+
+
+def _imports(path, text):
     here = ("tilewright", *path.relative_to(ROOT).parts[:-1])
-    tree = ast.parse(path.read_text() if text is None else text)
+    tree = ast.parse(text)
     late = set()
     guarded = set()
     for node in ast.walk(tree):
