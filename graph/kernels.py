@@ -20,6 +20,8 @@ from .. import te
 from ..pages.short_repr import short_repr
 from ..te.operation import Requirement
 from ..te.tensor import Tensor
+from ..tir.analysis.simplify import simplify
+from ..tir.arith import Analyzer
 from ..tir.expr import DType, Expr, Var, same, substitute, transform, vars_in
 from ..tir.stmt import PrimFunc
 from .graph import Dim, Graph, GraphError, Node, Value, same_shape
@@ -68,7 +70,8 @@ class Kernel:
     def sizes(self) -> dict[Var, Expr]:
         """Returns the sizes that the kernel has under names of its own: expressions such as ``n + m``.
 
-        The extents of its arrays need not tell each variable of the graph; then an extent is a size as a whole.
+        The extents of its arrays need not tell each variable of the graph; then an extent is a size as a whole, and of
+        ``4 * n * m`` that is ``n * m``.
         """
         dims = [d for v in (*self.inputs, *self.outputs) for d in v.shape if isinstance(d, Expr)]
         known: set[Var] = set()
@@ -76,8 +79,8 @@ class Kernel:
             known |= found
         whole: dict[Var, Expr] = {}
         for d in dims:
-            if not vars_in(d) <= known and not any(same(d, one) for one in whole.values()):
-                whole[Var("_".join(sorted(v.name for v in vars_in(d))) + f"_{len(whole)}", d.dtype)] = d
+            if not vars_in(d) <= known and not any(same(_product(d), one) for one in whole.values()):
+                whole[Var("_".join(sorted(v.name for v in vars_in(d))) + f"_{len(whole)}", d.dtype)] = _product(d)
         return whole
 
     @property
@@ -99,7 +102,8 @@ class Kernel:
         def replaced(e: Any) -> Any:
             return next((v for v, whole in self.sizes.items() if isinstance(e, Expr) and same(e, whole)), None)
 
-        return transform(value, pre=replaced)
+        made: Expr = transform(simplify(value), pre=replaced)
+        return made
 
     @cached_property
     def signature(self) -> tuple[Any, ...]:
@@ -443,6 +447,16 @@ class _Groups:
     def _users_of(self, nodes: Iterable[Node]) -> list[Node]:
         values: list[Value] = [v for n in nodes for v in n.outputs]
         return [u for v in values for u in self.users.get(v, [])]
+
+
+def _product(extent: Expr) -> Expr:
+    """Returns the sizes that an extent multiplies, without the number; another extent itself."""
+    analyzer = Analyzer()
+    terms = analyzer.poly(extent)
+    if len(terms) != 1:
+        return extent
+    ((sizes, factor),) = terms.items()
+    return analyzer.to_expr({sizes: 1}, extent.dtype) if sizes and factor > 1 else extent
 
 
 def _sizes_of(values: Iterable[Value]) -> set[Var]:

@@ -258,6 +258,17 @@ def test_memory_for_sizes_that_are_halved_towards_zero():
         np.testing.assert_allclose(run(data), sums / sums.sum(1, keepdims=True), rtol=1e-5)
 
 
+def test_a_size_that_no_array_of_a_kernel_tells_alone():
+    n, m = te.var("n"), te.var("m")
+    b = Builder("net")
+    flat = b.op("reshape", b.op("exp", b.input("x", (n, m, 4))), shape=(n * m * 4,))
+    middle = b.op("strided_slice", b.op("cumsum", flat, axis=0), begin=(n * m * 2 - 1,), end=(1,), slice_mode="size")
+    run = tw.build(b.graph([middle]), target=ONE, bounds={"n": 9, "m": 9})
+    for sizes in ((1, 1), (3, 5), (9, 2)):
+        x = RNG.random((*sizes, 4), np.float32)
+        np.testing.assert_allclose(run(x), np.cumsum(np.exp(x))[[sizes[0] * sizes[1] * 2 - 1]], rtol=1e-5)
+
+
 def test_tensor_expressions_compare_sizes_at_the_call():
     n, m = te.var("n"), te.var("m")
     x, z = te.placeholder((n, 4), name="x"), te.placeholder((m, 4), name="z")

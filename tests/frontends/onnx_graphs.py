@@ -1169,7 +1169,8 @@ def _runner(model: Any) -> Runner | None:
         return lambda given: session.run(None, dict(given))
     except Exception as error:
         lacks = "NOT_IMPLEMENTED" in str(error) or "opset" in str(error)
-        return _reference(model) if lacks else None
+        # the reference does not stack the results of a loop of one step
+        return _reference(model) if lacks and all(n.op_type != "Loop" for n in model.graph.node) else None
 
 
 def _reference(model: Any) -> Runner:
@@ -1209,6 +1210,8 @@ def checked(model: Any, seed: int, full: bool = False) -> tuple[str, str]:
             shape = [sizes[d.dim_param] if d.dim_param else d.dim_value for d in i.type.tensor_type.shape.dim]
             given[i.name] = (rng.integers(-16, 16, shape) / 8).astype(np.float32)
         recurrent = any(n.op_type in ("LSTM", "GRU", "RNN") for n in model.graph.node)
+        if 0 in sizes.values() and any(n.op_type == "DynamicQuantizeLinear" for n in model.graph.node):
+            continue  # an extreme of no elements is infinite, and such numbers are not quantized
         try:  # no steps and no batch end ONNX Runtime's process in recurrent layers
             want = (_reference(model) if recurrent and 0 in [sizes[s] for s in symbolic] else run)(given)
         except Exception:
