@@ -16,7 +16,7 @@ from ..codegen.llvm.jit import load, optimize_and_compile
 from ..codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
 from ..codegen.machine.cpu import available_cores
 from ..codegen.machine.target import Target
-from ..codegen.runtime.runtime_ir import runtime_symbols
+from ..codegen.runtime.loader import runtime_symbols
 from ..tir.expr import DType
 
 ARRAYS = {"read": 1, "copy": 2, "triad": 3, "quad": 4}

@@ -19,19 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from .database_errors import DatabaseError
 from .schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, VIEWS, migrate
 
 try:
     import resource
 except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
-
-
-class DatabaseError(Exception):
-    """The database cannot be used as asked: damaged, foreign, from a newer version, locked, or read-only.
-
-    The message names the file and what to try. A file for which this is raised has not been changed.
-    """
 
 
 log = logging.getLogger("tilewright")

@@ -18,7 +18,8 @@ from ..pages.written_files import utf8_text
 from ..tir.program_key import program_key
 from ..tir.stmt import PrimFunc
 from . import exchange, upkeep
-from .connection import DatabaseError, FileLock, connect, say_what
+from .connection import FileLock, connect, say_what
+from .database_errors import DatabaseError
 from .records import (
     SessionRecord,
     Target,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..pages.written_files import draft_of
-from .connection import DatabaseError
+from .database_errors import DatabaseError
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, check_fields, to_json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .connection import DatabaseError
+from .database_errors import DatabaseError
 from .records import TuningRecord
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from .arguments import MOST_ARGUMENTS, Arguments, SizeError, c_types, in_slots
 from .array_libraries import array_call, completed_call
 from .export import export_module
 from .line_tables import with_line_tables
+from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
-from .runtime_ir import runtime_symbols
 from .timing import BoundCall, TimingResult, bind, time_evaluator
 
 

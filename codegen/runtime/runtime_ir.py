@@ -17,12 +17,9 @@ One text serves every target: loaded once per process by the JIT, or linked into
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from functools import lru_cache
 from string import Template
 
-from ..llvm.jit import load, optimize_and_compile
 from ..machine.target import Target
 from .pool_ir import CORES, POOL, RuntimePart, is_linux, is_mac
 
@@ -306,24 +303,3 @@ def runtime_ir(target: Target, exported: bool = False, alone: bool = False) -> s
     for part in PARTS:
         words.update(part.words(target))
     return Template("".join([part.text for part in PARTS])).substitute(words)
-
-
-# Loads the runtime into this process. It is compiled once, at the first kernel that is loaded, and never unloaded,
-# since the pool's threads run its code until the process ends.
-
-
-_lock = threading.Lock()
-
-
-def runtime_symbols() -> dict[str, int]:
-    """Return the addresses of the runtime's functions by name, which a kernel imports."""
-    with _lock:
-        return dict(_load())
-
-
-@lru_cache(maxsize=1)
-def _load() -> dict[str, int]:
-    target = Target("native -num-cores=1")
-    loaded = load(optimize_and_compile(runtime_ir(target), target, 2).object, SYMBOLS)
-    loaded.keep_forever()
-    return {name: loaded.address(name) for name in SYMBOLS}

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...pages.short_repr import short_repr
 from .arguments import in_slots
-from .runtime_ir import runtime_symbols
+from .loader import runtime_symbols
 
 if TYPE_CHECKING:
     from .module import Function

@@ -19,9 +19,9 @@ from ...codegen.runtime.arguments import ArgumentError, SizeError, check_not_neg
 from ...codegen.runtime.array_libraries import returned
 from ...codegen.runtime.entry_ir import Entry, entry_ir
 from ...codegen.runtime.line_tables import modules_with_lines
+from ...codegen.runtime.loader import runtime_symbols
 from ...codegen.runtime.model_export import LinkedLibrary, ModelSource, export_library, write_model_source
 from ...codegen.runtime.module import Function
-from ...codegen.runtime.runtime_ir import runtime_symbols
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT

@@ -14,7 +14,7 @@ import numpy as np
 from ...codegen import Target
 from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
-from ...codegen.runtime.runtime_ir import runtime_symbols
+from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.kernels import Division, Kernel, fuse

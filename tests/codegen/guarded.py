@@ -23,7 +23,7 @@ from tilewright.codegen import Target, lower
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.runtime.arguments import c_types
-from tilewright.codegen.runtime.runtime_ir import runtime_symbols
+from tilewright.codegen.runtime.loader import runtime_symbols
 from tilewright.driver.planning import request
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir.interpret import interpret

@@ -14,7 +14,7 @@ from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.lower import lower
 from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import c_types
-from tilewright.codegen.runtime.runtime_ir import runtime_symbols
+from tilewright.codegen.runtime.loader import runtime_symbols
 from tilewright.tir.parser import parse
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.machine.target import Target
-from tilewright.codegen.runtime.runtime_ir import PARTS, SYMBOLS, runtime_ir, runtime_symbols
+from tilewright.codegen.runtime.loader import runtime_symbols
+from tilewright.codegen.runtime.runtime_ir import PARTS, SYMBOLS, runtime_ir
 
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -243,7 +244,7 @@ def test_after_a_fork(counter):
 def test_the_process_ends_with_workers_about():
     script = (
         "import ctypes, sys\n"
-        "from tilewright.codegen.runtime.runtime_ir import runtime_symbols\n"
+        "from tilewright.codegen.runtime.loader import runtime_symbols\n"
         "B = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(lambda c, b, e: None)\n"
         "f = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)\n"
         "f(runtime_symbols()['tw_parallel_for'])(ctypes.cast(B, ctypes.c_void_p), None, 8, 4)\n"

@@ -20,7 +20,7 @@ from tilewright.codegen.lower import lower
 from tilewright.codegen.lower.compact_buffers import compact_buffers
 from tilewright.codegen.lowered import LoweredFunc
 from tilewright.codegen.machine.target import Target
-from tilewright.codegen.runtime.runtime_ir import runtime_symbols
+from tilewright.codegen.runtime.loader import runtime_symbols
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import Allocate

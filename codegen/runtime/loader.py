@@ -1,0 +1,30 @@
+"""Loads the runtime into this process.
+
+It is compiled once, at the first kernel that is loaded, and never unloaded, since the pool's threads run its code until
+the process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+
+from ..llvm.jit import load, optimize_and_compile
+from ..machine.target import Target
+from .runtime_ir import SYMBOLS, runtime_ir
+
+_lock = threading.Lock()
+
+
+def runtime_symbols() -> dict[str, int]:
+    """Return the addresses of the runtime's functions by name, which a kernel imports."""
+    with _lock:
+        return dict(_load())
+
+
+@lru_cache(maxsize=1)
+def _load() -> dict[str, int]:
+    target = Target("native -num-cores=1")
+    loaded = load(optimize_and_compile(runtime_ir(target), target, 2).object, SYMBOLS)
+    loaded.keep_forever()
+    return {name: loaded.address(name) for name in SYMBOLS}
