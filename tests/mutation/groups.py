@@ -141,5 +141,7 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
     ): "where two loops walk through the destination, they write the same elements, which was left out before",
     ("codegen/lower/insert_prefetches.py", "place", "len(self.rows) - 1", "(len(self.rows) + 1)", 0):
         "the quotient by the last extent is 0 for every line that there is",
+    ("tuner/measure/process.py", "receive", "left <= 0", "(left < 0)", 0):
+        "a wait of no time returns at once as well",
 }  # fmt: skip
 """Mutants that are no bugs: ``Mutant.key()`` and why nothing computes otherwise."""
