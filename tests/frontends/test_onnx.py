@@ -9,9 +9,14 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import tilewright as tw  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import OnnxError, UnsupportedOnnxOperators, from_onnx, register_onnx_operator  # noqa: E402
+from tilewright.frontends.onnx import (  # noqa: E402
+    OnnxError,
+    UnsupportedOnnxOperators,
+    from_onnx,
+    known_values,  # noqa: E402
+    register_onnx_operator,
+)
 from tilewright.frontends.onnx.call import CONVERTERS  # noqa: E402
-from tilewright.frontends.onnx import known_values  # noqa: E402
 
 from .onnx_backend import cases, outcome  # noqa: E402
 
