@@ -91,6 +91,16 @@ def test_functions_that_double_at_each_level(monkeypatch):
         from_onnx(proto)
 
 
+def test_as_many_nodes_as_are_allowed(monkeypatch):
+    nodes = [helper.make_node("Neg", ["x" if n == 0 else f"y{n - 1}"], [f"y{n}"]) for n in range(6)]
+    proto = onnx_fuzz._model(nodes, [onnx_fuzz._value("x", [4])], ["y5"], {})
+    monkeypatch.setattr(importer, "_MOST_NODES", 6)
+    assert len(from_onnx(proto).nodes) == 6
+    monkeypatch.setattr(importer, "_MOST_NODES", 5)
+    with pytest.raises(OnnxError, match="Neg 'y5': .* too many nodes"):
+        from_onnx(proto)
+
+
 def test_missing_operators_in_branches_and_functions_are_listed_with_the_others():
     proto = onnx_fuzz.seeds()[2]
     proto.graph.node[0].attribute[0].g.node[0].op_type = "Foo"

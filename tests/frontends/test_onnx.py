@@ -9,7 +9,13 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import tilewright as tw  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import OnnxError, UnsupportedOnnxOperators, from_onnx, register_onnx_operator  # noqa: E402
+from tilewright.frontends.onnx import (  # noqa: E402
+    OnnxError,
+    UnsupportedOnnxOperators,
+    from_onnx,
+    known_values,  # noqa: E402
+    register_onnx_operator,
+)
 from tilewright.frontends.onnx.call import CONVERTERS  # noqa: E402
 
 from .onnx_backend import cases, outcome  # noqa: E402
@@ -187,3 +193,21 @@ def test_resize_rounds_the_coordinates_of_the_standard(coordinates, rounding):
             got = tw.build(tw.from_onnx(model), target="native -num-cores=1")(x)
             np.testing.assert_array_equal(got, want, err_msg=f"{n} {scale}")
     assert compared
+
+
+def test_results_up_to_a_size_are_computed_while_the_graph_is_made(monkeypatch):
+    """A sum has at most as many elements as the product of its inputs' sizes; a scalar makes it no larger."""
+    monkeypatch.setattr(known_values, "LARGEST_KNOWN", 12)
+    node = helper.make_node("Add", ["a", "b"], ["c"])
+    for shapes, is_known in (
+        (((11,), ()), True),
+        (((4, 1), (3,)), True),
+        (((), (11,)), True),
+        (((12,), ()), False),
+        (((4, 1), (4,)), False),
+    ):
+        a, b = [np.full(s, n, np.float32) for n, s in enumerate(shapes, 1)]
+        made = known_values.evaluate(onnx, node, [(a, "float32"), (b, "float32")], {"": 17})
+        assert (made is not None) == is_known, shapes
+        if made is not None:
+            np.testing.assert_array_equal(made[0][0], a + b)

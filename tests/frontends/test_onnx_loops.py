@@ -91,8 +91,8 @@ def test_scan_along_axes_and_backwards():
     assert [n.op for n in graph.nodes].count("scan") == 1
 
 
-@pytest.mark.parametrize(("ends", "loops"), [(False, 1), (True, 0)])
-def test_loops_with_a_trip_count(ends, loops):
+@pytest.mark.parametrize(("trips", "ends", "loops"), [(13, False, 1), (13, True, 0), (2, False, 1), (1, False, 0)])
+def test_loops_with_a_trip_count(trips, ends, loops):
     """A loop that ends by its own condition before its trip count is unrolled."""
     condition = (
         [helper.make_node("Less", ["i", "five"], ["go"])] if ends else [helper.make_node("Identity", ["on"], ["go"])]
@@ -105,7 +105,7 @@ def test_loops_with_a_trip_count(ends, loops):
     )  # fmt: skip
     node = helper.make_node("Loop", ["n", "yes", "s0"], ["s1", "rows"], body=body)
     constants = {
-        "n": np.array(13),
+        "n": np.array(trips),
         "yes": np.array(True),
         "five": np.array(5),
         "w": np.array([0.5, 0.25, 1, -1], np.float32),

@@ -111,6 +111,24 @@ def test_a_buffer_that_changes_is_an_input_and_an_output():
     np.testing.assert_array_equal(count, [5, 5, 5])
 
 
+def test_arguments_that_change_are_outputs_behind_the_results():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x, y):
+            self.count.add_(x)
+            y.mul_(self.count)
+            return y - x, x * 4
+
+    graph = from_torch(exported(Model(), torch.ones(3), torch.ones(3)))
+    assert [v.name for v in graph.inputs] == ["x", "y", "count"]
+    given = {n: np.full(3, a, np.float32) for n, a in {"x": 2, "y": 3, "count": 5}.items()}
+    got = build_graph(graph)(*given.values())
+    np.testing.assert_array_equal([a[0] for a in got], [3 * 7 - 2, 8, 7, 21])
+
+
 def test_symbolic_sizes_stay():
     size = torch.export.Dim("rows", min=2, max=64)
     program = exported(nn.Linear(4, 3), torch.randn(5, 4), dynamic_shapes=({0: size},))

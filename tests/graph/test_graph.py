@@ -92,6 +92,12 @@ def test_what_is_no_graph_is_refused(text, problem):
         parse(text)
 
 
+def _around(body):
+    """A loop of three steps over a body with one state."""
+    x = Value("x", "float32", (2,))
+    return Node("scan", (x,), (Value("z", "float32", (2,)),), {"body": body, "states": 1, "arrays": 0, "steps": 3})
+
+
 def test_the_verifier_finds_what_is_wrong():
     x, y = Value("x", "float32", (2,)), Value("y", "float32", (2,))
     relu = Node("relu", (x,), (y,))
@@ -104,6 +110,10 @@ def test_the_verifier_finds_what_is_wrong():
             "f", (x,), (), (Node("relu", (x,), (Value("z", "float32", (3,)),)),)
         ),
         "the name 'x' is taken": Graph("f", (x,), (), (Node("relu", (x,), (Value("x", "float32", (2,)),)),)),
+        "the name 'y' is taken": Graph("f", (x,), (), (relu, _around(Graph("y", (x,), (x,), ())))),
+        "the name '1st' is taken, or is not an identifier": Graph(
+            "f", (x,), (), (_around(Graph("1st", (x,), (x,), ())),)
+        ),
         "the data of": Graph("f", (), (), (), {x: np.zeros(3, np.float32)}),
     }
     for problem, graph in broken.items():

@@ -176,6 +176,22 @@ def test_batch_norm_moves_into_the_weights_after_it(shape, weight, product, left
     check(graph, after, *filled(graph))
 
 
+@pytest.mark.parametrize(
+    ("gamma", "beta", "mean", "folds"),
+    [(0, 0, 3, True), (1, 0, 1024, True), (2, 1024, 524288, True), (1, 0, 1025, False), (0.5, 1, 4096, False)],
+)
+def test_batch_norm_moves_as_long_as_its_shift_is_not_too_large(gamma, beta, mean, folds):
+    """The mean times the scale is at most 1024 times the larger of gamma and beta. A channel that is 0 has neither."""
+    head = "def f(x: float32[2, 4]):\n    w: float32[6, 4] = constant()\n" + CHANNELS
+    text = head + "    a = dense(x, w)\n    y = batch_norm(a, g, b, m, v, epsilon=0.0)\n    return y"
+    data = {n: np.full(6, a, np.float32) for n, a in (("g", gamma), ("b", beta), ("m", mean), ("v", 1))}
+    graph = parse(text, weights(1, w=(6, 4)) | data)
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == (["dense"] if folds else ["dense", "batch_norm"])
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_allclose(evaluate(after, x)[0], evaluate(graph, x)[0], rtol=1e-4)
+
+
 def test_weights_that_two_read_stay():
     graph = parse(
         """

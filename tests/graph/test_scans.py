@@ -18,6 +18,7 @@ from tilewright.graph import (
     plan_memory,
     prepare,
 )
+from tilewright.graph.entry import entry_function, place
 from tilewright.graph.passes.hoist_from_loops import hoist_from_loops
 
 SIZES = {"x": (3, 5), "h": (3, 4), "c": (3, 4), "s": (4,)}
@@ -212,6 +213,29 @@ def net(h: float32[4], x: float32[7, 4]):
 def test_loops_that_do_not_fit_are_refused(args, attrs, problem):
     with pytest.raises(GraphError, match=problem):
         parse(BODY.format(args=args, attrs=attrs))
+
+
+@pytest.mark.parametrize("results", ["twice", "exchanged", "constant"])
+def test_results_of_a_body_that_share_memory_have_no_addresses(results):
+    """prepare puts copies before such results; a program made without it would write one place twice."""
+    b = Builder("net")
+    h, c = b.input("h", (3,)), b.input("c", (3,))
+
+    def step(states, parts):
+        out = b.op("negative", states[0])
+        if results == "exchanged":
+            return [states[1], states[0]], []
+        return [out, out if results == "twice" else b.constant(np.ones(3, np.float32))], []
+
+    ends, _ = add_scan(b, [h, c], [], step, steps=2)
+    graph = b.graph(ends)
+    division = order_kernels(fuse(graph))
+    with pytest.raises(GraphError, match="scan: the results of its body share memory; prepare the graph first"):
+        entry_function(division, plan_memory(division), [], place({}))
+    arrays = [np.arange(3, dtype=np.float32), np.full(3, 7, np.float32)]
+    want = {"twice": arrays[:1] * 2, "exchanged": arrays, "constant": [arrays[0], np.ones(3)]}[results]
+    for a, w in zip(build_graph(graph)(*arrays), want, strict=True):
+        np.testing.assert_array_equal(a, w)
 
 
 def test_states_keep_their_type():

@@ -123,5 +123,25 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
         "the buffer gets the shape that it has",
     ("codegen/llvm/lane_reductions.py", "reduce_rows", "1", "(2)", 1):
         "n & (n - 2) is 0 for the same n as n & (n - 1), from 2 on; fewer lanes are left out behind it",
+    (
+        "tir/arith/itermap/iter_simplify.py", "iter_map_simplify", "not found.surjective and predicate is not None",
+        "(not found.surjective)", 0,
+    ): "without a predicate the second search is the first one again",
+    ("schedule/primitives/read_write_at.py", "read", "hi <= last", "(hi < last)", 0):
+        "the lesser of two equal ends is either",
+    ("schedule/primitives/merge.py", "_nests", "0", "(1)", 0): "every path begins with the block of the function",
+    (
+        "schedule/primitives/shift_operand.py", "_factors",
+        'any(load is None for load in loads) or total.dtype.kind != "int"', "(any((load is None for load in loads)))", 0,
+    ): "the element to which a product is added has the type of the product, an integer where its factors are widened",
+    (
+        "codegen/lower/transpose_in_registers.py", "_plan",
+        "walks(sources, i) and walks(places, j) and not walks(sources, j) and not walks(places, i)",
+        "(walks(sources, i) and walks(places, j) and (not walks(sources, j)))", 0,
+    ): "where two loops walk through the destination, they write the same elements, which was left out before",
+    ("codegen/lower/insert_prefetches.py", "place", "len(self.rows) - 1", "(len(self.rows) + 1)", 0):
+        "the quotient by the last extent is 0 for every line that there is",
+    ("tuner/measure/process.py", "receive", "left <= 0", "(left < 0)", 0):
+        "a wait of no time returns at once as well",
 }  # fmt: skip
 """Mutants that are no bugs: ``Mutant.key()`` and why nothing computes otherwise."""

@@ -342,6 +342,27 @@ def test_write_at_of_an_init_and_an_update(matmul, agree):
     agree(func, sch.func)
 
 
+def test_write_at_keeps_a_sum_that_goes_on_over_the_loop():
+    """The sum over the outer loop goes on from the iteration before, in a buffer that another block has filled."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 5)), C: T.Buffer((5,))):
+    for j in range(5):
+        with T.block("fill"):
+            vj = T.axis.spatial(5, j)
+            C[vj] = T.float32(7)
+    for k, i in T.grid(3, 5):
+        with T.block("C"):
+            vk, vi = T.axis.remap("RS", [k, i])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vk, vi]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="uses what buffer C held before the iteration of loop k"):
+        sch.write_at(sch.get_loops("C")[0], "C", 0, "local")
+
+
 def test_read_at_and_write_at_refuse(chain, matmul):
     sch = Schedule(chain())
     sch.compute_at("B", sch.get_loops("C")[0])

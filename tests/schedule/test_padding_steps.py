@@ -245,6 +245,17 @@ def test_what_zeros_would_change(func, padding, words):
     assert words in str(info.value)
 
 
+@pytest.mark.parametrize(
+    ("declared", "read"), [("A[0, vk]", "A[vi, vk]"), ("A[vi, 0]", "A[vi, vk]"), ("A[vi, vk]", "A[vi, 0]")]
+)
+def test_an_element_that_is_not_the_declared_one_is_no_contraction(declared, read):
+    text = _reduction(0, f"B[vi] + {read}").script()
+    reads = next(line for line in text.splitlines() if "T.reads" in line)
+    func = parse(text.replace(reads.strip(), f"T.reads({declared})"))
+    with pytest.raises(ScheduleError, match="in more than one way"):
+        Schedule(func).pad_einsum("B", [4, 1])
+
+
 def test_an_axis_that_only_repeats():
     func = parse("""
 @T.prim_func

@@ -220,6 +220,40 @@ def main(B: T.Buffer((8, 13)), S: T.Buffer((104,))):
         sch.rolling_buffer("B_shared_shared", 0)
 
 
+@pytest.mark.parametrize(("turns", "rolls"), [(1, True), (2, False)])
+def test_a_source_that_leaves_out_what_the_first_turn_has_not_written(turns, rolls):
+    """A source that writes everything in its first turn only rolls already. Any other has to write all that is read."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((12,)), C: T.Buffer((8,))):
+    Z = T.alloc_buffer((12,))
+    B = T.alloc_buffer((10,))
+    for o in range(4):
+        for i in range(6):
+            with T.block("Z"):
+                v = T.axis.spatial(12, o * 2 + i)
+                T.where(o < {turns} or 4 <= i)
+                Z[v] = A[v]
+        for i in range(4):
+            with T.block("B"):
+                v = T.axis.spatial(10, o * 2 + i)
+                B[v] = Z[v] + Z[v + 2]
+        for i in range(2):
+            with T.block("C"):
+                v = T.axis.spatial(8, o * 2 + i)
+                C[v] = B[v] + B[v + 2]
+""")
+    sch = Schedule(func)
+    if not rolls:
+        with pytest.raises(ScheduleError, match="Z"):
+            sch.rolling_buffer("B", 0)
+        return
+    sch.rolling_buffer("B", 0)
+    a, c = np.arange(12, dtype="float32"), np.full(8, np.nan, "float32")
+    interpret(sch.func, a, c)
+    np.testing.assert_array_equal(c, a[:8] + 2 * a[2:10] + a[4:12])
+
+
 def test_lanes_across_what_rolls_stay_lanes():
     """The axis that rolls runs in order from now on; a vector loop along the other one is not a part of it."""
     sch = Schedule(

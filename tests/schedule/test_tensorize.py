@@ -520,6 +520,23 @@ def main(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
     refused(func, sch, sch.get_loops("update")[0], "would both be parts of C, which it writes")
 
 
+def test_a_block_that_renames_its_buffers(register):
+    register()
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 4)), B: T.Buffer((4, 4)), C: T.Buffer((4, 4))):
+    for i, j, k in T.grid(4, 4, 4):
+        with T.block("update"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            T.reads(C[vi, vj], A[vi, vk], B[vj, vk])
+            T.writes(C[vi, vj])
+            D = T.match_buffer(A[vi, vk], (1, 1), offset_factor=1)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]
+""")
+    sch = Schedule(func)
+    refused(func, sch, sch.get_loops("update")[0], "block 'update' has matched buffers")
+
+
 def test_a_name_that_nobody_registered():
     sch = Schedule(product(4, 4, 4))
     refused(sch.func, sch, sch.get_loops("update")[0], "no tensor intrinsic 'dot_16x4_vni'", "'dot_16x4_vnni'",

@@ -83,3 +83,11 @@ def test_bounds_have_to_hold_at_each_point():
     assert not lies_between(half, IntImm(1), IntImm(10), range_of)  # 0 at the first points
     assert lies_between(half, i // 2, i // 2, range_of)
     assert not lies_between(half, zero, IntImm(10), lambda v: (-1, 20))  # -1 at the first point
+
+
+def test_grids_end_below_the_numbers_that_float64_has_exactly():
+    whole = 2**52
+    assert grid({i: (whole - 3, whole - 1)})[i].tolist() == [whole - 3, whole - 2, whole - 1]
+    assert grid({i: (1 - whole, 3 - whole)})[i].tolist() == [1 - whole, 2 - whole, 3 - whole]
+    assert grid({i: (whole - 3, whole)}) is None
+    assert grid({i: (-whole, 3 - whole)}) is None

@@ -141,6 +141,16 @@ def test_conditions_that_memory_decides_stay(before):
     assert len(whiles(simplify(func))) == 1
 
 
+def test_the_body_is_simplified_under_a_condition_that_stays():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((1,), "int32")):
+    while A[0] < 5:
+        A[0] = A[0] + 1 + 1
+""")
+    assert "A[0] = A[0] + 2" in simplify(func).script()
+
+
 def test_a_condition_that_never_holds_is_nothing():
     func = parse('@T.prim_func\ndef f(A: T.Buffer((1,), "int32")):\n    while 3 < 2:\n        A[0] = 1\n')
     assert not whiles(simplify(func))

@@ -14,6 +14,7 @@ from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule
 from tilewright.tir.parser import parse
 from tilewright.tuner import LocalRunner, ReferenceFailed
+from tilewright.tuner.measure import runner as runner_module
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
 
 TARGET = Target("native -num-cores=1")
@@ -51,6 +52,34 @@ def programs(func, count=1):
 def runner():
     with LocalRunner(workers=2, run_timeout=20.0, max_samples=4) as made:
         yield made
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(3, 3), (8, 8), (64, 8)])
+def test_as_many_workers_as_cores_up_to_eight(monkeypatch, cores, workers):
+    monkeypatch.setattr(runner_module, "available_cores", lambda: cores)
+    assert len(LocalRunner().workers) == workers
+    assert len(LocalRunner(workers=2).workers) == 2
+
+
+def test_the_best_time_so_far_bounds_the_next_candidates():
+    """A candidate is timed further only where it may become the best one, of this call or before it."""
+
+    class Noting(LocalRunner):
+        def _compile(self, jobs, deadline):
+            for job in jobs:
+                job.status = "compiled"
+
+        def _first_run(self, job, jobs, best, stop_above):
+            noted.append((best, stop_above))
+            job.status, job.times = "ok", times[len(noted) - 1]
+
+        def _race(self, jobs, best, deadline, equally):
+            noted.append(best)
+
+    noted, times = [], [[3.0, 5.0], [8.0, 2.0], [6.0, 7.0]]
+    results = Noting(workers=1).measure(["a", "b", "c"], best_seconds=4.0)
+    assert [r.status for r in results] == ["ok"] * 3
+    assert noted == [(4.0, 6.0), (3.0, 4.5), (2.0, 3.0), 2.0]
 
 
 def test_candidates_are_timed_in_order(runner):

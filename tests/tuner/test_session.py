@@ -1,6 +1,8 @@
 """Sessions: budgets, records, resuming, interruption; with a made-up runner, so that nothing depends on times."""
 
 import hashlib
+import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -133,6 +135,34 @@ def test_an_interrupt_keeps_what_was_found(tmp_path):
         assert len(result.records) == 16 == db.count()
         assert result.best is not None
         assert db.sessions()[0].status == "interrupted"
+
+
+def test_an_interrupt_behind_the_time_limit_is_not_late():
+    class Slow(FakeRunner):
+        def measure(self, traces, *, best_seconds=float("inf"), deadline=float("inf")):
+            time.sleep(0.2)
+            return super().measure(traces)
+
+    for at, late in ((1, False), (None, True)):
+        with pytest.raises(TuningInterrupted) if at else nullcontext() as caught:
+            made = tune(matmul(), TARGET, trials=4, time_limit=0.1, runner=Slow(interrupt_at=at), final_race=0)
+        result = caught.value.result if at else made
+        assert result.elapsed_seconds > 0.2
+        assert bool(result.late) == late
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(10.0, 0.5), (100.0, 2.0), (None, 0.0)])
+def test_time_is_kept_for_the_final_comparison_where_there_is_one(monkeypatch, limit, kept):
+    ends = []
+
+    def loop(self, deadline):
+        ends.append(0.0 if deadline == self._run.deadline else self._run.deadline - deadline)
+        return "time"
+
+    monkeypatch.setattr(TuningSession, "_loop", loop)
+    for final_race in (True, False):
+        TuningSession(matmul(), TARGET, runner=FakeRunner()).run(4, time_limit=limit, final_race=final_race)
+    assert ends == pytest.approx([kept, 0.0])
 
 
 def test_a_session_says_which_error_ended_it(tmp_path):
