@@ -250,6 +250,11 @@ CASES: dict[str, list[str]] = {
                  f"padding = dense<[[0, 0], [1, 1], [2, 1], [0, 0]]> : tensor<4x2xi64>}} : ({IMAGE}, tensor<f32>) -> tensor<2x9x15x4xf32>"),
         function(F, F, ZERO + f'%r = "stablehlo.reduce_window"(%a, %zero) {reducer("add")} '
                  f"{{window_dimensions = array<i64: 1, 5>, padding = dense<[[0, 0], [4, 0]]> : tensor<2x2xi64>}} : ({F}, tensor<f32>) -> {F}"),
+        function(F, "tensor<3x7xf32>", LOW + f'%r = "stablehlo.reduce_window"(%a, %low) {reducer("maximum")} '
+                 f"{{window_dimensions = array<i64: 1, 3>, base_dilations = array<i64: 1, 2>}} : ({F}, tensor<f32>) -> tensor<3x7xf32>"),
+        function(I, "tensor<2x4xi32>", "%low = stablehlo.constant dense<-2147483648> : tensor<i32>\n"
+                 f'%r = "stablehlo.reduce_window"(%a, %low) {reducer("maximum", "i32")} '
+                 f"{{window_dimensions = array<i64: 2, 2>}} : ({I}, tensor<i32>) -> tensor<2x4xi32>"),
     ],
     "RemOp": binary("remainder", F, I),
     "ReshapeOp": [function(F, "tensor<5x3xf32>", f"%r = stablehlo.reshape %a : ({F}) -> tensor<5x3xf32>")],

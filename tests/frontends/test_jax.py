@@ -373,6 +373,7 @@ def test_a_kernel_is_a_function_of_jax():
         "SelectAndScatterOp",
         "SortOp",
         "ReduceOp",
+        "ReduceWindowOp",
     ],
 )
 def test_operations_equal_the_interpreter_of_stablehlo(name):

@@ -157,6 +157,21 @@ def test_windows_of_any_rank_without_padding(rank, auto):
     np.testing.assert_array_equal(build_graph(from_onnx(proto))(x), np.full((1, 3, *[3] * rank), 2.0 * 3**rank))
 
 
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_blocks_of_space_become_channels_and_come_back(block):
+    proto = model([helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=block),
+                   helper.make_node("DepthToSpace", ["y"], ["z"], blocksize=block)],
+                  {"x": [2, 3, 6, 12]}, ["y", "z"])  # fmt: skip
+    x = np.arange(2 * 3 * 6 * 12, dtype=np.float32).reshape(2, 3, 6, 12)
+    y, z = build_graph(from_onnx(proto))(x)
+    assert y.shape == (2, 3 * block**2, 6 // block, 12 // block)
+    for row in range(block):
+        for column in range(block):
+            first = 3 * (row * block + column)
+            np.testing.assert_array_equal(y[:, first : first + 3], x[:, :, row::block, column::block])
+    np.testing.assert_array_equal(z, x)
+
+
 @pytest.mark.parametrize("last", [[], ["axes"], ["axes", "step"]], ids=str)
 def test_a_part_of_a_shape_with_an_unknown_size(last):
     nodes = [

@@ -129,6 +129,17 @@ def test_arguments_that_change_are_outputs_behind_the_results():
     np.testing.assert_array_equal([a[0] for a in got], [3 * 7 - 2, 8, 7, 21])
 
 
+@pytest.mark.parametrize("shape", [(), (5,), (3, 7)], ids=str)
+def test_shares_and_extremes_of_any_rank(shape):
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.softmax(x, -1), torch.log_softmax(x, 0), torch.argmax(x, -1), torch.argmin(x)
+
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    for got, want in zip(build_graph(from_torch(exported(Model(), x)))(x), Model()(x), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_symbolic_sizes_stay():
     size = torch.export.Dim("rows", min=2, max=64)
     program = exported(nn.Linear(4, 3), torch.randn(5, 4), dynamic_shapes=({0: size},))

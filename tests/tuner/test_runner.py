@@ -143,6 +143,13 @@ def test_limits_out_of_range_are_refused(limit):
         LocalRunner(**limit)
 
 
+def test_limits_that_may_be_zero():
+    limits = LocalRunner(workers=1, min_seconds=0, race_seconds=0.0, memory_bytes=0).limits
+    assert (limits.min_seconds, limits.race_seconds, limits.memory_bytes) == (0, 0, 0)
+    with pytest.raises(ValueError, match="run_timeout is a number of seconds above zero"):
+        LocalRunner(workers=1, run_timeout=0.0)
+
+
 def test_a_program_that_cannot_be_read_has_a_reason(runner):
     func = add_one()
     runner.open(func, TARGET)
