@@ -114,8 +114,7 @@ class Operations:
         """Returns a number of a type; the same one in all lanes of a vector."""
         key = (value, copysign(1, value), kind)
         if key not in self._constants:
-            # xDSL prints some floats as their bits, and reads bits in a dense attribute as a whole number
-            if isinstance(kind, B.VectorType) and (not isfinite(value) or "0x" in str(number(value, kind))):
+            if isinstance(kind, B.VectorType) and _is_printed_as_bits(value, kind):
                 spread = vector.BroadcastOp(self.constant(value, kind.element_type), kind)
                 return self._constants.setdefault(key, self.add(spread))
             op = arith.ConstantOp(number(value, kind), kind)
@@ -373,3 +372,8 @@ def _fits(sample: Operation, op: Operation, bound: dict[SSAValue, SSAValue]) -> 
         elif isinstance(b.owner, Block) or not _fits(a.owner, b.owner, bound):
             return False
     return True
+
+
+def _is_printed_as_bits(value: float, kind: Attribute) -> bool:
+    """Returns whether xDSL prints a number as its bits, which it reads in a dense attribute as a whole number."""
+    return not isfinite(value) or str(number(value, kind)).find("0x") >= 0
