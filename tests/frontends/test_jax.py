@@ -112,8 +112,9 @@ def test_a_model_of_flax_equals_jax():
         lambda x: (lax.bitcast_convert_type(x, np.uint8), lax.reduce_precision(x, 8, 7), jnp.clip(x, -1, 1), x.astype(int)),
         jax.grad(lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (2, 3), (1, 2), "SAME") ** 2).sum()),
         lambda x: jax.random.uniform(jax.random.wrap_key_data(jnp.array([1, 2], np.uint32)), (5,)) + x[0, 0],
+        lambda x: (lax.concatenate([x[:1], x[:0], x], 0), lax.concatenate([x[:, :0], x[:, 2:3]], 1), lax.concatenate([x[:0], x[:0]], 0)),
     ],
-    ids=["reductions", "scans", "lookups", "writes", "sorts", "functions", "conversions", "pooling", "random"],
+    ids=["reductions", "scans", "lookups", "writes", "sorts", "functions", "conversions", "pooling", "random", "joined"],
 )  # fmt: skip
 def test_functions_equal_jax(f):
     check(f, numbers(4, 8))
