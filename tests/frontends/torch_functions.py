@@ -309,7 +309,7 @@ float1:torch.var_mean({v}, {d})|float1:torch.std_mean({v}, {d}, keepdim=True)|fl
 1:torch.count_nonzero({v}, {d})|1:torch.cumsum({v}, {d})|1:torch.cumprod({v}, {d})|1:torch.cummax({v}, {d})|1:torch.cummin({v}, {d})|float1:torch.logcumsumexp({v}, {d})
 1:torch.median({v}, {d})|any:torch.median({v})|float1:torch.nanmedian({v}, {d})|1:torch.nansum({v}, {d})|float1:torch.nanmean({v}, {d})|float1:torch.norm({v}, dim={d})
 float1:torch.linalg.vector_norm({v}, 1)|float1:torch.linalg.vector_norm({v}, 3, {d})|float1:torch.linalg.vector_norm({v}, float("inf"), {d})
-float1:torch.linalg.vector_norm({v}, 0)|float1:torch.linalg.vector_norm({v}, float("-inf"))|1:torch.aminmax({v}, dim={d})|1:torch.kthvalue({v}, 1, {d})|1:torch.mode({v}, {d})
+float1:torch.linalg.vector_norm({v}, 0)|float1:torch.linalg.vector_norm({v}, float("-inf"))|1:torch.aminmax({v}, dim={d})|1:torch.kthvalue({v}, 1, {d})[0]|1:torch.mode({v}, {d})[0]
 float1:torch.softmax({v}, {d})|float1:torch.log_softmax({v}, {d})|float1:F.softmin({v}, {d})|1:torch.sort({v}, {d}, stable=True)|1:torch.argsort({v}, {d}, stable=True)
 1:torch.topk({v}, 1, {d})[0]|1:torch.sort({v}, {d}, descending=True, stable=True)|1:torch.diff({v}, dim={d})|float1:torch.trapezoid({v}, dim={d})|float1:F.normalize({v}, dim={d})
 float1:torch.quantile({v}, 0.5, {d})|float1:torch.cosine_similarity({v}, {s}, {d})|float1:F.layer_norm({v}, {v}.shape[-1:])|float:F.mse_loss({v}, {s})|float:F.l1_loss({v}, {s})
@@ -651,9 +651,11 @@ def checked(one: Function) -> Outcome:
         for sizes in random.Random(one.source).sample(SIZES, further):
             try:
                 want = _all_of(run, one.given(sizes))
-                reference(*one.given(sizes))
+                stated = _all_of(reference, one.given(sizes))
             except Exception:
                 continue  # sizes that the function does not take
+            if [t.shape for t in stated] != [t.shape for t in want] or (1 in sizes.values() and "queeze" in one.source):
+                continue  # what was traced has another rank, as squeeze() has where a size becomes 1
             result = _compared(one, run, fast, sizes, want)
             if result.kind != "equal":
                 return result
@@ -682,6 +684,8 @@ def _compared(
             problem = _difference(a, b, allowed, spread[k])
         if problem and _SORTED.search(one.source) and any(t.isnan().any() for t in _values_of(one, sizes)):
             return Outcome("unusable", "eager finds modes and places among NaN in no order", sizes)
+        if problem and "interpolate(" in one.source and any(t.isinf().any() for t in _values_of(one, sizes)):
+            return Outcome("unusable", "PyTorch's own decomposition multiplies infinities by weights of 0", sizes)
         if problem and _depends_on_strides(one, run, sizes, want):
             return Outcome("unusable", f"eager gives something else for contiguous inputs: {problem}", sizes)
         if problem:
