@@ -442,7 +442,7 @@ def mish(x: Expr) -> Expr:
 
 @element(onnx="Softsign")
 def softsign(x: Expr) -> Expr:
-    """Returns x / (1 + |x|)."""
+    """Returns ``x / (1 + abs(x))``."""
     return x / (abs_(x) + 1.0)
 
 
