@@ -8,10 +8,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import tilewright
 from tilewright.te.ops.elements import ELEMENTS, REQUIRED, ElementOperator
 
-ROOT = Path(tilewright.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE, STUB = ROOT / "docs/reference/element-operators.md", ROOT / "te/ops/__init__.pyi"
 
 HEAD = """# Element-wise operators
