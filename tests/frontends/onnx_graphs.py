@@ -1169,8 +1169,9 @@ def _runner(model: Any) -> Runner | None:
         return lambda given: session.run(None, dict(given))
     except Exception as error:
         lacks = "NOT_IMPLEMENTED" in str(error) or "opset" in str(error)
-        # the reference does not stack the results of a loop of one step
-        return _reference(model) if lacks and all(n.op_type != "Loop" for n in model.graph.node) else None
+        # the reference does not stack the results of a loop of one step, nor look at lengths of sequences
+        otherwise = {"Loop", "LSTM", "GRU", "RNN"}
+        return _reference(model) if lacks and not otherwise & {n.op_type for n in model.graph.node} else None
 
 
 def _reference(model: Any) -> Runner:
