@@ -45,7 +45,7 @@ def max_unpool(c: OnnxCall) -> Value:
     kernel = tuple(c.attr("kernel_shape"))
     strides, pads = tuple(c.attr("strides", (1,) * n)), tuple(c.attr("pads", (0,) * 2 * n))
     if not x.is_static:
-        raise c.error(f"{x.type_text} has symbolic sizes")
+        raise c.error(f"{x.type_text} has symbolic sizes; shapes= can give them as numbers")
     spatial = [
         (e - 1) * s - pads[d] - pads[n + d] + k
         for d, (e, s, k) in enumerate(zip(x.shape[2:], strides, kernel, strict=True))

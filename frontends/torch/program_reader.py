@@ -365,7 +365,8 @@ class ProgramReader:
         try:
             made = CONVERTERS[str(node.target)](call, *args, **_plain(kwargs))
         except GraphError as error:
-            raise TorchError(f"{label}: {error}") from error
+            way_out = "; shapes= can give sizes as numbers" if "has to be a constant here" in str(error) else ""
+            raise TorchError(f"{label}: {error}{way_out}") from error
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             symbolic = [v for v in (*_values(args), *_values(kwargs.values())) if _is_symbolic(v)]
             if isinstance(error, TorchError) or not symbolic:
