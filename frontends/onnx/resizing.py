@@ -136,7 +136,9 @@ def resize(c: OnnxCall) -> Value:
     axes = [a for a in _axes(c, x) if not a.stays]
     for a in axes:
         if isinstance(a.out, int) and a.out < 1:
-            raise c.error(f"a size of {a.out} elements is not supported; leave the node out of the model, since it has no result")
+            raise c.error(
+                f"a size of {a.out} elements is not supported; leave the node out of the model, since it has no result"
+            )
         if isinstance(a.size, int) and a.size < 1:
             raise c.error(f"axis {a.axis} of {x.type_text} has no elements, and cannot get {a.out}")
     if not axes:
