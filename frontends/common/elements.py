@@ -1,9 +1,14 @@
-"""Operators that several front ends make of operators of the graph: powers of integers."""
+"""Element-wise operators as several front ends make them: arithmetic of truth values, powers of integers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+OF_TRUTHS = {
+    "add": "logical_or", "subtract": "logical_xor", "multiply": "logical_and", "maximum": "logical_or", "minimum": "logical_and"
+}  # fmt: skip
+"""The operators that arithmetic is for truth values."""
 
 
 def power_of_integers(op: Callable[..., Any], x: Any, exponent: Any, one: Any, bits: int) -> Any:

@@ -11,17 +11,12 @@ from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType
 from ..common.converters import Converter
-from ..common.elements import power_of_integers
+from ..common.elements import OF_TRUTHS, power_of_integers
 from .hlo_call import CONVERTERS, HloCall, hlo
 from .known_arrays import known
 
 _ORDER = {"EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal"}
 _WORD = re.compile(r"(\w+)>$")
-
-
-_OF_TRUTHS = {"add": "logical_or", "multiply": "logical_and", "subtract": "logical_xor", "maximum": "logical_or",
-              "minimum": "logical_and"}  # fmt: skip
-"""What arithmetic is for truth values."""
 
 
 def _convert(row: ElementOperator) -> Converter:
@@ -30,7 +25,7 @@ def _convert(row: ElementOperator) -> Converter:
     def convert(c: HloCall) -> Value:
         name = row.name
         if c.dtype == "bool" and row.types in ("number", "bits"):
-            name = _OF_TRUTHS.get(name, name.replace("bitwise", "logical"))
+            name = OF_TRUTHS.get(name, name.replace("bitwise", "logical"))
         return c.together(name, *c.values)
 
     return convert

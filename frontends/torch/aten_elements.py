@@ -11,17 +11,15 @@ from ...graph.scan_operator import add_scan
 from ...te.ops.elements import ElementOperator
 from ...tir.expr import DType, Expr
 from ..common.converters import Converter
-from ..common.elements import power_of_integers
+from ..common.elements import OF_TRUTHS, power_of_integers
 from .aten_call import CONVERTERS, AtenCall, aten, operators_of_table
-
-_OF_TRUTHS = {"maximum": "logical_or", "add": "logical_or", "minimum": "logical_and", "multiply": "logical_and"}
-"""What arithmetic is for truth values."""
 
 
 def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
     """Returns the converter of an operator that is a row of the table.
 
-    It has PyTorch's types, and the row's parameters in their order."""
+    It has PyTorch's types, and the row's parameters in their order.
+    """
 
     def convert(c: AtenCall, *args: Any, **named: Any) -> Value:
         given = {**dict(zip(told, args[row.operands :], strict=False)), **named}
@@ -49,7 +47,7 @@ def _converted(c: AtenCall, row: ElementOperator, operands: Sequence[Any]) -> tu
         values = [c.value(x, dtype) for x in operands]
         return name, *[c.op("cast", v, dtype="uint8") if dtype == "bool" else v for v in values]
     if dtype == "bool":
-        name = _OF_TRUTHS.get(name, name.replace("bitwise", "logical") if row.types == "bits" else "identity")
+        name = OF_TRUTHS.get(name, name.replace("bitwise", "logical") if row.types == "bits" else "identity")
     if row.types == "rounding" and not DType(dtype).is_float:
         name = "identity"
     return name, *[c.value(x, dtype) for x in operands]

@@ -76,13 +76,12 @@ Name = str | Named
 class ElementOperator:
     """A row of the table.
 
-    ``formula`` takes as many elements as ``operands`` says, then the parameters, of which ``parameters`` has the defaults.
+    ``function`` takes as many tensors as ``operands`` says, then the parameters, of which ``parameters`` has the defaults.
     ``types`` is one of :data:`TYPES`. ``onnx``, ``aten``, ``hlo`` (with its dialect) and ``array_api`` are its names
     there. ``forms`` are formulas of other operators that graphs replace by this one, see :mod:`tilewright.graph.patterns`.
     """
 
     name: str
-    formula: Callable[..., Any]
     operands: int
     parameters: Mapping[str, Any]
     types: str
@@ -162,7 +161,7 @@ def _row(
     function.__doc__ = meaning
     function.__signature__ = signature  # type: ignore[attr-defined]
     parameters = {p.name: p.default for p in more}
-    ELEMENTS[name] = ElementOperator(name, formula, len(given), parameters, types, function, **names)
+    ELEMENTS[name] = ElementOperator(name, len(given), parameters, types, function, **names)
     return function
 
 

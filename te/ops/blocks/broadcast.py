@@ -113,8 +113,8 @@ def _is_one(e: Expr) -> bool:
 def combine(op: str, f: Callable[..., Any], operands: Sequence[Any], name: str) -> Any:
     """Returns ``f`` over tensors and numbers; of expressions alone it is just ``f``.
 
-    A number has the data type of the tensor before it, or of the next one; where the first of three operands is a condition,
-    it says nothing of them. One operand has to be a tensor, when there is only one.
+    A number has the data type of the last tensor; the first of three operands is a condition, whose type says nothing of the
+    others. One operand has to be a tensor, when there is only one.
     """
     tensors = [t for t in operands if isinstance(t, Tensor)]
     if len(operands) == 1:
