@@ -9,6 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from .aten_call import AtenCall, aten
+from .aten_reductions import softmax_along
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")
@@ -23,8 +24,7 @@ def attention(
         allowed = np.tril(np.ones((int(q.shape[-2]), int(k.shape[-2])), bool))
         attn_mask, is_causal = c.constant(allowed, "bool"), False
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    out = c.op("attention", q, k, v, attn_mask, scale=factor, causal=bool(is_causal))
-    out = out if attn_mask is None else _zero_where_nothing_is_seen(c, out, attn_mask)
+    out = c.op("attention", q, k, v, attn_mask, scale=factor, causal=bool(is_causal), safe=True)
     if not c.needs(1):
         return (out,)
     scores = _scores(c, q, k, factor, is_causal, attn_mask)
@@ -43,19 +43,6 @@ def _of_all_heads(c: AtenCall, x: Value, q: Value) -> Value:
     return c.op("reshape", wide, shape=(batch, q.shape[1], *rest))
 
 
-def _zero_where_nothing_is_seen(c: AtenCall, out: Value, mask: Value) -> Value:
-    """Returns the result with zeros in rows whose mask allows nothing; constant masks are looked at now."""
-    data = c.builder.constants.get(mask)
-    if data is not None and (data if mask.dtype == "bool" else data > -math.inf).any(-1).all():
-        return out
-    if mask.dtype == "bool":
-        seen = c.op("max", c.cast(mask, "uint8"), axis=(mask.ndim - 1,), keepdims=True)
-        none = c.op("equal", seen, c.constant(0, "uint8"))
-    else:
-        none = _is_all_minus_infinity(c, mask, mask.ndim - 1)
-    return c.op("where", none, c.constant(0, out.dtype), out)
-
-
 def _scores(c: AtenCall, q: Value, k: Value, factor: float, is_causal: bool, mask: Value | None) -> Value:
     """Returns the scores with what is not allowed at -inf, in float32 where the operands are narrower."""
     wide = q.dtype if q.dtype in ("float32", "float64") else "float32"
@@ -70,21 +57,10 @@ def _scores(c: AtenCall, q: Value, k: Value, factor: float, is_causal: bool, mas
     return c.op("where", mask, scores, c.constant(-math.inf, wide))
 
 
-def _is_all_minus_infinity(c: AtenCall, x: Value, axis: int) -> Value:
-    most = c.op("max", x, axis=(axis,), keepdims=True)
-    return c.op("equal", most, c.constant(-math.inf, x.dtype))
-
-
 @aten("_safe_softmax")
 def safe_softmax(c: AtenCall, x: Value, dim: int, dtype: Any = None) -> Value:
-    """Returns a softmax in which rows of -inf are 0. Products by themselves have no such rows."""
-    axis = c.axis(dim, x)
-    made = c.op("softmax", c.cast(x, c.dtype), axis=axis)
-    producer = next((n for n in reversed(c.builder.nodes) if x in n.outputs), None)
-    if producer is not None and producer.op == "matmul":
-        return made
-    none = _is_all_minus_infinity(c, x, axis)
-    return c.op("where", none, c.constant(0, c.dtype), made)
+    """Returns a softmax in which rows of -inf are 0."""
+    return softmax_along(c, "softmax", x, dim, safe=True)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")
@@ -98,7 +74,7 @@ def attention_gradients(
     scaling = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     factor = c.constant(scaling, q.dtype)
     scores = _scores(c, q, k, scaling, is_causal, attn_mask)
-    weights = c.op("softmax", scores, axis=scores.ndim - 1)
+    weights = c.op("softmax", scores, axis=scores.ndim - 1, safe=True)
     of_weights = c.op("matmul", gradient, v, transpose_b=True)
     mean = c.op("sum", c.op("multiply", of_weights, weights), axis=(scores.ndim - 1,), keepdims=True)
     of_scores = c.op("multiply", c.op("multiply", weights, c.op("subtract", of_weights, mean)), factor)

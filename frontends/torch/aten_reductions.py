@@ -135,9 +135,15 @@ def running_log_of_sum(c: AtenCall, x: Value, dim: int) -> Value:
 @aten("_softmax", "_log_softmax", "softmax.int", "log_softmax.int")
 def softmax(c: AtenCall, x: Value, dim: int, *rest: Any) -> Value:
     row = "log_softmax" if "log" in c.label else "softmax"
-    if not x.ndim:
-        return c.full((), 0 if row == "log_softmax" else 1, c.dtype)
-    return c.op(row, c.cast(x, c.dtype), axis=c.axis(dim, x))
+    return softmax_along(c, row, x, dim)
+
+
+def softmax_along(c: AtenCall, row: str, x: Value, dim: int, **named: Any) -> Value:
+    """Returns the softmax or its logarithm in the type of the result; of a single number it is a row of one element."""
+    wide = c.cast(x, c.dtype)
+    if x.ndim:
+        return c.op(row, wide, axis=c.axis(dim, x), **named)
+    return c.op("reshape", c.op(row, c.op("reshape", wide, shape=(1,)), axis=0, **named), shape=())
 
 
 @aten("native_layer_norm")

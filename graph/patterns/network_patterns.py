@@ -178,7 +178,8 @@ def attention(m: Match) -> Value | None:
         k = m.op("transpose", k, axes=(*range(n - 2), n - 1, n - 2))
     if mask is not None and mask.ndim > n:
         return None
-    return m.op("attention", q, k, v, mask, scale=scale)
+    safe = {"safe": True} if softmax.attrs.get("safe", False) else {}
+    return m.op("attention", q, k, v, mask, scale=scale, **safe)
 
 
 def _scale(m: Match) -> float | None:

@@ -24,13 +24,15 @@ def attention(
     mask: Tensor | None = None,
     scale: float | None = None,
     causal: bool = False,
+    safe: bool = False,
     name: str = "attention",
 ) -> Tensor:
     """Returns softmax(query · keyᵀ · scale + mask) · value (Vaswani et al., 2017).
 
     query: (…, S, D), key: (…, T, D), value: (…, T, E); leading dimensions (batch, heads) are equal. Result (…, S, E).
     ``scale`` is 1/√D unless given. ``mask`` broadcasts to (…, S, T): added when it is a float, false means "not
-    allowed" when it is bool. ``causal``: position s sees t ≤ s + T - S only. A row that may see nothing is NaN.
+    allowed" when it is bool. ``causal``: position s sees t ≤ s + T - S only. A row whose
+    scores are all -inf, as one that may see nothing, is NaN; with ``safe`` it is 0.
     """
     shape, requires = _check(query, key, value, mask)
     lead, rows, columns = shape[:-2], shape[-2], shape[-1]
@@ -60,7 +62,7 @@ def attention(
             e = if_then_else(i[-1] <= i[-2] + (columns - rows), e, never)
         return e
 
-    weights = softmax(compute(shape, scaled, f"{name}_scores", tag=ELEMWISE), name=f"{name}_softmax")
+    weights = softmax(compute(shape, scaled, f"{name}_scores", tag=ELEMWISE), safe=safe, name=f"{name}_softmax")
 
     def weighted(*i: Expr) -> Any:
         return sum_(weights(*i[:-1], m.var) * cast(wide, value(*i[:-2], m.var, i[-1])), axis=m)

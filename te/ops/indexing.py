@@ -289,8 +289,8 @@ _STEPS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "none": lambda old, new: new,
     "add": lambda old, new: old + new,
     "mul": lambda old, new: old * new,
-    "max": lambda old, new: select(new > old, new, old),
-    "min": lambda old, new: select(new < old, new, old),
+    "max": max_,
+    "min": min_,
 }
 
 Place = Callable[[Buffer, Sequence[Expr]], list[Expr]]
@@ -302,8 +302,8 @@ def scatter_elements(
 ) -> Tensor:
     """Returns ``x`` with ``updates`` at ``indices`` along ``axis``, the last of several for one element.
 
-    ``reduction``: ``none``, or ``add``, ``mul``, ``max``, ``min`` of the element and its updates. Negative indices count
-    from the end; an update that lies outside is dropped.
+    ``reduction``: ``none``, or ``add``, ``mul``, ``max``, ``min`` of the element and its updates (NaN where one is). Negative
+    indices count from the end; an update that lies outside is dropped.
     """
     op = "scatter_elements"
     check_tensor(op, indices, x.ndim, "the indices")

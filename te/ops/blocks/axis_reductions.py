@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....tir.expr import Expr, IterVar, Range, cast, const, convert
+from ....tir.expr import Expr, IterVar, Range, cast, const, convert, min_value
+from ....tir.expr import max_ as larger
 from ....tir.expr.intrinsics.float_operations import exp, log
 from ....tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN, ARGMIN, ARGMIN_OR_NAN
 from ...compute import compute
@@ -167,8 +168,8 @@ class _Rows:
         return reduce_axis(Range.from_extent(self.x.shape[self.axis]), name="k")
 
 
-def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
-    """Returns exp(x - max x) / Σ exp(x - max x) along ``axis``.
+def softmax(x: Tensor, axis: int = -1, safe: bool = False, name: str = "T_softmax") -> Tensor:
+    """Returns exp(x - max x) / Σ exp(x - max x) along ``axis``; a row of -inf is NaN, with ``safe`` 0.
 
     Stages ``T_softmax_maxelem``, ``T_softmax_exp``, ``T_softmax_expsum``, ``T_softmax_scale`` (one division per row in
     place of one per element; the sum is at least 1, so this costs one rounding), ``T_softmax_norm``. Narrow floats are
@@ -177,9 +178,16 @@ def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
     rows = _Rows("softmax", x, axis)
     k, m = rows.axis_of(), rows.axis_of()
     highest = rows.highest(m, name)
-    exps = compute(x.shape, lambda *i: exp(rows.element(i) - highest(*rows.row(i))), name=f"{name}_exp")
+
+    one, lowest = const(1.0, rows.wide), const(min_value(rows.wide), rows.wide)
+
+    def from_highest(*i: Expr) -> Any:
+        most = highest(*rows.row(i))
+        return exp(rows.element(i) - (larger(most, lowest) if safe else most))
+
+    exps = compute(x.shape, from_highest, name=f"{name}_exp")
     total = compute(rows.rows, lambda *r: sum_(exps(*rows.along(r, k.var)), axis=k), name=f"{name}_expsum")
-    scale = compute(rows.rows, lambda *r: const(1.0, rows.wide) / total(*r), name=f"{name}_scale")
+    scale = compute(rows.rows, lambda *r: one / (larger(total(*r), one) if safe else total(*r)), name=f"{name}_scale")
     out: Tensor = compute(
         x.shape,
         lambda *i: cast(x.dtype, exps(*i) * scale(*rows.row(i))),
