@@ -12,7 +12,7 @@ from ...te.ops.elements import ElementOperator
 from ...tir.expr import DType, Expr
 from ..common.converters import Converter
 from ..common.elements import OF_TRUTHS, power_of_integers
-from .aten_call import CONVERTERS, AtenCall, aten, operators_of_table
+from .aten_call import CONVERTERS, AtenCall, aten, op, operators_of_table
 
 
 def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
@@ -66,7 +66,7 @@ def add(c: AtenCall, x: Any, y: Any, alpha: Any = 1) -> Value:
     return c.op("logical_or" if c.dtype == "bool" else "add", c.value(x, c.dtype), b)
 
 
-@aten("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")
+@aten("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor")
 def divide(c: AtenCall, x: Any, y: Any, rounding_mode: str | None = None) -> Value:
     a, b = c.value(x, c.dtype), c.value(y, c.dtype)
     if rounding_mode == "floor":
@@ -193,6 +193,7 @@ def ldexp(c: AtenCall, x: Value, y: Value) -> Value:
 
 
 @aten("_to_copy", "clone", "alias", "detach", "lift_fresh_copy")
+@op("prims.convert_element_type.default")
 def copy(c: AtenCall, x: Value, *args: Any, **kwargs: Any) -> Value:
     return c.op("identity", x) if x.dtype == c.dtype else c.cast(x, c.dtype)
 

@@ -18,7 +18,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ...tir.expr import Expr, Var, max_, min_
+from ...tir.expr import Expr, Var
 from ..common.converters import UnsupportedOperators, require_inputs
 from . import (
     aten_attention,
@@ -33,6 +33,7 @@ from . import (
 )
 from .aten_call import CONVERTERS, AtenCall
 from .decompositions import with_own
+from .size_expressions import expression, is_rounded_float
 from .torch_package import TorchError, dtype_name, load_torch, to_array
 
 TABLES = (
@@ -40,12 +41,6 @@ TABLES = (
     aten_windows,
 )  # fmt: skip
 """The modules whose converters are in the table."""
-
-_OF_SIZES = {
-    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.eq, operator.ne,
-    operator.lt, operator.le, operator.gt, operator.ge,
-}  # fmt: skip
-
 
 _CHECKS = ("aten._assert_async.", "aten._assert_scalar.", "aten._assert_tensor_metadata.", "aten.sym_constrain_range")
 """Assertions of PyTorch about values and sizes. They are left out; kernels assert what they need themselves."""
@@ -209,20 +204,19 @@ def is_supported(node: Any) -> bool:
     if node.op != "call_function" or any(missing_operators(g.graph.nodes) for g in graphs_of(node)):
         return False
     name = str(node.target)
-    return (
-        name in CONVERTERS
-        or node.target in (operator.getitem, *_OF_SIZES)
-        or _is_size(node)
-        or name.startswith(_CHECKS)
-    )
+    return name in CONVERTERS or node.target is operator.getitem or _is_size(node) or name.startswith(_CHECKS)
 
 
 def _is_size(node: Any) -> bool:
-    named = getattr(node.target, "__module__", "") == "torch" and getattr(node.target, "__name__", "") in (
-        "sym_min",
-        "sym_max",
-    )
-    return named or str(node.target) in ("aten.sym_size.int", "aten.sym_numel.default")
+    """Returns whether a call computes with sizes alone; numbers that are read from tensors are none."""
+    if str(node.target) in ("aten.sym_size.int", "aten.sym_numel.default"):
+        return True
+    of_tensors = type(node.target).__name__ in ("OpOverload", "HigherOrderOperator")
+    return not of_tensors and type(node.meta.get("val")).__name__ in _NUMBERS
+
+
+_NUMBERS = ("SymInt", "SymFloat", "SymBool", "int", "float", "bool")
+"""The types of what is no tensor."""
 
 
 def _place(node: Any) -> str:
@@ -289,28 +283,7 @@ class ProgramReader:
         """Returns a size as a number or an expression of symbolic sizes."""
         if isinstance(size, (int, float, bool)) or size is None:
             return size
-        return self._expression(size.node.expr)
-
-    def _expression(self, e: Any) -> Any:
-        if e.is_Integer:
-            return int(e)
-        if e.is_Symbol:
-            name = str(e)
-            return self.sizes.setdefault(name, te.var(name))
-        if e.is_Add or e.is_Mul:
-            out, *rest = [self._expression(a) for a in e.args]
-            for other in rest:
-                out = out + other if e.is_Add else out * other
-            return out
-        if e.is_Pow and e.exp.is_Integer and e.exp > 0:
-            return reduce(operator.mul, [self._expression(e.base)] * int(e.exp))
-        if type(e).__name__ in ("FloorDiv", "CleanDiv"):
-            return self._expression(e.args[0]) // self._expression(e.args[1])
-        if type(e).__name__ in ("Mod", "PythonMod"):
-            return self._expression(e.args[0]) % self._expression(e.args[1])
-        if type(e).__name__ in ("Min", "Max"):
-            return reduce(min_ if type(e).__name__ == "Min" else max_, [self._expression(a) for a in e.args])
-        raise TorchError(f"the size {e} is not supported")
+        return expression(size.node.expr, lambda name: self.sizes.setdefault(name, te.var(name)))
 
     def read(self, nodes: Any) -> None:
         """Add all calls. UnsupportedTorchOperators when some have no converter."""
@@ -353,12 +326,15 @@ class ProgramReader:
         if node.target is operator.getitem:
             return args[0][args[1]]
         val = node.meta.get("val")
-        if node.target in _OF_SIZES or _is_size(node):
+        if _is_size(node):
             return self.dim(val)
         label = f"{node.target} ({_place(node)})"
         results = val if isinstance(val, (list, tuple)) else [val]
         given = [_described(a) for a in node.args]
         call = AtenCall(self.builder, label, results, given, _used(node, val), self)
+        rounded = next((d for r in results for d in getattr(r, "shape", ()) if is_rounded_float(self.dim(d))), None)
+        if rounded is not None:
+            raise TorchError(f"{label}: the extent {rounded} is computed in floats; shapes= can give sizes as numbers")
         if results and all(map(_is_empty, results)):
             empty = tuple([call.full(call.shape_of(n), 0, dtype_name(r.dtype)) for n, r in enumerate(results)])
             return empty if results is val else empty[0]
@@ -384,7 +360,7 @@ class ProgramReader:
             return [self._argument(x) for x in a]
         if hasattr(a, "op") and hasattr(a, "meta"):
             return self.scope[a]
-        return self.dim(a) if type(a).__name__ == "SymInt" else a
+        return self.dim(a) if type(a).__name__ in ("SymInt", "SymFloat") else a
 
     def graph(self, outputs: Sequence[Any]) -> Graph:
         """Returns the graph of these results."""

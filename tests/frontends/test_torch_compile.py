@@ -1,6 +1,7 @@
 """Graphs of torch.compile, run and trained in kernels; the oracle is eager PyTorch."""
 
 import cProfile
+import math
 import os
 import sys
 from dataclasses import replace
@@ -17,6 +18,9 @@ from tilewright.doors.compile_backend import CompileOptions, forget, seconds_of 
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import torch_training  # noqa: E402
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+
+from tilewright.frontends.torch import TorchError, from_torch  # noqa: E402
 
 nn = torch.nn
 
@@ -107,6 +111,65 @@ def test_attention_of_nothing(compiled):
     q = torch.ones(0, 2, 3, 4)
     fast = compiled(lambda q: nn.functional.scaled_dot_product_attention(q, q, q).sum(1), strict=True)
     assert fast(q).shape == (0, 3, 4)
+
+
+@pytest.mark.parametrize("lead", [(1, 2), ()])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_attention_whose_scores_are_all_minus_infinity_is_zero(compiled, lead, dtype):
+    """As both of PyTorch's own kernels have it, for operands that are infinite and for masks."""
+    q, k, v = torch.ones(*lead, 5, 4, dtype=dtype), torch.ones(*lead, 20, 4, dtype=dtype), torch.randn(*lead, 20, 4)
+    q[..., 1, 0], q[..., 2, 0], v = -torch.inf, torch.inf, v.to(dtype)
+    mask = torch.arange(100).reshape(5, 20) % 3 == 0
+    mask[3] = False
+    with sdpa_kernel(SDPBackend.MATH):
+        for more in ({}, {"attn_mask": mask}, {"attn_mask": torch.where(mask, 0.0, -torch.inf).to(dtype)}):
+
+            def f(q, k, v, more=more):
+                return nn.functional.scaled_dot_product_attention(q, k, v, **more)
+
+            got, want = compiled(f, strict=True)(q, k, v), f(q, k, v)
+            assert not want[..., 1, :].any() and want[..., 2, :].isnan().all()
+            torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("of", [torch.softmax, torch.log_softmax])
+@pytest.mark.parametrize("number", [3.0, torch.inf, -torch.inf, torch.nan])
+def test_softmax_of_a_single_number(compiled, of, number):
+    x = torch.tensor(number)
+    torch.testing.assert_close(compiled(lambda x: of(x, 0), strict=True)(x), of(x, 0), equal_nan=True)
+
+
+OF_SIZES = {
+    "root": lambda x: x * x.shape[-1] ** 0.5,
+    "reciprocal root": lambda x: x / (x.shape[-1] ** -0.5),
+    "quotient": lambda x: torch.full_like(x, x.shape[0] / 3) + x.shape[0] / x.shape[1],
+    "magnitude": lambda x: x * abs(1 - x.shape[0] / 2) + torch.sym_max(x.shape[0] / 2, 3.5),
+    "half of the rows": lambda x: x[: int(x.shape[0] / 2)],
+    "three quarters, rounded up": lambda x: x[: math.ceil(x.shape[0] * 0.75)],
+    "minus a third, towards zero": lambda x: x * int(-x.shape[0] / 3),
+    "attention": lambda x: nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
+}
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_floats_that_are_computed_from_symbolic_sizes(name):
+    f = OF_SIZES[name]
+    torch._dynamo.reset()
+    fast = torch.compile(f, backend="tilewright", dynamic=True, options={"strict": True})
+    for shape in ((6, 8), (7, 3), (31, 5)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(fast(x), f(x), rtol=1e-5, atol=1e-5)
+
+
+def test_an_extent_that_is_computed_in_floats_is_refused_with_a_way_out():
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x[: round(x.shape[0] * 0.3)]
+
+    sizes = ({0: torch.export.Dim.AUTO},)
+    program = torch.export.export(Model(), (torch.randn(9, 4),), dynamic_shapes=sizes, strict=False)
+    with pytest.raises(TorchError, match=r"aten.slice.Tensor .*computed in floats; shapes= can give"):
+        from_torch(program)
 
 
 def test_sizes_that_depend_on_values_are_left_to_pytorch(compiled):

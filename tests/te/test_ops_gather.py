@@ -69,6 +69,20 @@ def test_gather_and_scatter_elements(axis, evaluate):
     np.testing.assert_array_equal(got, moved)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")  # what NumPy says of NaN
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_a_scatter_keeps_nan(dtype, reduction, evaluate):
+    """As ``numpy.maximum.at`` does, whether the element or an update is NaN, in any order."""
+    x, at = np.array([1, np.nan, 2, 3, 4], dtype), np.array([0, 1, 2, 2, 3, 3])
+    new = np.array([np.nan, 1, np.nan, 5, 5, np.nan], dtype)
+    want = x.copy()
+    (np.maximum if reduction == "max" else np.minimum).at(want, at, new)
+    X, AT, U = ph(x, "X"), ph(at, "AT"), ph(new, "U")
+    got = evaluate(ops.scatter_elements(X, AT, U, 0, reduction), [X, AT, U], x, at, new)
+    np.testing.assert_array_equal(got, want)
+
+
 def test_scatter_with_a_reduction(evaluate):
     x, at, new = np.ones(5, np.float32), np.array([1, 1, -1]), np.array([2, 3, 4], np.float32)
     A, IDX, U = ph(x), ph(at, "I"), ph(new, "U")
