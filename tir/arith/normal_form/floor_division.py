@@ -86,17 +86,15 @@ def _divide(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
 def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
     if c == 1:
         return {}
-    rest: Poly = {}
-    for m, k in p.items():
-        k = k % c if m == ONE or not -c < k < c else k
-        if k:
-            rest[m] = k
+    whole = _flatten(facts, p, c)
+    rest = _reduced(whole, c)
+    if not _keeps(facts, p, whole, dtype):
+        whole, rest = p, _reduced(p, c)
+        flat = _reduced(_flatten(facts, rest, c), c)
+        rest = flat if _keeps(facts, p, flat, dtype) else rest
     # (8*x + y) % 7 keeps its factors like its quotient, so that both refer to one number; 8*x % 7 is x % 7
-    whole = {m: p[m] if m else rest[m] for m in rest}
+    whole = {m: whole.get(m, k) if m else k for m, k in rest.items()}
     mixed = len(set(whole.values())) > 1
-    flat = _flatten(facts, rest, c)
-    if _keeps(facts, p, flat, dtype):
-        rest = flat
     if not rest:
         return {}
     lo, hi = facts.bound(rest)
@@ -150,6 +148,12 @@ def _within(facts: Facts, p: Poly, c: int) -> bool:
     return facts.nonneg(p) and facts.at_most_zero(add(p, {ONE: 1 - c}))
 
 
+def _reduced(p: Poly, c: int) -> Poly:
+    """Return p with factors beyond c, and the constant, modulo c."""
+    out = {m: k % c if m == ONE or not -c < k < c else k for m, k in p.items()}
+    return {m: k for m, k in out.items() if k}
+
+
 def _flatten(facts: Facts, p: Poly, c: int) -> Poly:
     """Return p with ``k * (x % u)`` replaced by ``k * x`` where that adds a multiple of c."""
     for m, k in p.items():
@@ -157,9 +161,7 @@ def _flatten(facts: Facts, p: Poly, c: int) -> Poly:
             atom = facts.atoms[m[0]]
             if atom.kind == "split" and atom.args[1] == 1 and atom.args[2] is not None and k * atom.args[2] % c == 0:
                 rest = {n: d for n, d in p.items() if n != m}
-                flat = add(rest, atom.args[0], k)
-                flat = {n: (d % c if n == ONE or not -c < d < c else d) for n, d in flat.items()}
-                return _flatten(facts, {n: d for n, d in flat.items() if d}, c)
+                return _flatten(facts, add(rest, atom.args[0], k), c)
     return p
 
 
@@ -278,7 +280,8 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
     """Return p with adjacent digits of one number joined.
 
     ``k*(u/l)*s1 + k*s2`` with s1 = (x mod w) // u and s2 = (x mod u) // l becomes ``k * ((x mod w) // l)`` when l
-    divides u and u divides w; ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
+    divides u and u divides w. The two may be digits of different numbers, where the lower one is a digit of both: in
+    ``40 * ((64*(f % 25) + v) // 40) + (64*f + v) % 40`` the remainders are equal. ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
     quotients or remainders becomes a number where it is constant.
     """
     if not facts.has_digits:
@@ -305,10 +308,12 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
         for n, d in splits:
             other = facts.atoms[n[0]]
             if n != m and other.kind == "split" and other.args[1] == upper and d * lower == c * upper:
-                top = other.args[2]
-                if (top is None or top % upper == 0) and (other.args[0] is x or other.args[0] == x):
+                y, _, top = other.args
+                if top is not None and top % upper:
+                    continue
+                if y is x or y == x or _split(facts, y, lower, upper, atom.dtype) == {m: 1}:
                     rest = {k: v for k, v in p.items() if k not in (m, n)}
-                    joined = _split(facts, x, lower, top, atom.dtype)
+                    joined = _split(facts, y, lower, top, atom.dtype)
                     return join_splits(facts, add(rest, joined, c))
     return p
 
