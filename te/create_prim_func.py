@@ -183,12 +183,12 @@ class NestBuilder:
 
     # one nest
 
-    def compute(self, op: ComputeOp, step: Var | None = None) -> Stmt:
-        """Returns the nest of ``op``; within a recurrence without the outermost loop, whose variable is ``step``."""
+    def compute(self, op: ComputeOp, step: Var | None = None, at: int = 0) -> Stmt:
+        """Returns the nest of ``op``; within a recurrence without the loop over its axis ``at``, whose variable is ``step``."""
         axes = axes_of(op)
         loops = [Var(iv.var.name, iv.var.dtype) for iv in axes]
         if step is not None:
-            loops[0] = step
+            loops[at] = step
         if isinstance(op.body[0], Reduce):
             body: Stmt = self.block(op, op.outputs, loops, op.name)
         elif op.num_outputs == 1:

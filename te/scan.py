@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class ScanOp(Operation):
-    """This operation is a recurrence over ``scan_axis``; ``body`` are the computations of one step, producers first.
+    """This operation is a recurrence over ``scan_axis``, dimension ``axis`` of its results; ``body`` are the computations of
+    one step, producers first.
 
     ``init``, ``update`` and ``state_placeholder`` have one tensor per output; ``inputs`` are the tensors that the body
     reads from outside.
     """
 
-    __slots__ = ("body", "init", "inputs", "scan_axis", "state_placeholder", "update")
+    __slots__ = ("axis", "body", "init", "inputs", "scan_axis", "state_placeholder", "update")
 
     def __init__(
         self,
@@ -35,11 +36,13 @@ class ScanOp(Operation):
         inputs: Sequence[Tensor],
         tag: str = "",
         attrs: Mapping[str, Any] | None = None,
+        axis: int = 0,
     ) -> None:
         Operation.__init__(self, name, tag, attrs)
+        self.axis = axis
         self.init, self.update, self.state_placeholder = tensors
-        total = self.state_placeholder[0].shape[0]
-        first = cast(total.dtype, self.init[0].shape[0])
+        total = self.state_placeholder[0].shape[axis]
+        first = cast(total.dtype, self.init[0].shape[axis])
         self.scan_axis = IterVar(Range(first, total - first), Var(f"{name}.idx", total.dtype), IterVar.SCAN)
         self.outputs = tuple([Tensor(self, i, t.shape, t.dtype) for i, t in enumerate(self.state_placeholder)])
         self.body = _body(name, self.update, self.state_placeholder)
@@ -63,12 +66,13 @@ def scan(
     name: str = "scan",
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
+    axis: int = 0,
 ) -> Any:
-    """Returns tensors that are given step by step along their first dimension: a running sum, a recurrent network.
+    """Returns tensors that are given step by step along dimension ``axis``: a running sum, a recurrent network.
 
     ``state_placeholder`` stands for the result inside ``update``, the computation of step ``t``, which may read it at
-    ``t - 1`` and so on; both have the result's shape. ``init`` has the first steps, as many as its first dimension
-    says. Lists of each give a list of results over common steps. ``inputs`` may name what the update reads from
+    ``t - 1`` and so on; both have the result's shape. ``init`` has the first steps, as many as its dimension ``axis``
+    says; with none every read of an earlier step has to be guarded by a condition. Lists of each give a list of results over common steps. ``inputs`` may name what the update reads from
     outside; it is found anyway. ValueError for shapes that do not fit, and for a step that reads its own or a later
     step.
 
@@ -86,35 +90,41 @@ def scan(
     for t in [t for g in groups for t in g]:
         if not isinstance(t, Tensor):
             raise TypeError(f"scan {name}: {t!r} ({type(t).__name__}) is not a tensor")
-    _check_shapes(name, *groups)
-    op = ScanOp(name, (groups[0], groups[1], groups[2]), inputs or (), tag, attrs)
+    rank = min(t.ndim for g in groups for t in g)
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < max(rank, 1):
+        raise ValueError(f"scan {name}: axis={axis!r} of states of {rank} dimensions")
+    axis = axis % max(rank, 1)
+    _check_shapes(name, axis, *groups)
+    op = ScanOp(name, (groups[0], groups[1], groups[2]), inputs or (), tag, attrs, axis)
     return list(op.outputs) if many else op.output(0)
 
 
-def _check_shapes(name: str, init: Sequence[Tensor], update: Sequence[Tensor], state: Sequence[Tensor]) -> None:
+def _check_shapes(
+    name: str, axis: int, init: Sequence[Tensor], update: Sequence[Tensor], state: Sequence[Tensor]
+) -> None:
     analyzer = Analyzer()
 
     def same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
         return len(a) == len(b) and all(analyzer.can_prove_equal(x, y) for x, y in zip(a, b, strict=True))
 
+    def others(t: Tensor) -> Sequence[Expr]:
+        return [*t.shape[:axis], *t.shape[axis + 1 :]]
+
+    along = f"dimension {axis}" if axis else "the first dimension"
     for first, step, s in zip(init, update, state, strict=True):
         shapes = f"init {first!r}, update {step!r}, state {s!r}"
         if not isinstance(s.op, PlaceholderOp):
             raise ValueError(f"scan {name}: the state {s!r} is not a placeholder")
-        if s.ndim < 1 or not same(step.shape, s.shape) or not same(first.shape[1:], s.shape[1:]):
-            raise ValueError(
-                f"scan {name}: the shapes do not fit: {shapes}; they differ in the first dimension of init alone"
-            )
+        if s.ndim < 1 or not same(step.shape, s.shape) or not same(others(first), others(s)):
+            raise ValueError(f"scan {name}: the shapes do not fit: {shapes}; they differ in {along} of init alone")
         if not first.dtype == step.dtype == s.dtype:
             raise TypeError(f"scan {name}: the data types differ: {shapes}")
-        if not same(first.shape[:1], init[0].shape[:1]) or not same(s.shape[:1], state[0].shape[:1]):
+        if not same([first.shape[axis]], [init[0].shape[axis]]) or not same([s.shape[axis]], [state[0].shape[axis]]):
             raise ValueError(f"scan {name}: the states have different numbers of steps: {shapes}")
         if not isinstance(step.op, ComputeOp):
             raise ValueError(f"scan {name}: the update {step!r} is not a te.compute")
     if len(set(update)) != len(update) or len(set(state)) != len(state):
         raise ValueError(f"scan {name}: one update for two states, or one state for two results")
-    if is_const_int(init[0].shape[0], 0):
-        raise ValueError(f"scan {name}: init has no steps")
 
 
 def _body(name: str, update: Sequence[Tensor], state: Sequence[Tensor]) -> tuple[ComputeOp, ...]:
@@ -138,30 +148,31 @@ def _check_steps(scan: ScanOp, op: ComputeOp) -> None:
     """Raise ValueError unless ``op`` is computed step by step and reads only earlier steps of the recurrence."""
     dom = scan.scan_axis.dom
     analyzer = Analyzer()
-    if not op.axis or not analyzer.can_prove_equal(op.axis[0].dom.extent, dom.min + dom.extent):
+    at = scan.axis
+    if len(op.axis) <= at or not analyzer.can_prove_equal(op.axis[at].dom.extent, dom.min + dom.extent):
+        which = f"dimension {at}" if at else "first dimension"
         raise ValueError(
-            f"scan {scan.name}: {op.name} depends on the state, so its first dimension has to be the "
-            f"{dom.min + dom.extent} steps"
+            f"scan {scan.name}: {op.name} depends on the state, so its {which} has to be the {dom.min + dom.extent} steps"
         )
-    step = op.axis[0].var
-    for iv, own in ((op.axis[0], dom), *[(iv, iv.dom) for iv in (*op.axis[1:], *op.reduce_axis)]):
-        analyzer.bind(iv.var, own)
+    step = op.axis[at].var
+    for n, iv in enumerate((*op.axis, *op.reduce_axis)):
+        analyzer.bind(iv.var, dom if n == at else iv.dom)
     body = {t for other in scan.body for t in other.outputs}
     for e in op.body:
         for n in pre_order(e):
             if not isinstance(n, ProducerLoad):
                 continue
             if n.producer in scan.state_placeholder:
-                index = n.indices[0]
+                index = n.indices[at]
                 guarded = any(isinstance(g, (Call, Select)) for g in pre_order(e))
                 if not analyzer.can_prove(index < step) or not (guarded or analyzer.can_prove(index >= 0)):
                     raise ValueError(
                         f"scan {scan.name}: {op.name} reads the state at step {index}; it may read {step.name} - 1 and what "
                         f"is earlier, as far as the {dom.min} initial steps reach"
                     )
-            elif n.producer in body and not analyzer.can_prove_equal(n.indices[0], step):
+            elif n.producer in body and not analyzer.can_prove_equal(n.indices[at], step):
                 raise ValueError(
-                    f"scan {scan.name}: {op.name} reads {n.producer.name} at step {n.indices[0]}; what is computed within "
+                    f"scan {scan.name}: {op.name} reads {n.producer.name} at step {n.indices[at]}; what is computed within "
                     f"a step is read at this step, {step.name}"
                 )
 
@@ -198,7 +209,10 @@ def place_first_steps(builder: NestBuilder, op: ScanOp, ops: Sequence[Operation]
 
 
 def recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
-    """Returns the first steps copied, and the loop over the others; all write the buffers of the results."""
+    """Returns the first steps copied, and the loop over the others; all write the buffers of the results.
+
+    A recurrence of one computation keeps its loops in the order of its axes; of several, the steps are outermost.
+    """
     nests: list[Stmt] = []
     copies: list[tuple[Tensor, Tensor]] = []
     for init, out, update, state in zip(op.init, op.outputs, op.update, op.state_placeholder, strict=True):
@@ -207,13 +221,14 @@ def recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
             copies.append((update, out))
         else:
             builder.buffers[update] = builder.buffers[out]
-        if builder.buffers.get(init) is builder.buffers[out]:
+        if builder.buffers.get(init) is builder.buffers[out] or is_const_int(init.shape[op.axis], 0):
             continue
         first = copy_of(init, f"{out.name}_init")
         builder.buffers[first.output(0)] = builder.buffers[out]
         nests.append(builder.compute(first))
         builder.blocks.setdefault(op, []).extend(builder.blocks.pop(first))
-    step = Var(op.body[-1].axis[0].var.name, op.scan_axis.var.dtype)
+    alone = len(op.body) == 1 and not copies
+    step = None if alone else Var(op.body[-1].axis[op.axis].var.name, op.scan_axis.var.dtype)
     steps: list[Stmt] = []
     for inner in op.body:
         builder.require(inner.requires)
@@ -224,18 +239,22 @@ def recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
         steps.append(_one_step(builder, op, inner, inner.outputs, step, updates))
     for update, out in copies:
         steps.append(_one_step(builder, op, copy_of(update, f"{out.name}_update"), (out,), step, True))
+    if step is None:
+        return [*nests, *steps]
     dom = op.scan_axis.dom
     return [*nests, For(step, dom.min, dom.extent, "serial", seq(*steps))]
 
 
 def _one_step(
-    builder: NestBuilder, op: ScanOp, inner: ComputeOp, into: Sequence[Tensor], step: Var, updates: bool
+    builder: NestBuilder, op: ScanOp, inner: ComputeOp, into: Sequence[Tensor], step: Var | None, updates: bool
 ) -> Stmt:
-    """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``."""
+    """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``; without ``step``
+    the nest has the loop over the steps at its own place."""
     kind = IterVar.SCAN if updates else IterVar.SPATIAL
-    axis = (IterVar(op.scan_axis.dom, inner.axis[0].var, kind), *inner.axis[1:])
+    at = op.axis
+    axis = (*inner.axis[:at], IterVar(op.scan_axis.dom, inner.axis[at].var, kind), *inner.axis[at + 1 :])
     moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs, inner.requires)
     builder.buffers.update({new: builder.buffers[t] for new, t in zip(moved.outputs, into, strict=True)})
-    nest = builder.compute(moved, step)
+    nest = builder.compute(moved, step, at)
     builder.blocks.setdefault(inner if inner in op.body else op, []).extend(builder.blocks.pop(moved))
     return nest

@@ -30,7 +30,7 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
         for i, j, k in T.grid(16, 8, 4): ...   =>   reorder(k, i)   =>   for k, j, i in T.grid(4, 8, 16): ...
 
     The loops are nested directly, each the only statement of the one above. Extents must not depend on loops that come
-    to be inside. Block axes below are spatial or reduce. It is proven that iterations which share an element keep their
+    to be inside. Block axes below are spatial, reduce or scan. It is proven that iterations which share an element keep their
     order, or run the same block with equal axes. The order in which a block's own reduce axes accumulate may change,
     and with it the rounding of floats. A block that uses pointers is trusted to have independent spatial axes.
     """
@@ -49,7 +49,7 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
     moved = [n for n, (a, b) in enumerate(zip(nest, new, strict=True)) if a is not b]
     if not moved:
         return func
-    check_blocks_of_nest(tree, nest, {IterVar.SPATIAL, IterVar.REDUCE}, predicates=True)
+    check_blocks_of_nest(tree, nest, {IterVar.SPATIAL, IterVar.REDUCE, IterVar.SCAN}, predicates=True)
     nest, new = nest[moved[0] : moved[-1] + 1], new[moved[0] : moved[-1] + 1]
     for n, loop in enumerate(new):
         for inner in new[n + 1 :]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tir.expr import And, Expr, Not, Or, Range, Var, all_, cast, const, convert, max_, min_, select
+from ...tir.expr import And, Expr, IntImm, Not, Or, Range, Var, all_, cast, const, convert, max_, min_, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.float_operations import isnan
 from ...tir.stmt import Buffer, BufferStore, For, IfThenElse, Stmt, seq
-from ..compute import as_shape, compute
+from ..compute import as_shape, compute, placeholder
 from ..operation import ExternOp, Requirement
-from ..reduce import prod, reduce_axis, sum_
+from ..reduce import reduce_axis, sum_
+from ..scan import scan
 from ..tensor import Tensor
 from .blocks.operator_arguments import (
     INJECTIVE,
@@ -236,23 +237,51 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, name: str = "T_ga
     return out
 
 
-_RUNNING: dict[str, tuple[Any, int]] = {"cumsum": (sum_, 0), "cumprod": (prod, 1)}
-"""The reducer of each operator, and what takes the place of elements that do not count."""
+_RUNNING: dict[str, tuple[Callable[[Expr, Expr], Expr], int]] = {
+    "cumsum": (lambda total, e: total + e, 0),
+    "cumprod": (lambda total, e: total * e, 1),
+}
+"""The step of each operator, and the value before the first one."""
 
 
 def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name: str) -> Tensor:
+    """Returns a recurrence along ``axis``: one step for each element."""
     check_tensor(op, x)
-    reducer, neutral = _RUNNING[op]
+    if x.ndim == 0:
+        raise ValueError(f"{op}: the input has no dimension")
+    combine, neutral = _RUNNING[op]
     axis = normalize_axis(op, axis, x.ndim)
-    k = reduce_axis(Range.from_extent(x.shape[axis]), name="k")
+    extent = x.shape[axis]
+    wide = "float32" if x.dtype.is_float and x.dtype.bits < 32 else x.dtype
+    known = isinstance(extent, IntImm) and extent.value > 0
+    first = [const(int(known)) if d == axis else e for d, e in enumerate(x.shape)]
+    state = placeholder(x.shape, wide, f"{name}_state")
 
-    def f(*i: Expr) -> Any:
-        a, b = (i[axis], k.var) if reverse else (k.var, i[axis])
-        inside = a < b if exclusive else a <= b
-        return reducer(if_then_else(inside, x(*i[:axis], k.var, *i[axis + 1 :]), const(neutral, x.dtype)), axis=k)
+    def at(i: Sequence[Expr], step: Expr) -> tuple[Expr, ...]:
+        return (*i[:axis], step, *i[axis + 1 :])
 
-    out: Tensor = compute(x.shape, f, name=name, tag="comm_reduce")
-    return out
+    def element(i: Sequence[Expr], step: Expr) -> Expr:
+        return cast(wide, x(*at(i, extent - 1 - step if reverse else step)))
+
+    def start(*i: Expr) -> Any:
+        return const(neutral, wide) if exclusive else element(i, i[axis])
+
+    def step(*i: Expr) -> Any:
+        t = i[axis]
+        new = combine(state(*at(i, t - 1)), element(i, t - 1 if exclusive else t))
+        return if_then_else(t < 1, start(*i), new)  # known to be false after the first step
+
+    sums = scan(
+        compute(first, start, f"{name}_first"), compute(x.shape, step, f"{name}_step"), state, name=name, axis=axis
+    )
+    if not reverse and wide == x.dtype:
+        out: Tensor = sums
+        return out
+
+    def result(*i: Expr) -> Any:
+        return cast(x.dtype, sums(*at(i, extent - 1 - i[axis] if reverse else i[axis])))
+
+    return compute(x.shape, result, f"{name}_result", tag=INJECTIVE)
 
 
 def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str = "T_cumsum") -> Tensor:

@@ -3,7 +3,8 @@
 ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``int8_products``: products of int8 by
 dot-product instructions and by a matrix unit. ``winograd``: convolutions by Winograd's method. ``fused_stages``: several stages of any
 kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
-other blocks. ``in_order``: scans and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
+other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
+scans, and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
 computed where they are used. ``schedule_rule``: the base class of rules, how to register one of your own, and schedule functions with
 ``sample_*`` calls as a rule.
 """
@@ -14,6 +15,7 @@ from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
 from .in_order import GpuOrderRule, InOrderRule
 from .int8_products import DotRule, TileRule
 from .multi_level_tiling import MultiLevelTilingRule
+from .recurrences import RecurrenceRule
 from .schedule_rule import Group, ScheduleFunction, ScheduleRule, default_rules, register_rule
 from .stages_to_inline import blocks_to_inline, paddings_to_inline
 from .sweeps import ElementwiseRule, RowReductionRule
@@ -32,6 +34,7 @@ __all__ = [
     "Group",
     "InOrderRule",
     "MultiLevelTilingRule",
+    "RecurrenceRule",
     "RowReductionRule",
     "ScheduleFunction",
     "ScheduleRule",
@@ -53,6 +56,7 @@ RULES = (
     GpuRowRule(),
     GpuRowChainRule(),
     GpuElementRule(),
+    RecurrenceRule(),
     InOrderRule(),
     GpuOrderRule(),
     DotRule(),

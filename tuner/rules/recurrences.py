@@ -1,0 +1,160 @@
+"""Recurrences along one axis whose other axes are independent, such as running sums: the schedule, its costs and its rule.
+
+A step needs the one before, so the steps stay in order, and what is independent lies beside them: vectors along the axis
+that is contiguous in memory; where that is the axis of the steps itself, several rows side by side, whose steps overlap in
+the processor's pipelines. All other axes are outside, and shared by the threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...schedule import Schedule
+from ...tir.expr import IntImm, Var, is_const_int
+from ...tir.stmt import Buffer
+from ..cost.axis_roles import lane_loads
+from ..cost.cost_features import Costs, ceil_div, up_to
+from ..cost.machine_model import MachineModel, crowding, worth_threads
+from ..loop_steps import fuse_all
+from ..program import BlockInfo, ProgramInfo
+from .schedule_rule import Decision, Group, Part, ScheduleRule
+
+_FORWARDING_CYCLES = 5.0
+"""From the store of an element to the use of what a load of it gives, in cycles."""
+
+
+class RecurrenceRule(ScheduleRule):
+    """This rule takes a block with one axis of steps, by itself, where each step reads only earlier ones of its own row."""
+
+    name = "recurrences"
+    priority = 94
+    in_order = True
+
+    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        return Group(block, (block,)) if axis_of_steps(block) is not None else None
+
+    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
+        return [RecurrencePart(group.anchor, machine)]
+
+
+def axis_of_steps(block: BlockInfo) -> Var | None:
+    """Returns the axis along which the block needs its own results, where all others are independent; else None."""
+    steps = [v for v in block.axes if v not in block.spatial]
+    if len(steps) != 1 or block.reduce or block.shared or len(block.spatial) == 0 or block.obstacle is not None:
+        return None
+    if not all(isinstance(loop.extent, IntImm) for loop in block.loops):
+        return None
+    starts = {axis: loop.min for axis, loop in zip(block.axes, block.loops, strict=True)}
+    if not all(is_const_int(starts[v], 0) for v in block.spatial):
+        return None
+    own = {use.buffer for use in block.stores}
+    for use in (*block.stores, *block.loads):
+        if use.buffer not in own:
+            continue
+        places = [dim for dim in use.dims if dim is None or steps[0] not in dim]
+        fixed = [dict(dim) for dim in places if dim is not None]
+        still = all(use.offsets[n] == 0 for n, dim in enumerate(use.dims) if dim is not None and steps[0] not in dim)
+        if (
+            len(fixed) != len(places)
+            or sorted(map(str, fixed)) != sorted(str({v: 1}) for v in block.spatial)
+            or not still
+        ):
+            return None
+    return steps[0]
+
+
+class RecurrencePart(Part):
+    """This part has the decision ``vectors`` of a step along the contiguous axis; or ``rows`` side by side."""
+
+    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
+        self.block, self.machine = block, machine
+        self.name = f"recurrence_{block.name}"
+        self.lanes = machine.lanes(block.itemsize)
+        self.parallel = worth_threads(machine, [block])
+        store = block.stores[0]
+        near = [v for v in block.spatial if store.stride(v) == 1 and block.extents[v] > 1]
+        self.vector = near[0] if near else None
+        wide = [v for v in block.spatial if block.extents[v] > 1]
+        rest = wide[-1] if wide else block.spatial[-1]
+        self.beside = rest if self.vector is None else self.vector
+        self.inner = block.extents[self.beside]
+        if self.vector is not None:
+            self.decisions = (Decision("vectors", up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)),)
+        else:
+            self.decisions = (Decision("rows", up_to(self.inner, 1, 2, 4, 8, 16)),)
+        self.structure = (self.decisions[0].name,)
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        block = self.block
+        loops = dict(zip(block.axes, sch.get_loops(sch.get_block(block.name)), strict=True))
+        width = min(row["vectors"] * self.lanes if self.vector is not None else row["rows"], self.inner)
+        outer = [loops[v] for v in block.spatial if v is not self.beside]
+        steps = next(loops[v] for v in block.axes if v not in block.spatial)
+        inside = [loops[self.beside]]
+        if width < self.inner:
+            inside = list(sch.split(loops[self.beside], [None, width]))
+        within = inside[-1:]
+        if self.vector is None or self._blocks_fit:
+            outer, inside = [*outer, *inside[:-1]], []
+        sch.reorder(*outer, steps, *inside[:-1], *within)
+        if self.vector is not None:
+            sch.vectorize(within[0])
+        elif width > 1:
+            sch.unroll(within[0])
+        if self.parallel and outer:
+            sch.parallel(fuse_all(sch, outer))
+
+    @property
+    def _blocks_fit(self) -> bool:
+        """Returns whether the threads need the chunks of the contiguous axis, which then lie outside the steps."""
+        others = math.prod(self.block.extents[v] for v in self.block.spatial if v is not self.beside)
+        return self.parallel and others < 2 * self.machine.cores
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine, block = self.machine, self.block
+        every = float(block.spatial_size * self._steps)
+        latency = _FORWARDING_CYCLES + machine.fma_latency
+        if self.vector is not None:
+            vectors = columns["vectors"]
+            chunks = ceil_div(self.inner, vectors * self.lanes)
+            issued = every / self.inner * chunks * vectors
+            loads = sum(lane_loads(u, self.vector, self.lanes) for u in block.loads)
+            chain = np.where(self._blocks_fit, every / self.inner * chunks * latency, 0.0)
+            turns = every / self.inner * (chunks * 1.5 + 4.0)
+        else:
+            beside = columns["rows"]
+            groups = ceil_div(self.inner, beside)
+            issued = every / self.inner * groups * beside
+            crowd = crowding(
+                beside * len(self._arrays), abs(block.stores[0].stride(self.beside) or 0) * block.itemsize, machine
+            )
+            loads = len(block.loads) + len(self._arrays) * machine.jump_cycles * crowd
+            chain = every / self.inner * groups * latency
+            turns = every / self.inner * groups * 1.5
+        moved = float(sum(b.num_bytes() or 0 for b in self._arrays))
+        return Costs(rows).put(
+            core_cycles=np.maximum(issued * block.operations / machine.fma_pipes, chain),
+            load_cycles=issued * loads / machine.loads_per_cycle,
+            store_cycles=issued / machine.stores_per_cycle,
+            loop_cycles=turns,
+            l2_bytes=moved,
+            l3_bytes=moved if moved > machine.l2_bytes else 0.0,
+            memory_bytes=moved if moved > machine.l3_bytes else 0.0,
+            flops=block.flops,
+            regions=float(self.parallel),
+            lanes_used=float(self.lanes if self.vector is not None else 1),
+            columns=columns[self.decisions[0].name],
+            tasks=float(max(1, block.spatial_size // max(1, self.inner))) if self.parallel else 1.0,
+            column_extent=float(self.inner),
+        )
+
+    @property
+    def _arrays(self) -> set[Buffer]:
+        return {u.buffer for u in (*self.block.loads, *self.block.stores)}
+
+    @property
+    def _steps(self) -> int:
+        return math.prod(self.block.extents[v] for v in self.block.axes if v not in self.block.spatial)
