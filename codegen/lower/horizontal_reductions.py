@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
-from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntImm, Select, Var, conjuncts, const, same
+from ...tir.expr import (
+    GT,
+    LT,
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    DType,
+    Expr,
+    IntImm,
+    Select,
+    Var,
+    cast,
+    conjuncts,
+    const,
+    same,
+)
 from ...tir.expr.intrinsics import operation_named
 from ...tir.expr.nodes import op
 from ...tir.expr.reducers import REDUCERS
@@ -97,7 +113,10 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Exp
     if mask is not None:
         identity = const(reducer.starts_from[0].identity(term.dtype), term.dtype.with_lanes(lanes))
         vector = Select(mask, vector, identity)
-    return type(value)(old, operation_named(reducer.lanes)(vector))
+    combine = operation_named(reducer.lanes)
+    if term.dtype == "bool":  # lanes are combined as numbers
+        return type(value)(old, cast("bool", combine(cast(DType("uint8").with_lanes(lanes), vector))))
+    return type(value)(old, combine(vector))
 
 
 def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:

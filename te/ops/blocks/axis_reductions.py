@@ -6,14 +6,14 @@ The stages of softmax are those of TVM's topi, which schedule rules recognize.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
-from ....tir.expr import Expr, IterVar, Range, cast, const, convert, min_value
+from ....tir.expr import And, Expr, IntImm, Or, Range, cast, const, convert, max_value, min_value, select
 from ....tir.expr import max_ as larger
-from ....tir.expr.intrinsics.float_operations import exp, log
-from ....tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN, ARGMIN, ARGMIN_OR_NAN
+from ....tir.expr.intrinsics.float_operations import exp, isnan, log
 from ...compute import compute
-from ...reduce import max_, min_, reduce_axis, reduction_by, sum_
+from ...reduce import max_, min_, reduce_axis, sum_
 from ...reduce import prod as product
 from ...tensor import Tensor
 from .operator_arguments import (
@@ -71,13 +71,8 @@ def _summed(op: str, reducer: Any, x: Tensor, axis: Any, keepdims: bool, out_dty
     return compute(total.shape, lambda *i: cast(out, total(*i)), name=name, tag=ELEMWISE)
 
 
-def reduce_over(
-    op: str, x: Tensor, axis: Any, keepdims: bool, name: str, make: Callable[[Any, Any], Any], index: Any = None
-) -> Any:
-    """Returns a stage that reduces the elements of ``x`` over ``axis`` with ``make(element, axes)``.
-
-    With ``index``, ``make`` gets ``(position, element)``, the position counted along the reduced axes.
-    """
+def reduce_over(op: str, x: Tensor, axis: Any, keepdims: bool, name: str, make: Callable[[Any, Any], Any]) -> Any:
+    """Returns a stage that reduces the elements of ``x`` over ``axis`` with ``make(element, axes)``."""
     check_tensor(op, x)
     axes = normalize_axes(op, axis, x.ndim)
     extents = [x.shape[a] for a in axes] or [const(1)]  # each element alone, where there are no axes
@@ -93,8 +88,7 @@ def reduce_over(
             where[d] = loop.var
         for n, d in enumerate(kept):
             where[d] = i[d] if keepdims else i[n]
-        e = x(*where)
-        return make(e if index is None else (index(axes, loops), e), loops)
+        return make(x(*where), loops)
 
     return compute(shape, f, name=name, tag=COMM_REDUCE)
 
@@ -120,16 +114,25 @@ def _arg_extreme(op: str, x: Tensor, axis: Any, keepdims: bool, dtype: str, name
     if axis is not None:
         axis = normalize_axis(op, axis, x.ndim)
 
-    def position(axes: Sequence[int], loops: Sequence[IterVar]) -> Expr:
-        at: Expr = const(0)
-        for a, loop in zip(axes, loops, strict=bool(axes)):
-            at = at * x.shape[a] + loop.var
-        return cast(dtype, convert(at))
+    axes = normalize_axes(op, axis, x.ndim)
+    best = reduce_over(op, x, axis, True, f"{name}_value", lambda e, k: (max_ if op == "argmax" else min_)(e, axis=k))
+    count = prod_of([x.shape[a] for a in axes])
+    wide = "int32" if isinstance(count, IntImm) and count.value < 1 << 31 else "int64"
 
-    whole, real = (ARGMAX, ARGMAX_OR_NAN) if op == "argmax" else (ARGMIN, ARGMIN_OR_NAN)
-    reducer = reduction_by(real if x.dtype.is_float else whole)
-    pair = reduce_over(op, x, axis, keepdims, name, lambda e, k: reducer(e, axis=k), position)
-    return pair[0]
+    def place(*i: Expr) -> Any:
+        """Returns the position of an element that is the extreme of its row, and of others one behind all."""
+        position = reduce(lambda at, a: at * x.shape[a] + i[a], axes, const(0))
+        own, extreme = x(*i), best(*[const(0) if d in axes else e for d, e in enumerate(i)])
+        hit = own.equal(extreme)
+        if x.dtype.is_float:
+            hit = Or(hit, And(isnan(own), isnan(extreme)))
+        return select(hit, cast(wide, convert(position)), const(max_value(wide), wide))
+
+    places = compute(x.shape, place, name=f"{name}_place", tag=ELEMWISE)
+    first = reduce_over(
+        op, places, axis, keepdims, name if dtype == wide else f"{name}_first", lambda e, k: min_(e, axis=k)
+    )
+    return first if dtype == wide else compute(first.shape, lambda *i: cast(dtype, first(*i)), name=name, tag=ELEMWISE)
 
 
 class _Rows:
