@@ -42,12 +42,11 @@ from ..tir.expr import (
     const,
     logical_not,
     shape_text,
-    structural_equal,
 )
 from ..tir.expr.base.deep_recursion import with_room
 from ..tir.expr.base.node_methods import map_tuple
 from ..tir.walk import pre_order, substitute, transform, vars_in
-from .operation import ComputeOp, PlaceholderOp
+from .operation import ComputeOp
 from .tensor import ProducerLoad
 
 log = logging.getLogger("tilewright")
@@ -82,7 +81,7 @@ def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
     """Raise IndexError when ``op`` reads an input outside of its shape.
 
     ``steps_allowed``: the operation may become a step of a recurrence, which starts later than its domain; so it may
-    look back in the first dimension, or along another one in a placeholder of its own shape.
+    look back in the first dimension. Along another one a condition keeps the first step from looking back.
     """
     domains = [*op.axis, *op.reduce_axis]
     if any(isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value <= 0 for iv in domains):
@@ -93,18 +92,9 @@ def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
             low, high = (analyzer.can_prove(c) for c in read.inside())
         if low and high:
             continue
-        if steps_allowed and high and _may_be_step(op, read):
+        if steps_allowed and high and read.dim == 0 and op.axis:
             continue
         _refuse_outside(op, read, domains, analyzer)
-
-
-def _may_be_step(op: ComputeOp, read: _Read) -> bool:
-    if read.dim == 0 or not op.axis:
-        return bool(op.axis)
-    own = [iv.dom.extent for iv in op.axis]
-    state = read.load.producer
-    same = len(own) == len(state.shape) and all(map(structural_equal, own, state.shape))
-    return isinstance(state.op, PlaceholderOp) and same
 
 
 def _reads_of(op: ComputeOp) -> Iterator[_Read]:

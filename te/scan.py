@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class ScanOp(Operation):
-    """This operation is a recurrence over ``scan_axis``, dimension ``axis`` of its results; ``body`` are the computations of
+    """This operation is a recurrence over ``scan_axis``, dimension ``step_dim`` of its results; ``body`` are the computations of
     one step, producers first.
 
     ``init``, ``update`` and ``state_placeholder`` have one tensor per output; ``inputs`` are the tensors that the body
     reads from outside.
     """
 
-    __slots__ = ("axis", "body", "init", "inputs", "scan_axis", "state_placeholder", "update")
+    __slots__ = ("body", "init", "inputs", "scan_axis", "state_placeholder", "step_dim", "update")
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ScanOp(Operation):
         axis: int = 0,
     ) -> None:
         Operation.__init__(self, name, tag, attrs)
-        self.axis = axis
+        self.step_dim = axis
         self.init, self.update, self.state_placeholder = tensors
         total = self.state_placeholder[0].shape[axis]
         first = cast(total.dtype, self.init[0].shape[axis])
@@ -72,7 +72,7 @@ def scan(
 
     ``state_placeholder`` stands for the result inside ``update``, the computation of step ``t``, which may read it at
     ``t - 1`` and so on; both have the result's shape. ``init`` has the first steps, as many as its dimension ``axis``
-    says; with none every read of an earlier step has to be guarded by a condition. Lists of each give a list of results over common steps. ``inputs`` may name what the update reads from
+    says; with none, and along another dimension than the first, a condition guards the reads of earlier steps. Lists of each give a list of results over common steps. ``inputs`` may name what the update reads from
     outside; it is found anyway. ValueError for shapes that do not fit, and for a step that reads its own or a later
     step.
 
@@ -148,7 +148,7 @@ def _check_steps(scan: ScanOp, op: ComputeOp) -> None:
     """Raise ValueError unless ``op`` is computed step by step and reads only earlier steps of the recurrence."""
     dom = scan.scan_axis.dom
     analyzer = Analyzer()
-    at = scan.axis
+    at = scan.step_dim
     if len(op.axis) <= at or not analyzer.can_prove_equal(op.axis[at].dom.extent, dom.min + dom.extent):
         which = f"dimension {at}" if at else "first dimension"
         raise ValueError(
@@ -221,14 +221,14 @@ def recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
             copies.append((update, out))
         else:
             builder.buffers[update] = builder.buffers[out]
-        if builder.buffers.get(init) is builder.buffers[out] or is_const_int(init.shape[op.axis], 0):
+        if builder.buffers.get(init) is builder.buffers[out] or is_const_int(init.shape[op.step_dim], 0):
             continue
         first = copy_of(init, f"{out.name}_init")
         builder.buffers[first.output(0)] = builder.buffers[out]
         nests.append(builder.compute(first))
         builder.blocks.setdefault(op, []).extend(builder.blocks.pop(first))
     alone = len(op.body) == 1 and not copies
-    step = None if alone else Var(op.body[-1].axis[op.axis].var.name, op.scan_axis.var.dtype)
+    step = None if alone else Var(op.body[-1].axis[op.step_dim].var.name, op.scan_axis.var.dtype)
     steps: list[Stmt] = []
     for inner in op.body:
         builder.require(inner.requires)
@@ -251,7 +251,7 @@ def _one_step(
     """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``; without ``step``
     the nest has the loop over the steps at its own place."""
     kind = IterVar.SCAN if updates else IterVar.SPATIAL
-    at = op.axis
+    at = op.step_dim
     axis = (*inner.axis[:at], IterVar(op.scan_axis.dom, inner.axis[at].var, kind), *inner.axis[at + 1 :])
     moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs, inner.requires)
     builder.buffers.update({new: builder.buffers[t] for new, t in zip(moved.outputs, into, strict=True)})
