@@ -34,7 +34,6 @@ from .indexing import (
     stack,
     strided_slice,
     take,
-    topk,
     triangle,
 )
 from .matmul import batch_matmul, dense, einsum, matmul
@@ -58,6 +57,7 @@ from .pool import (
 )
 from .resize import resample, resize1d, resize2d, resize3d
 from .sampling import deformable_windows, grid_sample, roi_align
+from .selection import topk
 from .winograd import winograd_conv2d, winograd_weights
 
 concat = concatenate
