@@ -1,12 +1,14 @@
 """This module brings a function into the form that schedule rules look for, by steps of a schedule.
 
-An axis that is used as ``h // 4`` and ``h % 4`` becomes two, ``h = 4 * h0 + h1``, and the accesses become affine. The
+An axis that is used as ``h // 4`` and ``h % 4`` becomes two, ``h = 4 * h0 + h1``, and the accesses become affine. What else
+is not affine in a reduction, such as ``A[t[i], r]`` or ``A[(i + y) // 2]``, is copied before, where it is read often. The
 buffers of the function that the axis counts through get two dimensions in its place, and the other stages of these
 buffers are split alike. The steps are recorded as all steps are, so that a trace replays on the function as written.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,13 +24,57 @@ _Place = tuple[BlockInfo | Buffer, int]
 
 
 def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
-    """Split the axes that reductions divide, where that makes accesses affine; returns the program that results."""
+    """Make the accesses of reductions affine; returns the program that results."""
+    _split_divided_axes(sch)
+    _copy_what_is_gathered(sch)
+    return ProgramInfo(sch.func)
+
+
+_REUSE = 8
+"""How often a reduction reads an element at the least so that a copy of it pays."""
+
+
+def _copy_what_is_gathered(sch: Schedule) -> None:
+    """Let reductions read a copy, laid out by their axes, of what they read at indices that are not affine."""
+    for block in ProgramInfo(sch.func).blocks:
+        if not block.is_reduction or block.keeps_order or block.obstacle is not None:
+            continue
+        for use in block.loads:
+            if use.affine:
+                continue
+            axes = [v for v in block.axes if v in _axes_of(block, use.buffer)]
+            work = math.prod(block.extents.values())
+            size = math.prod(block.extents[v] for v in axes)
+            if not axes or size * _REUSE > work:
+                continue
+            before = sch.copy()
+            try:
+                copy = sch.reindex(block.name, ("read", use.buffer.name))
+                last = block.stores[0].dims[-1] if block.stores[0].dims else None
+                near = next((v for v in axes if last is not None and last.get(v) == 1), axes[-1])
+                order = [n for n, v in enumerate(axes) if v is not near] + [axes.index(near)]
+                if order != sorted(order):
+                    names = [f"i{n}" for n in range(len(axes))]
+                    moved = ", ".join([names[n] for n in order])
+                    sch.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({moved},)")
+            except ScheduleError:
+                sch.restore(before)
+
+
+def _axes_of(block: BlockInfo, buffer: Buffer) -> set[Var]:
+    """Returns the axes that the places of a buffer depend on, those of indices that are read from memory included."""
+    places = [index for access in accesses(block.block.body, buffer) for index in access.indices]
+    return {n for index in places for n in pre_order(index) if isinstance(n, Var) and n in block.extents}
+
+
+def _split_divided_axes(sch: Schedule) -> None:
+    """Split the axes that reductions divide, where that makes accesses affine."""
     program = ProgramInfo(sch.func)
     refused: set[frozenset[str]] = set()
     while True:
         found = next((group for group in _divided_axes(program) if group.blocks not in refused), None)
         if found is None:
-            return program
+            return
         before = sch.copy()
         try:
             found.split(sch)

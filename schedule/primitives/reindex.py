@@ -47,7 +47,8 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
     order.
 
     ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name (the written one, when the
-    block reads and writes it). A read buffer is copied before the block's loops, a written one after them. Indices are
+    block reads and writes it). A read buffer is copied before the block's loops, a written one after them. Indices of
+    a read may come from memory that the block does not write, as in ``A[t[i], j]``. Indices are
     simplified first, unless ``skip_simplify``, so that an axis without influence gives no dimension. Returns the
     copying block, ``<buffer>_reindex``.
 
@@ -96,7 +97,7 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
             hint='say ("write", i) to reindex what it writes',
         )
     check_plain_path(tree, realize)
-    indices, found = accessed_point(realize, old)
+    indices, found = accessed_point(realize, old, from_memory=not written)
     top = own_nest(tree, realize)
     if top is None:
         raise ScheduleError(
@@ -354,8 +355,12 @@ def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt, axes: list[Iter
     return lambda block: in_loops_like(kept, fresh, BlockRealize(tuple(values), all_(*predicate), block), serial=True)
 
 
-def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Access]]:
+def accessed_point(
+    realize: BlockRealize, buffer: Buffer, from_memory: bool = False
+) -> tuple[tuple[Expr, ...], list[Access]]:
     """Return the indices at which a block accesses ``buffer``, the same in all accesses, and these accesses.
+
+    ``from_memory``: indices may be read from memory that the block does not write.
 
     ScheduleError is raised when the indices differ, when they depend on a loop inside the block, when the block holds
     other blocks, and when it uses the buffer through a pointer or a match_buffer.
@@ -378,7 +383,9 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
             hint="choose a buffer that the block reads or writes",
         )
     indices = found[0].indices
-    if any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i)):
+    written = {region.buffer for region in block.writes}
+    looked_up = [n.buffer for i in indices for n in pre_order(i) if isinstance(n, BufferLoad)]
+    if looked_up and not (from_memory and written.isdisjoint(looked_up)):
         raise ScheduleError(
             f"block {name!r} accesses {found[0].node} at indices from memory, which are not a function of its axes",
             where=realize,
