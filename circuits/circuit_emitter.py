@@ -10,8 +10,8 @@ from ..codegen.backend.emitter import EXPRESSIONS, STATEMENTS, Emitter, EmitterT
 from ..codegen.lower.loop_annotations import PIPELINE, interval_of
 from ..codegen.lowered import LoweredFunc
 from ..tir.expr import DType, Expr, Range
-from ..tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
-from ..tir.expr.nodes import expr as E
+from ..tir.expr import nodes as E
+from ..tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ..tir.stmt import Allocate, AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
 from ..tir.walk import pre_order, statements
 from .blocks import Branch, CircuitLoop, Counter, Load, OperationBlock, Pipeline, Region, Register, Store, Write

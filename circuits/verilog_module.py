@@ -27,7 +27,7 @@ from ..codegen.runtime.arguments import Arguments, completed
 from ..codegen.runtime.functions_by_name import FunctionsByName
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import BinaryOp, Call, Cast, CmpOp
-from ..tir.expr.base.node import Node
+from ..tir.expr.node import Node
 from ..tir.index_width import unified
 from ..tir.stmt import For, PrimFunc
 from ..tir.walk import distinct, transform_statements

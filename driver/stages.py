@@ -20,7 +20,7 @@ from ..pages import COLOURS, LISTING_STYLE, Listing, seconds_text, share_text, s
 from ..pages.written_files import utf8_text
 from ..te import Tensor
 from ..tir.expr import BufferLoad, Var
-from ..tir.expr.base.node import Node
+from ..tir.expr.node import Node
 from ..tir.printer import script_lines
 from ..tir.stmt import Allocate, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
 from ..tir.walk import pre_order

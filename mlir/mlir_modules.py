@@ -10,7 +10,7 @@ from xdsl.dialects import func
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from ..tir.analysis.access_regions import access_regions
+from ..tir.analysis.regions import access_regions
 from ..tir.expr import BufferLoad, Expr, FloatImm, IntImm, IterVar, Range, Var, const, same, substitute, uses_var
 from ..tir.stmt import (
     Allocate,

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, convert
 from ..tir.parser import ParseError, parse_expression
-from ..tir.printer.printer_expr import ExprPrinter
+from ..tir.printer_expr import ExprPrinter
 from ..tir.walk import pre_order
 from .primitive import REGISTRY, Primitive
 

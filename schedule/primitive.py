@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from ..tir.expr.base.deep_recursion import with_room
+from ..tir.expr.deep_recursion import with_room
 
 F = TypeVar("F", bound=Callable[..., Any])
 

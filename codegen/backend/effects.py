@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, Expr, Var
-from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import Effect, effect_of
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, Stmt, statements_in
 from ...tir.walk import distinct, pre_order, statements
 from ..lowered import REGISTER_SCOPE

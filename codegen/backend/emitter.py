@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from ...tir import stmt as S
 from ...tir.arith import Analyzer
 from ...tir.expr import Call, Cast, DType, Expr, IntImm, Let, Shuffle, Var, index_like
+from ...tir.expr import nodes as E
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Allocate, AssertStmt, Buffer, For, IfThenElse, Stmt, While
-from ...tir.stmt import stmt as S
 from ...tir.walk import nodes_by_type
 from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
 from .lane_offsets import LaneOffsets, lane_offsets

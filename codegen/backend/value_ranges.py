@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.arith.normal_form.interval import EVERYTHING, Interval, interval_of
+from ...tir.arith.normal_form.forms import EVERYTHING, Interval, interval_of
 from ...tir.expr import (
     Add,
     Broadcast,
@@ -28,7 +28,7 @@ from ...tir.expr import (
     max_value,
     min_value,
 )
-from ...tir.expr.base.dtype import round_float
+from ...tir.expr.dtype import round_float
 from ...tir.walk import pre_order
 from .emitter import Emitter, constant_of
 

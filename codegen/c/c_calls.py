@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, Div, DType, Expr, FloatImm, IntImm, StringImm
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.expr.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
+from ...tir.expr.intrinsics.matrix_operations import TILE_DOTS, TILE_ROWS
 from ..backend.emitter import constant_of, expand_dot
 from ..lower.tile_accesses import tile_access
 from .c_scope import CScope
@@ -247,7 +247,7 @@ PLAIN_CALLS: dict[str, Callable[[CScope, Call], str]] = {
 """Writers by the operation's name."""
 
 
-# Writes operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) in C, as plain loops that compilers vectorize.
+# Writes operations on tiles (:mod:`tilewright.tir.expr.intrinsics.matrix_operations`) in C, as plain loops that compilers vectorize.
 
 
 def _tile_load(em: CScope, e: Call) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import DType, index_like
-from ...tir.expr.base.dtype import float_bits, round_float
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
+from ...tir.expr.dtype import float_bits, round_float
 from ..backend.emitter import constant_of
 from ..backend.value_ranges import whole_in_range
 from .c_scope import CScope, element

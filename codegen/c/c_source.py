@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...tir.expr.base.deep_recursion import with_room
+from ...tir.expr.deep_recursion import with_room
 from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitterTables
 from ..backend.storage import constant_elements
 from ..lowered import LoweredFunc

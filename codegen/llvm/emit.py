@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, BufferLoad, DType, Expr, Let, Mul, Var
-from ...tir.expr.base.deep_recursion import with_room
-from ...tir.expr.base.node import Node
+from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.node import Node
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
 from ...tir.walk import LEAVES
 from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitError, EmitterTables

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...tir.arith.normal_form.linear import Linear
+from ...tir.arith.normal_form.forms import Linear
 
 
 class Phi:
@@ -250,7 +250,7 @@ class FunctionBuilder:
 
 # Sums of 64-bit integers with constant coefficients, so that addresses share common parts.
 #
-# The terms of a :class:`~tilewright.tir.arith.normal_form.linear.Linear` are names of i64 values here.
+# The terms of a :class:`~tilewright.tir.arith.normal_form.forms.Linear` are names of i64 values here.
 
 
 def product(a: Linear, b: Linear, fn: FunctionBuilder) -> Linear:

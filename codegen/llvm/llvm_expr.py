@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.expr import BinaryOp, Div, DType, FloorDiv, FloorMod, TruncDiv, index_like
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
 from ...tir.walk import pre_order
 from ..backend import emitter as expressions
 from ..backend.effects import is_external_call

@@ -7,9 +7,9 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ...tir.arith.normal_form.linear import Linear, add_into, collect
+from ...tir.arith.normal_form.forms import Linear, add_into, collect
 from ...tir.expr import DType, index_like
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
 from ...tir.stmt import Buffer, For
 from ...tir.walk import pre_order
 from ..backend.effects import Effects

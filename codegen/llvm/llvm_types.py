@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from ...tir.expr import DType
-from ...tir.expr.base.dtype import float_bits, round_float
+from ...tir.expr.dtype import float_bits, round_float
 
 
 @cache

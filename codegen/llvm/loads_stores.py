@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...tir.arith.normal_form.linear import Linear
+from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp
 from ...tir.stmt import Buffer
 from ..backend.lane_offsets import NEAR, LaneOffsets

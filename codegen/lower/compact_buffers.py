@@ -9,7 +9,7 @@ from ...tir.analysis.simplify import loop_values
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, Ends, eval_interval
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import all_nodes, reads_memory, transform
 from ..constant_lanes import value_in_lane

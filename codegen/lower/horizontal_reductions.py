@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
-from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntImm, Select, Var, conjuncts, const, same
+from ...tir.expr import (
+    GT,
+    LT,
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Expr,
+    IntImm,
+    Select,
+    Var,
+    conjuncts,
+    const,
+    op,
+    same,
+)
 from ...tir.expr.intrinsics import operation_named
-from ...tir.expr.nodes import op
 from ...tir.expr.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import transform_statements, uses_var

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
-from ...tir.expr.base.node import Node
-from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
-from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, TILE_ROWS
+from ...tir.expr.node import Node
 from ...tir.stmt import Buffer
 
 _ROWS = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.analysis.known_sizes import evaluate
+from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import (
     Add,
     Cast,
@@ -30,7 +30,7 @@ from ...tir.expr import (
     to_numpy,
     vars_in,
 )
-from ...tir.expr.base.dtype import float_bits
+from ...tir.expr.dtype import float_bits
 from ..lowered import Param
 from .array_views import CPU_DEVICES, ArrayView, view_of
 

@@ -28,7 +28,7 @@ from ...graph.memory_plan import ALIGNMENT
 from ...graph.symbolic_sizes import asserted
 from ...pages.written_files import write_file
 from ...te.operation import Requirement
-from ...tir.analysis.known_sizes import evaluate
+from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var, to_numpy
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc

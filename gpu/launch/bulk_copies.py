@@ -15,9 +15,9 @@ from math import prod
 
 import numpy as np
 
-from ...tir.arith.normal_form.linear import Linear, collect
+from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, const, vars_in
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import (
     Allocate,
     AttrStmt,

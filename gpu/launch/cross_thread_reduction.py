@@ -21,7 +21,7 @@ from ...tir.expr import (
     substitute,
     vars_in,
 )
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.expr.reducers import Reducer
 from ...tir.stmt import (
     Block,

@@ -33,8 +33,7 @@ from ...codegen.machine.gpu_figures import WARP, WARP_GROUP
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
 from ...tir.expr import Call, DType, Expr, IntImm, Var, const
-from ...tir.expr.intrinsics.group_matrix_operations import group_columns
-from ...tir.expr.intrinsics.warp_matrix_operations import is_warp_tile
+from ...tir.expr.intrinsics.matrix_operations import group_columns, is_warp_tile
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import statements, substitute
 

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, const
-from ...tir.expr.base.node import Node
-from ...tir.fresh_copy import fresh_copy
+from ...tir.expr.node import Node
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
@@ -30,7 +29,7 @@ from ...tir.stmt import (
     children_of,
     seq,
 )
-from ...tir.walk import loads_and_stores, statements, transform, transform_statements
+from ...tir.walk import fresh_copy, loads_and_stores, statements, transform, transform_statements
 from .asynchronous_copies import SCOPE, commit, started, wait
 from .barriers import barrier
 from .bulk_copies import Arrivals, Rows, has_rows, number_of, only_rows

@@ -16,9 +16,9 @@ from ...codegen.llvm.llvm_types import align_of, memory_type
 from ...codegen.lowered import LoweredFunc, Param, written_data
 from ...codegen.machine.gpu_figures import STATIC_SHARED
 from ...codegen.machine.target import Target
-from ...tir.arith.normal_form.linear import Linear
+from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
-from ...tir.expr.base.deep_recursion import with_room
+from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ...tir.walk import free_vars, loads_and_stores, statements
 from ..launch.asynchronous_copies import SCOPE

@@ -9,9 +9,9 @@ from ...codegen.llvm.emit import TABLES
 from ...codegen.llvm.function_builder import sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope
 from ...codegen.llvm.llvm_types import llvm_type
-from ...tir.arith.normal_form.linear import Linear
+from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
-from ...tir.expr.intrinsics.group_matrix_operations import GROUP_STEPS, PANEL, group_columns
+from ...tir.expr.intrinsics.matrix_operations import GROUP_STEPS, PANEL, group_columns
 from ...tir.stmt import Buffer
 from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_tile
 

@@ -15,7 +15,7 @@ import numpy as np
 from ...codegen.lowered import written_data
 from ...codegen.machine.gpu_figures import WARP
 from ...tir.expr import BufferLoad, Call, Expr, Var
-from ...tir.expr.intrinsics.warp_matrix_operations import SIDE
+from ...tir.expr.intrinsics.matrix_operations import SIDE
 from ...tir.stmt import (
     Allocate,
     AssertStmt,

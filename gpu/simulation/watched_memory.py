@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import to_numpy
-from ...tir.expr.base.dtype import bfloat16_from_bits, bfloat16_to_bits
+from ...tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits
 from ...tir.stmt import Buffer
 from ..launch.launch_form import GpuError
 from .lane_values import Mask, Value, held_type

@@ -13,9 +13,9 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.ir import Operation, SSAValue
 
-from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.regions import access_regions
 from ...tir.expr import BufferLoad, DType, Expr, FloatImm, IntImm, IterVar, Range, Sub, Var, const, substitute
-from ...tir.expr.nodes.expr import BinaryOp
+from ...tir.expr.nodes import BinaryOp
 from ...tir.index_width import widened
 from ...tir.stmt import (
     AssertStmt,

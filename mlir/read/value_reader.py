@@ -14,8 +14,8 @@ from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...tir.expr import INDEX_TYPES, Broadcast, Call, Cast, DType, Expr, IntImm, Select, Var, const, is_const_int
-from ...tir.expr.base.deep_recursion import with_room
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
+from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import Buffer
 from ..words import wider_operations as X
 from ..words.affine_indices import evaluated, restored

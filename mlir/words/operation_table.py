@@ -17,8 +17,8 @@ from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...tir.expr import DType
-from ...tir.expr.base.dtype import round_float
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
+from ...tir.expr.dtype import round_float
 from .wider_operations import CmpfOp, CmpiOp, RemFOp, SelectOp
 
 

@@ -18,8 +18,8 @@ from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, index_like, pre_order, reads_memory
-from ...tir.expr.base.dtype import max_value, min_value, round_float
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
+from ...tir.expr.dtype import max_value, min_value, round_float
 from ..words import wider_operations as X
 from ..words.mlir_error import MlirError
 from ..words.mlir_types import hint, is_unsigned, mlir_type, sign_attribute

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...tir.analysis.tree import Tree
 from ...tir.expr import BufferLoad, Expr
-from ...tir.expr.base.node_methods import map_tuple
+from ...tir.expr.node import map_tuple
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt
 from ...tir.walk import replace_buffers, statements, transform
 from ..errors import ScheduleError, bad_argument, unknown_handle

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.arith.itermap import without_low_digits

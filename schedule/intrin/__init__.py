@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...tir.expr.intrinsics.group_matrix_operations import WIDTHS
+from ...tir.expr.intrinsics.matrix_operations import WIDTHS
 from ...tir.stmt import PrimFunc
 from .matrix_units import (
     tile_dot,

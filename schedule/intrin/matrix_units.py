@@ -21,7 +21,7 @@ wait for them.
 
 from __future__ import annotations
 
-from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 
@@ -126,7 +126,7 @@ def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k. B comes as ``B[k // w, j, k % w]``.
 
     ``a``, ``b``: int8 by int8 or uint8 by int8 into int32 (w is 4; exact but for wrapping sums), or bfloat16 by bfloat16
-    into float32 (w is 2; sums in an order of the machine's, see :func:`tilewright.tir.expr.intrinsics.tile_operations.tile_dot2_bf16`).
+    into float32 (w is 2; sums in an order of the machine's, see :func:`tilewright.tir.expr.intrinsics.matrix_operations.tile_dot2_bf16`).
     """
     half = a == "bfloat16"
     width, steps = (2, 32) if half else (4, 64)

@@ -107,7 +107,7 @@ def signed_int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
 def bf16_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
     """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 2 k: bfloat16 into float32.
 
-    The order of the two sums is the machine's (see :func:`tilewright.tir.expr.intrinsics.tile_operations.dot2_bf16`), so the last bits may differ
+    The order of the two sums is the machine's (see :func:`tilewright.tir.expr.intrinsics.matrix_operations.dot2_bf16`), so the last bits may differ
     from the description's.
     """
     return _dot(f"dot_{lanes}x2_bf16", "dot2_bf16", lanes, 2, ("bfloat16", "bfloat16", "float32"))

@@ -7,7 +7,7 @@ from typing import Any
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.expr import BufferLoad, DType, Var, cast
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
 from ..edit.buffers import (

@@ -12,8 +12,7 @@ from typing import Any
 from ...tir.analysis.access import Access, Around, accesses
 from ...tir.analysis.footprint import bounding_box, first_outside, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
-from ...tir.analysis.region_cover import why_not_covered
-from ...tir.analysis.required_domain import join_boxes
+from ...tir.analysis.region_cover import join_boxes, why_not_covered
 from ...tir.analysis.scope import BlockScope, bindings, is_output_block
 from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer, Ends
@@ -30,8 +29,7 @@ from ...tir.expr import (
     max_,
     structural_equal,
 )
-from ...tir.expr.base.node import Node
-from ...tir.expr.base.node_methods import map_tuple
+from ...tir.expr.node import Node, map_tuple
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, PrimFunc, Stmt
 from ...tir.walk import pre_order, substitute, transform_statements
 from ..edit.buffers import moved_accesses, renewed_buffers

@@ -14,8 +14,15 @@ import numpy as np
 from ...tir.analysis.access import Access, accesses
 from ...tir.analysis.footprint import bounding_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
-from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
-from ...tir.analysis.required_domain import Required, join_boxes, required_domains
+from ...tir.analysis.region_cover import (
+    Required,
+    covers_domain,
+    domain_conditions,
+    join_boxes,
+    reduces_once,
+    required_domains,
+    why_neighbours_not_covered,
+)
 from ...tir.analysis.scope import BlockScope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends

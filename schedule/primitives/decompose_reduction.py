@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import blocks_below, tree_of, unique_block_name
 from ...tir.expr import IterVar, Var, all_, conjuncts

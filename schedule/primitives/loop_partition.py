@@ -7,14 +7,13 @@ from itertools import chain
 from typing import Any
 
 from ...tir.analysis.access import opaque_buffers
-from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import bare_loads, region_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
-from ...tir.fresh_copy import fresh_copy
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
-from ...tir.walk import pre_order, reads_memory, substitute, transform, uses_var, vars_in
+from ...tir.walk import fresh_copy, pre_order, reads_memory, substitute, transform, uses_var, vars_in
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.lookup import find_loop

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.footprint import bounding_box, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
-from ...tir.analysis.region_cover import why_not_covered
-from ...tir.analysis.required_domain import join_boxes
+from ...tir.analysis.region_cover import join_boxes, why_not_covered
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends

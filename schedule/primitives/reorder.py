@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.dependence import accessed_boxes_below, conflicts
-from ...tir.analysis.harmless_conflicts import (
+from ...tir.analysis.dependence import (
+    accessed_boxes_below,
     accumulates,
     binding_block,
+    conflicts,
     only_reduced,
     same_instance,
     why_not_privatizable,

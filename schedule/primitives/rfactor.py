@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.access_regions import access_regions
-from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.reductions import find_reducer, start_in_front, updates_of
+from ...tir.analysis.regions import access_regions, redeclared
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, all_, conjuncts, is_const_int, structural_equal
 from ...tir.expr.intrinsics.control_and_memory import if_then_else

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.access import accesses
-from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import why_none_covers, why_not_covered
+from ...tir.analysis.regions import redeclared
 from ...tir.analysis.scope import BlockScope, buffers_of, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, eval_interval

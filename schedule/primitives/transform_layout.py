@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.access_regions import access_regions
-from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.region_cover import covers_domain
+from ...tir.analysis.regions import access_regions, redeclared
 from ...tir.analysis.scope import BlockScope, region_of
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer

@@ -12,7 +12,7 @@ from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.scope import BlockScope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.expr import IterVar, Reason, is_const_int
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import (
     AssertStmt,
     Block,

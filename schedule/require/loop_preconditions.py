@@ -9,8 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from math import gcd
 from typing import Any
 
-from ...tir.analysis.dependence import accessed_boxes_below, conflicts
-from ...tir.analysis.harmless_conflicts import binding_block, only_reduced, why_not_privatizable
+from ...tir.analysis.dependence import (
+    accessed_boxes_below,
+    binding_block,
+    conflicts,
+    only_reduced,
+    why_not_privatizable,
+)
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, blocks_below

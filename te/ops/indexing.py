@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.expr import And, Expr, Not, Or, Range, Var, all_, cast, const, convert, max_, min_, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
-from ...tir.expr.intrinsics.float_operations import isnan
+from ...tir.expr.intrinsics.number_operations import isnan
 from ...tir.stmt import Buffer, BufferStore, For, IfThenElse, Stmt, seq
 from ..compute import as_shape, compute
 from ..operation import ExternOp, Requirement

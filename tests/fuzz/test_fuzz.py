@@ -12,11 +12,10 @@ import pytest
 from tilewright.schedule import Schedule, ScheduleError, trace_renaming
 from tilewright.schedule.primitive import REGISTRY
 from tilewright.schedule.primitives import compute_at, decompose_reduction, split_fuse
-from tilewright.tir import const, structural_equal, verify
+from tilewright.tir import const, stmt, structural_equal, verify
 from tilewright.tir.expr import cast
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
-from tilewright.tir.stmt import buffer
 
 from . import STEPS, Chain, Failure, all_steps, chain_workers, data_steps, random_program, run_chain, shrink
 from .__main__ import main
@@ -214,7 +213,7 @@ def test_huge_programs_read_what_was_set():
 
 def test_strides_that_wrap_are_found(monkeypatch):
     """The stride of a matrix of 3e9 elements, of which there are three, is computed in 32 bits."""
-    monkeypatch.setattr(buffer, "product", lambda sizes: math.prod([cast("int32", e) for e in sizes], start=const(1)))
+    monkeypatch.setattr(stmt, "product", lambda sizes: math.prod([cast("int32", e) for e in sizes], start=const(1)))
     kinds = set()
     for seed in range(10):
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....tir.expr import Expr, IterVar, Range, cast, const, convert, min_value
 from ....tir.expr import max_ as larger
-from ....tir.expr.intrinsics.float_operations import exp, log
+from ....tir.expr.intrinsics.number_operations import exp, log
 from ....tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN, ARGMIN, ARGMIN_OR_NAN
 from ...compute import compute
 from ...reduce import max_, min_, reduce_axis, reduction_by, sum_

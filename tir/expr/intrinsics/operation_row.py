@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ..base.dtype import DType
-from ..nodes.constants import as_exprs
-from ..nodes.expr import BufferLoad, Call, Expr, StringImm
+from ..dtype import DType
+from ..nodes import BufferLoad, Call, Expr, StringImm
+from ..op import as_exprs
 
 TypeRule = Callable[[Sequence[Expr], "str | None"], str]
 """``rule(arguments, wanted)`` returns the type of the result, and raises TypeError for unfit arguments.

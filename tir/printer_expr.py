@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..expr import (
+from .expr import (
     FOLDED,
     Add,
     And,
@@ -49,8 +49,8 @@ from ..expr import (
     make_binary,
     max_value,
 )
-from ..expr.intrinsics import OPERATIONS, Operation, Spelling
-from ..stmt import Buffer, BufferRegion
+from .expr.intrinsics import OPERATIONS, Operation, Spelling
+from .stmt import Buffer, BufferRegion
 
 _PRECEDENCE = {
     "or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
@@ -82,7 +82,7 @@ def folds(cls: type[BinaryOp], a: Expr, b: Expr) -> bool:
 
 
 class ExprPrinter:
-    """Prints expressions; :class:`tilewright.tir.printer.printer_stmt.StmtPrinter` prints statements.
+    """Prints expressions; :class:`tilewright.tir.printer.StmtPrinter` prints statements.
 
     Without ``typed`` numbers, and conversions between them, are written without their data types.
     """
