@@ -23,9 +23,8 @@ from ..tir.walk import vars_in
 from .errors import ScheduleError, UnknownHandleError, nearest, unknown_handle
 from .handles import PLACES, BlockRV, Handle
 from .instruction import Instruction, refs_in
-from .primitive import REGISTRY, Primitive, PrimitiveMethods
-from .primitive_arguments import BUFFER_PARAMETERS, buffer_number, check_arguments
-from .require.lookup import find_block, find_loop
+from .primitive import BUFFER_PARAMETERS, REGISTRY, Primitive, PrimitiveMethods, buffer_number, check_arguments
+from .require.block_preconditions import find_block, find_loop
 from .trace import Trace
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ..tir.stmt import Block, PrimFunc
 from .errors import ScheduleError
 from .handles import BlockRV
 from .instruction import Instruction, Ref
-from .primitive_arguments import BLOCK_PARAMETERS, BUFFER_PARAMETERS, buffer_number
+from .primitive import BLOCK_PARAMETERS, BUFFER_PARAMETERS, buffer_number
 from .schedule import Schedule
 from .trace import Trace, apply_instruction
 

@@ -19,7 +19,7 @@ from ...tir.expr.node import Node
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, reads_memory, substitute, uses_var
 from ..errors import ScheduleError
-from ..require.lookup import scope_around
+from ..require.block_preconditions import scope_around
 from .loop_nests import in_loops
 
 

@@ -53,10 +53,11 @@ from ..require.block_preconditions import (
     check_reads_stay,
     check_reduction,
     check_writes_first,
+    find_block,
     ordered_scope,
+    scope_around,
     the_store,
 )
-from ..require.lookup import find_block, scope_around
 from .buffers import moved_accesses
 from .loop_nests import freeing
 

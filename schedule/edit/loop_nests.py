@@ -24,7 +24,7 @@ from ...tir.stmt import (
     children_of,
 )
 from ...tir.walk import loads_and_stores, pre_order, substitute
-from ..require.lookup import find_block, find_loop
+from ..require.block_preconditions import find_block, find_loop
 
 
 def insert_in(body: Stmt, position: int, new: Stmt) -> SeqStmt:

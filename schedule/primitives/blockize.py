@@ -34,7 +34,7 @@ from ..edit.loop_nests import in_loops
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.lookup import find_block, find_loop
+from ..require.block_preconditions import find_block, find_loop
 
 
 @primitive

@@ -22,7 +22,7 @@ from ..edit.buffers import (
 from ..edit.loop_nests import with_annotation
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..require.lookup import find_block
+from ..require.block_preconditions import find_block
 
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:

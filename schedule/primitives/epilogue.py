@@ -21,10 +21,11 @@ from ..require.block_preconditions import (
     check_reduction,
     check_whole_domain,
     check_writes_first,
+    find_block,
     ordered_scope,
+    scope_around,
     the_store,
 )
-from ..require.lookup import find_block, scope_around
 from ..require.loop_preconditions import check_loops_above
 
 

@@ -42,9 +42,9 @@ from ..require.block_preconditions import (
     check_only_writer,
     check_plain_path,
     check_writes_first,
+    find_block,
     ordered_scope,
 )
-from ..require.lookup import find_block
 from ..require.loop_preconditions import check_loops_above
 
 

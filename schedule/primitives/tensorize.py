@@ -49,7 +49,7 @@ from ...tir.walk import fresh_copy, pre_order, replace_buffers, uses_var
 from ..edit.block_division import blockized
 from ..errors import ScheduleError, nearest
 from ..primitive import primitive
-from ..require.lookup import find_block, find_loop
+from ..require.block_preconditions import find_block, find_loop
 from ..tensor_intrin import TensorIntrin
 
 

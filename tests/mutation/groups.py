@@ -13,10 +13,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "legality": (
         "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py",
-        "schedule/primitives/split_fuse.py", "tir/analysis/footprint.py", "schedule/require/block_preconditions.py",
+        "schedule/primitives/loops.py", "tir/analysis/footprint.py", "schedule/require/block_preconditions.py",
         "tir/analysis/region_cover.py", "schedule/primitives/compute_at.py", "schedule/edit/inlining.py",
-        "schedule/require/loop_preconditions.py", "schedule/primitives/reorder.py",
-        "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
+        "schedule/require/loop_preconditions.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
         "codegen/lower/allocations.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py",
@@ -43,14 +42,12 @@ MORE: dict[str, tuple[str, ...]] = {
     ),
     "primitives": (
         "schedule/primitives/annotate.py", "schedule/primitives/blockize.py", "schedule/primitives/buffer_storage.py",
-        "schedule/primitives/cache_index.py", "schedule/primitives/cache_inplace.py",
-        "schedule/primitives/cache_read_write.py", "schedule/primitives/compute_at.py",
-        "schedule/primitives/decompose_padding.py", "schedule/primitives/epilogue.py",
-        "schedule/primitives/loop_partition.py", "schedule/primitives/merge.py", "schedule/primitives/pad_einsum.py",
-        "schedule/primitives/read_write_at.py", "schedule/primitives/reindex.py",
-        "schedule/primitives/rolling_buffer.py", "schedule/primitives/sampling.py",
+        "schedule/primitives/cache_index.py", "schedule/primitives/cache_read_write.py",
+        "schedule/primitives/compute_at.py", "schedule/primitives/padding.py", "schedule/primitives/epilogue.py",
+        "schedule/primitives/loop_partition.py", "schedule/primitives/read_write_at.py",
+        "schedule/primitives/reindex.py", "schedule/primitives/rolling_buffer.py", "schedule/primitives/sampling.py",
         "schedule/primitives/shift_operand.py", "schedule/primitives/tensorize.py",
-        "schedule/primitives/transform_block_layout.py", "schedule/primitives/transform_layout.py",
+        "schedule/primitives/transform_layout.py",
     ),
     "passes": (
         "codegen/lower/bound_checks.py", "codegen/lower/choose_unrolled.py", "codegen/lower/cut_idle_iterations.py",
@@ -131,7 +128,7 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
     ): "without a predicate the second search is the first one again",
     ("schedule/primitives/read_write_at.py", "read", "hi <= last", "(hi < last)", 0):
         "the lesser of two equal ends is either",
-    ("schedule/primitives/merge.py", "_nests", "0", "(1)", 0): "every path begins with the block of the function",
+    ("schedule/primitives/loop_partition.py", "_nests", "0", "(1)", 0): "every path begins with the block of the function",
     (
         "schedule/primitives/shift_operand.py", "_factors",
         'any(load is None for load in loads) or total.dtype.kind != "int"', "(any((load is None for load in loads)))", 0,

@@ -1,5 +1,4 @@
-"""The parser's core: the text with its limits and errors, the values that the parser handles beside nodes, and what all
-parts of it share.
+"""The parser's core: the text with its limits and errors, and what all parts of the parser share.
 
 :class:`Source` is the text; :class:`ParseError` shows a place in it.
 

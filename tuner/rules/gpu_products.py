@@ -16,7 +16,7 @@ import numpy as np
 
 from ...codegen.machine.gpu_figures import BANKS, BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
 from ...schedule import Schedule
-from ...schedule.intrin.matrix_units import STEPS
+from ...schedule.intrin import STEPS
 from ...tir.expr import Var
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, PANEL
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to

@@ -15,7 +15,7 @@ from typing import Any
 from ...pages.short_repr import short_repr
 from ...schedule import BlockRV, ScheduleError, TensorIntrin
 from ...schedule import Schedule as BlockSchedule
-from ...schedule.require.lookup import find_block
+from ...schedule.require.block_preconditions import find_block
 from ...te.create_prim_func import lower_with_blocks
 from ...te.operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
 from ...te.scan import with_bodies

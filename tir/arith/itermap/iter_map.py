@@ -1,4 +1,4 @@
-"""This module finds which index maps from loops to block axes are one to one, as numbers in a mixed radix.
+"""This module finds which index maps are one to one; these are numbers in a mixed radix.
 
 A :class:`Digit` is one digit as an expression has it; :func:`radix_of` finds the radix that several digits share. The
 other classes are the parts of an analyzed map.

@@ -1,4 +1,4 @@
-"""This module joins the digits of index maps again: into their normal form, or into an outer and an inner part.
+"""This module joins the digits of index maps into a normal form, or into an outer and an inner part.
 
 Bindings are split into digits by :func:`~.iter_map.detect_iter_map` and joined again: ``(i0 * 4 + i1) * 8 + i2`` comes
 back as ``i0 * 32 + i1 * 8 + i2``, ``i // 4 // 2`` as ``i // 8``. Nothing else is simplified, so that the form of a

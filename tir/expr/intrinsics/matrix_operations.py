@@ -1,4 +1,4 @@
-"""This module has the operations of matrix units: those of one core of a CPU, of a warp of a GPU, of four warps of a GPU.
+"""This module has the operations of the matrix units of CPUs and GPUs.
 
 First come operations on tiles of 16 rows of 64 bytes, like those of x86's AMX; then those on tiles of 16 by 16 numbers,
 which the threads of a warp hold together; then ``wgmma`` of sm_90a, which four warps, a *warp group*, run together.
