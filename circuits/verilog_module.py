@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..codegen.late_tables import TargetKind
 from ..codegen.lower.assumptions import drop_assumptions
 from ..codegen.lower.check_accesses import check_accesses
 from ..codegen.lower.choose_unrolled import choose_unrolled
@@ -22,9 +23,8 @@ from ..codegen.lower.split_unroll_factors import split_unroll_factors
 from ..codegen.lower.unroll_loops import unroll_loops
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
-from ..codegen.machine.target_kinds import TargetKind
 from ..codegen.runtime.arguments import Arguments, completed
-from ..codegen.runtime.functions_by_name import FunctionsByName
+from ..codegen.runtime.module import FunctionsByName
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import BinaryOp, Call, Cast, CmpOp
 from ..tir.expr.node import Node

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ..codegen import Module, compile, lower
-from ..codegen.lowered import REGISTER_SCOPE
-from ..codegen.symbol_names import usable_symbol
+from ..codegen.lowered import REGISTER_SCOPE, usable_symbol
 from ..pages import COLOURS, LISTING_STYLE, Listing, seconds_text, share_text, side_by_side
 from ..pages.written_files import utf8_text
 from ..te import Tensor

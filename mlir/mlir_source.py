@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen.backend.registry import Backend
+from ..codegen.late_tables import Backend
 from ..codegen.lower.pipeline import PASSES, Pass, run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target

@@ -11,7 +11,7 @@ from ...tir.expr import nodes as E
 from ...tir.stmt import Buffer, While
 from ..backend.emitter import constant_of
 from . import c_expr, c_stmt
-from .c_scope import CScope
+from .c_stmt import CScope
 from .inline_functions import Helpers, c_type, scalar_type
 
 

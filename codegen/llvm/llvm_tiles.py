@@ -12,10 +12,9 @@ from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
 from ...tir.expr.intrinsics.matrix_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..backend.emitter import expand_dot
 from ..lowered import NO_TILES, LoweredFunc
-from .function_builder import FunctionBuilder
+from .function_builder import FunctionBuilder, align_of, llvm_type, memory_type, suffix
 from .llvm_calls import may_write
 from .llvm_scope import LlvmScope
-from .llvm_types import align_of, llvm_type, memory_type, suffix
 
 _SHAPE = ["i16", "i16"]
 _FULL = [str(TILE_ROWS), str(TILE_BYTES)]

@@ -77,7 +77,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import pre_order, substitute, vars_in
-from ..backend.storage import elements_of
+from ..backend.emitter import elements_of
 
 log = logging.getLogger("tilewright")
 

@@ -12,7 +12,7 @@ from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
 from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import all_nodes, reads_memory, transform
-from ..constant_lanes import value_in_lane
+from ..lane_offsets import value_in_lane
 from .allocations import aligned
 from .scoped_transform import ScopedTransform
 from .tile_accesses import restrided, tile_access, tile_spans

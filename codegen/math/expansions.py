@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...tir.expr import Call, Cast, DType, Expr
-from . import exp, log, normal, powers, trig
+from . import exp_log, normal, trig
 from .math_builder import MathBuilder
 
 _EXPANSIONS = {
-    f"tir.{name}": expansion
-    for module in (exp, log, normal, powers, trig)
-    for name, expansion in module.EXPANSIONS.items()
+    f"tir.{name}": expansion for module in (exp_log, normal, trig) for name, expansion in module.EXPANSIONS.items()
 }
 EXPANDED = frozenset(_EXPANSIONS)
 """The calls that :func:`expand` knows."""

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from ... import __version__
 from ...pages.written_files import write_file
-from ..backend.registry import BACKENDS, backend_of_suffix
 from ..c.c_header import c_header
+from ..late_tables import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
 from ..machine.target import Target
-from ..machine.triples import arch_of, default_triple, gnu_name, system_of
+from ..machine.target_text import arch_of, default_triple, gnu_name, system_of
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
 from .wasm_module import wasm_module

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ...codegen.machine.gpu_figures import WARP, WARP_GROUP
+from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
 from ...tir.expr import Call, DType, Expr, IntImm, Var, const

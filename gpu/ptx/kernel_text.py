@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from ...codegen.backend.emitter import EmitterTables
-from ...codegen.backend.storage import CACHE_LINE, constant_elements
+from ...codegen.backend.emitter import CACHE_LINE, EmitterTables, constant_elements
 from ...codegen.llvm.emit import TABLES, LlvmEmitter, parameter_list
-from ...codegen.llvm.function_builder import FunctionBuilder
+from ...codegen.llvm.function_builder import FunctionBuilder, align_of, memory_type
 from ...codegen.llvm.llvm_scope import LlvmUnit
 from ...codegen.llvm.llvm_stmt import attribute
-from ...codegen.llvm.llvm_types import align_of, memory_type
 from ...codegen.lowered import LoweredFunc, Param, written_data
-from ...codegen.machine.gpu_figures import STATIC_SHARED
-from ...codegen.machine.target import Target
+from ...codegen.machine.target import STATIC_SHARED, Target
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
 from ...tir.expr.deep_recursion import with_room

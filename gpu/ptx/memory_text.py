@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ...codegen.backend.emitter import EmitError
+from ...codegen.llvm.function_builder import memory_type
 from ...codegen.llvm.llvm_scope import LlvmScope
-from ...codegen.llvm.llvm_types import memory_type
 from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm
 from ...tir.stmt import Buffer, BufferStore
 from ..launch.asynchronous_copies import BULK_WAIT, COMMIT, WAIT

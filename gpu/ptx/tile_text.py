@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from ...codegen.backend.emitter import EXPRESSIONS, EmitError
 from ...codegen.llvm.emit import TABLES
-from ...codegen.llvm.function_builder import sum_text
+from ...codegen.llvm.function_builder import llvm_type, sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope
-from ...codegen.llvm.llvm_types import llvm_type
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
 from ...tir.expr.intrinsics.matrix_operations import GROUP_STEPS, PANEL, group_columns

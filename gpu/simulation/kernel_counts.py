@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import (
+from ...codegen.machine.target import (
     ARITHMETIC_CYCLES,
     BANK_BYTES,
     BANKS,

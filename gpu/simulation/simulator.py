@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...codegen.lowered import written_data
-from ...codegen.machine.gpu_figures import WARP
+from ...codegen.machine.target import WARP
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.expr.intrinsics.matrix_operations import SIDE
 from ...tir.stmt import (

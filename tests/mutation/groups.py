@@ -25,10 +25,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
-        "codegen/backend/emitter.py", "codegen/backend/lane_offsets.py", "codegen/backend/value_ranges.py",
-        "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/llvm_scope.py",
-        "codegen/llvm/loads_stores.py", "codegen/llvm/lane_reductions.py", "codegen/llvm/llvm_stmt.py",
-        "codegen/c/c_calls.py", "codegen/c/c_scope.py", "codegen/c/c_stmt.py", "codegen/c/c_expr.py",
+        "codegen/backend/emitter.py", "codegen/lane_offsets.py", "codegen/backend/analyses.py",
+        "codegen/llvm/llvm_expr.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/llvm_scope.py",
+        "codegen/llvm/loads_stores.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/llvm_stmt.py",
+        "codegen/c/c_expr.py", "codegen/c/c_stmt.py", "codegen/c/c_stmt.py", "codegen/c/c_expr.py",
         "codegen/c/inline_functions.py",
     ),
 }  # fmt: skip
@@ -120,7 +120,7 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
         "names that never differ take part in the keys of results, nothing else",
     ("codegen/lower/compact_buffers.py", "_compact", "extent.value >= full.value", "(extent.value > full.value)", 0):
         "the buffer gets the shape that it has",
-    ("codegen/llvm/lane_reductions.py", "reduce_rows", "1", "(2)", 1):
+    ("codegen/llvm/llvm_expr.py", "reduce_rows", "1", "(2)", 1):
         "n & (n - 2) is 0 for the same n as n & (n - 1), from 2 on; fewer lanes are left out behind it",
     (
         "tir/arith/itermap/subspace.py", "iter_map_simplify", "not found.surjective and predicate is not None",

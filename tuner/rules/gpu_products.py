@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import BANKS, BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
+from ...codegen.machine.target import BANKS, BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
 from ...schedule import Schedule
 from ...schedule.intrin import STEPS
 from ...tir.expr import Var
