@@ -18,7 +18,7 @@ from ..codegen.runtime.module import FunctionsByName
 from ..codegen.runtime.timing import TimingResult
 from ..tir.expr import Var
 from ..tir.stmt import Buffer, PrimFunc
-from .launch.gpu_passes import LAUNCH_PASSES
+from .launch import LAUNCH_PASSES
 from .launch.launch_form import GpuError
 from .simulation.kernel_counts import KernelCounts
 from .simulation.simulator import simulate

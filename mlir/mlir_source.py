@@ -14,7 +14,7 @@ from ..tir.expr import Call
 from ..tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ..tir.stmt import PrimFunc
 from ..tir.walk import transform
-from .words.mlir_error import require_xdsl
+from .mlir_error import require_xdsl
 
 
 def with_xdsl() -> Any:

@@ -1,4 +1,4 @@
-"""Finds the part of a buffer that a tile (:mod:`tilewright.tir.tiles`) covers. Its rows lie along one dimension, its
+"""Finds the part of a buffer that a tile (:mod:`tilewright.tir.expr.intrinsics.matrix_operations`) covers. Its rows lie along one dimension, its
 columns along the last, and the panels into which columns are cut along a third one."""
 
 from __future__ import annotations

@@ -16,16 +16,9 @@ from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
 from ...codegen.lowered import Param
 from ...codegen.packing import split_packing
 from ...codegen.runtime.arguments import ArgumentError, SizeError, check_not_negative
+from ...codegen.runtime.export import Entry, LinkedLibrary, ModelSource, entry_ir, export_library, write_model_source
 from ...codegen.runtime.line_tables import modules_with_lines
 from ...codegen.runtime.loader import runtime_symbols
-from ...codegen.runtime.model_export import (
-    Entry,
-    LinkedLibrary,
-    ModelSource,
-    entry_ir,
-    export_library,
-    write_model_source,
-)
 from ...codegen.runtime.module import Function
 from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value

@@ -22,7 +22,7 @@ from ...codegen.runtime.arguments import CPU_DEVICES, KINDS, ArrayView, DLTensor
 from ...tir.expr import Expr, Var, to_numpy
 from ...tir.stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
-from ..launch.gpu_passes import THREAD_PASSES
+from ..launch import THREAD_PASSES
 from ..launch.launch_form import GpuError, tag_of
 from ..simulation.lane_values import evaluate
 from .cuda_driver import CudaDriver, CudaError, cuda_driver

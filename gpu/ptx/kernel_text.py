@@ -18,11 +18,11 @@ from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ...tir.walk import free_vars, loads_and_stores, statements
-from ..launch.asynchronous_copies import SCOPE
 from ..launch.barriers import BARRIER
 from ..launch.bulk_copies import BARRIERS
 from ..launch.launch_form import (
     BLOCK_TAGS,
+    SCOPE,
     SWIZZLED,
     SWIZZLED_ALIGNMENT,
     THREAD_TAGS,
@@ -33,8 +33,18 @@ from ..launch.launch_form import (
     threads_of_scope,
     threads_of_tile,
 )
-from .memory_text import ATOMIC_CALLS, BULK_CALLS, COPY_CALLS, start_copy
-from .tile_text import GROUP_TILE_CALLS, WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment, swizzled_pointer
+from .instruction_text import (
+    ATOMIC_CALLS,
+    BULK_CALLS,
+    COPY_CALLS,
+    GROUP_TILE_CALLS,
+    WARP_TILE_CALLS,
+    loaded,
+    splat_of_tile,
+    start_copy,
+    store_fragment,
+    swizzled_pointer,
+)
 
 _PIECE = 16
 """The bytes that stay together in swizzled memory."""

@@ -58,7 +58,7 @@ class Operation:
 
     ``parameters`` are the names of the arguments; the last one may be ``*name`` for any number of them. ``prepare``
     converts what the caller gives, and may return another expression altogether. ``evaluate`` is the meaning on NumPy
-    values; the interpreter itself evaluates operations without one. ``flops`` is what :mod:`..cost` counts,
+    values; the interpreter itself evaluates operations without one. ``flops`` is what :mod:`...cost` counts,
     ``instructions`` the approximate number of vector instructions in float32, and ``c_name`` the function of C's
     mathematical library, without the ``f`` of float. ``exact``: of floats, the result is a number of their type.
     """

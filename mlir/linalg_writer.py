@@ -17,26 +17,27 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, YieldOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from ...tir.expr import BufferLoad, Expr, FloatImm, IntImm, IterVar, is_const_int, same
-from ...tir.stmt import Buffer, PrimFunc
-from ...tir.walk import pre_order
-from ..words.affine_indices import affine_map, plain_dim
-from ..words.mlir_error import MlirError
-from ..words.mlir_types import (
+from ..tir.expr import BufferLoad, Expr, FloatImm, IntImm, IterVar, is_const_int, same
+from ..tir.stmt import Buffer, PrimFunc
+from ..tir.walk import pre_order
+from .block_forms import BlockForm, Result, program_of
+from .mlir_error import MlirError
+from .mlir_types import (
     DTYPE,
+    MlirSignature,
+    affine_map,
     attribute,
     dimensions,
     hint,
     is_unsigned,
     mlir_type,
+    plain_dim,
     sign_attribute,
     text_attribute,
 )
-from ..words.operation_table import Operations
-from ..words.signatures import MlirSignature
-from ..words.wider_operations import BatchMatmulOp, ReduceOp
-from .block_forms import BlockForm, Result, program_of
+from .operation_table import Operations
 from .value_writer import INDEX, ValueWriter
+from .wider_operations import BatchMatmulOp, ReduceOp
 
 ANNOTATIONS = "tilewright.annotations"
 STARTS = "tilewright.starts"

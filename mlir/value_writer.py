@@ -1,4 +1,4 @@
-"""This module writes expressions: one operation of MLIR for a node, by the rows of :mod:`..words.operation_table`.
+"""This module writes expressions: one operation of MLIR for a node, by the rows of :mod:`.operation_table`.
 
 Indices are values of type ``index`` as long as they consist of variables and constants; where they meet data they
 become integers of their type.
@@ -17,23 +17,13 @@ from xdsl.dialects import arith, scf, vector
 from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, index_like, pre_order, reads_memory
-from ...tir.expr import nodes as E
-from ...tir.expr.dtype import max_value, min_value, round_float
-from ..words import wider_operations as X
-from ..words.mlir_error import MlirError
-from ..words.mlir_types import hint, is_unsigned, mlir_type, sign_attribute
-from ..words.operation_table import (
-    BINARY,
-    CALLS,
-    ORDERED,
-    SECOND_NAMES,
-    SIGNED,
-    UNSIGNED,
-    Operations,
-    kind_of,
-    template_for,
-)
+from ..tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, index_like, pre_order, reads_memory
+from ..tir.expr import nodes as E
+from ..tir.expr.dtype import max_value, min_value, round_float
+from . import wider_operations as X
+from .mlir_error import MlirError
+from .mlir_types import hint, is_unsigned, mlir_type, sign_attribute
+from .operation_table import BINARY, CALLS, ORDERED, SECOND_NAMES, SIGNED, UNSIGNED, Operations, kind_of, template_for
 
 INDEX = B.IndexType()
 _ON_INDICES: dict[type[Expr], Any] = {

@@ -12,8 +12,8 @@ from xdsl.dialects import arith, cf, func, memref, scf, vector
 from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ...tir.expr import Broadcast, BufferLoad, DType, Expr, IntImm, Ramp, Var, const, index_like, is_const_int
-from ...tir.stmt import (
+from ..tir.expr import Broadcast, BufferLoad, DType, Expr, IntImm, Ramp, Var, const, index_like, is_const_int
+from ..tir.stmt import (
     Allocate,
     AssertStmt,
     Buffer,
@@ -28,10 +28,12 @@ from ...tir.stmt import (
     While,
     is_no_op,
 )
-from ..words import wider_operations as X
-from ..words.mlir_error import MlirError
-from ..words.mlir_types import (
+from . import wider_operations as X
+from .mlir_error import MlirError
+from .mlir_types import (
     DTYPE,
+    INDICES,
+    MlirSignature,
     attribute,
     dimensions,
     hint,
@@ -40,10 +42,9 @@ from ..words.mlir_types import (
     sign_attribute,
     text_attribute,
 )
-from ..words.operation_table import Operations
-from ..words.signatures import INDICES, MlirSignature
-from ..words.wider_operations import GatherOp, ScatterOp
+from .operation_table import Operations
 from .value_writer import INDEX, ValueWriter
+from .wider_operations import GatherOp, ScatterOp
 
 LOWERED = "tilewright.lowered"
 """Attribute of a function that was lowered here: its loops are read back as they are, without blocks."""

@@ -12,7 +12,7 @@ from typing import Any
 from xdsl.dialects import affine, cf, func, memref, scf, vector
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...tir.expr import (
+from ..tir.expr import (
     Add,
     Broadcast,
     BufferLoad,
@@ -29,13 +29,11 @@ from ...tir.expr import (
     is_const_int,
     same,
 )
-from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
-from ..words.affine_indices import evaluated
-from ..words.mlir_error import MlirError
-from ..words.mlir_types import DTYPE, dtype_of, is_dynamic, plain_value, signed_like
-from ..words.signatures import INDICES
-from ..words.wider_operations import GatherOp, ScatterOp
+from ..tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
+from .mlir_error import MlirError
+from .mlir_types import DTYPE, INDICES, dtype_of, evaluated, is_dynamic, plain_value, signed_like
 from .value_reader import ValueReader, coerced, read_arguments
+from .wider_operations import GatherOp, ScatterOp
 
 KIND, ANNOTATIONS, SCOPE, LET, DIMENSIONS = (
     f"tilewright.{word}" for word in ("kind", "annotations", "scope", "let", "dimensions")

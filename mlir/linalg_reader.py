@@ -13,11 +13,11 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import FillOp, IndexOp
 from xdsl.ir import Operation, SSAValue
 
-from ...tir.analysis.regions import access_regions
-from ...tir.expr import BufferLoad, DType, Expr, FloatImm, IntImm, IterVar, Range, Sub, Var, const, substitute
-from ...tir.expr.nodes import BinaryOp
-from ...tir.index_width import widened
-from ...tir.stmt import (
+from ..tir.analysis.regions import access_regions
+from ..tir.expr import BufferLoad, DType, Expr, FloatImm, IntImm, IterVar, Range, Sub, Var, const, substitute
+from ..tir.expr.nodes import BinaryOp
+from ..tir.index_width import widened
+from ..tir.stmt import (
     AssertStmt,
     Block,
     BlockRealize,
@@ -30,12 +30,20 @@ from ...tir.stmt import (
     root_block,
     seq,
 )
-from ..words.affine_indices import evaluated, plain_dim
-from ..words.mlir_error import MlirError
-from ..words.mlir_types import DTYPE, dtype_of, is_dynamic, plain_value, signed_like
-from ..words.signatures import PARAMETERS, usual_places
-from ..words.wider_operations import ReduceOp
+from .mlir_error import MlirError
+from .mlir_types import (
+    DTYPE,
+    PARAMETERS,
+    dtype_of,
+    evaluated,
+    is_dynamic,
+    plain_dim,
+    plain_value,
+    signed_like,
+    usual_places,
+)
 from .value_reader import ValueReader, coerced, read_arguments
+from .wider_operations import ReduceOp
 
 ANNOTATIONS = "tilewright.annotations"
 STARTS = "tilewright.starts"

@@ -16,9 +16,9 @@ from xdsl.dialects import arith, math, vector
 from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from ...tir.expr import DType
-from ...tir.expr import nodes as E
-from ...tir.expr.dtype import round_float
+from ..tir.expr import DType
+from ..tir.expr import nodes as E
+from ..tir.expr.dtype import round_float
 from .wider_operations import CmpfOp, CmpiOp, RemFOp, SelectOp
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, IterVar, Var, is_const_int, same, substitute
-from ...tir.stmt import (
+from ..tir.expr import Expr, IntImm, IterVar, Var, is_const_int, same, substitute
+from ..tir.stmt import (
     AssertStmt,
     Block,
     BlockRealize,
@@ -20,7 +20,7 @@ from ...tir.stmt import (
     Stmt,
     children_of,
 )
-from ..words.mlir_error import MlirError
+from .mlir_error import MlirError
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,30 @@ from xdsl.dialects import affine, arith, func, math, scf, vector
 from xdsl.dialects import builtin as B
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ...tir.expr import INDEX_TYPES, Broadcast, Call, Cast, DType, Expr, IntImm, Select, Var, const, is_const_int
-from ...tir.expr import nodes as E
-from ...tir.expr.deep_recursion import with_room
-from ...tir.stmt import Buffer
-from ..words import wider_operations as X
-from ..words.affine_indices import evaluated, restored
-from ..words.mlir_error import MlirError
-from ..words.mlir_types import AS, DTYPE, dtype_of, is_dynamic, mlir_type, plain_value, signed_like
-from ..words.operation_table import CALL_OF, NODE_OF, ORDERED, UNSIGNED, VALUE, recognized, shortest
-from ..words.signatures import ATTRIBUTES, INDEX_TYPE, SHAPE, SYMBOL, USUAL
-from ..words.wider_operations import CmpfOp, CmpiOp, RemFOp, SelectOp
+from ..tir.expr import INDEX_TYPES, Broadcast, Call, Cast, DType, Expr, IntImm, Select, Var, const, is_const_int
+from ..tir.expr import nodes as E
+from ..tir.expr.deep_recursion import with_room
+from ..tir.stmt import Buffer
+from . import wider_operations as X
+from .mlir_error import MlirError
+from .mlir_types import (
+    AS,
+    ATTRIBUTES,
+    DTYPE,
+    INDEX_TYPE,
+    SHAPE,
+    SYMBOL,
+    USUAL,
+    dtype_of,
+    evaluated,
+    is_dynamic,
+    mlir_type,
+    plain_value,
+    restored,
+    signed_like,
+)
+from .operation_table import CALL_OF, NODE_OF, ORDERED, UNSIGNED, VALUE, recognized, shortest
+from .wider_operations import CmpfOp, CmpiOp, RemFOp, SelectOp
 
 WIDENED = "tilewright.widened"
 """The attribute of a conversion that stands for none: of an index that was added to a wider one."""
