@@ -1,6 +1,6 @@
 """The runtime of compiled code.
 
-The part in LLVM IR (:mod:`.runtime_ir`, with :mod:`.pool_ir`: the fork-join pool, scratch memory, timing loops) is loaded
+The part in LLVM IR (:mod:`.runtime_ir`: the fork-join pool, scratch memory, timing loops) is loaded
 once per process or linked into exported files. In the Python part, :mod:`.module` has Module and Function,
 :mod:`.arguments` reads arrays of any library, checks arguments and explains errors, :mod:`.native_glue` has
 the fast native path for calls, :mod:`.timing` measures times, :mod:`.export`
