@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tilewright.tir import IRModule, PrimFunc
     from tilewright.tuning_db import Database
     from tilewright.tvm_names import ir, meta_schedule, nd, runtime, script, target, testing, tir_integration, topi
-    from tilewright.tvm_names.lowering import lower
+    from tilewright.tvm_names.classic import lower
     from tilewright.tvm_names.nd import cpu, device
 
 __version__ = "0.1.0"
@@ -121,7 +121,7 @@ _LAYERS = (
     "tvm_names",
 )
 _DOORS = {"jax": "doors.jax_door", "lazy": "doors.lazy_door", "torch": "doors.torch_door"}
-_TVM = {"cpu": "nd", "device": "nd", "lower": "lowering"}
+_TVM = {"cpu": "nd", "device": "nd", "lower": "classic"}
 _TVM_MODULES = ("ir", "meta_schedule", "nd", "runtime", "script", "target", "testing", "tir_integration", "topi")
 
 

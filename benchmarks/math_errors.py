@@ -24,11 +24,9 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import te
-from tilewright.tir.expr import Expr, const
+from tilewright.tir.expr import Expr, const, op
 from tilewright.tir.expr.intrinsics import operation_named
-from tilewright.tir.expr.intrinsics.float_operations import abs_, erf, isfinite, isnan
-from tilewright.tir.expr.intrinsics.integer_operations import reinterpret
-from tilewright.tir.expr.nodes import op
+from tilewright.tir.expr.intrinsics.number_operations import abs_, erf, isfinite, isnan, reinterpret
 
 CHUNK = 1 << 15  # the arrays of a chunk fit into the level-2 cache
 Reference = Callable[..., Any]

@@ -24,7 +24,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.tir.expr import Expr
 from tilewright.tir.expr.intrinsics import operation_named
-from tilewright.tir.expr.intrinsics.float_operations import erf, pow_
+from tilewright.tir.expr.intrinsics.number_operations import erf, pow_
 
 Into = Callable[..., Any]
 """NumPy's function of the arguments, written to ``out``."""

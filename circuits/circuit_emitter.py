@@ -10,12 +10,27 @@ from ..codegen.backend.emitter import EXPRESSIONS, STATEMENTS, Emitter, EmitterT
 from ..codegen.lower.loop_annotations import PIPELINE, interval_of
 from ..codegen.lowered import LoweredFunc
 from ..tir.expr import DType, Expr, Range
-from ..tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
-from ..tir.expr.nodes import expr as E
+from ..tir.expr import nodes as E
+from ..tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ..tir.stmt import Allocate, AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
 from ..tir.walk import pre_order, statements
-from .blocks import Branch, CircuitLoop, Counter, Load, OperationBlock, Pipeline, Region, Register, Store, Write
-from .memories import Bank, BankedMemory, HardwareError, banked, memory_of
+from .blocks import (
+    Bank,
+    BankedMemory,
+    Branch,
+    CircuitLoop,
+    Counter,
+    HardwareError,
+    Load,
+    OperationBlock,
+    Pipeline,
+    Region,
+    Register,
+    Store,
+    Write,
+    banked,
+    memory_of,
+)
 from .nets import LinearNets, Net, Nets, ends_of
 
 # Collects the blocks of a function while it is emitted: its registers, its loads and stores in their order.

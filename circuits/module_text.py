@@ -7,9 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codegen.lowered import LoweredFunc
-from .blocks import Branch, CircuitLoop, Counter, OperationBlock, Pipeline, Region, Register, Store, Write
+from .blocks import (
+    Bank,
+    BankedMemory,
+    Branch,
+    CircuitLoop,
+    Counter,
+    HardwareError,
+    OperationBlock,
+    Pipeline,
+    Region,
+    Register,
+    Store,
+    Write,
+)
 from .circuit_emitter import CircuitEmitter, emitted
-from .memories import Bank, BankedMemory, HardwareError
 from .nets import LEAVES, LinearNets, Net, width_of
 from .stages import Obstacle, Stages, balanced, carried_by, live, placed
 

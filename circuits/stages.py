@@ -13,8 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .blocks import Item, Load, Store, Write
-from .memories import Bank
+from .blocks import Bank, Item, Load, Store, Write
 from .nets import LEAVES, LinearNets, Net, Nets, first_meeting
 
 # How long operations of a circuit take, in delays of an adder.

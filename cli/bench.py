@@ -24,8 +24,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import CommandError, check_results, column, echo_json, echo_table, first_sign, json_option
-from .progress import ProgressView
+from .output import CommandError, ProgressView, check_results, column, echo_json, echo_table, first_sign, json_option
 
 if TYPE_CHECKING:
     from ..codegen import Target

@@ -70,7 +70,7 @@ def command(
     """
     first_sign(spec)
     from ..codegen import Module, Target
-    from ..codegen.symbol_names import symbol_problem
+    from ..codegen.lowered import symbol_problem
     from ..driver import NoRecordError, build, parse_spec
     from ..driver.models.model import Model
     from ..driver.models.model_files import is_model

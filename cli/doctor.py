@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import size_text
-from .options import cores_option, require_here, target_option, target_text
-from .output import column, echo_json, echo_table, first_sign, json_option
-from .progress import ProgressView
-from .settings import all_settings, set_options
+from .options import all_settings, cores_option, require_here, set_options, target_option, target_text
+from .output import ProgressView, column, echo_json, echo_table, first_sign, json_option
 
 if TYPE_CHECKING:
     from ..driver.machine_report import MachineReport

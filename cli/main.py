@@ -15,9 +15,8 @@ from typing import Any
 import click
 
 from .. import __version__
-from .options import CommandGroup, read_environment
+from .options import CommandGroup, put_into_force, read_environment
 from .output import EXIT_CODES, CommandError, clear_sign
-from .settings import put_into_force
 
 COMMANDS = {
     "tune": "Search for the fastest schedule of a workload, and record what was tried.",

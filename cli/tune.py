@@ -29,8 +29,7 @@ from .options import (
     target_option,
     target_text,
 )
-from .output import CommandError, column, echo_json, echo_table, first_sign, json_option
-from .progress import ModelSearch, ProgressView
+from .output import CommandError, ModelSearch, ProgressView, column, echo_json, echo_table, first_sign, json_option
 
 if TYPE_CHECKING:
     from ..codegen import Target

@@ -12,23 +12,22 @@ The emitted function has the C signature ``int32_t NAME(<params>)``: a pointer p
 ``int64_t`` per symbolic size that is not a parameter, in order of first appearance. 0 means success, n > 0 that assertion n failed, -1 that
 there was no scratch memory, -3 that an array is NULL. Only ``lowered.abi_of`` decides the parameters; emitters, calls and the C header use it.
 A module of several functions is one object with distinct symbols. Kinds of targets that compile in a way of their own stand in
-:mod:`.machine.target_kinds`; :func:`compile` asks that table first.
+:mod:`.late_tables`; :func:`compile` asks that table first.
 """
 
-from .backend.registry import Backend, register_backend
 from .compile import compile
 from .fat_library import export_fat
+from .late_tables import Backend, TargetKind, register_backend, register_target_kind
 from .llvm.jit import JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
 from .machine.target import Target
-from .machine.target_kinds import TargetKind, register_target_kind
 from .machine.target_text import TargetError
+from .object_cache import CODEGEN_VERSION
 from .runtime.arguments import ArgumentError
 from .runtime.export import ExportError
 from .runtime.module import Function, Module
 from .runtime.timing import BoundCall, TimingResult
-from .version import CODEGEN_VERSION
 
 __all__ = [
     "CODEGEN_VERSION",

@@ -25,12 +25,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..tir.stmt import IRModule, PrimFunc
+from .late_tables import TARGET_KINDS
 from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
 from .lower import lower
 from .lowered import LoweredFunc, functions_of
 from .machine.target import Target
-from .machine.target_kinds import TARGET_KINDS
 from .packing import packed_ahead
 from .runtime.module import Module
 

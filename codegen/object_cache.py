@@ -22,8 +22,6 @@ from pathlib import Path
 
 import platformdirs
 
-from .version import CODEGEN_VERSION
-
 _MAGIC = b"tilewright object 1\n"
 _DEFAULT_MB = 256
 _SWEEP_EVERY = 64
@@ -184,3 +182,8 @@ def _make(chosen: str) -> Path:
     except OSError as error:
         warnings.warn(f"no cache in {folder} ({error}); using a temporary directory", stacklevel=3)
         return Path(tempfile.mkdtemp(prefix="tilewright-"))
+
+
+CODEGEN_VERSION = 11
+"""A number that changes when generated code becomes faster or slower, or when wrong code is mended. Times measured and
+files cached before the change do not compare with those after it. Every tuning record carries it."""

@@ -36,7 +36,7 @@ from ..frontends.torch import (
     unknown_strides_error,
 )
 from ..graph.graph import Graph, Value
-from ..tir.analysis.known_sizes import evaluate
+from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import Expr, Var, vars_in
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

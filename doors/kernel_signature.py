@@ -8,7 +8,7 @@ from typing import Any
 
 from ..codegen.lowered import Param
 from ..driver.building import build
-from ..tir.analysis.known_sizes import evaluate
+from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import Var
 
 

@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..codegen import Target
-from ..codegen.machine.target_kinds import is_simulated
+from ..codegen.late_tables import is_simulated
 from ..graph.graph import Graph
 from ..pages.short_repr import short_repr
 from ..tir.cost import count_bytes, count_flops

@@ -14,12 +14,11 @@ from operator import index, is_not
 
 from ..codegen.lowered import size_vars
 from ..graph.symbolic_sizes import asserted
-from ..tir.analysis.known_sizes import evaluate, fitting_sizes
+from ..tir.analysis.known_ranges import evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import Expr, IntImm, Var, const
-from ..tir.fresh_copy import fresh_copy
 from ..tir.stmt import Block, For, PrimFunc
-from ..tir.walk import blocks_of, loads_and_stores, pre_order, replace_buffers, vars_in
+from ..tir.walk import blocks_of, fresh_copy, loads_and_stores, pre_order, replace_buffers, vars_in
 from ..tuner.measure.inputs import unknown_sizes
 
 EXAMPLE = "example_sizes"

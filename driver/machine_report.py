@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..codegen.late_tables import is_simulated
 from ..codegen.llvm.jit import llvm_version
 from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
 from ..codegen.machine.target import Target
-from ..codegen.machine.target_kinds import is_simulated
 from ..codegen.machine.target_text import TargetError
 from ..codegen.object_cache import cache_directory
 from ..pages.written_files import write_file

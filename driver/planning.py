@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
-from ..codegen.symbol_names import symbol_problem, usable_symbol
+from ..codegen.lowered import symbol_problem, usable_symbol
 from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_text, table
 from ..pages.short_repr import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ..codegen import Module, compile, lower
-from ..codegen.lowered import REGISTER_SCOPE
-from ..codegen.symbol_names import usable_symbol
+from ..codegen.lowered import REGISTER_SCOPE, usable_symbol
 from ..pages import COLOURS, LISTING_STYLE, Listing, seconds_text, share_text, side_by_side
 from ..pages.written_files import utf8_text
 from ..te import Tensor
 from ..tir.expr import BufferLoad, Var
-from ..tir.expr.base.node import Node
+from ..tir.expr.node import Node
 from ..tir.printer import script_lines
 from ..tir.stmt import Allocate, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
 from ..tir.walk import pre_order

@@ -310,7 +310,7 @@ class UnitModule:
 
 def register() -> None:
     """Make the unit a target: ``tw.build(func, "tensor-unit", db=…)``."""
-    from tilewright.codegen.machine.target_kinds import TARGET_KINDS
+    from tilewright.codegen.late_tables import TARGET_KINDS
 
     declare_all()
     if "tensor-unit" not in TARGET_KINDS:

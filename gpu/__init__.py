@@ -1,7 +1,7 @@
 """Functions for GPUs: loops bound to blocks and threads become kernels.
 
-:data:`.gpu_passes.LAUNCH_PASSES` brings kernels into launch form, with barriers placed by analysis. ``gpu-sim`` runs that
-form on the CPU and checks it (:mod:`.simulator`); :mod:`.ptx` makes code for NVIDIA GPUs of it.
+:data:`.launch.LAUNCH_PASSES` brings kernels into launch form, with barriers placed by analysis. ``gpu-sim`` runs that
+form on the CPU and checks it (:mod:`.simulation`); :mod:`.ptx` makes code for NVIDIA GPUs of it.
 """
 
 from .gpu_module import GPU_SIM, GpuModule

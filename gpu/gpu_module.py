@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.late_tables import TargetKind
 from ..codegen.lower.pipeline import run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
-from ..codegen.machine.target_kinds import TargetKind
-from ..codegen.runtime.arguments import Arguments, completed
-from ..codegen.runtime.array_views import CPU_DEVICES
-from ..codegen.runtime.functions_by_name import FunctionsByName
+from ..codegen.runtime.arguments import CPU_DEVICES, Arguments, completed
+from ..codegen.runtime.module import FunctionsByName
 from ..codegen.runtime.timing import TimingResult
 from ..tir.expr import Var
 from ..tir.stmt import Buffer, PrimFunc
-from .launch.gpu_passes import LAUNCH_PASSES
+from .launch import LAUNCH_PASSES
 from .launch.launch_form import GpuError
 from .simulation.kernel_counts import KernelCounts
 from .simulation.simulator import simulate

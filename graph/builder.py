@@ -11,7 +11,7 @@ import numpy as np
 
 from ..pages.short_repr import short_repr
 from ..tir.expr import to_numpy
-from ..tir.expr.base.dtype import bfloat16_to_bits
+from ..tir.expr.dtype import bfloat16_to_bits
 from .graph import Graph, GraphError, Node, Value, bodies, dims
 from .graph_operators import infer
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.expr import DType, to_numpy
-from ..tir.expr.base.dtype import bfloat16_from_bits, bfloat16_to_bits, round_float
+from ..tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits, round_float
 from .graph import Graph, GraphError, Node, Value, same_shape
 from .graph_operators import OPERATORS, infer, operator
 from .rewrite import substituted, without_unread

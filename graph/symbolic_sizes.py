@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..te.operation import Requirement, ordered_operations
-from ..tir.analysis.known_sizes import evaluate, fitting_sizes
+from ..tir.analysis.known_ranges import evaluate, fitting_sizes
 from ..tir.expr import Expr, Var, const, same, vars_in
 from ..tir.stmt import AssertStmt, PrimFunc
 from ..tir.walk import free_vars, pre_order, reads_memory, transform_statements

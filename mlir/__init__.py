@@ -1,8 +1,8 @@
 """This package writes programs as MLIR, and reads MLIR, through the package xdsl, which loads when it is needed.
 
 :func:`to_linalg` writes functions as te makes them: ``linalg`` on tensors. :func:`to_loops` writes scheduled functions:
-``scf``, ``memref``, ``vector``, ``arith`` and ``math``. :func:`read_mlir` reads both. :mod:`.words` has what both
-directions share, one row for an operation; :mod:`.write` and :mod:`.read` have a file for each form.
+``scf``, ``memref``, ``vector``, ``arith`` and ``math``. :func:`read_mlir` reads both. :mod:`.mlir_types` and
+:mod:`.operation_table`, with one row for an operation, have what both directions share; each form has a reader and a writer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from ..codegen.machine.target import Target
 from ..tir.stmt import PrimFunc
+from .mlir_error import MlirError
 from .mlir_source import MLIR, emit_mlir, lowered_for_mlir, with_xdsl
-from .words.mlir_error import MlirError
 
 __all__ = ["MLIR", "MlirError", "emit_mlir", "read_mlir", "to_linalg", "to_loops"]
 

@@ -10,7 +10,7 @@ from xdsl.dialects import func
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from ..tir.analysis.access_regions import access_regions
+from ..tir.analysis.regions import access_regions
 from ..tir.expr import BufferLoad, Expr, FloatImm, IntImm, IterVar, Range, Var, const, same, substitute, uses_var
 from ..tir.stmt import (
     Allocate,
@@ -28,12 +28,12 @@ from ..tir.stmt import (
 )
 from ..tir.verify import VerifyError, verify
 from ..tir.walk import pre_order
-from .read.linalg_reader import read_linalg
-from .read.loop_reader import read_loops
-from .words.mlir_error import MlirError
-from .words.wider_operations import context
-from .write.linalg_writer import linalg_function
-from .write.loop_writer import LOWERED, loop_function
+from .linalg_reader import read_linalg
+from .linalg_writer import linalg_function
+from .loop_reader import read_loops
+from .loop_writer import LOWERED, loop_function
+from .mlir_error import MlirError
+from .wider_operations import context
 
 _DAMAGED = (AssertionError, AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)
 """What xDSL and readers raise for texts that do not hang together."""

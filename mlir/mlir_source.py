@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen.backend.registry import Backend
+from ..codegen.late_tables import Backend
 from ..codegen.lower.pipeline import PASSES, Pass, run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
 from ..tir.expr import Call
-from ..tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
+from ..tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ..tir.stmt import PrimFunc
 from ..tir.walk import transform
-from .words.mlir_error import require_xdsl
+from .mlir_error import require_xdsl
 
 
 def with_xdsl() -> Any:

@@ -16,11 +16,10 @@ from ..tir.expr.reducers import register_reducer
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
-from .instruction import Instruction, TraceError
 from .primitive import primitive
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
-from .trace import Trace
+from .trace import Instruction, Trace, TraceError
 from .trace_renaming import retarget
 
 __all__ = [

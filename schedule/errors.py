@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ..pages.html_text import user_traceback
 from ..pages.near_words import near_words
 from ..tir.expr import Reason, Var
-from ..tir.expr.base.node import Node, marked_text
+from ..tir.expr.node import Node, marked_text
 from ..tir.stmt import PrimFunc
 from .handles import BlockRV
 

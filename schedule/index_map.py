@@ -43,7 +43,7 @@ from ..tir.expr import (
     max_value,
 )
 from ..tir.parser import parse_expression
-from ..tir.printer.printer_expr import ExprPrinter
+from ..tir.printer_expr import ExprPrinter
 from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError, bad_argument
 

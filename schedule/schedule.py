@@ -22,11 +22,9 @@ from ..tir.stmt import Buffer, IRModule, PrimFunc
 from ..tir.walk import vars_in
 from .errors import ScheduleError, UnknownHandleError, nearest, unknown_handle
 from .handles import PLACES, BlockRV, Handle
-from .instruction import Instruction, refs_in
-from .primitive import REGISTRY, Primitive, PrimitiveMethods
-from .primitive_arguments import BUFFER_PARAMETERS, buffer_number, check_arguments
-from .require.lookup import find_block, find_loop
-from .trace import Trace
+from .primitive import BUFFER_PARAMETERS, REGISTRY, Primitive, PrimitiveMethods, buffer_number, check_arguments
+from .require.block_preconditions import find_block, find_loop
+from .trace import Instruction, Trace, refs_in
 
 if TYPE_CHECKING:
     from .method_signatures import MethodSignatures
@@ -45,7 +43,7 @@ from collections.abc import Callable, Container
 from ..tir.expr import BinaryOp, CmpOp, FloatImm, IntImm, make_binary
 from ..tir.walk import transform
 from .errors import bad_argument
-from .instruction import Ref, constant, formula_of
+from .trace import Ref, constant, formula_of
 
 
 class Schedule(_Methods):

@@ -16,10 +16,9 @@ from ..tir.expr import structural_equal
 from ..tir.stmt import Block, PrimFunc
 from .errors import ScheduleError
 from .handles import BlockRV
-from .instruction import Instruction, Ref
-from .primitive_arguments import BLOCK_PARAMETERS, BUFFER_PARAMETERS, buffer_number
+from .primitive import BLOCK_PARAMETERS, BUFFER_PARAMETERS, buffer_number
 from .schedule import Schedule
-from .trace import Trace, apply_instruction
+from .trace import Instruction, Ref, Trace, apply_instruction
 
 
 def retarget(trace: Trace, recorded: PrimFunc, func: PrimFunc) -> Trace:

@@ -20,8 +20,9 @@ from ..tir.expr import floormod as indexmod
 from ..tir.expr import max_value_of as max_value
 from ..tir.expr import min_value_of as min_value
 from ..tir.expr.intrinsics.control_and_memory import if_then_else, likely
-from ..tir.expr.intrinsics.float_operations import abs_ as abs
-from ..tir.expr.intrinsics.float_operations import (
+from ..tir.expr.intrinsics.matrix_operations import round_tf32
+from ..tir.expr.intrinsics.number_operations import abs_ as abs
+from ..tir.expr.intrinsics.number_operations import (
     acos,
     acosh,
     asin,
@@ -29,7 +30,12 @@ from ..tir.expr.intrinsics.float_operations import (
     atan,
     atan2,
     atanh,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
     ceil,
+    clz,
     copysign,
     cos,
     cosh,
@@ -51,7 +57,13 @@ from ..tir.expr.intrinsics.float_operations import (
     log2,
     log10,
     nearbyint,
+    popcount,
+    q_multiply_shift,
+    q_multiply_shift_per_axis,
+    reinterpret,
     rsqrt,
+    shift_left,
+    shift_right,
     sigmoid,
     sin,
     sinh,
@@ -60,23 +72,9 @@ from ..tir.expr.intrinsics.float_operations import (
     tanh,
     trunc,
 )
-from ..tir.expr.intrinsics.float_operations import pow_ as pow
-from ..tir.expr.intrinsics.float_operations import pow_ as power
-from ..tir.expr.intrinsics.float_operations import round_ as round
-from ..tir.expr.intrinsics.integer_operations import (
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    clz,
-    popcount,
-    q_multiply_shift,
-    q_multiply_shift_per_axis,
-    reinterpret,
-    shift_left,
-    shift_right,
-)
-from ..tir.expr.intrinsics.warp_matrix_operations import round_tf32
+from ..tir.expr.intrinsics.number_operations import pow_ as pow
+from ..tir.expr.intrinsics.number_operations import pow_ as power
+from ..tir.expr.intrinsics.number_operations import round_ as round
 from . import ops
 from .compute import compute, placeholder, size_var, thread_axis, var
 from .create_prim_func import create_prim_func

@@ -23,12 +23,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..tir.analysis.access_regions import access_regions
+from ..tir.analysis.regions import access_regions
 from ..tir.expr import BufferLoad, DType, Expr, IterVar, Range, Reduce, Var, const, is_const_int, structural_equal
-from ..tir.expr.base.deep_recursion import with_room
+from ..tir.expr.deep_recursion import with_room
 from ..tir.expr.intrinsics.control_and_memory import if_then_else
-from ..tir.index_retyping import with_index_dtype
-from ..tir.index_width import widened
+from ..tir.index_width import widened, with_index_dtype
 from ..tir.stmt import (
     AssertStmt,
     Block,

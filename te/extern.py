@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..tir.analysis.access_regions import access_regions
-from ..tir.arith.normal_form.linear import difference
+from ..tir.analysis.regions import access_regions
+from ..tir.arith.normal_form.forms import difference
 from ..tir.expr import Expr
-from ..tir.fresh_copy import fresh_copy
 from ..tir.stmt import BlockRealize, Buffer, Evaluate, PrimFunc, Stmt
-from ..tir.walk import replace_buffers
+from ..tir.walk import fresh_copy, replace_buffers
 from .compute import as_dtype, as_shape
 from .operation import ExternOp
 from .tensor import Tensor

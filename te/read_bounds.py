@@ -43,8 +43,8 @@ from ..tir.expr import (
     logical_not,
     shape_text,
 )
-from ..tir.expr.base.deep_recursion import with_room
-from ..tir.expr.base.node_methods import map_tuple
+from ..tir.expr.deep_recursion import with_room
+from ..tir.expr.node import map_tuple
 from ..tir.walk import pre_order, substitute, transform, vars_in
 from .operation import ComputeOp
 from .tensor import ProducerLoad

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, convert, shape_text
-from ..tir.expr.base.node import node, nodes
-from ..tir.printer.printer_expr import register_printer
+from ..tir.expr.node import node, nodes
+from ..tir.printer_expr import register_printer
 
 if TYPE_CHECKING:
     from .operation import Operation

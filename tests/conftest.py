@@ -6,7 +6,7 @@ from collections import deque
 import pytest
 
 from tilewright.tir import PrimFunc, VerifyError, assert_structural_equal, parse, verify
-from tilewright.tir.parser.source import MAX_NESTING
+from tilewright.tir.parser.parser_base import MAX_NESTING
 
 os.environ.setdefault("TILEWRIGHT_VERIFY", "passes")
 _LINES = 400

@@ -23,8 +23,8 @@ TEXTS = {"str", "repr", "script"}
 PLAIN = {
     "tir/difference.py",  # words of an error
     "tir/interpret/interpret_stmt.py",  # words of an error
-    "tir/arith/normal_form/polynomial.py",  # a fixed order of two keys that are made of numbers
-    "tir/expr/base/dtype.py",
+    "tir/arith/normal_form/forms.py",  # a fixed order of two keys that are made of numbers
+    "tir/expr/dtype.py",
     "tir/parser/parser_base.py",  # names of arguments
     "codegen/machine/target.py",  # a target is its text
     "codegen/llvm/jit.py",

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import tilewright
-from tilewright.codegen.backend.registry import BACKENDS
-from tilewright.codegen.machine.target_kinds import TARGET_KINDS
+from tilewright.codegen.late_tables import BACKENDS, TARGET_KINDS
 
 ROOT = Path(tilewright.__file__).parent
 

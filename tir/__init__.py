@@ -29,10 +29,10 @@ from .expr import (
     PrimExpr, Ramp, Range, Reduce, Select, Shuffle, StringImm, Sub, TruncDiv, TruncMod, Var, const, convert,
     intrinsics, is_const_int, reducers, structural_equal,
 )  # fmt: skip
-from .expr.nodes import op
+from .expr import op
 from .interpret import InterpretError, interpret
 from .parser import ParseError, parse
-from .printer.printer_expr import register_printer
+from .printer_expr import register_printer
 from .program_key import structural_hash, workload_key
 from .stmt import (
     FOR_KINDS, Allocate, AssertStmt, AttrStmt, Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate,

@@ -29,9 +29,9 @@ from .expr import (
     TruncMod,
     Var,
 )
-from .expr.base.deep_recursion import with_room
-from .expr.base.node import Node
+from .expr.deep_recursion import with_room
 from .expr.intrinsics import OPERATIONS
+from .expr.node import Node
 from .stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, While
 
 _ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)

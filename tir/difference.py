@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .expr import BUFFER_VALUES, Comparison, Expr, FloatImm, IntImm, plain
-from .expr.base.deep_recursion import with_room
-from .expr.base.node import Part
+from .expr.deep_recursion import with_room
+from .expr.node import Part
 from .printer import script
 from .stmt import PrimFunc, Stmt
 

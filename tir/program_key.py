@@ -6,9 +6,9 @@ import hashlib
 from typing import Any
 
 from .expr import plain
-from .expr.base.deep_recursion import with_room
-from .printer.printer import ProgramPrinter
-from .printer.printer_expr import Names
+from .expr.deep_recursion import with_room
+from .printer import ProgramPrinter
+from .printer_expr import Names
 from .stmt import Block, BlockRealize, Buffer, IRModule, PrimFunc, Stmt
 
 

@@ -16,7 +16,7 @@
  9. A block with axes uses these, not the variables of loops around it.
 10. A block other than the root declares the buffers that it writes, and those that it reads (its own output aside).
     One without axes that declares nothing holds blocks, and accesses nothing outside of these. A declared region holds
-    each access that is always made and whose distance from the region is a known number (:mod:`.analysis.declared_regions`);
+    each access that is always made and whose distance from the region is a known number (:mod:`.analysis.regions`);
     other accesses, and those through a pointer, are not checked.
 11. A matched buffer has the data type and the scope of its source, and no more dimensions.
 12. A sequence holds two statements at least, none of them a sequence.
@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .analysis.declared_regions import undeclared_access
+from .analysis.regions import undeclared_access
 from .expr import (
     BinaryOp,
     Broadcast,
@@ -55,10 +55,9 @@ from .expr import (
     max_value,
     min_value,
 )
-from .expr.base.deep_recursion import with_room
-from .expr.base.node import marked_text
-from .expr.base.node_methods import declared_fields
+from .expr.deep_recursion import with_room
 from .expr.intrinsics import OPERATIONS
+from .expr.node import declared_fields, marked_text
 from .stmt import (
     Allocate,
     AssertStmt,

@@ -12,12 +12,25 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NoReturn
 
-from .expr import INDEX, DType, Expr, FloatImm, IntImm, Var, as_exprs, const, convert, match_types, max_value, min_value
+from .expr import (
+    INDEX,
+    DType,
+    Expr,
+    FloatImm,
+    IntImm,
+    Var,
+    as_exprs,
+    const,
+    convert,
+    match_types,
+    max_value,
+    min_value,
+    op,
+)
 from .expr import cast as converted
+from .expr import nodes as E
 from .expr.intrinsics import OPERATIONS, control_and_memory
-from .expr.intrinsics.float_operations import abs_, pow_
-from .expr.nodes import expr as E
-from .expr.nodes import op
+from .expr.intrinsics.number_operations import abs_, pow_
 
 __all__ = ["FUNCTIONS", "WORDS", "Axis", "BufferWord", "TypeWord", "Word", "type_word", "word_named"]
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from ..codegen.packing import layout_free_params
 from ..tir.analysis.access import Access, accesses
 from ..tir.arith import Analyzer
-from ..tir.arith.normal_form.linear import Linear, collect, expression_key
+from ..tir.arith.normal_form.forms import Linear, collect, expression_key
 from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var, is_const_int
 from ..tir.expr.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, children_of

@@ -7,7 +7,7 @@ what takes the place of the rest.
 """
 
 from . import ir, meta_schedule, nd, runtime, script, target, testing, tir_integration, topi
-from .lowering import lower
+from .classic import lower
 from .nd import cpu, device
 
 __all__ = [

@@ -1,23 +1,78 @@
-"""The base of back ends dispatches on the types of nodes and keeps what is in scope. A target adds the words that it
-has to say."""
+"""The base of back ends: it dispatches on the types of nodes, and keeps what is in scope.
+
+A target adds the words that it has to say. Scratch buffers live in register values, on the stack, or in the runtime's
+memory.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from ...tir import stmt as S
 from ...tir.arith import Analyzer
 from ...tir.expr import Call, Cast, DType, Expr, IntImm, Let, Shuffle, Var, index_like
+from ...tir.expr import nodes as E
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Allocate, AssertStmt, Buffer, For, IfThenElse, Stmt, While
-from ...tir.stmt import stmt as S
 from ...tir.walk import nodes_by_type
+from ..lane_offsets import LaneOffsets, lane_offsets
 from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
-from .lane_offsets import LaneOffsets, lane_offsets
-from .storage import constant_elements, stack_buffers
+
+CACHE_LINE = 64
+"""Scratch memory, on the stack and from the runtime, begins at a multiple of so many bytes."""
+
+_LARGEST = 32 << 10
+_TOGETHER = 256 << 10
+"""Threads of some systems have a stack of 512 KiB."""
+
+
+def stack_buffers(allocations: Iterable[Allocate]) -> frozenset[Buffer]:
+    """Returns the buffers of constant size, of those allocated, that are small enough for the stack.
+
+    These are buffers up to 32 KiB each and, in the order of the program, 256 KiB in total.
+
+    All other buffers get memory that the runtime keeps between calls.
+    """
+    out: set[Buffer] = set()
+    room = _TOGETHER
+    for n in allocations:
+        if n.buffer.scope != REGISTER_SCOPE:
+            elements = constant_elements(n.buffer)
+            if elements is None:
+                continue
+            size = elements * n.buffer.dtype.bytes
+            if size <= _LARGEST and size <= room:
+                room -= size
+                out.add(n.buffer)
+    return frozenset(out)
+
+
+def elements_of(buffer: Buffer) -> Expr:
+    """Returns the number of elements from the buffer's first to its last, including gaps between rows."""
+    total: Expr = IntImm(1, "int64")
+    if not buffer.strides:
+        for extent in buffer.shape:
+            total = total * extent
+        return total
+    for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
+        total = total + (extent - 1) * stride
+    return total
+
+
+def constant_elements(buffer: Buffer) -> int | None:
+    """Returns :func:`elements_of` when shape and strides are constants, else None."""
+    shape = [e.value for e in buffer.shape if isinstance(e, IntImm)]
+    strides = [e.value for e in buffer.strides if isinstance(e, IntImm)]
+    if len(shape) < len(buffer.shape) or len(strides) < len(buffer.strides):
+        return None
+    if not strides or 0 in shape:
+        return math.prod(shape)
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
 
 V = TypeVar("V")
 """What stands for a value: a text in C and LLVM IR, a net in circuits."""

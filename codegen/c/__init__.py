@@ -4,7 +4,7 @@
 functions for operations without an operator in C.
 """
 
-from ..backend.registry import Backend
+from ..late_tables import Backend
 from .c_header import c_header
 from .c_source import emit_c
 from .inline_functions import CEmitError

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...tir.expr import shape_text
-from ..lowered import LoweredFunc, Param
-from ..symbol_names import KEYWORDS
+from ..lowered import KEYWORDS, LoweredFunc, Param
 from .inline_functions import scalar_type
 
 

@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...tir.expr.base.deep_recursion import with_room
-from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitterTables
-from ..backend.storage import constant_elements
+from ...tir.expr.deep_recursion import with_room
+from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitterTables, constant_elements
 from ..lowered import LoweredFunc
 from . import c_expr, c_stmt, freestanding_words, hls_words, portable_words
-from .c_calls import PLAIN_CALLS, TILE_CALLS, library_call
+from .c_expr import PLAIN_CALLS, TILE_CALLS, library_call
 from .c_header import c_names, c_prototype
-from .c_scope import CScope, CUnit
+from .c_stmt import CScope, CUnit
 from .freestanding_words import FREESTANDING_CALLS, STACK_BYTES, FreestandingScope, Workspace
 from .hls_words import HlsScope, arrays_inside, divided_arrays, hls_prototype, partition_lines
 from .inline_functions import Helpers

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from ...tir.expr import shape_text
 from ...tir.stmt import Allocate, Buffer, For
 from ...tir.walk import statements
-from ..backend.storage import constant_elements
+from ..backend.emitter import constant_elements
 from ..lower.loop_annotations import HLS_UNROLL, PIPELINE, interval_of, partition_of, steps_number
 from ..lowered import REGISTER_SCOPE, LoweredFunc
 from .c_header import argument_type, c_names
-from .c_scope import CScope
-from .c_stmt import loop_head
+from .c_stmt import CScope, loop_head
 from .inline_functions import CEmitError, scalar_type
 
 

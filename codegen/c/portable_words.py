@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, DType, Expr
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
 from ...tir.stmt import Buffer, While
 from ..backend.emitter import constant_of
 from . import c_expr, c_stmt
-from .c_scope import CScope
+from .c_stmt import CScope
 from .inline_functions import Helpers, c_type, scalar_type
 
 

@@ -6,19 +6,18 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, BufferLoad, DType, Expr, Let, Mul, Var
-from ...tir.expr.base.deep_recursion import with_room
-from ...tir.expr.base.node import Node
+from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.node import Node
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
 from ...tir.walk import LEAVES
+from ..backend.analyses import divisor_range
 from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitError, EmitterTables
-from ..backend.value_ranges import divisor_range
 from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
 from ..machine.target_text import TargetError
 from . import llvm_expr, llvm_stmt, loads_stores
-from .casts import converted, emit_cast, half_conversion
+from .function_builder import float_constant, llvm_type
 from .jit import NO_LOOP_INVARIANTS
-from .lane_reductions import LANE_REDUCTIONS
 from .llvm_calls import (
     BIT_CALLS,
     EXP2_CALLS,
@@ -31,11 +30,10 @@ from .llvm_calls import (
     library_call,
     likely_choices,
 )
-from .llvm_expr import divide
+from .llvm_expr import LANE_REDUCTIONS, converted, divide, emit_cast, half_conversion
 from .llvm_scope import LlvmScope, LlvmUnit
 from .llvm_stmt import assertion, check, check_arrays, free, parallel_loop, scratch_memory, while_loop
 from .llvm_tiles import TILE_CALLS, tile_request
-from .llvm_types import float_constant, llvm_type
 from .loads_stores import picked
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from .. import object_cache
 from ..machine.target import Target
 from ..machine.target_text import TargetError
-from ..version import CODEGEN_VERSION
-from . import llvm_repairs, wasm_repairs
+from ..object_cache import CODEGEN_VERSION
+from . import llvm_repairs
 
 LINKS_PER_JIT = 300
 """The number of loads after which a new ORC instance is made, since each load leaves some kilobytes in its instance."""
@@ -36,7 +36,7 @@ REPAIRS: tuple[Callable[[Any, tuple[str, ...], Target], str | None], ...] = (
     llvm_repairs.repair_single_lane_stores,
     llvm_repairs.repair_byte_divisions,
     llvm_repairs.repair_scalarized_accesses,
-    wasm_repairs.repair,
+    llvm_repairs.repair,
 )
 """What replaces instructions of which LLVM's back end would make wrong or slow code. Each takes the optimized module, the texts that
 it was made of, and the target; it returns the module's new text, or None for no change."""

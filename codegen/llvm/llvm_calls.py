@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from ...tir.expr import BufferLoad, Call, DType, Expr, FloatImm, IntImm, StringImm, Var
 from ...tir.walk import free_vars, pre_order
+from ..backend.analyses import range_of
 from ..backend.emitter import expand_dot
-from ..backend.value_ranges import range_of
 from ..machine.target_text import TargetError
 from ..math.trig import large_argument_path
-from .function_builder import FunctionBuilder
+from .function_builder import FunctionBuilder, float_constant, llvm_type, splat_constant, suffix, vector_constant, zero
 from .llvm_scope import LlvmScope
-from .llvm_types import float_constant, llvm_type, splat_constant, suffix, vector_constant, zero
 
 if TYPE_CHECKING:
     from .llvm_scope import LlvmScope

@@ -7,18 +7,16 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ...tir.arith.normal_form.linear import Linear, add_into, collect
+from ...tir.arith.normal_form.forms import Linear, add_into, collect
 from ...tir.expr import DType, index_like
-from ...tir.expr.nodes import expr as E
+from ...tir.expr import nodes as E
 from ...tir.stmt import Buffer, For
 from ...tir.walk import pre_order
-from ..backend.effects import Effects
-from ..backend.emitter import Emitter, EmitterTables, Unit, constant_of, power_of_two
-from ..backend.lane_offsets import Products
-from ..backend.storage import CACHE_LINE
+from ..backend.analyses import Effects
+from ..backend.emitter import CACHE_LINE, Emitter, EmitterTables, Unit, constant_of, power_of_two
+from ..lane_offsets import Products
 from ..lowered import LoweredFunc
-from .function_builder import FunctionBuilder, InsertionPoint, product, sum_text
-from .llvm_types import align_of, llvm_type, memory_type
+from .function_builder import FunctionBuilder, InsertionPoint, align_of, llvm_type, memory_type, product, sum_text
 
 _INDEX_OPERATIONS = {">>": "ashr", "&": "and", "u//": "udiv", "u%": "urem"}
 """Instructions by the operation; sums and products are linear forms here."""

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from ...tir.analysis.simplify import loop_values
 from ...tir.expr import IntImm, Var, product
 from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
-from ..backend.effects import asserts, captured, needs_scratch
-from ..backend.storage import elements_of
+from ..backend.analyses import asserts, captured, needs_scratch
+from ..backend.emitter import elements_of
 from ..lowered import NONTEMPORAL_ATTR, NULL_ARRAY, OUT_OF_MEMORY, Param
-from .function_builder import Phi, sum_text
+from .function_builder import Phi, llvm_type, memory_type, sum_text
 from .llvm_scope import LlvmScope
-from .llvm_types import llvm_type, memory_type
 
 if TYPE_CHECKING:
     from .llvm_scope import LlvmScope

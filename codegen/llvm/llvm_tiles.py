@@ -1,4 +1,4 @@
-"""Emits operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) as instructions of AMX, or as rows
+"""Emits operations on tiles (:mod:`tilewright.tir.expr.intrinsics.matrix_operations`) as instructions of AMX, or as rows
 of vectors without AMX.
 
 A tile is an SSA vector of all its numbers, which loops carry like any other value. Before and after each instruction it
@@ -9,13 +9,12 @@ instructions stays in its register, and configures the registers once in front o
 from __future__ import annotations
 
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
-from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
+from ...tir.expr.intrinsics.matrix_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..backend.emitter import expand_dot
 from ..lowered import NO_TILES, LoweredFunc
-from .function_builder import FunctionBuilder
+from .function_builder import FunctionBuilder, align_of, llvm_type, memory_type, suffix
 from .llvm_calls import may_write
 from .llvm_scope import LlvmScope
-from .llvm_types import align_of, llvm_type, memory_type, suffix
 
 _SHAPE = ["i16", "i16"]
 _FULL = [str(TILE_ROWS), str(TILE_BYTES)]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...tir.arith.normal_form.linear import Linear
+from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp
 from ...tir.stmt import Buffer
-from ..backend.lane_offsets import NEAR, LaneOffsets
+from ..lane_offsets import NEAR, LaneOffsets
 from ..lowered import ALIGNED
 from ..machine.target import Target
-from .function_builder import sum_text
+from .function_builder import align_of, llvm_type, memory_type, stored_suffix, sum_text, vector_constant
 from .llvm_scope import LlvmScope
-from .llvm_types import align_of, llvm_type, memory_type, stored_suffix, vector_constant
 
 if TYPE_CHECKING:
     from .llvm_scope import LlvmScope

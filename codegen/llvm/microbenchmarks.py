@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr import DType
 from ..machine.target import Target
-from .function_builder import FunctionBuilder
-from .llvm_types import float_constant, llvm_type, splat_constant, suffix
+from .function_builder import FunctionBuilder, float_constant, llvm_type, splat_constant, suffix
 
 CLOCK_STEPS = 64
 """Dependent one-cycle operations in one iteration of :func:`clock_ir`."""

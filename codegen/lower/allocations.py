@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt, While
 from ...tir.walk import blocks_of, vars_in
 

@@ -4,7 +4,7 @@ else."""
 from __future__ import annotations
 
 from ...tir.expr import Call, IntImm
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import BlockRealize, Evaluate, For, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import transform_statements
 

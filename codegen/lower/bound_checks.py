@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, eval_interval, linear_coefficients
-from ...tir.arith.inequality import as_difference
+from ...tir.arith.affine import as_difference
 from ...tir.expr import Expr, IntImm, Let, Var
 from ...tir.stmt import For, LetStmt, Stmt
 from ...tir.walk import all_nodes, vars_in

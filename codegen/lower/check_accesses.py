@@ -21,8 +21,8 @@ import numpy as np
 
 from ...tir.analysis.simplify import loop_values, simplify
 from ...tir.arith import Analyzer, eval_interval, lies_between, linear_coefficients
-from ...tir.arith.inequality import as_bound
-from ...tir.arith.normal_form.interval import EVERYTHING, Interval, interval_of
+from ...tir.arith.affine import as_bound
+from ...tir.arith.normal_form.forms import EVERYTHING, Interval, interval_of
 from ...tir.expr import (
     GE,
     INDEX_TYPES,
@@ -57,9 +57,9 @@ from ...tir.expr import (
     same,
     shape_text,
 )
-from ...tir.expr.base.deep_recursion import with_room
-from ...tir.expr.base.node import marked_text
+from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.intrinsics import Effect, effect_of
+from ...tir.expr.node import marked_text
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -77,7 +77,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import pre_order, substitute, vars_in
-from ..backend.storage import elements_of
+from ..backend.emitter import elements_of
 
 log = logging.getLogger("tilewright")
 

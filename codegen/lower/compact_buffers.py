@@ -9,10 +9,10 @@ from ...tir.analysis.simplify import loop_values
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, Ends, eval_interval
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import all_nodes, reads_memory, transform
-from ..constant_lanes import value_in_lane
+from ..lane_offsets import value_in_lane
 from .allocations import aligned
 from .scoped_transform import ScopedTransform
 from .tile_accesses import restrided, tile_access, tile_spans

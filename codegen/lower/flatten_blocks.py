@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, Range, Var, conjuncts
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import substitute, transform
 from .allocations import allocation_places

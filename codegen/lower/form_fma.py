@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import PrimFunc
 from ...tir.walk import transform
 from ..machine.target import Target

@@ -25,13 +25,12 @@ from ...tir.expr import (
     conjuncts,
     const,
     index_like,
+    op,
     structural_equal,
 )
-from ...tir.expr.base.node import Node
-from ...tir.expr.nodes import op
-from ...tir.fresh_copy import fresh_copy
+from ...tir.expr.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
-from ...tir.walk import LEAVES, substitute, transform, transform_statements, uses_var, vars_in
+from ...tir.walk import LEAVES, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
 from .bound_checks import inner_domains, linear_gap
 from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform

@@ -18,10 +18,10 @@ from ...tir.expr import (
     cast,
     conjuncts,
     const,
+    op,
     same,
 )
 from ...tir.expr.intrinsics import operation_named
-from ...tir.expr.nodes import op
 from ...tir.expr.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import transform_statements, uses_var

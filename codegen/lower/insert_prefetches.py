@@ -10,7 +10,7 @@ from typing import Any
 from ...tir.analysis.access import Access, accesses_below
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, TruncDiv, Var, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, replace_node, substitute, uses_var, vars_in
 from ..machine.target import Target

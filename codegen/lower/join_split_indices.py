@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Buffer, BufferStore, For, PrimFunc
 from ...tir.walk import all_nodes, transform, uses_var
 from .scoped_transform import ScopedTransform

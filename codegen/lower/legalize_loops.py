@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad, IntImm, Var, const
-from ...tir.expr.base.node import Node
-from ...tir.expr.nodes import op
+from ...tir.expr import BufferLoad, IntImm, Var, const, op
+from ...tir.expr.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
 from ...tir.walk import all_nodes, statements, substitute, transform_statements
 from ..machine.target import Target

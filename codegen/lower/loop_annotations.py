@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.expr import const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import AttrStmt, For, PrimFunc, Stmt
 from ...tir.walk import statements, transform_statements
 

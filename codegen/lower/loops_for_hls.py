@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import For, PrimFunc, Stmt
 from ...tir.walk import transform_statements
 from ..machine.target import Target

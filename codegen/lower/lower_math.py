@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.expr import Call, Expr
-from ...tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
-from ...tir.expr.intrinsics.warp_matrix_operations import round_tf32, tf32_steps
+from ...tir.expr.intrinsics.matrix_operations import round_tf32, tf32_steps
+from ...tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ...tir.stmt import PrimFunc
 from ...tir.walk import distinct, transform
 from ..machine.target import Target

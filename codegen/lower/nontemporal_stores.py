@@ -14,10 +14,9 @@ from typing import TypeGuard
 
 from ...tir.arith import Analyzer, constant_coefficients
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
-from ...tir.expr.base.node import Node
-from ...tir.fresh_copy import fresh_copy
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
-from ...tir.walk import pre_order, substitute, transform, transform_statements, vars_in
+from ...tir.walk import fresh_copy, pre_order, substitute, transform, transform_statements, vars_in
 from ..lowered import ALIGNED, NONTEMPORAL_ATTR
 from ..machine.target import Target
 from .loop_annotations import NONTEMPORAL, plain_value, without

@@ -17,7 +17,7 @@ from typing import Any
 from ...tir.analysis.simplify import simplify
 from ...tir.annotations import unread_annotations
 from ...tir.expr import BufferLoad, Call, Cast, FloatImm, IntImm, Mul, Select, Var
-from ...tir.expr.base.deep_recursion import with_room
+from ...tir.expr.deep_recursion import with_room
 from ...tir.index_width import unified
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc
 from ...tir.verify import verify

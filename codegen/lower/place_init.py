@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...tir.analysis.reductions import start_in_front
-from ...tir.expr import IterVar
-from ...tir.expr.nodes import op
+from ...tir.expr import IterVar, op
 from ...tir.stmt import BlockRealize, For, IfThenElse, PrimFunc, Stmt, seq
 from .scoped_transform import ScopedTransform
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const, structural_equal
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import LEAVES, pre_order
-from ..constant_lanes import constant_run
+from ..lane_offsets import constant_run
 from ..lowered import REGISTER_SCOPE
 
 _MAX_BYTES = 16384

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...tir.expr import IntImm, Var, const
-from ...tir.expr.base.node import Node
-from ...tir.fresh_copy import fresh_copy
+from ...tir.expr.node import Node
 from ...tir.stmt import For, PrimFunc, Stmt, seq
-from ...tir.walk import substitute, transform_statements
+from ...tir.walk import fresh_copy, substitute, transform_statements
 from .loop_annotations import PREFETCH_DISTANCE, UNROLL_FACTOR, steps_number, without
 
 

@@ -1,13 +1,12 @@
-"""Finds the part of a buffer that a tile (:mod:`tilewright.tir.tiles`) covers. Its rows lie along one dimension, its
+"""Finds the part of a buffer that a tile (:mod:`tilewright.tir.expr.intrinsics.matrix_operations`) covers. Its rows lie along one dimension, its
 columns along the last, and the panels into which columns are cut along a third one."""
 
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
-from ...tir.expr.base.node import Node
-from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
-from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, TILE_ROWS
+from ...tir.expr.node import Node
 from ...tir.stmt import Buffer
 
 _ROWS = {

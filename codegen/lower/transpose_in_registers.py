@@ -23,8 +23,8 @@ from ...tir.expr import (
     Var,
     conjuncts,
     const,
+    op,
 )
-from ...tir.expr.nodes import op
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, vars_in
 from ..machine.target import Target

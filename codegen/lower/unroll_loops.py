@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...tir.arith import Analyzer
 from ...tir.arith.affine import shifted_sums
-from ...tir.arith.normal_form.linear import Linear, collect
+from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import INDEX_TYPES, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq, statements_in
 from ...tir.walk import LEAVES, loads_and_stores, substitute

@@ -28,7 +28,7 @@ from ...tir.expr import (
     Shuffle,
     Var,
 )
-from ...tir.expr.base.dtype import round_float
+from ...tir.expr.dtype import round_float
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc
 from ...tir.walk import pre_order

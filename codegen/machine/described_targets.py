@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ...pages import did_you_mean
-from ..late_table import load_installed
-from .cpu import Caches, available_cores, generic_caches, host
-from .cpu_features import IMPLIES, enabled_features, features_left, parse_attrs
+from ..late_tables import TARGET_KINDS, load_installed
+from .cpu import IMPLIES, Caches, available_cores, enabled_features, features_left, generic_caches, host, parse_attrs
 from .target import SCALABLE, Target
-from .target_kinds import TARGET_KINDS
-from .target_text import FLAGS, NAMED_TARGETS, TARGET_OPTIONS, TargetError, positive
-from .triples import (
+from .target_text import (
+    FLAGS,
+    NAMED_TARGETS,
+    TARGET_OPTIONS,
+    TargetError,
     address_bits,
     arch_of,
     default_triple,
@@ -22,6 +23,7 @@ from .triples import (
     has_runtime,
     is_freestanding,
     microcontroller,
+    positive,
     system_of,
     usual_features,
 )

@@ -1,4 +1,4 @@
-"""Targets: the machine to generate code for, and its abilities.
+"""Targets: the machine to generate code for, and its abilities; and figures of GPUs, which all layers share.
 
 >>> t = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake -mattr=+avx2,+fma -num-cores=2")
 >>> t.vector_bits, t.vector_lanes("float32"), t.num_vector_registers, t.num_cores
@@ -15,9 +15,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...tir.expr import DType
+from ..late_tables import TARGET_KINDS
 from .cpu import Caches
-from .target_kinds import TARGET_KINDS
 from .target_text import TargetError, spelled, split
+
+WARP = 32
+"""The threads that run in step and can exchange values."""
+WARP_GROUP = 4 * WARP
+"""The threads that run products of ``wgmma`` together."""
+GROUP_RATE = 1.6
+"""How many times as fast as warps by themselves warp groups multiply: 4096 operations per cycle against 2560 on sm_90."""
+SECTOR = 32
+"""The bytes that memory and the second-level cache move at once."""
+BANKS, BANK_BYTES = 32, 4
+"""Banks of shared memory, and the bytes that each gives in a cycle."""
+FETCH_CYCLES, SHARED_CYCLES, ARITHMETIC_CYCLES, BARRIER_CYCLES = 500.0, 30.0, 4.0, 30.0
+"""Until a load of global memory, one of shared memory, an arithmetic result and a barrier are there."""
+BLOCK_SHARED = 1 << 10
+"""Bytes of shared memory that each block takes besides its own."""
+STATIC_SHARED = 48 << 10
+"""Bytes of shared memory that a kernel may declare; more is given at the launch."""
+
 
 SCALABLE = ("sve", "v")
 """The features with vector registers of a width that the processor chooses."""
@@ -73,7 +91,7 @@ class Target:
     _text: str
 
     def __init__(self, target: str | Mapping[str, Any] | Target | None = None, /, **options: Any) -> None:
-        from .described_targets import facts_of  # it reads targets, too
+        from .described_targets import facts_of
 
         kind, given = _options_of(target, options)
         for name, value in facts_of(target, kind, given).items():

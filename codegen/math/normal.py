@@ -24,7 +24,7 @@ from typing import Any
 
 from ...tir.expr import Add, Call, Div, DType, Expr, FloatImm, Mul, Sub, structural_equal
 from . import lookup_tables
-from .exp import LOG2_E, minus_one
+from .exp_log import LOG2_E, minus_one
 from .math_builder import Expansion, MathBuilder
 
 # p over v - CENTRE, v = 2 * SHIFT / (a + SHIFT): 2**-26.7 on 0 <= a <= 13.02, 2**-55.5 on 0 <= a <= 37.6. The shifts have

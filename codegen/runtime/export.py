@@ -1,8 +1,17 @@
-"""Exports modules as files that need no Python: objects, shared libraries, assembly, LLVM IR, C, each with a C header.
+"""Exports modules and models as files that need no Python.
 
 The runtime (thread pool, scratch memory) is linked in. The files depend only on libc, pthreads and libm. A shared
 library needs a linker: the first one found among ``$CC``, cc, gcc, clang and ld.lld (for another architecture: its
 cross compiler), else the one of the Python package ``ziglang``. No other export needs a tool.
+
+A model becomes a shared library or one C file. Its entry is a function in LLVM IR, which finds the constants, and a workspace
+when the caller gives none. It calls the function that runs the model, whose parameters are the exported ones without the workspace, with constants
+and workspace (pointers) after the outputs and before the sizes. Constants are a symbol of the same library, or the pages
+of a file that ``NAME_load`` maps.
+
+Library and C file have the model's kernels, the function that calls them, and its constants; the library has the runtime as well. The
+constants are a read-only section of the library, which the system maps and never copies, or a file beside it. The
+library shows the entry alone; all other symbols are local to it, so that a program may link several models.
 """
 
 from __future__ import annotations
@@ -15,16 +24,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from string import Template
+from typing import Any
 
 from ... import __version__
 from ...pages.written_files import write_file
-from ..backend.registry import BACKENDS, backend_of_suffix
-from ..c.c_header import c_header
+from ...tir.expr import DType, Var
+from ..c.c_header import c_header, c_names, c_prototype
+from ..c.c_source import CSource, c_source
+from ..late_tables import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile
-from ..lowered import LoweredFunc
+from ..lowered import OUT_OF_MEMORY, LoweredFunc, Param
 from ..machine.target import Target
-from ..machine.triples import arch_of, default_triple, gnu_name, system_of
+from ..machine.target_text import arch_of, default_triple, gnu_name, system_of
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
 from .wasm_module import wasm_module
@@ -182,3 +197,305 @@ def _linker(target: Target) -> list[str]:
         f"a shared library needs a linker, and none of {', '.join(names)} is on the PATH; "
         "install one (pip install ziglang, or apt-get install binutils), or export a .o and link it elsewhere"
     )
+
+
+NOT_LOADED = -3
+"""The return value when the constants are in a file that was not loaded."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The exported function ``name`` with ``params`` (inputs, outputs, sizes).
+
+    ``inner``: the symbol of the function that it calls; ``workspace`` and ``constants``: their sizes in bytes;
+    ``in_file``: the constants are in a file.
+    """
+
+    name: str
+    inner: str
+    params: Sequence[Param]
+    workspace: int
+    constants: int
+    in_file: bool = False
+
+    @property
+    def own(self) -> str:
+        """Returns the symbol of the function that has no parameter for the workspace."""
+        return f"tw_{self.name}_own"
+
+    @property
+    def data(self) -> str:
+        """Returns the symbol of the constants."""
+        return f"tw_{self.name}_constants"
+
+
+def entry_ir(entry: Entry, target: Target) -> str:
+    """Returns the module that defines ``name``, the variant without a workspace, and ``NAME_load`` for a file."""
+    params = [f"{p.llvm_type} %a{n}" for n, p in enumerate(entry.params)]
+    arrays = [text for text, p in zip(params, entry.params, strict=True) if p.kind != "size"]
+    sizes = [text for text, p in zip(params, entry.params, strict=True) if p.kind == "size"]
+    passed = [*arrays, "ptr %constants", "ptr %memory", *sizes]
+    types = ", ".join([text.split()[0] for text in passed])
+    text = _FILE if entry.in_file else "@$data = external global i8, align 64\n"
+    return Template(text + _ENTRY).substitute(
+        triple=target.triple, name=entry.name, own=entry.own, inner=entry.inner, data=entry.data, types=types,
+        params=", ".join([*params, "ptr %workspace"]), own_params=", ".join(params),
+        own_passed=", ".join([*params, "ptr null"]), passed=", ".join(passed), bytes=max(entry.workspace, 1),
+        constants=entry.constants, find=_FIND_MAPPED if entry.in_file else _FIND_LINKED.replace("$data", entry.data),
+        out_of_memory=OUT_OF_MEMORY, not_loaded=NOT_LOADED, private=2,
+    )  # fmt: skip
+
+
+_FIND_LINKED = "  %constants = getelementptr i8, ptr @$data, i64 0\n  br label %ready"
+_FIND_MAPPED = """\
+  %constants = load atomic ptr, ptr @tw_mapped acquire, align 8
+  %absent = icmp eq ptr %constants, null
+  br i1 %absent, label %not_loaded, label %ready
+not_loaded:
+  ret i32 -3"""
+
+_ENTRY = """
+declare i32 @$inner($types)
+declare ptr @tw_alloc(i64)
+declare void @tw_free(ptr)
+
+define i32 @$name($params) nounwind {
+entry:
+$find
+ready:
+  %given = icmp ne ptr %workspace, null
+  br i1 %given, label %run, label %ask
+ask:
+  %block = call ptr @tw_alloc(i64 $bytes)
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %refused, label %run
+refused:
+  ret i32 $out_of_memory
+run:
+  %memory = phi ptr [ %workspace, %ready ], [ %block, %ask ]
+  %code = call i32 @$inner($passed)
+  br i1 %given, label %done, label %release
+release:
+  call void @tw_free(ptr %memory)
+  br label %done
+done:
+  ret i32 %code
+}
+
+define i32 @$own($own_params) nounwind {
+  %code = call i32 @$name($own_passed)
+  ret i32 %code
+}
+"""
+
+_FILE = """
+@tw_mapped = internal global ptr null, align 8
+
+declare i32 @open(ptr, i32, ...)
+declare i32 @close(i32)
+declare i64 @lseek(i32, i64, i32)
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @munmap(ptr, i64)
+
+define i32 @${name}_load(ptr %path) nounwind {
+entry:
+  %known = load atomic ptr, ptr @tw_mapped acquire, align 8
+  %loaded = icmp ne ptr %known, null
+  br i1 %loaded, label %fine, label %open
+open:
+  %file = call i32 (ptr, i32, ...) @open(ptr %path, i32 0)
+  %unopened = icmp slt i32 %file, 0
+  br i1 %unopened, label %missing, label %measure
+measure:
+  %length = call i64 @lseek(i32 %file, i64 0, i32 2)
+  %whole = icmp eq i64 %length, $constants
+  br i1 %whole, label %map, label %damaged
+map:
+  %pages = call ptr @mmap(ptr null, i64 %length, i32 1, i32 $private, i32 %file, i64 0)
+  %c0 = call i32 @close(i32 %file)
+  %failed = icmp eq ptr %pages, inttoptr (i64 -1 to ptr)
+  br i1 %failed, label %missing, label %keep
+keep:
+  %old = cmpxchg ptr @tw_mapped, ptr null, ptr %pages acq_rel acquire, align 8
+  %first = extractvalue { ptr, i1 } %old, 1
+  br i1 %first, label %fine, label %again
+again:
+  %m0 = call i32 @munmap(ptr %pages, i64 %length)
+  br label %fine
+damaged:
+  %c1 = call i32 @close(i32 %file)
+  ret i32 2
+missing:
+  ret i32 1
+fine:
+  ret i32 0
+}
+"""
+
+
+def data_ir(symbol: str, path: str, target: Target) -> str:
+    """Returns a module whose read-only section holds the bytes of the file ``path`` as the hidden symbol ``symbol``."""
+    mac = "darwin" in target.triple or "macos" in target.triple
+    name = f"_{symbol}" if mac else symbol
+    section = "__TEXT,__const" if mac else '.rodata.tilewright,"a",@progbits'
+    hidden = f".private_extern {name}" if mac else f".hidden {name}"
+    lines = [f".section {section}", ".p2align 6", f".globl {name}", hidden, f"{name}:", f'.incbin "{path}"', ".byte 0"]
+    asm = [re.sub(r'["\\]', lambda m: f"\\{ord(m[0]):02X}", line) for line in lines]
+    return "\n".join([f'target triple = "{target.triple}"', *[f'module asm "{line}"' for line in asm], ""])
+
+
+WEIGHTS = ".weights"
+"""The suffix of a file of constants."""
+
+
+@dataclass(frozen=True)
+class LinkedLibrary:
+    """The parts that are linked to a library. They are object files, the function that runs the model as it is lowered,
+    the exported entry, and the bytes of the constants (a NumPy array of uint8)."""
+
+    objects: Sequence[bytes]
+    lowered: LoweredFunc
+    entry: Entry
+    data: Any
+
+    @property
+    def target(self) -> Target:
+        """Returns the machine that the code is for."""
+        return self.lowered.target
+
+
+def export_library(library: LinkedLibrary, path: Path) -> list[Path]:
+    """Write ``path`` (a shared library), a C header, a ``.pc`` file, and the constants where the entry says so.
+
+    Returns the files written. :class:`ExportError` for another suffix, and when there is no linker.
+    """
+    if path.suffix != ".so":
+        raise ExportError(f"cannot export a model to {path.name!r}: it becomes a shared library, .so")
+    entry, target = library.entry, library.target
+    compiled = [entry_ir(entry, target), runtime_ir(target, alone=True)]
+    weights = path.with_suffix(WEIGHTS)
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        objects = [*library.objects, *[optimize_and_compile(text, target, 2).object for text in compiled]]
+        if entry.in_file:
+            library.data.tofile(weights)
+        else:
+            raw = Path(folder) / "constants"
+            library.data.tofile(raw)
+            objects.append(optimize_and_compile(data_ir(entry.data, str(raw), target), target, cache=False).object)
+        shown = [entry.name, *([f"{entry.name}_load"] if entry.in_file else [])]
+        link_shared(objects, path, target, shown)
+    header, package = path.with_suffix(".h"), path.with_suffix(".pc")
+    header.write_text(_header(library, header.name))
+    package.write_text(pkg_config(path, [entry.name]))
+    return [path, *([weights] if entry.in_file else []), header, package]
+
+
+def _header(library: LinkedLibrary, name: str) -> str:
+    entry = library.entry
+    workspace = Param("scalar", Var("workspace", "handle"), DType("handle"))
+    shown = replace(library.lowered, name=entry.name, params=(*entry.params, workspace))
+    notes = [
+        f"/* The workspace: {entry.name.upper()}_WORKSPACE_BYTES bytes, aligned to 64, for one call at a time; NULL: the",
+        "   function takes memory itself. Several threads may call the function at the same time. */",
+        f"#define {entry.name.upper()}_WORKSPACE_BYTES {max(entry.workspace, 1)}",
+    ]
+    if entry.in_file:
+        notes += [
+            f"/* Maps the constants, the file of {entry.constants} bytes that came with the library; to be called before",
+            "   anything else. 0 for success, 1: the file cannot be read, 2: it is another file. */",
+            f"int32_t {entry.name}_load(const char* path);",
+        ]
+    return c_header([shown], name, notes)
+
+
+# Writes a model as one C file: its kernels, the function that calls them, its constants and its memory. On a
+# microcontroller the constants are ``const`` arrays, which linkers place in flash, and the memory for intermediate
+# results is static, of a size that the header states. Elsewhere the caller gives that memory, or the function takes
+# it from the heap.
+
+
+_PER_LINE = 24
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """The parts that a C file is written from. They are the kernels and the function that calls them, lowered, the
+    parameters of the exported function, the bytes of the constants, and how many bytes intermediate results need."""
+
+    kernels: Sequence[LoweredFunc]
+    run: LoweredFunc
+    params: Sequence[Param]
+    constants: bytes
+    workspace: int
+
+    @property
+    def is_static(self) -> bool:
+        """Returns whether memory is static: there is no heap."""
+        return self.run.target.is_freestanding
+
+    @cached_property
+    def body(self) -> CSource:
+        """Returns the kernels and the function that calls them. EmitError for what C cannot say."""
+        return c_source([*self.kernels, self.run], True, max(self.workspace, 1) if self.is_static else 0)
+
+    @property
+    def static_bytes(self) -> int:
+        """Returns the bytes of static memory, or of the workspace where none is static."""
+        return self.body.static_bytes if self.is_static else self.workspace
+
+    def texts(self, name: str) -> tuple[str, str]:
+        """Returns the source and the header; ``name``: the C function."""
+        made = self.body
+        memory = Param("scalar", Var("workspace", "handle"), DType("handle"))
+        shown = replace(self.run, name=name, params=tuple(self.params) if self.is_static else (*self.params, memory))
+        text = made.text + _constants(name, self.constants) + self._entry(shown, name)
+        return text, c_header([shown], f"{name}.h", self._notes(name, made.static_bytes))
+
+    def _entry(self, shown: LoweredFunc, name: str) -> str:
+        names = c_names(self.params)
+        sizes = [n for n, p in zip(names, self.params, strict=True) if p.kind == "size"]
+        arrays = [n for n, p in zip(names, self.params, strict=True) if p.kind != "size"]
+
+        def call(memory: str) -> str:
+            return f"{self.run.name}({', '.join([*arrays, f'tw_{name}_constants.bytes', memory, *sizes])})"
+
+        head = f"{c_prototype(shown)};\n{c_prototype(shown, restrict=True)} {{\n"
+        size = max(self.workspace, 1)
+        if self.is_static:
+            place = f"static union {{ uint8_t bytes[{size}]; int64_t aligned; }} tw_{name}_workspace;\n"
+            return f"{place}\n{head}  return {call(f'tw_{name}_workspace.bytes')};\n}}\n"
+        return (
+            f"\n{head}  uint8_t *memory = workspace ? workspace : malloc({size});\n  if (!memory) return -1;\n"
+            f"  int32_t code = {call('memory')};\n  if (!workspace) free(memory);\n  return code;\n}}\n"
+        )
+
+    def _notes(self, name: str, static_bytes: int) -> list[str]:
+        upper = name.upper()
+        constants = f"#define {upper}_CONSTANT_BYTES {len(self.constants)}"
+        if self.is_static:
+            return [
+                "/* Constants are read-only data, for flash. The workspace is static memory, for one call at a time. */",
+                constants,
+                f"#define {upper}_WORKSPACE_BYTES {static_bytes}",
+            ]
+        return [
+            f"/* The workspace: {upper}_WORKSPACE_BYTES bytes, aligned to 16, for one call at a time; NULL: the function takes",
+            "   memory itself. Several threads may call the function at the same time. */",
+            constants,
+            f"#define {upper}_WORKSPACE_BYTES {max(self.workspace, 1)}",
+        ]
+
+
+def _constants(name: str, data: bytes) -> str:
+    lines = [",".join(map(str, data[at : at + _PER_LINE])) for at in range(0, len(data), _PER_LINE)]
+    inside = ",\n".join(lines)
+    kind = f"union {{ uint8_t bytes[{max(len(data), 1)}]; int64_t aligned; }}"
+    return f"\nstatic const {kind} tw_{name}_constants = {{{{\n{inside or 0}\n}}}};\n"
+
+
+def write_model_source(source: ModelSource, path: Path, name: str) -> list[Path]:
+    """Write the C file and its header; return both paths."""
+    text, header = source.texts(name)
+    path.write_text(text)
+    path.with_suffix(".h").write_text(header)
+    return [path, path.with_suffix(".h")]

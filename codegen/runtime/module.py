@@ -1,29 +1,84 @@
-"""Compiled code as Python objects: a :class:`Module` of callable :class:`Function` objects."""
+"""Compiled code as Python objects: a :class:`Module` of callable :class:`Function` objects.
+
+Modules of all kinds have functions by name, of which one is called when none is named.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ...pages import card, table
 from ...tir.expr import Var, array_bytes, to_numpy
 from ...tir.walk import free_vars, pre_order, reads_memory
-from ..backend.registry import BACKENDS
-from ..backend.storage import CACHE_LINE
+from ..backend.emitter import CACHE_LINE
+from ..late_tables import BACKENDS
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import FAILURES, LoweredFunc, Param
 from .arguments import MOST_ARGUMENTS, Arguments, SizeError, c_types, in_slots
-from .array_libraries import array_call, completed_call
 from .export import export_module
 from .line_tables import with_line_tables
 from .loader import runtime_symbols
-from .native_glue import UNUSUAL, glue_for
+from .native_glue import UNUSUAL, array_call, completed_call, glue_for
 from .timing import BoundCall, TimingResult, bind, time_evaluator
+
+F = TypeVar("F")
+
+
+class FunctionsByName(ABC, Generic[F]):
+    """Functions by name. A call calls the only one, or the one named ``main``."""
+
+    @property
+    @abstractmethod
+    def named(self) -> Mapping[str, Any]:
+        """Return what functions are made of, by their names."""
+
+    @abstractmethod
+    def made(self, name: str) -> F:
+        """Return the function of a name that is there."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.named)
+
+    def __len__(self) -> int:
+        return len(self.named)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.named
+
+    def __getitem__(self, name: str) -> F:
+        """Return a function. KeyError lists the available names."""
+        if name not in self.named:
+            raise KeyError(f"no function {name!r} in this module; there are {sorted(self.named)}")
+        return self.made(name)
+
+    @property
+    def entries(self) -> list[str]:
+        """Return the names that a call may mean."""
+        return list(self.named)
+
+    @property
+    def entry_name(self) -> str:
+        """Return the name of the only function, or ``main``. ValueError when there are several and none of that name."""
+        names = self.entries
+        if len(names) != 1 and "main" not in names:
+            raise ValueError(f"this module has several functions, {sorted(names)}: pick one, module[name]")
+        return names[0] if len(names) == 1 else "main"
+
+    @property
+    def entry(self) -> F:
+        """Return the function :attr:`entry_name`."""
+        return self[self.entry_name]
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        function: Any = self.entry
+        return function(*args, **named)
 
 
 class Function:

@@ -4,7 +4,7 @@
 :mod:`.model` is the result.
 
 Each distinct kernel is an object file that stays on the disk; weights are packed ahead into one block of constants. The entry
-(``codegen/runtime/entry_ir.py``) finds constants and workspace and calls the function that calls the kernels.
+(``codegen/runtime/export.py``) finds constants and workspace and calls the function that calls the kernels.
 """
 
 __all__: list[str] = []

@@ -16,19 +16,18 @@ from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
 from ...codegen.lowered import Param
 from ...codegen.packing import split_packing
 from ...codegen.runtime.arguments import ArgumentError, SizeError, check_not_negative
-from ...codegen.runtime.array_libraries import returned
-from ...codegen.runtime.entry_ir import Entry, entry_ir
+from ...codegen.runtime.export import Entry, LinkedLibrary, ModelSource, entry_ir, export_library, write_model_source
 from ...codegen.runtime.line_tables import modules_with_lines
 from ...codegen.runtime.loader import runtime_symbols
-from ...codegen.runtime.model_export import LinkedLibrary, ModelSource, export_library, write_model_source
 from ...codegen.runtime.module import Function
+from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
 from ...graph.symbolic_sizes import asserted
 from ...pages.written_files import write_file
 from ...te.operation import Requirement
-from ...tir.analysis.known_sizes import evaluate
+from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var, to_numpy
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc

@@ -22,7 +22,7 @@ from ...graph.memory_plan import order_kernels, plan_memory
 from ...graph.symbolic_sizes import each_once, requirements
 from ...pages.short_repr import short_repr
 from ...te.operation import Requirement
-from ...tir.analysis.known_sizes import evaluate
+from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var
 from ...tir.walk import pre_order
 from ...tuning_db import Database, open_database

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value, dims
-from ...tir.arith.normal_form.linear import difference
+from ...tir.arith.normal_form.forms import difference
 from ...tir.expr import DType, convert, max_
 from .call import LARGEST_TABLE, OnnxCall, converter
 

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from ...tir.expr import Expr, cast, const, convert, max_, min_, pre_order, truncdiv
-from ...tir.expr.intrinsics import float_operations as floats
+from ...tir.expr.intrinsics import number_operations as floats
 from .torch_package import TorchError
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...tir.analysis.reductions import find_reducer, updates_of
 from ...tir.annotations import ATOMIC
-from ...tir.arith.normal_form.linear import Linear, collect
+from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const, vars_in
-from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics.control_and_memory import ATOMIC_TYPES, PAIR_TYPES
+from ...tir.expr.node import Node
 from ...tir.stmt import Block, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import blocks_of, substitute, transform_statements
 from .launch_form import GpuError

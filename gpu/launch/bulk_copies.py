@@ -15,9 +15,9 @@ from math import prod
 
 import numpy as np
 
-from ...tir.arith.normal_form.linear import Linear, collect
+from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, const, vars_in
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
@@ -33,10 +33,20 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import loads_and_stores, pre_order, statements, substitute, transform_statements
-from .asynchronous_copies import BULK, BULK_SCOPE, BULK_WAIT, copies
-from .barriers import barrier
-from .launch_form import BLOCK_TAGS, SWIZZLED, THREAD_TAGS, GpuError, inside_threads, tag_of, with_body
-from .thread_overlap import MOST, values_of
+from .barriers import MOST, barrier, values_of
+from .launch_form import (
+    BLOCK_TAGS,
+    BULK,
+    BULK_SCOPE,
+    BULK_WAIT,
+    SWIZZLED,
+    THREAD_TAGS,
+    GpuError,
+    copies,
+    inside_threads,
+    tag_of,
+    with_body,
+)
 
 BARRIERS = "shared.barrier"
 """The scope of mbarriers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...codegen.machine.gpu_figures import WARP
+from ...codegen.machine.target import WARP
 from ...tir.analysis.reductions import find_reducer, updates_of
 from ...tir.expr import (
     BufferLoad,
@@ -21,7 +21,7 @@ from ...tir.expr import (
     substitute,
     vars_in,
 )
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.expr.reducers import Reducer
 from ...tir.stmt import (
     Block,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...codegen.lower.compact_buffers import compact_buffers
 from ...tir.annotations import ALIGN
 from ...tir.expr import Var, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, AttrStmt, For, PrimFunc, Stmt
 from ...tir.walk import statements, substitute, transform_statements
 from .launch_form import SCOPE_ATTR, THREAD_TAGS, inside_threads, is_shared, tag_of, with_body

@@ -3,7 +3,7 @@ computing.
 
 The annotations are TVM's: ``software_pipeline_stage`` has for each statement of the loop's body by how many iterations it
 lags behind, ``software_pipeline_order`` its place among the others. ``software_pipeline_async_stages`` lists the stages whose
-copies from global to shared memory run beside the threads (:mod:`.asynchronous_copies`). A step then begins by waiting for the
+copies from global to shared memory run beside the threads (:mod:`.launch_form`). A step then begins by waiting for the
 copies that it uses, and by a barrier, as they were started by all threads of the block. Rows that are copied in bulk
 (:mod:`.bulk_copies`) are awaited by their mbarriers. Where a listed stage has products of warp groups, those of a step go on during
 the next one, and their operands have one more version.
@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, const
-from ...tir.expr.base.node import Node
-from ...tir.fresh_copy import fresh_copy
+from ...tir.expr.node import Node
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
@@ -30,11 +29,10 @@ from ...tir.stmt import (
     children_of,
     seq,
 )
-from ...tir.walk import loads_and_stores, statements, transform, transform_statements
-from .asynchronous_copies import SCOPE, commit, started, wait
+from ...tir.walk import fresh_copy, loads_and_stores, statements, transform, transform_statements
 from .barriers import barrier
 from .bulk_copies import Arrivals, Rows, has_rows, number_of, only_rows
-from .launch_form import GpuError, is_shared, tag_of
+from .launch_form import SCOPE, GpuError, commit, is_shared, started, tag_of, wait
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
 

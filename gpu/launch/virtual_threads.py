@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...tir.expr import BufferLoad, Expr, IntImm, Var, const
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import loads_and_stores, statements, substitute, transform, transform_statements, uses_var
 from .launch_form import GpuError, is_shared, is_virtual

@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from ...codegen.late_tables import TargetKind
 from ...codegen.llvm.jit import CompiledCode, Options
 from ...codegen.lower.pipeline import run_passes
 from ...codegen.lowered import LoweredFunc, Param
 from ...codegen.machine.target import Target
-from ...codegen.machine.target_kinds import TargetKind
-from ...codegen.runtime.arguments import c_types
-from ...codegen.runtime.array_views import CPU_DEVICES, KINDS, ArrayView, DLTensor
+from ...codegen.runtime.arguments import CPU_DEVICES, KINDS, ArrayView, DLTensor, c_types
 from ...tir.expr import Expr, Var, to_numpy
 from ...tir.stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
-from ..launch.gpu_passes import THREAD_PASSES
+from ..launch import THREAD_PASSES
 from ..launch.launch_form import GpuError, tag_of
 from ..simulation.lane_values import evaluate
 from .cuda_driver import CudaDriver, CudaError, cuda_driver

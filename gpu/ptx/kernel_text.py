@@ -6,26 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from ...codegen.backend.emitter import EmitterTables
-from ...codegen.backend.storage import CACHE_LINE, constant_elements
+from ...codegen.backend.emitter import CACHE_LINE, EmitterTables, constant_elements
 from ...codegen.llvm.emit import TABLES, LlvmEmitter, parameter_list
-from ...codegen.llvm.function_builder import FunctionBuilder
+from ...codegen.llvm.function_builder import FunctionBuilder, align_of, memory_type
 from ...codegen.llvm.llvm_scope import LlvmUnit
 from ...codegen.llvm.llvm_stmt import attribute
-from ...codegen.llvm.llvm_types import align_of, memory_type
 from ...codegen.lowered import LoweredFunc, Param, written_data
-from ...codegen.machine.gpu_figures import STATIC_SHARED
-from ...codegen.machine.target import Target
-from ...tir.arith.normal_form.linear import Linear
+from ...codegen.machine.target import STATIC_SHARED, Target
+from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
-from ...tir.expr.base.deep_recursion import with_room
+from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ...tir.walk import free_vars, loads_and_stores, statements
-from ..launch.asynchronous_copies import SCOPE
 from ..launch.barriers import BARRIER
 from ..launch.bulk_copies import BARRIERS
 from ..launch.launch_form import (
     BLOCK_TAGS,
+    SCOPE,
     SWIZZLED,
     SWIZZLED_ALIGNMENT,
     THREAD_TAGS,
@@ -36,8 +33,18 @@ from ..launch.launch_form import (
     threads_of_scope,
     threads_of_tile,
 )
-from .memory_text import ATOMIC_CALLS, BULK_CALLS, COPY_CALLS, start_copy
-from .tile_text import GROUP_TILE_CALLS, WARP_TILE_CALLS, loaded, splat_of_tile, store_fragment, swizzled_pointer
+from .instruction_text import (
+    ATOMIC_CALLS,
+    BULK_CALLS,
+    COPY_CALLS,
+    GROUP_TILE_CALLS,
+    WARP_TILE_CALLS,
+    loaded,
+    splat_of_tile,
+    start_copy,
+    store_fragment,
+    swizzled_pointer,
+)
 
 _PIECE = 16
 """The bytes that stay together in swizzled memory."""

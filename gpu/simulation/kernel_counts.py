@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import (
+from ...codegen.machine.target import (
     ARITHMETIC_CYCLES,
     BANK_BYTES,
     BANKS,
@@ -23,8 +23,8 @@ from ...codegen.machine.gpu_figures import (
     WARP,
 )
 from ...tir.expr import BinaryOp, BufferLoad, Call, Expr
-from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.node import Node
 from ...tir.stmt import Buffer
 from ...tir.walk import pre_order
 from ..launch.launch_form import SWIZZLED

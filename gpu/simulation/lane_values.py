@@ -50,9 +50,9 @@ from ...tir.expr import (
     index_like,
     to_numpy,
 )
-from ...tir.expr.base.dtype import round_bfloat16, round_float
+from ...tir.expr.dtype import round_bfloat16, round_float
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
+from ...tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ...tir.expr.intrinsics.numpy_values import divider, saturated, value_dtype
 from ..launch.cross_thread_reduction import distance_of
 from ..launch.launch_form import GpuError

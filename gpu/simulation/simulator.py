@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...codegen.lowered import written_data
-from ...codegen.machine.gpu_figures import WARP
+from ...codegen.machine.target import WARP
 from ...tir.expr import BufferLoad, Call, Expr, Var
-from ...tir.expr.intrinsics.warp_matrix_operations import SIDE
+from ...tir.expr.intrinsics.matrix_operations import SIDE
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -32,11 +32,14 @@ from ...tir.stmt import (
     While,
     statements_in,
 )
-from ..launch.asynchronous_copies import BULK_SCOPE, COMMIT, SCOPE, WAIT
 from ..launch.barriers import is_barrier
 from ..launch.launch_form import (
     BLOCK_TAGS,
+    BULK_SCOPE,
+    COMMIT,
+    SCOPE,
     THREAD_TAGS,
+    WAIT,
     GpuError,
     inside_threads,
     is_private,
@@ -45,11 +48,10 @@ from ..launch.launch_form import (
     threads_of_scope,
     threads_of_tile,
 )
-from .arriving_rows import OPERATIONS, Arriving
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
 from .tile_values import GroupProducts, count_product, store_fragment, store_tile, tile_value
-from .watched_memory import RunningThreads, WatchedArray
+from .watched_memory import OPERATIONS, Arriving, RunningThreads, WatchedArray
 
 LANES = 1 << 12
 """About so many threads run together."""

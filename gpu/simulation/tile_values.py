@@ -8,10 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...codegen.lower.tile_accesses import tile_spans
-from ...codegen.machine.gpu_figures import WARP, WARP_GROUP
+from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr
-from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, GROUP_STEPS, dot_of_group, group_columns
-from ...tir.expr.intrinsics.warp_matrix_operations import dot_of_tiles
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, dot_of_group, dot_of_tiles, group_columns
 from ...tir.stmt import Buffer
 from ..launch.launch_form import GpuError, threads_of_scope, threads_of_tile
 from .kernel_counts import KernelCounts

@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.access_regions import access_regions, regions_of
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
+from ...tir.analysis.regions import access_regions, regions_of
 from ...tir.analysis.tree import Tree, blocks_below, unique_block_name
 from ...tir.arith import Analyzer, DivisionForm, detect_iter_map, divide_subspace, eval_interval
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Reason, Var, conjuncts, const, is_const_int, max_value
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, reads_memory, substitute, uses_var
 from ..errors import ScheduleError
-from ..require.lookup import scope_around
+from ..require.block_preconditions import scope_around
 from .loop_nests import in_loops
 
 

@@ -3,7 +3,7 @@
 Both replace a load of a buffer by the value that the other block stores there. They share the description of a block
 with one store, whose axes are functions of the stored place, and the rules that keep the results of
 arithmetic: a load is data, whose arithmetic wraps around in its type; arithmetic of places (of axes, loops and constants)
-never wraps (``tir/expr/nodes/arithmetic.py``).
+never wraps (``tir/expr/op.py``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.access import accesses
-from ...tir.analysis.declared_regions import hidden_reads, redeclared
 from ...tir.analysis.known_ranges import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
+from ...tir.analysis.regions import hidden_reads, redeclared
 from ...tir.analysis.scope import BlockScope, bare_loads, bindings, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
@@ -39,8 +39,8 @@ from ...tir.expr import (
     min_value,
     structural_equal,
 )
-from ...tir.expr.base.node import Node
-from ...tir.expr.nodes.arithmetic import index_like
+from ...tir.expr.node import Node
+from ...tir.expr.op import index_like
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
@@ -53,10 +53,11 @@ from ..require.block_preconditions import (
     check_reads_stay,
     check_reduction,
     check_writes_first,
+    find_block,
     ordered_scope,
+    scope_around,
     the_store,
 )
-from ..require.lookup import find_block, scope_around
 from .buffers import moved_accesses
 from .loop_nests import freeing
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.arith.itermap import without_low_digits
@@ -24,7 +24,7 @@ from ...tir.stmt import (
     children_of,
 )
 from ...tir.walk import loads_and_stores, pre_order, substitute
-from ..require.lookup import find_block, find_loop
+from ..require.block_preconditions import find_block, find_loop
 
 
 def insert_in(body: Stmt, position: int, new: Stmt) -> SeqStmt:

@@ -1,28 +1,119 @@
-"""This module sets and removes annotations of loops and blocks, and changes the declared region of a block."""
+"""This module has the primitives that leave a computation as it is: queries, annotations, and how a loop runs.
+
+Queries return blocks, loops, children, sizes, producers, consumers and output blocks. Annotations of loops and blocks, and
+declared regions of blocks, say what the caller knows. A loop runs parallel, vectorized, unrolled, or on GPU threads.
+
+A query changes nothing; unused ones are dropped from traces.
+
+A loop has one kind. As in TVM the last of these steps on a loop decides which, and each step makes its own proof.
+"""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from ...tir.analysis.access import accesses
 from ...tir.analysis.footprint import first_outside
 from ...tir.analysis.known_ranges import analyzer_at
-from ...tir.analysis.tree import Tree, symbols_of, tree_of
+from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
 from ...tir.annotations import ATOMIC
 from ...tir.arith import Analyzer
 from ...tir.expr import Expr, FloatImm, IntImm, Range, StringImm, Var, match_types
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, PrimFunc
+from ...tir.walk import blocks_of
 from ..edit.buffers import pick_buffer
 from ..edit.loop_nests import annotation_target, with_annotation, with_annotations
-from ..errors import ScheduleError, bad_argument, nearest
+from ..errors import ScheduleError, bad_argument, nearest, unknown_handle
+from ..handles import BlockRV
 from ..index_map import IndexMap
-from ..primitive import primitive
-from ..primitive_arguments import map_of_axes
-from ..require.block_preconditions import check_no_pointers
-from ..require.lookup import find_block
-from ..require.loop_preconditions import check_kinds_for
+from ..primitive import map_of_axes, primitive
+from ..require.block_preconditions import check_no_pointers, consumers_of, find_block, find_loop, producers_of, root_of
+from ..require.loop_preconditions import check_independent, check_kinds_for
+
+
+@primitive(kind="query")
+def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockRV:
+    """Return the block of this name; the outermost one is called ``root``."""
+    tree = tree_of(func)
+    if name == "root" and name not in tree.blocks:
+        return BlockRV(root_of(tree).block.name_hint)
+    find_block(tree, name)
+    return BlockRV(name)
+
+
+@primitive
+def work_on(func: PrimFunc, func_name: str) -> PrimFunc:
+    """Let ``get_block`` and block names refer to this function of the module from now on."""
+    return func
+
+
+@primitive(kind="query")
+def get_loops(func: PrimFunc, block: str) -> list[Var]:
+    """Return the loops above a block within its scope, outermost first."""
+    tree = tree_of(func)
+    return [loop.loop_var for loop in tree.loops_above(find_block(tree, block))]
+
+
+@primitive(kind="query")
+def get_child_blocks(func: PrimFunc, block_or_loop: str | Var) -> list[BlockRV]:
+    """Return the outermost blocks inside a block, or under a loop, in program order."""
+    tree = tree_of(func)
+    body = (
+        find_loop(tree, block_or_loop).body
+        if isinstance(block_or_loop, Var)
+        else find_block(tree, block_or_loop).block.body
+    )
+    return [BlockRV(realize.block.name_hint) for realize in blocks_below(body)]
+
+
+@primitive(kind="query")
+def get_symbol(func: PrimFunc, name: str | int) -> Var:
+    """Return the size variable or scalar parameter ``name``, for use in factors and index maps.
+
+    A number counts the scalar parameters and then the sizes, for functions in which several have one name.
+    """
+    symbols = symbols_of(func)
+    if isinstance(name, int) and 0 <= name < len(symbols):
+        return symbols[name]
+    found = [v for v in symbols if v.name == name]
+    if not found:
+        raise unknown_handle(
+            f"function {func.name} has no size {name!r}", hint=nearest(str(name), [v.name for v in symbols])
+        )
+    if len(found) > 1:
+        places = [n for n, v in enumerate(symbols) if v.name == name]
+        raise ScheduleError(
+            f"function {func.name} has {len(found)} sizes named {name!r}",
+            hint=f"give the number of one: {', '.join(map(str, places))}, or use the variable of a buffer's shape",
+        )
+    return found[0]
+
+
+@primitive(kind="query")
+def get_producers(func: PrimFunc, block: str) -> list[BlockRV]:
+    """Return the earlier blocks of the scope that write a buffer which the block reads or writes, in program order."""
+    tree = tree_of(func)
+    return [BlockRV(r.block.name_hint) for r in producers_of(tree, find_block(tree, block))]
+
+
+@primitive(kind="query")
+def get_consumers(func: PrimFunc, block: str) -> list[BlockRV]:
+    """Return the later blocks of the scope that read or overwrite what the block writes, in program order."""
+    tree = tree_of(func)
+    return [BlockRV(r.block.name_hint) for r in consumers_of(tree, find_block(tree, block))]
+
+
+@primitive(kind="query")
+def get_output_blocks(func: PrimFunc, scope_block: str) -> list[BlockRV]:
+    """Return the blocks inside a block, at any depth, that write buffers not allocated there, in program order."""
+    tree = tree_of(func)
+    scope = find_block(tree, scope_block).block
+    inside = [realize.block for realize in blocks_of(scope.body)]
+    own = {buffer for block in (scope, *inside) for buffer in block.alloc_buffers}
+    return [BlockRV(block.name_hint) for block in inside if any(r.buffer not in own for r in block.writes)]
 
 
 @primitive
@@ -177,3 +268,70 @@ def _check_holds(
                     where=realize,
                     hint="the region may hold more than is accessed, and not less",
                 )
+
+
+_THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
+
+
+@primitive
+def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
+    """Run the iterations of a loop in parallel.
+
+        for i in range(16): ...      =>      for i in T.parallel(16): ...
+
+    It is proven that no iteration writes an element that another one accesses. A buffer that every iteration fills
+    before it reads it is allowed, because after lowering each iteration has its own copy.
+    """
+    tree = tree_of(func)
+    target = find_loop(tree, loop)
+    check_independent(tree, target, "run in parallel", private=True)
+    return tree.replace({target: target.with_(kind="parallel", thread_binding=None)})
+
+
+@primitive
+def vectorize(func: PrimFunc, loop: Var) -> PrimFunc:
+    """Run the iterations of a loop as the lanes of vectors. Loops inside it are allowed.
+
+        for i in range(16): ...      =>      for i in T.vectorized(16): ...
+
+    It is proven that no iteration writes an element that another one accesses.
+    """
+    tree = tree_of(func)
+    target = find_loop(tree, loop)
+    check_independent(tree, target, "be the lanes of vectors")
+    return tree.replace({target: target.with_(kind="vectorized", thread_binding=None)})
+
+
+@primitive
+def unroll(func: PrimFunc, loop: Var) -> PrimFunc:
+    """Write out the iterations of a loop one after the other.
+
+    This is always legal. A loop that was bound to a thread axis is no longer bound.
+
+        for i in range(4): ...      =>      for i in T.unroll(4): ...
+    """
+    tree = tree_of(func)
+    target = find_loop(tree, loop)
+    return tree.replace({target: target.with_(kind="unrolled", thread_binding=None)})
+
+
+@primitive
+def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
+    """Run the iterations of a loop on the threads of a GPU axis (``blockIdx.x``, ``threadIdx.y``, ``vthread.x`` …).
+
+        for i in range(16): ...      =>      for i in T.thread_binding(16, thread="threadIdx.x"): ...
+
+    The conditions are those of :func:`parallel`. On ``threadIdx`` a reduction is allowed, which the lowering turns into
+    a reduction across threads; on ``blockIdx`` one whose block has no init any more and the annotation ``atomic_update``.
+    """
+    tree = tree_of(func)
+    target = find_loop(tree, loop)
+    if not _THREAD.fullmatch(thread_axis):
+        raise bad_argument(
+            f"{thread_axis!r} is not a thread axis",
+            where=target,
+            hint="blockIdx.x, threadIdx.y, vthread.z and their like",
+        )
+    reducing = thread_axis.startswith("threadIdx")
+    check_independent(tree, target, f"run on {thread_axis}", private=True, reducing=reducing, atomic=True)
+    return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.access_regions import regions_of
+from ...tir.analysis.regions import regions_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import Expr, IterVar, Var, cast, structural_equal
 from ...tir.stmt import (
@@ -34,7 +34,7 @@ from ..edit.loop_nests import in_loops
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.lookup import find_block, find_loop
+from ..require.block_preconditions import find_block, find_loop
 
 
 @primitive

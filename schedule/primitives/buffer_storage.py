@@ -7,7 +7,7 @@ from typing import Any
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.expr import BufferLoad, DType, Var, cast
-from ...tir.expr.base.node import Node
+from ...tir.expr.node import Node
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
 from ..edit.buffers import (
@@ -22,7 +22,7 @@ from ..edit.buffers import (
 from ..edit.loop_nests import with_annotation
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..require.lookup import find_block
+from ..require.block_preconditions import find_block
 
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:

@@ -51,8 +51,7 @@ from ..edit.loop_nests import allocating, element_block, in_loops_like, insert_i
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_preconditions import check_leaf, ordered_scope
-from ..require.lookup import find_block
+from ..require.block_preconditions import check_leaf, find_block, ordered_scope
 
 
 @primitive

@@ -1,4 +1,4 @@
-"""This module defines cache_read and cache_write, which copy a buffer between its producer and its consumers.
+"""This module defines cache_read, cache_write and cache_inplace, which let blocks use a copy of a buffer.
 
 Inside a loop of the scope the new buffer has the shape of the old one, so that the copy can be moved. Directly in the
 block of the scope it holds only the box that is copied, and the indices of accesses are shifted.
@@ -12,10 +12,9 @@ from typing import Any
 from ...tir.analysis.access import Access, Around, accesses
 from ...tir.analysis.footprint import bounding_box, first_outside, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
-from ...tir.analysis.region_cover import why_not_covered
-from ...tir.analysis.required_domain import join_boxes
-from ...tir.analysis.scope import BlockScope, bindings, is_output_block
-from ...tir.analysis.tree import Tree, symbols_of, tree_of
+from ...tir.analysis.region_cover import join_boxes, why_not_covered
+from ...tir.analysis.scope import BlockScope, bindings, is_output_block, region_of
+from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, Ends
 from ...tir.expr import (
     BufferLoad,
@@ -24,32 +23,36 @@ from ...tir.expr import (
     IterVar,
     Range,
     Var,
+    cast,
     conjuncts,
     const,
     is_const_int,
     max_,
     structural_equal,
 )
-from ...tir.expr.base.node import Node
-from ...tir.expr.base.node_methods import map_tuple
-from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, PrimFunc, Stmt
+from ...tir.expr.node import Node, map_tuple
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform_statements
-from ..edit.buffers import moved_accesses, renewed_buffers
-from ..edit.copy_stage import CopyRequest, dependents, place_between
-from ..edit.loop_nests import Span, element_block, nest, realize_over, span_within
+from ..edit.buffers import CopyRequest, dependents, moved_accesses, place_between, renewed_buffers
+from ..edit.loop_nests import Span, allocating, element_block, nest, realize_over, span_within
 from ..errors import ScheduleError, require
 from ..handles import BlockRV
+from ..index_map import simplify_unless_constant
 from ..primitive import primitive
-from ..require.block_preconditions import check_only_writer, check_plain_path, check_writes_first
-from ..require.copied_values import (
+from ..require.block_preconditions import (
     check_apart,
     check_no_carried_reader,
+    check_only_writer,
+    check_plain_path,
     check_pointers_declared,
     check_starts_fresh,
+    check_writes_first,
+    find_block,
     repeated_loops,
+    root_of,
     uses_pointer,
 )
-from ..require.lookup import find_block, root_of
+from ..require.loop_preconditions import check_loops_above
 
 
 def _named(tree: Tree, scope: BlockScope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
@@ -411,3 +414,110 @@ def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:
             guards = tuple(conjuncts(realize.predicate))
             out.append(Access(BufferLoad(buffer, tuple(indices)), True, Around(tuple(own), guards=guards)))
     return out
+
+
+@primitive
+def cache_inplace(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str
+) -> tuple[PrimFunc, list[BlockRV]]:
+    """Let a block that reads and writes a buffer work on a copy of the declared region.
+
+    The region is copied directly before the block, and back directly after it; pointers that the block passes on then
+    point into the copy. ``read_buffer_index`` is the buffer's number among the block's reads, or its name. Returns the
+    block that copies in and the one that copies back.
+
+    Applies when what the block declares to write is part of what it declares to read, all inside the buffer.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8,), "int32")):
+    ...     for i in range(1):
+    ...         with T.block("call"):
+    ...             T.reads(A[0:8])
+    ...             T.writes(A[0:8])
+    ...             T.evaluate(T.call_extern("int32", "work", A.data))
+    ... '''))
+    >>> copies = sch.cache_inplace("call", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8,), "int32")):
+        # with T.block("root"):
+        A_local = T.alloc_buffer((8,), "int32", scope="local")
+        for i in range(1):
+            for ax0 in range(8):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, ax0)
+                    T.reads(A[v0])
+                    T.writes(A_local[v0])
+                    A_local[v0] = A[v0]
+            with T.block("call"):
+                T.reads(A_local[0:8])
+                T.writes(A_local[0:8])
+                T.evaluate(T.call_extern("int32", "work", A_local.data))
+            for ax0 in range(8):
+                with T.block("A_local_1"):
+                    v0 = T.axis.spatial(8, ax0)
+                    T.reads(A_local[v0])
+                    T.writes(A[v0])
+                    A[v0] = A_local[v0]
+    """
+    request = CopyRequest.of(func, block, ("read", read_buffer_index), storage_scope)
+    tree, realize, buffer = request.tree, request.realize, request.old
+    read = region_of(realize.block.reads, buffer)
+    write = region_of(realize.block.writes, buffer)
+    if read is None or write is None:
+        raise ScheduleError(
+            f"block {block!r} reads buffer {buffer.name} and does not write it", where=realize, hint="use cache_read"
+        )
+    check_plain_path(tree, realize)
+    bound = bindings(realize)
+    analyzer = analyzer_at(tree, realize)
+    taken, given = [
+        _inside(r.map_children(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))), realize, analyzer)
+        for r in (read, write)
+    ]
+    for a, b in zip(given.region, taken.region, strict=True):
+        if not (analyzer.can_prove(b.min <= a.min) and analyzer.can_prove(a.min + a.extent <= b.min + b.extent)):
+            raise ScheduleError(
+                f"block {block!r} writes {write}, which is not known to be part of what it reads, {read}: elements that "
+                "it leaves alone would be lost",
+                where=realize,
+                hint="declare in T.reads all of what may be written",
+            )
+    second = unique_block_name(func, f"{buffer.name}_{request.storage_scope}", (request.name,))
+    copy = request.new_buffer(strides=buffer.strides)
+    into = _copies(request.name, buffer, copy, taken, realize.predicate)
+    back = _copies(second, copy, buffer, given, realize.predicate)
+    there = renewed_buffers(realize, {buffer: copy}, lambda b: b.with_(scope=request.storage_scope))
+    new = tree.replace({realize: seq(into, there, back)}, {request.scope.root.block: allocating(copy)})
+    check_loops_above(tree_of(new), find_block(tree_of(new), request.name))
+    return new, [BlockRV(request.name), BlockRV(second)]
+
+
+def _inside(region: BufferRegion, realize: BlockRealize, analyzer: Analyzer) -> BufferRegion:
+    buffer = region.buffer
+    for r, extent in zip(region.region, buffer.shape, strict=True):
+        if not (analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= extent)):
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} touches {region}, which is not known to lie inside buffer {buffer.name}",
+                where=realize,
+                hint="pad the buffer, or split so that the tile fits",
+            )
+    return region
+
+
+def _copies(name: str, source: Buffer, target: Buffer, region: BufferRegion, predicate: Expr) -> Stmt:
+    """Return loops that copy a region: ``target[v0, ...] = source[v0, ...]``."""
+    axes = [IterVar(Range.from_extent(e), Var(f"v{n}", e.dtype)) for n, e in enumerate(source.shape)]
+    at = tuple([iv.var for iv in axes])
+    loops = [
+        (Var(f"ax{n}", e.dtype), cast(e.dtype, r.extent))
+        for n, (r, e) in enumerate(zip(region.region, source.shape, strict=True))
+    ]
+    values = tuple([cast(v.dtype, r.min) + v for r, (v, _) in zip(region.region, loops, strict=True)])
+    block = element_block(name, axes, BufferStore(target, BufferLoad(source, at), at))
+    return nest(loops, BlockRealize(values, predicate, block))

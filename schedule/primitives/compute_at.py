@@ -1,4 +1,4 @@
-"""This module defines the steps that move a block under a loop, where its consumers or its producers are.
+"""This module defines the steps that move a block to its consumers or producers: under a loop, or into them.
 
 ``compute_at`` and ``reverse_compute_at`` move it where the caller says; ``sample_compute_location`` chooses the loop at random.
 All of them call :func:`moved_block`.
@@ -14,8 +14,15 @@ import numpy as np
 from ...tir.analysis.access import Access, accesses
 from ...tir.analysis.footprint import bounding_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
-from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
-from ...tir.analysis.required_domain import Required, join_boxes, required_domains
+from ...tir.analysis.region_cover import (
+    Required,
+    covers_domain,
+    domain_conditions,
+    join_boxes,
+    reduces_once,
+    required_domains,
+    why_neighbours_not_covered,
+)
 from ...tir.analysis.scope import BlockScope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
@@ -37,9 +44,11 @@ from ..require.block_preconditions import (
     check_reads_stay,
     check_writes_first,
     consumers_of,
+    find_block,
+    find_loop,
     ordered_scope,
+    scope_around,
 )
-from ..require.lookup import find_block, find_loop, scope_around
 from ..require.loop_preconditions import check_kinds_for, check_loops_above
 
 
@@ -554,3 +563,89 @@ def _distinct(stmt: Stmt, buffer: Buffer, stores: bool) -> list[Access]:
         if a.is_store is stores and not any(alike):
             out.append(a)
     return out
+
+
+@primitive
+def compute_inline(func: PrimFunc, block: str, *blocks: str) -> PrimFunc:
+    """Compute the value of ``block`` where it is read, and remove the block and its buffer.
+
+    Further blocks, ``blocks``, are inlined in the same step, whose time is in proportion to the program; one step for each
+    goes through the whole program every time. What is inlined may read what is inlined.
+
+    Applies to a complete block that stores one value, at a place that determines its axes (axes, also descending or
+    shifted, digits such as ``v // 16, v % 16``, or sums of these), into a buffer that does not live on after the scope.
+    Its readers read only elements that it has written. A block that nothing reads is removed. The expressions of a
+    reader may not grow beyond a fixed limit.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> sch.compute_inline("B")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+    """
+    return inlined(func, block, *blocks)
+
+
+@primitive
+def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
+    """Compute the value of ``block`` directly where its only producer computes its input, and remove the block.
+
+    Applies to a complete block that stores one value and reads its producer's buffer at one place, which determines its
+    axes (axes, or digits such as ``v // 16, v % 16``). It must be the only reader of the buffer. The producer must be a
+    complete block that stores one value, and computes all that the block reads; elements that it computes beyond those
+    are excluded by a predicate. The producer may also be a reduction block when the block just copies its result: it
+    then accumulates in the buffer that the block writes.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> sch.reverse_compute_inline("C")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
+    """
+    return inlined_into_producer(func, block)

@@ -3,9 +3,9 @@ value."""
 
 from __future__ import annotations
 
-from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.reductions import find_reducer
 from ...tir.analysis.region_cover import reduces_once
+from ...tir.analysis.regions import redeclared
 from ...tir.analysis.scope import BlockScope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Range, Var, same
@@ -21,10 +21,11 @@ from ..require.block_preconditions import (
     check_reduction,
     check_whole_domain,
     check_writes_first,
+    find_block,
     ordered_scope,
+    scope_around,
     the_store,
 )
-from ..require.lookup import find_block, scope_around
 from ..require.loop_preconditions import check_loops_above
 
 

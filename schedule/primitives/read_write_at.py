@@ -6,27 +6,23 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.footprint import bounding_box, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
-from ...tir.analysis.region_cover import why_not_covered
-from ...tir.analysis.required_domain import join_boxes
+from ...tir.analysis.region_cover import join_boxes, why_not_covered
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.expr import BufferLoad, IterVar, Range, Var, const, match_types, max_, min_
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
-from ..edit.buffers import shared_by_thread
-from ..edit.copy_stage import CopyRequest
+from ..edit.buffers import CopyRequest, shared_by_thread
 from ..edit.loop_nests import allocating, nest
-from ..edit.reduction_loops import is_reduce_loop, may_be_empty
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..require.block_preconditions import check_plain_path
-from ..require.lookup import find_block, find_loop
-from ..require.loop_preconditions import check_loops_above
+from ..require.block_preconditions import check_plain_path, find_block, find_loop
+from ..require.loop_preconditions import check_loops_above, is_reduce_loop, may_be_empty
 
 
 @primitive

@@ -19,17 +19,16 @@ from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, all_, conjuncts, same
 from ...tir.stmt import Block, BlockRealize, Buffer, PrimFunc, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
-from ..edit.buffers import moved_accesses
-from ..edit.copy_stage import CopyRequest, dependents, place_beside, place_between
+from ..edit.buffers import CopyRequest, dependents, moved_accesses, place_beside, place_between
 from ..edit.loop_nests import copying_block, fresh_variables, in_loops_like, in_own_loops, point
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
-from ..primitive import primitive
-from ..primitive_arguments import prepared_map
+from ..primitive import prepared_map, primitive
 from ..require.block_preconditions import (
     check_from_zero,
     check_leaf,
+    check_no_carried_reader,
     check_not_accumulating,
     check_only_writer,
     check_plain_path,
@@ -38,7 +37,6 @@ from ..require.block_preconditions import (
     check_writes_first,
     own_nest,
 )
-from ..require.copied_values import check_no_carried_reader
 
 
 @primitive

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.access import accesses
-from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import why_none_covers, why_not_covered
+from ...tir.analysis.regions import redeclared
 from ...tir.analysis.scope import BlockScope, buffers_of, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, eval_interval
@@ -42,9 +42,9 @@ from ..require.block_preconditions import (
     check_only_writer,
     check_plain_path,
     check_writes_first,
+    find_block,
     ordered_scope,
 )
-from ..require.lookup import find_block
 from ..require.loop_preconditions import check_loops_above
 
 

@@ -17,7 +17,7 @@ from ...tir.expr import IntImm, Var
 from ...tir.stmt import For, PrimFunc
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
-from ..require.lookup import find_loop
+from ..require.block_preconditions import find_loop
 
 
 @primitive(kind="sample")

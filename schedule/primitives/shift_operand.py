@@ -19,10 +19,10 @@ from ..require.block_preconditions import (
     check_from_zero,
     check_plain_path,
     check_reduction,
+    find_block,
     nest_of_its_own,
     ordered_scope,
 )
-from ..require.lookup import find_block
 
 
 @primitive

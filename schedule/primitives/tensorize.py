@@ -42,16 +42,14 @@ from ...tir.expr import (
     make_binary,
     plain,
 )
-from ...tir.expr.base.node import Node, Part
-from ...tir.expr.base.node_methods import declared_fields, plain_fields
-from ...tir.fresh_copy import fresh_copy
-from ...tir.index_retyping import with_index_dtype
+from ...tir.expr.node import Node, Part, declared_fields, plain_fields
+from ...tir.index_width import with_index_dtype
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, MatchBufferRegion, PrimFunc, Stmt
-from ...tir.walk import pre_order, replace_buffers, uses_var
+from ...tir.walk import fresh_copy, pre_order, replace_buffers, uses_var
 from ..edit.block_division import blockized
 from ..errors import ScheduleError, nearest
 from ..primitive import primitive
-from ..require.lookup import find_block, find_loop
+from ..require.block_preconditions import find_block, find_loop
 from ..tensor_intrin import TensorIntrin
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.expr import Expr, IntImm, Range, cast, const
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
-from ...tir.expr.intrinsics.float_operations import rsqrt
+from ...tir.expr.intrinsics.number_operations import rsqrt
 from ..compute import compute
 from ..operation import Requirement
 from ..reduce import reduce_axis, sum_

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.expr import Expr, const, select
 from ...tir.expr import cast as converted
-from ...tir.expr.intrinsics.integer_operations import reinterpret as as_bits
+from ...tir.expr.intrinsics.number_operations import reinterpret as as_bits
 from ..compute import compute
 from ..tensor import Tensor
 from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same

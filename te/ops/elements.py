@@ -30,10 +30,10 @@ from ...tir.expr import (
     truncmod,
 )
 from ...tir.expr.intrinsics import Operation
-from ...tir.expr.intrinsics import float_operations as operations
+from ...tir.expr.intrinsics import number_operations as operations
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
-from ...tir.expr.intrinsics.float_operations import abs_, fmod, isfinite, isinf, isnan, pow_
-from ...tir.expr.intrinsics.integer_operations import reinterpret as as_bits
+from ...tir.expr.intrinsics.number_operations import abs_, fmod, isfinite, isinf, isnan, pow_
+from ...tir.expr.intrinsics.number_operations import reinterpret as as_bits
 from ..tensor import Tensor
 from .blocks.broadcast import combine
 

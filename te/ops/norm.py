@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.expr import Expr, Range, cast, const
-from ...tir.expr.intrinsics.float_operations import rsqrt
+from ...tir.expr.intrinsics.number_operations import rsqrt
 from ..compute import compute
 from ..operation import Requirement
 from ..reduce import reduce_axis, sum_

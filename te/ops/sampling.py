@@ -12,7 +12,7 @@ from ...tir.expr import Expr, Or, all_, cast, const, max_, min_, select
 from ...tir.expr import max_ as larger
 from ...tir.expr import min_ as smaller
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
-from ...tir.expr.intrinsics.float_operations import abs_, floor, fmod, round_
+from ...tir.expr.intrinsics.number_operations import abs_, floor, fmod, round_
 from ..compute import compute
 from ..reduce import max_ as max_over
 from ..reduce import reduce_axis, sum_

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.expr import And, Expr, IntImm, Not, Or, Range, Var, all_, cast, const, convert, max_value, min_value, select
-from ...tir.expr.intrinsics.float_operations import isnan
-from ...tir.expr.intrinsics.integer_operations import bitwise_not, bitwise_xor, reinterpret
+from ...tir.expr.intrinsics.number_operations import bitwise_not, bitwise_xor, isnan, reinterpret
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, Stmt, While, seq
 from ..compute import compute
 from ..extern import extern

@@ -223,7 +223,7 @@ def test_workloads(run):
 
 
 def test_settings_come_from_flag_environment_file_default(run, monkeypatch, tmp_path):
-    from tilewright.cli.settings import _read_file, setting
+    from tilewright.cli.options import _read_file, setting
 
     assert (setting("target").value, setting("target").origin) == ("native", "default")
     (tmp_path / "tilewright.toml").write_text('target = "native -num-cores=1"\n')
@@ -249,7 +249,7 @@ def test_every_option_has_a_variable(run, monkeypatch):
     assert "0 is not in the range" in run("tune", "matmul").err
     monkeypatch.setenv("TILEWRIGHT_WORKLOADS_JSON", "1")
     assert json.loads(run("workloads").out)["schema"] == 1
-    from tilewright.cli.settings import set_options
+    from tilewright.cli.options import set_options
 
     assert [(s.name, s.value, s.origin) for s in set_options()] == [
         ("tune --trials", "0", "TILEWRIGHT_TUNE_TRIALS"), ("workloads --json", "1", "TILEWRIGHT_WORKLOADS_JSON"),

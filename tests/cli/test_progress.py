@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilewright.cli import progress as module
-from tilewright.cli.progress import ProgressView
+from tilewright.cli import output as module
+from tilewright.cli.output import ProgressView
 from tilewright.tuner import BatchStarted, CandidateMeasured, FinalComparison
 from tilewright.tuning_db import TuningRecord
 

@@ -12,8 +12,7 @@ from tilewright.codegen import compile
 from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.lowered import LoweredFunc, Param, abi_of
 from tilewright.codegen.machine.target import Target
-from tilewright.codegen.runtime.arguments import ArgumentError, Arguments, apart
-from tilewright.codegen.runtime.array_views import view_of
+from tilewright.codegen.runtime.arguments import ArgumentError, Arguments, apart, view_of
 from tilewright.codegen.runtime.native_glue import UNUSUAL, fast_call_ir, glue_for
 from tilewright.tir.expr import DType, IntImm, Var, max_value, min_value
 from tilewright.tir.parser import parse

@@ -8,7 +8,7 @@ import pytest
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import lower
 from tilewright.tir.expr import Cast, to_numpy
-from tilewright.tir.expr.base.dtype import float_bits, round_float
+from tilewright.tir.expr.dtype import float_bits, round_float
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.walk import pre_order

@@ -8,7 +8,7 @@ from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.machine.target_text import TargetError
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
-from tilewright.tir.expr.intrinsics.vector_operations import dot2_bf16, dot4_u8i8
+from tilewright.tir.expr.intrinsics.number_operations import dot2_bf16, dot4_u8i8
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret.interpret_expr import InterpretError
 

@@ -17,7 +17,7 @@ from tilewright.codegen.math.lookup_tables import ERF, ERF_TABLE, GELU, GELU_TAB
 from tilewright.schedule import Schedule
 from tilewright.te import ops
 from tilewright.tir import PrimFunc, assert_structural_equal, const, parse
-from tilewright.tir.expr.intrinsics.float_operations import lookup
+from tilewright.tir.expr.intrinsics.number_operations import lookup
 from tilewright.tir.interpret import interpret
 
 LEVELS = ["native", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"]

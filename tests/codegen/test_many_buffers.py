@@ -5,7 +5,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target, lower
-from tilewright.codegen.backend.storage import stack_buffers
+from tilewright.codegen.backend.emitter import stack_buffers
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm.emit import emit
 from tilewright.tir.parser import parse

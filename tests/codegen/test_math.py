@@ -10,7 +10,7 @@ from tilewright.codegen.math import expand
 from tilewright.tir import BufferStore, Call, Expr, For, PrimFunc, Var, const, decl_buffer
 from tilewright.tir.expr import DType
 from tilewright.tir.expr.intrinsics import operation_named
-from tilewright.tir.expr.intrinsics.float_operations import exp, fabs, fma, fmod, isnan, pow_
+from tilewright.tir.expr.intrinsics.number_operations import exp, fabs, fma, fmod, isnan, pow_
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
 

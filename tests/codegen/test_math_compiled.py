@@ -13,7 +13,7 @@ from tilewright.schedule import Schedule
 from tilewright.te import compute, create_prim_func, placeholder
 from tilewright.tir import PrimFunc
 from tilewright.tir.expr.intrinsics import operation_named
-from tilewright.tir.expr.intrinsics.float_operations import round_rest, times_exp2
+from tilewright.tir.expr.intrinsics.number_operations import round_rest, times_exp2
 from tilewright.tir.interpret import interpret
 
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-51}

@@ -11,7 +11,7 @@ from tilewright.codegen.lower import lower
 from tilewright.codegen.math.normal import named_sums
 from tilewright.te import ops
 from tilewright.tir import Call, Var, const
-from tilewright.tir.expr.intrinsics.float_operations import erf, tanh
+from tilewright.tir.expr.intrinsics.number_operations import erf, tanh
 
 TARGETS = ("native -num-cores=1", "llvm -mcpu=x86-64-v2 -num-cores=1")
 

@@ -6,7 +6,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import Target, lower
 from tilewright.codegen.c import emit_c
-from tilewright.codegen.c.c_scope import shared_values
+from tilewright.codegen.c.c_stmt import shared_values
 from tilewright.schedule import Schedule
 from tilewright.tir.expr import EQ, And, Call, FloatImm, IntImm, Let, Select, StringImm, Var
 from tilewright.tir.interpret import interpret

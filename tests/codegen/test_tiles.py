@@ -19,7 +19,7 @@ from tilewright.codegen.runtime.runtime_ir import runtime_ir
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
 from tilewright.tir.expr import const
-from tilewright.tir.expr.intrinsics.tile_operations import tile_dot2_bf16, tile_dot4, tile_load, tile_store
+from tilewright.tir.expr.intrinsics.matrix_operations import tile_dot2_bf16, tile_dot4, tile_load, tile_store
 from tilewright.tir.interpret import interpret
 
 MODERN = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids -num-cores=1"

@@ -8,7 +8,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.codegen import Backend, ExportError, Target, lower, register_backend
-from tilewright.codegen.backend.registry import BACKENDS
+from tilewright.codegen.late_tables import BACKENDS
 from tilewright.tir.parser import parse
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "toy-target.md"

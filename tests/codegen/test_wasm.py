@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen import ExportError, Target, TargetError, compile
-from tilewright.codegen.llvm.wasm_repairs import keep_offsets, write_out_fills
+from tilewright.codegen.llvm.llvm_repairs import keep_offsets, write_out_fills
 from tilewright.codegen.runtime.wasm_module import WasmLinkError, wasm_linker
 from tilewright.tir.parser import parse
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilewright.codegen.version import CODEGEN_VERSION
+from tilewright.codegen.object_cache import CODEGEN_VERSION
 
 from .kept_words import KeptWords
 from .kernel_on_machine import Kernel, words_of

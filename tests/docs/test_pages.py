@@ -16,7 +16,7 @@ from sybil.document import Document  # noqa: E402
 from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser, SkipParser  # noqa: E402
 
 from tilewright.codegen import Target  # noqa: E402
-from tilewright.codegen.backend.registry import BACKENDS  # noqa: E402
+from tilewright.codegen.late_tables import BACKENDS  # noqa: E402
 from tilewright.graph.graph_operators import OPERATORS  # noqa: E402
 from tilewright.schedule.primitive import REGISTRY as PRIMITIVES  # noqa: E402
 from tilewright.schedule.tensor_intrin import _REGISTERED as INTRINSICS  # noqa: E402

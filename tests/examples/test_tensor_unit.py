@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.codegen.machine.target_kinds import TARGET_KINDS
+from tilewright.codegen.late_tables import TARGET_KINDS
 
 FOLDER = Path(__file__).parents[2] / "examples"
 

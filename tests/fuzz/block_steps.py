@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.schedule.require.lookup import find_loop
+from tilewright.schedule.require.block_preconditions import find_loop
 from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.expr import IntImm, IterVar, is_const_int
 from tilewright.tir.walk import uses_var

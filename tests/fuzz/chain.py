@@ -16,7 +16,7 @@ from tilewright.codegen import Target, compile
 from tilewright.schedule import Schedule, ScheduleError, Trace, retarget
 from tilewright.tir.difference import assert_structural_equal
 from tilewright.tir.expr import Var
-from tilewright.tir.expr.base.dtype import bfloat16_from_bits
+from tilewright.tir.expr.dtype import bfloat16_from_bits
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import For, PrimFunc

@@ -18,7 +18,7 @@ import numpy as np
 from tilewright import te
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.expr import Expr, IntImm, Range, Var, const, to_numpy
-from tilewright.tir.index_retyping import with_index_dtype
+from tilewright.tir.index_width import with_index_dtype
 from tilewright.tir.stmt import Block, Buffer, For, PrimFunc, Stmt
 from tilewright.tir.walk import pre_order, replace_buffers, substitute
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.schedule import Schedule
-from tilewright.schedule.require.lookup import find_loop
+from tilewright.schedule.require.block_preconditions import find_loop
 from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.annotations import register_annotation
 

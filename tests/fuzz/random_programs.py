@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.tir.expr import DType, Var, max_value, min_value, to_numpy
-from tilewright.tir.expr.base.dtype import bfloat16_to_bits
+from tilewright.tir.expr.dtype import bfloat16_to_bits
 from tilewright.tir.stmt import Block, PrimFunc
 from tilewright.tir.walk import pre_order
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.schedule import Schedule
 from tilewright.schedule.primitive import REGISTRY
-from tilewright.schedule.require.lookup import find_block
+from tilewright.schedule.require.block_preconditions import find_block
 from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.expr import Var
 from tilewright.tir.stmt import Block

@@ -11,12 +11,11 @@ import pytest
 
 from tilewright.schedule import Schedule, ScheduleError, trace_renaming
 from tilewright.schedule.primitive import REGISTRY
-from tilewright.schedule.primitives import compute_at, decompose_reduction, split_fuse
-from tilewright.tir import const, structural_equal, verify
+from tilewright.schedule.primitives import compute_at, loops, rfactor
+from tilewright.tir import const, stmt, structural_equal, verify
 from tilewright.tir.expr import cast
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
-from tilewright.tir.stmt import buffer
 
 from . import STEPS, Chain, Failure, all_steps, chain_workers, data_steps, random_program, run_chain, shrink
 from .__main__ import main
@@ -119,7 +118,7 @@ def found(chains, only=None):
 
 def test_a_lost_predicate_is_found(monkeypatch):
     """split forgets that the last tile sticks out."""
-    monkeypatch.setattr(split_fuse, "_exactly_covers", lambda *_: True)
+    monkeypatch.setattr(loops, "_exactly_covers", lambda *_: True)
     failure = found(20)
     assert failure is not None and len(failure.chain.steps) <= 2 and "split" in failure.trace
     with pytest.raises(Failure):
@@ -136,7 +135,7 @@ def test_a_consumer_that_misses_points_is_found(monkeypatch):
 
 def test_an_init_inside_the_reduction_is_found(monkeypatch):
     """decompose_reduction no longer asks which loops carry the reduction."""
-    monkeypatch.setattr(decompose_reduction, "check_sweep", lambda *_: None)
+    monkeypatch.setattr(rfactor, "check_sweep", lambda *_: None)
     failure = found(40, ("decompose_reduction", "reorder", "split"))
     assert failure is not None and failure.kind == "numbers" and failure.last == "decompose_reduction"
     assert len(failure.chain.steps) <= 3
@@ -144,7 +143,7 @@ def test_an_init_inside_the_reduction_is_found(monkeypatch):
 
 def test_a_reduction_over_nothing_without_init_is_found(monkeypatch):
     """split and fuse no longer ask whether the init of a triangle's empty rows still runs."""
-    monkeypatch.setattr(split_fuse, "check_starts_kept", lambda *_: None)
+    monkeypatch.setattr(loops, "check_starts_kept", lambda *_: None)
     failure = found([8002441, 8010921, *range(100)], ("split", "fuse"))
     assert failure is not None and failure.kind == "numbers" and len(failure.chain.steps) <= 2
 
@@ -157,7 +156,7 @@ def test_names_of_another_program_are_found(monkeypatch):
 
 
 def test_a_failure_says_how_to_run_it_again(monkeypatch, capsys):
-    monkeypatch.setattr(split_fuse, "_exactly_covers", lambda *_: True)
+    monkeypatch.setattr(loops, "_exactly_covers", lambda *_: True)
     failure = found(20)
     text = failure.report()
     assert failure.chain.command() in text and "# program" in text and "# trace" in text and "def main" in text
@@ -214,7 +213,7 @@ def test_huge_programs_read_what_was_set():
 
 def test_strides_that_wrap_are_found(monkeypatch):
     """The stride of a matrix of 3e9 elements, of which there are three, is computed in 32 bits."""
-    monkeypatch.setattr(buffer, "product", lambda sizes: math.prod([cast("int32", e) for e in sizes], start=const(1)))
+    monkeypatch.setattr(stmt, "product", lambda sizes: math.prod([cast("int32", e) for e in sizes], start=const(1)))
     kinds = set()
     for seed in range(10):
         try:

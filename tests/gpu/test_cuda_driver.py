@@ -13,7 +13,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.codegen.runtime.array_views import view_of
+from tilewright.codegen.runtime.arguments import view_of
 from tilewright.driver.machine_report import model_of
 from tilewright.gpu.ptx import CudaError, DeviceArray, cuda_driver
 

@@ -7,7 +7,7 @@ import tilewright as tw
 from tilewright import te, tir
 from tilewright.codegen.lower import run_passes
 from tilewright.gpu import GpuError, RaceError
-from tilewright.gpu.launch.gpu_passes import LAUNCH_PASSES
+from tilewright.gpu.launch import LAUNCH_PASSES
 from tilewright.gpu.simulation.simulator import simulate
 
 

@@ -10,7 +10,7 @@ from tilewright import te
 from tilewright.codegen.backend.emitter import EmitError
 from tilewright.codegen.lower import run_passes
 from tilewright.gpu import GpuError, RaceError
-from tilewright.gpu.launch.gpu_passes import LAUNCH_PASSES
+from tilewright.gpu.launch import LAUNCH_PASSES
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin

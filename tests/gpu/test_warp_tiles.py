@@ -7,11 +7,11 @@ import tilewright as tw
 from tilewright import te
 from tilewright.codegen.lower import run_passes
 from tilewright.gpu import GpuError, RaceError
-from tilewright.gpu.launch.gpu_passes import LAUNCH_PASSES
+from tilewright.gpu.launch import LAUNCH_PASSES
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
-from tilewright.tir.expr.intrinsics.warp_matrix_operations import rounded_to_tf32
+from tilewright.tir.expr.intrinsics.matrix_operations import rounded_to_tf32
 from tilewright.tuner.rules.gpu_products import WarpTiles, warp_product
 
 SUMS = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "int8": "int32"}

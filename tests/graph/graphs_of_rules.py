@@ -22,7 +22,7 @@ from tilewright.graph.rules import (
 )
 from tilewright.te.ops.elements import ELEMENTS
 from tilewright.tir.expr import DType, to_numpy
-from tilewright.tir.expr.base.dtype import bfloat16_to_bits
+from tilewright.tir.expr.dtype import bfloat16_to_bits
 
 FINFO = {
     "float16": (65504.0, 2.0**-14, 2.0**-10), "bfloat16": (3.38953139e38, 2.0**-126, 2.0**-7),

@@ -4,7 +4,7 @@ import pytest
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.schedule.index_map import IndexMap
-from tilewright.schedule.require.lookup import root_of
+from tilewright.schedule.require.block_preconditions import root_of
 from tilewright.tir import Var, assert_structural_equal, parse, verify
 from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.expr import IntImm

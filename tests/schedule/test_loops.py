@@ -3,7 +3,7 @@
 import pytest
 
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.schedule.primitives.split_fuse import split
+from tilewright.schedule.primitives.loops import split
 from tilewright.tir import parse
 from tilewright.tir.analysis.tree import tree_of
 

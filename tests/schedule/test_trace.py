@@ -8,8 +8,7 @@ import pytest
 from tilewright import tir
 from tilewright.schedule import Schedule, ScheduleError, Trace, TraceError, retarget
 from tilewright.schedule.index_map import IndexMap
-from tilewright.schedule.primitive import REGISTRY
-from tilewright.schedule.primitive_arguments import BLOCK_PARAMETERS, BUFFER_PARAMETERS
+from tilewright.schedule.primitive import BLOCK_PARAMETERS, BUFFER_PARAMETERS, REGISTRY
 from tilewright.tir import assert_structural_equal, const
 
 

@@ -11,7 +11,7 @@ from tilewright.graph import Builder
 from tilewright.graph.kernels import fuse
 from tilewright.graph.memory_plan import order_kernels
 from tilewright.tir import parse, structural_equal
-from tilewright.tir.expr.base.deep_recursion import nesting
+from tilewright.tir.expr.deep_recursion import nesting
 from tilewright.tuner import Space
 
 TARGET = "native -num-cores=1"

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from tilewright.tir.analysis.access_regions import access_regions
+from tilewright.tir.analysis.regions import access_regions
 from tilewright.tir.expr import BufferLoad, IntImm, Ramp, Var
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import Allocate, BufferStore, decl_buffer

@@ -21,12 +21,11 @@ from tilewright.tir import (
     decl_buffer,
     structural_equal,
 )
-from tilewright.tir.analysis.declared_regions import region_union
+from tilewright.tir.analysis.regions import region_union
 from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients
-from tilewright.tir.expr import same
+from tilewright.tir.expr import op, same
 from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else, likely
-from tilewright.tir.expr.nodes import op
 from tilewright.tir.walk import substitute
 
 VI, J, K, L, N, M = [Var(x) for x in "ijklnm"]

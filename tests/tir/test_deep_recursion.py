@@ -11,7 +11,7 @@ from tilewright.codegen.c.c_source import emit_c
 from tilewright.schedule import Schedule
 from tilewright.tir import assert_structural_equal, interpret, parse, structural_hash, verify
 from tilewright.tir.analysis.simplify import simplify
-from tilewright.tir.expr.base.deep_recursion import TooDeepError, in_room, nesting, with_room
+from tilewright.tir.expr.deep_recursion import TooDeepError, in_room, nesting, with_room
 from tilewright.tir.walk import post_order, pre_order
 
 NATIVE = Target("native -num-cores=1")

@@ -7,8 +7,7 @@ from tilewright import te
 from tilewright.tir import IntImm, Range, Var, const, convert, decl_buffer, interpret, parse, structural_equal, verify
 from tilewright.tir.arith import Analyzer, detect_iter_map
 from tilewright.tir.expr import cast, product
-from tilewright.tir.index_retyping import with_index_dtype
-from tilewright.tir.index_width import needs_wide_indices, widened
+from tilewright.tir.index_width import needs_wide_indices, widened, with_index_dtype
 
 
 @pytest.mark.parametrize(

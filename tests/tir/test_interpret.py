@@ -38,12 +38,11 @@ from tilewright.tir import (
     const,
     decl_buffer,
 )
-from tilewright.tir.expr.base.dtype import bfloat16_from_bits, bfloat16_to_bits
+from tilewright.tir.expr import op
+from tilewright.tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tir.expr.intrinsics import operation_named
 from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else
-from tilewright.tir.expr.intrinsics.float_operations import erf, fma, isnan, pow_, round_
-from tilewright.tir.expr.intrinsics.integer_operations import clz, popcount, reinterpret
-from tilewright.tir.expr.nodes import op
+from tilewright.tir.expr.intrinsics.number_operations import clz, erf, fma, isnan, popcount, pow_, reinterpret, round_
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret.interpret_expr import InterpretError
 from tilewright.tir.stmt import seq

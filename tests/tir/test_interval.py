@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from tilewright.tir.arith.normal_form.interval import EVERYTHING, Interval, interval_of
+from tilewright.tir.arith.normal_form.forms import EVERYTHING, Interval, interval_of
 
 BINARY = {
     "plus": lambda a, b: a + b,

@@ -24,7 +24,7 @@ ROOT = Path(tilewright.__file__).parent
 LIBRARY = [p for f in ("circuits", "cli", "codegen", "driver", "gpu", "mlir", "schedule", "te", "tir", "tuner", "tuning_db") for p in (ROOT / f).rglob("*.py")]  # fmt: skip
 OPERATORS = ROOT / "te" / "ops"
 """Operators on tensors are another layer: some have the name of an operation on numbers."""
-OTHER_LANGUAGE = ROOT / "mlir" / "words" / "operation_table.py"
+OTHER_LANGUAGE = ROOT / "mlir" / "operation_table.py"
 """MLIR has operations of its own for some; the others are refused there by name."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.arith.itermap import invert, with_digit_variables
-from tilewright.tir.arith.itermap.mixed_radix import radix_of, read_digit
+from tilewright.tir.arith.itermap.iter_map import radix_of, read_digit
 from tilewright.tir.expr import Range, Reason, Var, const
 from tilewright.tir.walk import substitute
 

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from tilewright.tir import Add, Buffer, Expr, For, IntImm, Let, PrimFunc, Reduce, SeqStmt, Var, parse
-from tilewright.tir.expr import Select
-from tilewright.tir.expr.base.node import Mapper, Node, Part, holds, node, nodes
-from tilewright.tir.expr.nodes import expr, ranges
-from tilewright.tir.stmt import IRModule, stmt
+from tilewright.tir import Add, Buffer, Expr, For, IntImm, Let, PrimFunc, Reduce, SeqStmt, Var, parse, stmt
+from tilewright.tir.expr import Select, op
+from tilewright.tir.expr import nodes as expr
+from tilewright.tir.expr.node import Mapper, Node, Part, holds, node, nodes
+from tilewright.tir.stmt import IRModule
 from tilewright.tir.walk import free_vars, pre_order, replace_buffers, substitute
 
 _FUNC = """
@@ -41,7 +41,7 @@ def test_every_class_declares_fields_that_it_has() -> None:
 
 
 def test_each_field_that_holds_expressions_is_declared() -> None:
-    for module in (expr, ranges, stmt):
+    for module in (expr, op, stmt):
         for cls in vars(module).values():
             if isinstance(cls, type) and issubclass(cls, Node) and cls.__module__ == module.__name__:
                 declared = {name for _, name in cls.parts}
@@ -113,9 +113,9 @@ def test_buffers_are_replaced_wherever_they_are_used() -> None:
 
 
 def test_reductions_bind_their_axes_apart() -> None:
-    k = ranges.IterVar(ranges.Range.from_extent(4), Var("k"), "reduce")
+    k = op.IterVar(op.Range.from_extent(4), Var("k"), "reduce")
     x, y = Var("x", "float32"), Var("y", "float32")
-    reducer = ranges.CommReducer((x,), (y,), (Add(x, y),), (expr.FloatImm(0.0),))
+    reducer = op.CommReducer((x,), (y,), (Add(x, y),), (expr.FloatImm(0.0),))
     e = Reduce(reducer, (expr.FloatImm(1.0),), (k,), IntImm(1, "bool"))
     assert e.bound_vars() == (x, y, k.var)
     assert e.children() == (e.source[0], e.condition)
@@ -132,7 +132,7 @@ class _Pair(Expr):
 
 @node
 class _Held(Expr):
-    pair: ranges.Range
+    pair: op.Range
     dtype: str = "int32"
 
     parts = holds("pair")
@@ -140,7 +140,7 @@ class _Held(Expr):
 
 def test_a_new_class_is_walked_by_its_declaration() -> None:
     x, y = Var("x"), Var("y")
-    e = Add(_Pair(x, (y, x)), _Held(ranges.Range(x, y)))
+    e = Add(_Pair(x, (y, x)), _Held(op.Range(x, y)))
     assert list(pre_order(e))[2:5] == [x, y, x]
     assert substitute(e, {x: y}).a.rest == (y, y)
     assert substitute(e, {x: y}).b.pair.min is y
@@ -153,7 +153,7 @@ def test_nodes_are_frozen_and_count_their_arguments() -> None:
     with pytest.raises(TypeError):
         Add(Var("x"))  # type: ignore[call-arg]
     assert IRModule({}).attrs == {}
-    assert repr(ranges.Range(IntImm(0), IntImm(4))) == "Range(min=0, extent=4)"
+    assert repr(op.Range(IntImm(0), IntImm(4))) == "Range(min=0, extent=4)"
 
 
 def test_methods_made_while_data_is_parsed_execute_nothing():

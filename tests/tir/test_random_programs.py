@@ -31,8 +31,7 @@ from tilewright.tir import (
     verify,
     workload_key,
 )
-from tilewright.tir.stmt import root_block
-from tilewright.tir.stmt.statement_walks import needs_root
+from tilewright.tir.stmt import needs_root, root_block
 from tilewright.tir.walk import pre_order, transform
 
 TRUE = IntImm(1, "bool")

@@ -8,8 +8,8 @@ import pytest
 from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const
 from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients
+from tilewright.tir.expr import op
 from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else
-from tilewright.tir.expr.nodes import op
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
 
 VI, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")

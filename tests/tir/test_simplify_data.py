@@ -28,7 +28,7 @@ from tilewright.tir import (
 )
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.expr import DType, make_binary, max_value, min_value
-from tilewright.tir.expr.intrinsics.integer_operations import popcount
+from tilewright.tir.expr.intrinsics.number_operations import popcount
 from tilewright.tir.expr.traversal import reads_memory
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
 from tilewright.tir.interpret.interpret_memory import Memory

@@ -33,8 +33,7 @@ from tilewright.tir import (
     verify,
 )  # fmt: skip
 from tilewright.tir.expr import And, CommReducer, Not, Shuffle
-from tilewright.tir.stmt import root_block
-from tilewright.tir.stmt.statement_walks import needs_root
+from tilewright.tir.stmt import needs_root, root_block
 
 A = decl_buffer((16,), "float32", "A")
 B = decl_buffer((4, 4), "int32", "B")

@@ -14,10 +14,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, substitute
-from ..expr.base.deep_recursion import with_room
-from ..expr.base.node import record
-from ..expr.base.node_methods import changed
+from ..expr.deep_recursion import with_room
 from ..expr.intrinsics import Effect, effect_of
+from ..expr.node import changed, record
 from ..stmt import (
     Allocate,
     AttrStmt,
@@ -32,8 +31,8 @@ from ..stmt import (
     MatchBufferRegion,
     Stmt,
     While,
+    memory_of,
 )
-from ..stmt.statement_walks import memory_of
 
 _LEAVES = frozenset((Var, IntImm))
 

@@ -16,11 +16,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ..arith import Analyzer, Ends, eval_interval, lies_between, linear_coefficients
-from ..arith.affine import linear_form
-from ..arith.inequality import as_bound, as_difference
+from ..arith.affine import as_bound, as_difference, linear_form
 from ..arith.itermap import value_count, with_digit_variables
-from ..arith.normal_form.floor_division import minimum
-from ..arith.normal_form.polynomial import Poly, add, const_of, constant
+from ..arith.normal_form.canonical import minimum
+from ..arith.normal_form.forms import Poly, add, const_of, constant
 from ..expr import (
     INDEX_TYPES,
     BufferLoad,

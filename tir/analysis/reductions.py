@@ -15,7 +15,7 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..expr import LT, BufferLoad, Expr, IntImm, IterVar, Var, all_, conjuncts, structural_equal, substitute, vars_in
-from ..expr.base.node import Node
+from ..expr.node import Node
 from ..expr.reducers import REDUCERS, Reducer, Values
 from ..stmt import (
     Block,
@@ -30,7 +30,7 @@ from ..stmt import (
     children_of,
     loads_and_stores,
 )
-from .access_regions import access_regions
+from .regions import access_regions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

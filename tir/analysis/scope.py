@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ..expr import BufferLoad, Expr, IntImm, IterVar, Reason, Var, pre_order
-from ..expr.base.deep_recursion import with_room
+from ..expr.deep_recursion import with_room
 from ..stmt import (
     Block,
     BlockRealize,

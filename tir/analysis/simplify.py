@@ -16,8 +16,8 @@ from ..expr import (
     pre_order,
     reads_memory,
 )
-from ..expr.base.deep_recursion import with_room
-from ..expr.base.node_methods import map_tuple
+from ..expr.deep_recursion import with_room
+from ..expr.node import map_tuple
 from ..stmt import (
     Allocate,
     AssertStmt,

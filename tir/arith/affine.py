@@ -1,13 +1,62 @@
-"""This module finds linear forms of expressions, and intervals with symbolic ends."""
+"""This module finds linear forms of expressions, and intervals with symbolic ends.
+
+It also reads comparisons of index arithmetic as bounds of one side and as differences.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..expr import INDEX, INDEX_TYPES, Add, DType, Expr, ExprLike, IntImm, Range, Sub, Var, convert
+from ..expr import (
+    GE,
+    GT,
+    INDEX,
+    INDEX_TYPES,
+    LE,
+    LT,
+    Add,
+    DType,
+    Expr,
+    ExprLike,
+    IntImm,
+    Range,
+    Sub,
+    Var,
+    convert,
+    index_like,
+)
 from .analyzer import Analyzer
-from .normal_form.floor_division import floordiv, join_splits, minimum
-from .normal_form.polynomial import ONE, Poly, add, constant, mul, scale
+from .normal_form.canonical import floordiv, join_splits, minimum
+from .normal_form.forms import ONE, Poly, add, constant, mul, scale
+
+
+def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
+    """Return ``condition`` as a bound, or None when it is not one. A bound is (e, b, True) for ``e <= b`` or (e, b,
+    False) for ``e >= b``."""
+    if isinstance(condition, (LT, LE)) and isinstance(condition.a, IntImm):  # 1 <= e
+        return condition.b, condition.a if isinstance(condition, LE) else condition.a + 1, False
+    if isinstance(condition, LT):
+        return condition.a, condition.b - 1, True
+    if isinstance(condition, LE):
+        return condition.a, condition.b, True
+    if isinstance(condition, GT):
+        return condition.a, condition.b + 1, False
+    if isinstance(condition, GE):
+        return condition.a, condition.b, False
+    return None
+
+
+def as_difference(condition: Expr) -> Expr | None:
+    """Return an expression that is negative exactly where the comparison holds; None for other conditions.
+
+    The comparison is one of index arithmetic. Such arithmetic neither wraps around nor reads memory that the check
+    protects or that is written further inside.
+    """
+    if not isinstance(condition, (LT, LE, GT, GE)) or not (index_like(condition.a) and index_like(condition.b)):
+        return None
+    small, large = (condition.a, condition.b) if isinstance(condition, (LT, LE)) else (condition.b, condition.a)
+    return small - large if isinstance(condition, (LT, GT)) else small - large - 1
+
 
 _HALF = 1 << 31
 

@@ -33,13 +33,11 @@ from ..expr import (
     match_types,
     same,
 )
-from ..expr.base.deep_recursion import with_room
-from ..expr.base.node import Node
+from ..expr.deep_recursion import with_room
+from ..expr.node import Node
 from ..expr.traversal import pre_order, reads_memory, substitute
-from .normal_form.canonical import Canonical
-from .normal_form.floor_division import join_splits
-from .normal_form.interval import EVERYTHING, Interval
-from .normal_form.polynomial import ONE, Poly, add, const_of, constant, scale
+from .normal_form.canonical import Canonical, join_splits
+from .normal_form.forms import EVERYTHING, ONE, Interval, Poly, add, const_of, constant, scale
 from .rewrite_rules import RULES
 from .smt import solver_proves
 

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..expr import EQ, GE, GT, LE, LT, NE, And, CmpOp, Expr, IntImm, Not, Or
-from .normal_form.polynomial import Poly, const_of
+from .normal_form.forms import Poly, const_of
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer

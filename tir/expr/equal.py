@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from .base.deep_recursion import with_room
-from .base.node_methods import declared_fields, plain_fields
+from .deep_recursion import with_room
 from .intrinsics import Effect, effect_of
-from .nodes.expr import Add, Call, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, StringImm, Sub, Var
+from .node import declared_fields, plain_fields
+from .nodes import Add, Call, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, StringImm, Sub, Var
 
 
 @with_room

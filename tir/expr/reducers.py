@@ -6,7 +6,7 @@ either side of a tie may name another of the equal elements. The maximum that ig
 the lowest value on, is one too. With the operands exchanged, its result would depend on the order.
 
 ``te`` makes its reductions from these rows, ``rfactor`` and other primitives recognize them
-(:mod:`.analysis.reductions`), and lowering combines the lanes of a vector by them.
+(:mod:`..analysis.reductions`), and lowering combines the lanes of a vector by them.
 """
 
 from __future__ import annotations
@@ -14,27 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .base.dtype import max_identity, max_value, min_identity, min_value
-from .nodes.arithmetic import make_binary, match_types
-from .nodes.constants import const
-from .nodes.expr import (
-    GT,
-    LT,
-    NE,
-    Add,
-    And,
-    BinaryOp,
-    Cast,
-    CmpOp,
-    Expr,
-    FloatImm,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Or,
-    Select,
-)
+from .dtype import max_identity, max_value, min_identity, min_value
+from .nodes import GT, LT, NE, Add, And, BinaryOp, Cast, CmpOp, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select
+from .op import const, make_binary, match_types
 
 Values = tuple[Expr, ...]
 Combination = Callable[[Values, Values], Values]

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from .base.node import Node
-from .nodes.expr import BufferLoad, Expr, FloatImm, IntImm, Var
+from .node import Node
+from .nodes import BufferLoad, Expr, FloatImm, IntImm, Var
 
 LEAVES = frozenset((Var, IntImm, FloatImm))
 """The types of nodes without parts that programs are full of."""

@@ -5,7 +5,7 @@ from the IR. Deep trees are divided into several functions.
 
 LLVM's intrinsics are evaluated, too, which tensor intrinsics call with their full name, as in
 ``tir.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", c, a, b)``. It knows the dot products of x86,
-pmaddubs and pmaddwd, and the overloaded ones that are operations of :mod:`..intrinsics` (``llvm.fma.v8f32`` …).
+pmaddubs and pmaddwd, and the overloaded ones that are operations of :mod:`..expr.intrinsics` (``llvm.fma.v8f32`` …).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from ..expr import (
     Var,
     index_like,
 )
-from ..expr.base.dtype import bfloat16_from_bits, round_bfloat16, round_float
+from ..expr.dtype import bfloat16_from_bits, round_bfloat16, round_float
 from ..expr.intrinsics import OPERATIONS, operation_named
-from ..expr.intrinsics.integer_operations import FIXED_POINT, fixed_point_steps
+from ..expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ..expr.intrinsics.numpy_values import (
     caster,
     divider,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..expr import Expr, IntImm, Var, to_numpy
-from ..expr.base.dtype import bfloat16_from_bits, bfloat16_to_bits
+from ..expr.dtype import bfloat16_from_bits, bfloat16_to_bits
 from ..expr.intrinsics.numpy_values import wrapper
 from ..stmt import Buffer, BufferRegion
 from .interpret_expr import ExprCompiler, InterpretError

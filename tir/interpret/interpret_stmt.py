@@ -2,7 +2,7 @@
 
 It runs programs before and after lowering, checks every access against the buffer's shape, fills fresh memory with NaN
 (integers: a pattern), and rounds after every operation. Statements become Python closures here, expressions Python
-text (:mod:`.interpret_expr`); buffers are in :mod:`.interpret_memory`, the meaning of operations is in :mod:`..intrinsics`.
+text (:mod:`.interpret_expr`); buffers are in :mod:`.interpret_memory`, the meaning of operations is in :mod:`..expr.intrinsics`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..analysis.reductions import start_in_front
 from ..expr import BufferLoad, Call, IntImm, Var, is_const_int, max_value, min_value, pre_order
-from ..expr.base.deep_recursion import in_room, nesting
+from ..expr.deep_recursion import in_room, nesting
 from ..expr.intrinsics.numpy_values import scalar_type
 from ..stmt import (
     Allocate,

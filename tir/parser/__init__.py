@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..expr.base.deep_recursion import in_room, with_room
+from ..expr.deep_recursion import in_room, with_room
 from ..stmt import IRModule, PrimFunc
 from .expression_parser import EXPRESSIONS, WORDS
 from .function_parser import parse_module
-from .parser_base import Namespace, Parser, ParserTables
-from .source import USUAL_OPERATORS, ParseError, Source, check_text
+from .parser_base import USUAL_OPERATORS, Namespace, ParseError, Parser, ParserTables, Source, check_text
 from .statement_parser import STATEMENTS
 
 __all__ = ["ParseError", "parse", "parse_expression", "parse_source"]

@@ -12,13 +12,13 @@ from types import ModuleType
 from typing import Any
 
 from ..expr import INDEX, CommReducer, Expr, IntImm, IterVar, Range, Var, convert, match_types
+from ..expr import nodes as E
 from ..expr.intrinsics import Operation
 from ..expr.intrinsics.control_and_memory import if_then_else
-from ..expr.intrinsics.float_operations import pow_
-from ..expr.nodes import expr as E
+from ..expr.intrinsics.number_operations import pow_
 from ..stmt import Buffer
 from ..vocabulary import FUNCTIONS, TYPED, TypeWord, Word, call_intrin
-from .access_parser import parse_buffer_call, parse_load, parse_span
+from .block_parser import parse_buffer_call, parse_load, parse_span
 from .parser_base import BufferMethod, MetaVar, Namespace, Parse, Parser, python_binary
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {

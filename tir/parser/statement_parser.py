@@ -8,25 +8,23 @@ from typing import Any
 from ..expr import Broadcast, Call, Cast, DType, Expr, IntImm, IterVar, Range, Var, cast, const, convert, plain
 from ..stmt import Allocate, AssertStmt, AttrStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While
 from ..vocabulary import TypeWord, Word
-from .access_parser import (
+from .block_parser import (
+    BLOCK_WORDS,
     BUFFER_ARGS,
     consecutive_indices,
+    parse_alloc_buffer,
+    parse_axis,
+    parse_block,
     parse_buffer,
     parse_buffer_view,
     parse_index_list,
     parse_indices,
-    parse_span,
-)
-from .block_parser import (
-    BLOCK_WORDS,
-    parse_alloc_buffer,
-    parse_axis,
-    parse_block,
     parse_init,
     parse_match_buffer,
     parse_remap,
+    parse_span,
 )
-from .older_spellings import (
+from .function_parser import (
     Macro,
     expand_macro,
     is_macro,

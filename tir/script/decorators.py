@@ -12,8 +12,8 @@ from typing import Any
 
 from ..expr import plain
 from ..parser import parse_source
-from ..parser.older_spellings import Macro
-from ..parser.source import Source
+from ..parser.function_parser import Macro
+from ..parser.parser_base import Source
 from ..stmt import IRModule, PrimFunc
 
 MODULE_ATTRS = "__tir_module_attrs__"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...codegen.backend.lane_offsets import NEAR
+from ...codegen.lane_offsets import NEAR
 from ...tir.expr import Add, BufferLoad, Call, Cast, Expr, Mul, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order

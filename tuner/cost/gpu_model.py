@@ -14,8 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import BLOCK_SHARED, FETCH_CYCLES, SECTOR, WARP
-from ...codegen.machine.target import Target
+from ...codegen.machine.target import BLOCK_SHARED, FETCH_CYCLES, SECTOR, WARP, Target
 from ...tir.expr import Add, BufferLoad, Call, Cast, Mul, Var
 from ...tir.stmt import BufferStore
 from ..program import BlockInfo, ProgramInfo, Use, pads

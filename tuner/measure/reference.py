@@ -18,8 +18,8 @@ from ...codegen.lower import PLAIN_PASSES, lower
 from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError
 from ...tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, DType, FloatImm, IntImm, Var
-from ...tir.expr.base.node import Mapper
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.node import Mapper
 from ...tir.interpret import InterpretError, interpret
 from ...tir.stmt import Block, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...codegen.late_tables import is_simulated
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
-from ...codegen.machine.target_kinds import is_simulated
 from ...pages.short_repr import short_repr
 from ...tir.stmt import PrimFunc
 from .inputs import FILLS, require_constant_shapes

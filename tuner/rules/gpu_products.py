@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import BANKS, BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
+from ...codegen.machine.target import BANKS, BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
 from ...schedule import Schedule
-from ...schedule.intrin.matrix_units import STEPS
+from ...schedule.intrin import STEPS
 from ...tir.expr import Var
-from ...tir.expr.intrinsics.group_matrix_operations import GROUP_ROWS, PANEL
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, PANEL
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to
 from ..cost.gpu_model import GpuModel, GpuProduct, epilogue_of, gpu_product, multiplied, tile_elements, touched_bytes
 from ..cost.machine_model import MachineModel

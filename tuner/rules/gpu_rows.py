@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
+from ...codegen.machine.target import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.annotations import ATOMIC
 from ...tir.expr import Var

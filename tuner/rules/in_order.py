@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...codegen.machine.gpu_figures import FETCH_CYCLES, WARP
+from ...codegen.machine.target import FETCH_CYCLES, WARP
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var, is_const_int
 from ..cost.axis_roles import lane_loads

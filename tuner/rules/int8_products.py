@@ -9,7 +9,7 @@ packed one is shifted by 128 while it is packed, and the sums are corrected by 1
 is complete (``shift_operand``).
 
 :func:`matrix_unit_product` takes tiles of 16 by 64 bytes and 64 bytes by 16 columns (AMX). One instruction multiplies a tile of
-each; its sums stay in tile registers over the whole reduction (:mod:`tilewright.schedule.intrin.matrix_units`). The operand with
+each; its sums stay in tile registers over the whole reduction (:mod:`tilewright.schedule.intrin`). The operand with
 the columns is packed, with several steps of the reduction contiguous for each column. Sizes that the tiles do not divide are
 padded with zeros by the copies that pack.
 """

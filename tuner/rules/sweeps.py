@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.backend.lane_offsets import NEAR
+from ...codegen.lane_offsets import NEAR
 from ...schedule import Schedule
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ...codegen.machine.target import Target
 from ...pages.short_repr import short_repr
 from ...schedule import Schedule, ScheduleError
-from ...tir.expr.base.deep_recursion import with_room
+from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..rules import ScheduleRule
 from .search_space import Space, Variant

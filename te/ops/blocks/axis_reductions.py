@@ -11,7 +11,7 @@ from typing import Any
 
 from ....tir.expr import And, Expr, IntImm, Or, Range, cast, const, convert, max_value, min_value, select
 from ....tir.expr import max_ as larger
-from ....tir.expr.intrinsics.float_operations import exp, isnan, log
+from ....tir.expr.intrinsics.number_operations import exp, isnan, log
 from ...compute import compute
 from ...reduce import max_, min_, reduce_axis, sum_
 from ...reduce import prod as product

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....tir.analysis.simplify import simplify
 from ....tir.arith import Analyzer
-from ....tir.arith.normal_form.linear import difference
+from ....tir.arith.normal_form.forms import difference
 from ....tir.expr import DType, Expr, IntImm, cast, const, convert, max_, min_, select
 from ....tir.walk import vars_in
 from ...compute import compute

@@ -8,10 +8,8 @@ variables.
 
 from .digit_variables import DigitSum, value_count, with_digit_variables, without_low_digits, write_digits
 from .inverse_map import inverse, invert, invert_sums
-from .iter_map import detect_iter_map
-from .iter_simplify import constant_form, iter_map_simplify
-from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, digit_of
-from .subspace import DivisionForm, Subspace, divide_subspace
+from .iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map, digit_of
+from .subspace import DivisionForm, Subspace, constant_form, divide_subspace, iter_map_simplify
 
 __all__ = [
     "DigitSum", "DivisionForm", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "constant_form", "detect_iter_map",

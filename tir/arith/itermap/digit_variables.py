@@ -28,11 +28,10 @@ from ...expr import (
     transform,
     uses_var,
 )
-from ..affine import linear_coefficients
+from ..affine import as_bound, linear_coefficients
 from ..analyzer import Analyzer
-from ..inequality import as_bound
-from ..normal_form.polynomial import poly_key
-from .mixed_radix import Digit, constant_digit, place_in, radix_of, read_digit
+from ..normal_form.forms import poly_key
+from .iter_map import Digit, constant_digit, place_in, radix_of, read_digit
 
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 

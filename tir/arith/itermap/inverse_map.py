@@ -32,7 +32,7 @@ from ...expr import (
 from ...expr.traversal import pre_order, substitute, uses_var
 from ..affine import eval_interval
 from ..analyzer import Analyzer
-from .mixed_radix import Digit, divides, read_digit
+from .iter_map import Digit, divides, read_digit
 
 Solution = tuple[dict[Var, Expr], list[Expr]]
 """The axes as expressions of the values, and the conditions for a solution within the domains of the axes."""

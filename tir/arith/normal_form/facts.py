@@ -11,8 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from math import gcd
 
-from .interval import EVERYTHING, Interval, interval_of
-from .polynomial import ONE, Atom, AtomTable, Mono, Poly, add, const_of, constant, mul, scale
+from .forms import (
+    EVERYTHING,
+    ONE,
+    Atom,
+    AtomTable,
+    Interval,
+    Mono,
+    Poly,
+    add,
+    const_of,
+    constant,
+    interval_of,
+    mul,
+    scale,
+)
 
 _NATURAL = Interval(0, None)
 

@@ -5,7 +5,7 @@ values, what else the call does, how it is vectorized and written, and what it c
 interpreter, simplifier, ``te``, ``T`` and both back ends read it. A row is also the function that builds the call:
 
 >>> from tilewright.tir.expr.intrinsics import OPERATIONS
->>> from tilewright.tir.expr.intrinsics.float_operations import fma
+>>> from tilewright.tir.expr.intrinsics.number_operations import fma
 >>> fma(3.0, 4.0, 0.5).script()
 'T.fma(T.float32(3.0), T.float32(4.0), T.float32(0.5))'
 >>> OPERATIONS["tir.fma"] is fma
@@ -16,16 +16,8 @@ True
 
 from __future__ import annotations
 
-from ..nodes.expr import Call
-from . import (
-    control_and_memory,
-    float_operations,
-    group_matrix_operations,
-    integer_operations,
-    tile_operations,
-    vector_operations,
-    warp_matrix_operations,
-)
+from ..nodes import Call
+from . import control_and_memory, matrix_operations, number_operations
 from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
 
 __all__ = [
@@ -64,10 +56,7 @@ def lanes_of_call(call: Call) -> Lanes:
     return Lanes.NEVER if row is None else row.lanes
 
 
-for _module in (
-    float_operations, integer_operations, vector_operations, tile_operations, warp_matrix_operations, group_matrix_operations,
-    control_and_memory,
-):  # fmt: skip
+for _module in (number_operations, matrix_operations, control_and_memory):
     for _row in (*vars(_module).values(), *getattr(_module, "UNSUPPORTED", ())):
         if isinstance(_row, Operation):
             register_operation(_row)

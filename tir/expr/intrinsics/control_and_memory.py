@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import DType
-from ..nodes.arithmetic import match_types
-from ..nodes.constants import convert
-from ..nodes.expr import Call, Expr, IntImm
+from ..dtype import DType
+from ..nodes import Call, Expr, IntImm
+from ..op import convert, match_types
 from .operation_row import Effect, Lanes, Operation, Spelling, address, anything, choice, condition, stated, types_text
 
 

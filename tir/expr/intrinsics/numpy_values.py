@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtype import DType, bfloat16_from_bits, bfloat16_to_bits, max_value, min_value, round_bfloat16, to_numpy
+from ..dtype import DType, bfloat16_from_bits, bfloat16_to_bits, max_value, min_value, round_bfloat16, to_numpy
 from .operation_row import Evaluator
 
 

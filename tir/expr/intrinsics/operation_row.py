@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from ..base.dtype import DType
-from ..nodes.constants import as_exprs
-from ..nodes.expr import BufferLoad, Call, Expr, StringImm
+from ..dtype import DType
+from ..nodes import BufferLoad, Call, Expr, StringImm
+from ..op import as_exprs
 
 TypeRule = Callable[[Sequence[Expr], "str | None"], str]
 """``rule(arguments, wanted)`` returns the type of the result, and raises TypeError for unfit arguments.
@@ -58,7 +58,7 @@ class Operation:
 
     ``parameters`` are the names of the arguments; the last one may be ``*name`` for any number of them. ``prepare``
     converts what the caller gives, and may return another expression altogether. ``evaluate`` is the meaning on NumPy
-    values; the interpreter itself evaluates operations without one. ``flops`` is what :mod:`..cost` counts,
+    values; the interpreter itself evaluates operations without one. ``flops`` is what :mod:`...cost` counts,
     ``instructions`` the approximate number of vector instructions in float32, and ``c_name`` the function of C's
     mathematical library, without the ``f`` of float. ``exact``: of floats, the result is a number of their type.
     """

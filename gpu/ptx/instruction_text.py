@@ -1,0 +1,466 @@
+"""Emits the instructions of NVIDIA GPUs that have no node of their own: atomic additions, asynchronous copies, tiles.
+
+Copies are of words and of rows. Tiles are held together by the threads of a warp or of a warp group; they have products.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...codegen.backend.emitter import EXPRESSIONS, EmitError
+from ...codegen.llvm.emit import TABLES
+from ...codegen.llvm.function_builder import llvm_type, memory_type, sum_text
+from ...codegen.llvm.llvm_scope import LlvmScope
+from ...tir.arith.normal_form.forms import Linear
+from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
+from ...tir.expr.intrinsics.matrix_operations import GROUP_STEPS, PANEL, group_columns
+from ...tir.stmt import Buffer, BufferStore
+from ..launch.bulk_copies import COPY, EXPECT, INIT, PIECE
+from ..launch.launch_form import BULK_WAIT, COMMIT, SWIZZLED, SWIZZLED_ALIGNMENT, WAIT, threads_of_tile
+
+_BYTES = (4, 8, 16)
+"""What one instruction copies."""
+
+
+def start_copy(em: LlvmScope, s: BufferStore) -> bool:
+    """Emit the start of a copy, where one instruction does it; return whether it does."""
+    value = s.value
+    if s.predicate is not None or not isinstance(value, BufferLoad) or value.predicate is not None:
+        return False
+    lanes = max([i.dtype.lanes for i in s.indices], default=1)
+    dtype = s.buffer.dtype.with_lanes(lanes)
+    if dtype.bytes not in _BYTES or value.dtype.lanes != lanes:
+        return False
+    places = [
+        _copied_place(em, b, indices, dtype) for b, indices in ((s.buffer, s.indices), (value.buffer, value.indices))
+    ]
+    if not all(places):
+        return False
+    kind = "cg" if dtype.bytes == 16 else "ca"  # the wide ones bypass the first-level cache
+    spaces = ["ptr addrspace(3)", "ptr addrspace(1)"]
+    pointers = [em.fn.pure(f"addrspacecast ptr {p} to {space}") for p, space in zip(places, spaces, strict=True)]
+    name = f"llvm.nvvm.cp.async.{kind}.shared.global.{dtype.bytes}"
+    em.fn.do(em.fn.intrinsic(name, "void", spaces, pointers))
+    em.touch(s.buffer.data)
+    return True
+
+
+def _copied_place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtype: DType) -> str | None:
+    """Returns the address of elements that lie side by side at a multiple of their size."""
+    where = em.lane_offsets(buffer, indices)
+    if dtype.lanes > 1 and where.distance != 1:
+        return None
+    offset = em.total(where.start).times(where.unit)
+    return em.pointer(buffer, offset) if em.alignment(buffer, offset, dtype) >= dtype.bytes else None
+
+
+def _commit_copies(em: LlvmScope, e: Call) -> str:
+    em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.commit.group", "void", [], []))
+    return "0"
+
+
+def _wait_for_copies(em: LlvmScope, e: Call) -> str:
+    (groups,) = e.args
+    if not isinstance(groups, IntImm):
+        raise EmitError("the number of groups that may go on is no constant")
+    em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.wait.group", "void", ["i32"], [str(groups.value)]))
+    em.touch(*em.bases)
+    return "0"
+
+
+COPY_CALLS = {COMMIT.removeprefix("tir."): _commit_copies, WAIT.removeprefix("tir."): _wait_for_copies}
+"""The emitters of calls that belong to asynchronous copies."""
+
+
+# Emits copies of whole rows (``cp.async.bulk``) and the mbarriers at which they arrive. The words are those of the PTX manual.
+
+_FIRST = 90
+"""The number of the first architecture with these instructions."""
+
+
+def _pointer(em: LlvmScope, address: Expr, space: int) -> str:
+    """Returns an address as a number of its space; EmitError for architectures without bulk copies."""
+    known = re.match(r"sm_(\d+)", em.target.mcpu)
+    if known is None or int(known[1]) < _FIRST:
+        raise EmitError(f"bulk copies (cp.async.bulk) need -arch=sm_{_FIRST} or newer; the target has {em.target.mcpu}")
+    load = address.args[0]  # type: ignore[attr-defined]
+    assert isinstance(load, BufferLoad)
+    text = em.fn.pure(f"addrspacecast ptr {em.address(load)} to ptr addrspace({space})")
+    return em.fn.pure(f"ptrtoint ptr addrspace({space}) {text} to i64")
+
+
+def _instruction(em: LlvmScope, text: str, *operands: str) -> str:
+    constraints = ",".join(["l" if operand.startswith("i64") else "r" for operand in operands] + ["~{memory}"])
+    em.fn.do(f'call void asm sideeffect "{text}", "{constraints}"({", ".join(operands)})')
+    em.touch(*em.bases)
+    return "0"
+
+
+def _number(em: LlvmScope, e: Expr) -> str:
+    return f"i32 {em.value(e.astype('int32'))}"
+
+
+def _copy(em: LlvmScope, e: Call) -> str:
+    to, of, size, arrivals = e.args
+    for address in (to, of):
+        load = address.args[0]  # type: ignore[attr-defined]
+        offset = em.total(em.lane_offsets(load.buffer, load.indices).start)
+        if em.alignment(load.buffer, offset, load.dtype) < PIECE:
+            raise EmitError(
+                f"a row of {load.buffer.name} does not begin at a multiple of {PIECE} bytes, as bulk copies need"
+            )
+    places = [_pointer(em, to, 3), _pointer(em, of, 1), _pointer(em, arrivals, 3)]
+    return _instruction(em, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $3, [$2];",
+                        *[f"i64 {place}" for place in places], _number(em, size))  # fmt: skip
+
+
+def _expect(em: LlvmScope, e: Call) -> str:
+    place = f"i64 {_pointer(em, e.args[0], 3)}"
+    return _instruction(em, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", place, _number(em, e.args[1]))
+
+
+def _made(em: LlvmScope, e: Call) -> str:
+    place = f"i64 {_pointer(em, e.args[0], 3)}"
+    return _instruction(em, "mbarrier.init.shared::cta.b64 [$0], $1;", place, _number(em, e.args[1]))
+
+
+def _wait_for_rows(em: LlvmScope, e: Call) -> str:
+    text = ("{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1; @done bra arrived; bra again; "
+            "arrived: }")  # fmt: skip
+    return _instruction(em, text, f"i64 {_pointer(em, e.args[0], 3)}", _number(em, e.args[1]))
+
+
+_EMITTERS = {COPY: _copy, EXPECT: _expect, INIT: _made, BULK_WAIT: _wait_for_rows}
+BULK_CALLS = {name.removeprefix("tir."): emitter for name, emitter in _EMITTERS.items()}
+"""The emitters of calls that belong to copies in bulk."""
+
+
+# Emits atomic additions to global memory: ``red`` of PTX, which returns nothing.
+
+_ADDED_WORDS = {
+    "float32": ("f32", "f"), "float64": ("f64", "d"), "float16": ("noftz.f16", "h"), "bfloat16": ("noftz.bf16", "h"),
+    "int32": ("s32", "r"), "uint32": ("u32", "r"), "int64": ("u64", "l"),
+}  # fmt: skip
+"""PTX's word for the addition of a type, and the constraint of its register."""
+_HELD = {"float32": "float", "float64": "double", "int32": "i32", "uint32": "i32", "int64": "i64"}
+_BFLOAT16 = 90
+"""The number of the first architecture that adds bfloat16 atomically."""
+
+
+def _added(em: LlvmScope, e: Call, word: str, register: str, operand: str) -> str:
+    first = e.args[0].args[0]  # type: ignore[attr-defined]
+    if first.buffer.dtype.element == "bfloat16" and int(re.sub(r"\D", "", em.target.mcpu) or 0) < _BFLOAT16:
+        raise EmitError(
+            f"{e.op.removeprefix('tir.')} of bfloat16 needs -arch=sm_{_BFLOAT16} or newer; the target has {em.target.mcpu}"
+        )
+    place = em.fn.pure(f"addrspacecast ptr {em.address(first)} to ptr addrspace(1)")
+    em.fn.do(
+        f'call void asm sideeffect "red.relaxed.gpu.global.add.{word} [$0], $1;", "l,{register},~{{memory}}"'
+        f"(ptr addrspace(1) {place}, {operand})"
+    )
+    em.touch(first.buffer.data)
+    return "0"
+
+
+def _add(em: LlvmScope, e: Call) -> str:
+    dtype = e.args[1].dtype.element
+    word, register = _ADDED_WORDS[dtype]
+    text, held = em.value(e.args[1]), _HELD.get(dtype)
+    if held is None:
+        text, held = em.fn.pure(f"bitcast {memory_type(e.args[1].dtype)} {text} to i16"), "i16"
+    return _added(em, e, word, register, f"{held} {text}")
+
+
+def _add_pair(em: LlvmScope, e: Call) -> str:
+    dtype = e.args[1].dtype.element
+    kind = memory_type(e.args[1].dtype)
+    both = em.fn.joined(f"<2 x {kind}>", kind, [em.value(value) for value in e.args[1:]])
+    return _added(em, e, _ADDED_WORDS[dtype][0] + "x2", "r", f"i32 {em.fn.pure(f'bitcast <2 x {kind}> {both} to i32')}")
+
+
+ATOMIC_CALLS = {"atomic_add": _add, "atomic_add_pair": _add_pair}
+"""Emitters by the operation's name."""
+
+
+_SHAPE, _TF32_SHAPE = "llvm.nvvm.wmma.m16n16k16", "llvm.nvvm.wmma.m16n16k8"
+_HALF = 4
+"""The registers that a thread has of eight steps of a tf32 operand."""
+_PARTS = {"float16": ("<2 x half>", 8), "bfloat16": ("i32", 4), "int8": ("i32", 2), "uint8": ("i32", 2)}
+"""What a thread has of an operand: LLVM's type of a register, and how many."""
+_WORDS = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "uint8": "u8", "float32": "f32", "int32": "s32"}
+_SUMS = 8
+
+
+def _struct(type_: str, count: int) -> str:
+    return "{ " + ", ".join([type_] * count) + " }"
+
+
+def _fragment(dtype: DType) -> tuple[str, int]:
+    element = dtype.element
+    if group_columns(dtype):
+        return "float", group_columns(dtype) // 2
+    return _PARTS[element] if element in _PARTS else (llvm_type(element), _SUMS)
+
+
+def _operand(dtype: DType) -> tuple[str, int]:
+    """Returns the registers of an operand; float32 is held as tf32, in two halves of eight steps."""
+    return ("i32", 2 * _HALF) if dtype.element == "float32" else _fragment(dtype)
+
+
+def _parts(em: LlvmScope, value: str, dtype: DType, operand: bool = False) -> tuple[list[str], list[str]]:
+    """Returns the types and the values of the registers of a tile."""
+    type_, count = _operand(dtype) if operand else _fragment(dtype)
+    whole = _struct(type_, count)
+    return [type_] * count, [em.fn.pure(f"extractvalue {whole} {value}, {n}") for n in range(count)]
+
+
+def _place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtype: DType) -> str:
+    """Returns the address of the sums that this thread has of a tile."""
+    where = em.total(em.lane_offsets(buffer, indices).start)
+    threads = threads_of_tile(dtype)
+    if any(n % dtype.lanes for n in (where.const, *where.terms.values())):
+        raise EmitError(f"a tile of {buffer.name} does not begin where one ends")
+    return em.pointer(buffer, Linear(where.const // threads, {k: v // threads for k, v in where.terms.items()}))
+
+
+def loaded(em: LlvmScope, e: BufferLoad) -> str:
+    """Returns what a load reads; of a tile, the registers of this thread."""
+    if not threads_of_tile(e.dtype):
+        return TABLES.expressions[BufferLoad](em, e)
+    text = f"load {_struct(*_fragment(e.dtype))}, ptr {_place(em, e.buffer, e.indices, e.dtype)}, align 4"
+    return em.cached_load(e.buffer, text)
+
+
+def store_fragment(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType) -> None:
+    """Write the registers of this thread."""
+    type_ = _struct(*_fragment(dtype))
+    em.fn.do(f"store {type_} {value}, ptr {_place(em, buffer, indices, dtype)}, align 4")
+    em.touch(buffer.data)
+
+
+def splat_of_tile(em: LlvmScope, e: Broadcast) -> str:
+    """Returns a vector with one value in every lane; of a tile, zeros."""
+    if not threads_of_tile(e.dtype):
+        return EXPRESSIONS[Broadcast](em, e)
+    if getattr(e.value, "value", None) != 0:
+        raise EmitError(f"tiles of warps begin with zeros, not with {e.value}")
+    return "zeroinitializer"
+
+
+def _halves(em: LlvmScope, e: Call) -> str:
+    """Returns a tile of float32 as tf32: the registers of its first eight steps, then those of the others."""
+    first, stride = e.args[0].args[0], em.index(e.args[1])  # type: ignore[attr-defined]
+    start, whole = em.address(first), _struct("i32", _HALF)
+    apart = "8" if e.op[-1] == "a" else em.fn.pure(f"mul i64 {stride}, 8")
+    out = "poison"
+    for half in (0, 1):
+        place = em.fn.pure(f"getelementptr float, ptr {start}, i64 {apart}") if half else start
+        name = f"{_TF32_SHAPE}.load.{e.op[-1]}.row.stride.tf32.p0"
+        call = em.fn.intrinsic(name, whole, ["ptr", "i32"], [place, _narrow(em, e.args[1])])
+        loaded_half = em.cached_load(first.buffer, call)
+        for n in range(_HALF):
+            bits = em.fn.pure(f"extractvalue {whole} {loaded_half}, {n}")
+            number = em.fn.pure(f"bitcast i32 {bits} to float")
+            rounded = em.fn.pure(em.fn.intrinsic("llvm.nvvm.f2tf32.rna", "i32", ["float"], [number]))
+            out = em.fn.pure(f"insertvalue {_struct('i32', 2 * _HALF)} {out}, i32 {rounded}, {half * _HALF + n}")
+    return out
+
+
+def _load(em: LlvmScope, e: Call) -> str:
+    if e.dtype.element == "float32":
+        return _halves(em, e)
+    side = e.op[-1]
+    first = e.args[0].args[0]  # type: ignore[attr-defined]
+    type_, count = _fragment(e.dtype)
+    name = f"{_SHAPE}.load.{side}.row.stride.{_WORDS[e.dtype.element]}.p0"
+    args = [em.address(first), _narrow(em, e.args[1])]
+    return em.cached_load(first.buffer, em.fn.intrinsic(name, _struct(type_, count), ["ptr", "i32"], args))
+
+
+def _narrow(em: LlvmScope, stride: Expr) -> str:
+    text = em.index(stride)
+    return text if isinstance(stride, IntImm) or text.isdigit() else em.fn.pure(f"trunc i64 {text} to i32")
+
+
+def _dot_of_halves(em: LlvmScope, e: Call) -> str:
+    """Returns the sums after two products of eight steps each."""
+    sums = em.value(e.args[0])
+    (_, a), (_, b) = [_parts(em, em.value(x), x.dtype, operand=True) for x in e.args[1:]]
+    for half in (0, 1):
+        own = slice(half * _HALF, (half + 1) * _HALF)
+        types, values = _parts(em, sums, e.args[0].dtype)
+        types, values = ["i32"] * (2 * _HALF) + types, [*a[own], *b[own], *values]
+        sums = em.fn.pure(em.fn.intrinsic(f"{_TF32_SHAPE}.mma.row.row.tf32", _struct("float", _SUMS), types, values))
+    return sums
+
+
+def _dot(em: LlvmScope, e: Call) -> str:
+    if e.args[1].dtype.element == "float32":
+        return _dot_of_halves(em, e)
+    types: list[str] = []
+    values: list[str] = []
+    for operand in (e.args[1], e.args[2], e.args[0]):
+        more = _parts(em, em.value(operand), operand.dtype)
+        types, values = [*types, *more[0]], [*values, *more[1]]
+    element = e.args[1].dtype.element
+    suffix = "f32.f32" if element == "float16" else _WORDS[element]
+    return em.fn.pure(em.fn.intrinsic(f"{_SHAPE}.mma.row.row.{suffix}", _struct(types[-1], _SUMS), types, values))
+
+
+def _store(em: LlvmScope, e: Call) -> str:
+    first, value = e.args[0].args[0], e.args[2]  # type: ignore[attr-defined]
+    types, values = _parts(em, em.value(value), value.dtype)
+    name = f"{_SHAPE}.store.d.row.stride.{_WORDS[value.dtype.element]}.p0"
+    args: Sequence[str] = [em.address(first), *values, _narrow(em, e.args[1])]
+    em.fn.do(em.fn.intrinsic(name, "void", ["ptr", *types, "i32"], args))
+    em.touch(first.buffer.data)
+    return "0"
+
+
+WARP_TILE_CALLS = {"wmma_dot": _dot, "wmma_load_a": _load, "wmma_load_b": _load, "wmma_store": _store}
+"""Emitters by the operation's name."""
+
+
+# Emits products of warp groups (``tir.wgmma_dot`` and its like): descriptors of operands in shared memory, sums in registers.
+#
+# The bits of descriptors, the rows and columns of a thread's sums, and the words of instructions are those of the PTX manual,
+# "Asynchronous Warpgroup Level Matrix Instructions".
+
+_ROW = PANEL
+"""The elements of a row of shared memory, 128 bytes."""
+_SWIZZLE_128 = 1 << 62
+_NEXT_ROWS = (SWIZZLED_ALIGNMENT >> 4) << 32
+"""Eight rows lie so many bytes behind the eight rows before."""
+_ARCHITECTURE = "sm_90a"
+"""The only architecture with these instructions."""
+_GROUP_WORDS = {"float16": "f16", "bfloat16": "bf16"}
+
+
+def swizzled_pointer(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
+    """Returns the address of an element of a swizzled buffer. The bits 4 to 6 of its place in bytes are changed by the
+    bits 7 to 9."""
+    place = offset.times(buffer.dtype.element.bytes)
+    whole = Linear(place.const // SWIZZLED_ALIGNMENT * SWIZZLED_ALIGNMENT,
+                   {t: c for t, c in place.terms.items() if c % SWIZZLED_ALIGNMENT == 0})  # fmt: skip
+    inner = sum_text(place.plus(whole, -1), em.fn)
+    turned = em.fn.pure(f"and i64 {em.fn.pure(f'lshr i64 {inner}, 3')}, 112")
+    start = em.fn.pure(f"getelementptr i8, ptr {em.base(buffer)}, i64 {sum_text(whole, em.fn)}")
+    return em.fn.pure(f"getelementptr i8, ptr {start}, i64 {em.fn.pure(f'xor i64 {inner}, {turned}')}")
+
+
+def _descriptor(em: LlvmScope, e: Call, leading: int, steps_within: bool) -> str:
+    """Returns the descriptor of an operand that begins at the address of ``e``. ``steps_within``: the steps of the product lie
+    in the rows."""
+    if em.target.mcpu != _ARCHITECTURE:
+        raise EmitError(f"{e.op.removeprefix('tir.')} needs -arch={_ARCHITECTURE}; the target has {em.target.mcpu}")
+    first = e.args[0].args[0]  # type: ignore[attr-defined]
+    buffer = first.buffer
+    if buffer.scope != SWIZZLED:
+        raise EmitError(f"an operand of a warp group lies in {SWIZZLED}, and {buffer.name} in {buffer.scope}")
+    if _constant(e.args[1], buffer) != _ROW:
+        raise EmitError(f"the rows of {buffer.name} are {e.args[1]} elements apart, and those of {SWIZZLED} {_ROW}")
+    where = em.total(em.lane_offsets(buffer, first.indices).start)
+    step = where.const % (8 * _ROW)
+    if any(c % (8 * _ROW) for c in where.terms.values()) or (
+        step and not (steps_within and step < _ROW and step % GROUP_STEPS == 0)
+    ):
+        raise EmitError(f"an operand of a warp group begins in the middle of eight rows of {buffer.name}")
+    start = em.fn.pure(f"addrspacecast ptr {em.base(buffer)} to ptr addrspace(3)")
+    low = em.fn.pure(f"ptrtoint ptr addrspace(3) {start} to i64")
+    place = em.fn.pure(f"add i64 {low}, {sum_text(where.times(buffer.dtype.bytes), em.fn)}")
+    field = em.fn.pure(f"lshr i64 {em.fn.pure(f'and i64 {place}, {0x3FFFF}')}, 4")
+    return em.fn.pure(f"or i64 {field}, {_SWIZZLE_128 | _NEXT_ROWS | leading << 16}")
+
+
+def _constant(e: Expr, buffer: Buffer) -> int:
+    if not isinstance(e, IntImm):
+        raise EmitError(f"a stride of {buffer.name}, {e}, is no constant")
+    return e.value
+
+
+def _left(em: LlvmScope, e: Call) -> str:
+    return _descriptor(em, e, 1, steps_within=True)
+
+
+def _right(em: LlvmScope, e: Call) -> str:
+    buffer = e.args[0].args[0].buffer  # type: ignore[attr-defined]
+    return _descriptor(em, e, _constant(e.args[2], buffer) * buffer.dtype.bytes >> 4, steps_within=False)
+
+
+def _sums(e: Expr) -> tuple[str, list[str]]:
+    """Returns the type of a thread's sums, and of each."""
+    types = ["float"] * (group_columns(e.dtype) // 2)
+    return "{ " + ", ".join(types) + " }", types
+
+
+def _through(em: LlvmScope, sums: Expr, text: str, more: str = "", words: str = "") -> str:
+    """Returns the sums of a thread after an instruction that names them as its results. ``more``: further operands, ``words``: their
+    constraints. The instruction stays in its place, and nothing else touches the registers meanwhile."""
+    whole, types = _sums(sums)
+    value = em.value(sums)
+    count = len(types)
+    given = ", ".join(f"float {em.fn.pure(f'extractvalue {whole} {value}, {n}')}" for n in range(count))
+    constraints = ",".join(["=f"] * count + [str(n) for n in range(count)]) + words
+    return em.fn.emit(f'call {whole} asm sideeffect "{text}", "{constraints},~{{memory}}"({given}{more}) convergent')
+
+
+def _fence(em: LlvmScope, e: Call) -> str:
+    return _through(em, e.args[0], "wgmma.fence.sync.aligned;")
+
+
+def _group_dot(em: LlvmScope, e: Call) -> str:
+    sums, left, right = e.args
+    columns = group_columns(sums.dtype)
+    count, word = columns // 2, _GROUP_WORDS[left.dtype.element]
+    registers = ", ".join(f"${n}" for n in range(count))
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{GROUP_STEPS}.f32.{word}.{word}"
+    text = (
+        "{ .reg .pred go; setp.eq.b32 go, 0, 0; "
+        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1, 0, 1; }}"
+    )
+    return _through(em, sums, text, f", i64 {em.value(left)}, i64 {em.value(right)}", ",l,l")
+
+
+def _wait(em: LlvmScope, e: Call) -> str:
+    sums, groups = e.args
+    if not isinstance(groups, IntImm):
+        raise EmitError("the number of groups of products that may go on is no constant")
+    return _through(em, sums, f"wgmma.wait_group.sync.aligned {groups.value};")
+
+
+def _commit(em: LlvmScope, e: Call) -> str:
+    em.fn.do(em.fn.intrinsic("llvm.nvvm.wgmma.commit_group.sync.aligned", "void", [], []))
+    return "0"
+
+
+def _group_store(em: LlvmScope, e: Call) -> str:
+    """Write the sums of this thread: two neighbours of each eight columns in two rows, eight rows apart."""
+    first, value = e.args[0].args[0], e.args[2]  # type: ignore[attr-defined]
+    whole, types = _sums(value)
+    text, fn = em.value(value), em.fn
+    start, stride = em.address(first), em.index(e.args[1])
+    thread = fn.pure(f"zext i32 {fn.pure(fn.intrinsic('llvm.nvvm.read.ptx.sreg.tid.x', 'i32', [], []))} to i64")
+    row = fn.pure(f"add i64 {fn.pure(f'mul i64 {_part(em, thread, 5, 3)}, 16')}, {_part(em, thread, 2, 7)}")
+    column = fn.pure(f"shl i64 {_part(em, thread, 0, 3)}, 1")
+    align = 8 if isinstance(e.args[1], IntImm) and e.args[1].value % 2 == 0 else 4
+    for half in (0, 1):
+        line = fn.pure(f"mul i64 {fn.pure(f'add i64 {row}, {8 * half}')}, {stride}")
+        place = fn.pure(f"getelementptr float, ptr {start}, i64 {fn.pure(f'add i64 {line}, {column}')}")
+        for n in range(len(types) // 4):
+            pair = [fn.pure(f"extractvalue {whole} {text}, {4 * n + 2 * half + k}") for k in (0, 1)]
+            at = fn.pure(f"getelementptr float, ptr {place}, i64 {8 * n}")
+            fn.do(f"store <2 x float> {fn.joined('<2 x float>', 'float', pair)}, ptr {at}, align {align}")
+    em.touch(first.buffer.data)
+    return "0"
+
+
+def _part(em: LlvmScope, thread: str, low: int, mask: int) -> str:
+    return em.fn.pure(f"and i64 {em.fn.pure(f'lshr i64 {thread}, {low}')}, {mask}")
+
+
+GROUP_TILE_CALLS = {
+    "wgmma_left": _left, "wgmma_right": _right, "wgmma_fence": _fence, "wgmma_dot": _group_dot, "wgmma_commit": _commit,
+    "wgmma_wait": _wait, "wgmma_store": _group_store,
+}  # fmt: skip
+"""Emitters by the operation's name. Operands are descriptors, 64-bit numbers; sums are what a thread has of them."""
