@@ -11,12 +11,13 @@ from .blocks.windows import col2im as col2im, depth_to_space as depth_to_space, 
 from .conv import conv1d as conv1d, conv2d as conv2d, conv2d_transpose as conv2d_transpose, conv3d as conv3d, depthwise_conv2d as depthwise_conv2d
 from .conversions import cast as cast, prelu as prelu, reinterpret as reinterpret
 from .elements import ELEMENTS as ELEMENTS
-from .indexing import concatenate as concatenate, cumprod as cumprod, cumsum as cumsum, full as full, gather_elements as gather_elements, gather_nd as gather_nd, one_hot as one_hot, scatter_elements as scatter_elements, scatter_nd as scatter_nd, split as split, stack as stack, strided_slice as strided_slice, take as take, topk as topk, triangle as triangle
+from .indexing import concatenate as concatenate, cumprod as cumprod, cumsum as cumsum, full as full, gather_elements as gather_elements, gather_nd as gather_nd, one_hot as one_hot, scatter_elements as scatter_elements, scatter_nd as scatter_nd, split as split, stack as stack, strided_slice as strided_slice, take as take, triangle as triangle
 from .matmul import batch_matmul as batch_matmul, dense as dense, einsum as einsum, matmul as matmul
 from .norm import batch_norm as batch_norm, group_norm as group_norm, layer_norm as layer_norm, rms_norm as rms_norm
 from .pool import adaptive_avg_pool1d as adaptive_avg_pool1d, adaptive_avg_pool2d as adaptive_avg_pool2d, adaptive_avg_pool3d as adaptive_avg_pool3d, adaptive_max_pool1d as adaptive_max_pool1d, adaptive_max_pool2d as adaptive_max_pool2d, adaptive_max_pool3d as adaptive_max_pool3d, avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d, avg_pool3d as avg_pool3d, global_avg_pool as global_avg_pool, global_max_pool as global_max_pool, max_pool1d as max_pool1d, max_pool2d as max_pool2d, max_pool3d as max_pool3d, max_pool_positions as max_pool_positions
 from .resize import resample as resample, resize1d as resize1d, resize2d as resize2d, resize3d as resize3d
 from .sampling import deformable_windows as deformable_windows, grid_sample as grid_sample, roi_align as roi_align
+from .selection import topk as topk
 from .winograd import winograd_conv2d as winograd_conv2d, winograd_weights as winograd_weights
 
 def abs(x: Tensor, name: str = ...) -> Tensor: ...
