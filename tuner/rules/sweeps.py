@@ -41,7 +41,8 @@ class ElementSweep:
 
     ``width`` elements are computed per iteration, as vectors of ``lanes`` elements, 0 for one of all. ``fused``: the loops
     become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time;
-    ``staged`` names an input whose part for a tile is copied to scratch memory. ``shared``: the threads share the loops
+    ``staged`` names an input whose part for a tile is copied to scratch memory; ``turned`` tells which dimension of the copy
+    each axis of the block is, so that the copy lies as the axes do and rows are read in order. ``shared``: the threads share the loops
     outside the innermost one, and that one, too, where the others have fewer iterations than ``tasks``. ``unrolled``: the
     steps along a row are written out, so that conditions on the innermost axis are known in each.
     """
@@ -52,6 +53,7 @@ class ElementSweep:
     across: int | None = None
     tile: int = 1
     staged: str = ""
+    turned: tuple[int, ...] = ()
     shared: bool = False
     tasks: int = 0
     unrolled: bool = False
@@ -79,13 +81,25 @@ def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
         sch.unroll(step)
     if sweep.staged:
         copy = sch.cache_read(block, sweep.staged, "local", consumer_blocks=[block])
+        if sweep.turned:
+            names = [f"i{n}" for n in range(len(sweep.turned))]
+            moved = ", ".join([names[n] for n in sweep.turned])
+            sch.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({moved},)")
         sch.compute_at(copy, step)
+        if sweep.turned:
+            sch.reorder(*_in_order_of(sch, copy, step, sweep.turned))
         sch.vectorize(loops_within(sch, copy, step)[-1])
     if 0 < sweep.lanes < sweep.width:
         vector, lanes = sch.split(lanes, [None, sweep.lanes])
         sch.unroll(vector)
     sch.vectorize(lanes)
     return step
+
+
+def _in_order_of(sch: Schedule, copy: Any, step: Any, dims: Sequence[int]) -> list[Any]:
+    """Returns the loops of a copy inside ``step`` in the order of the dimensions ``dims`` of what it reads."""
+    loops = loops_within(sch, copy, step)
+    return [loop for d in dims for loop in loops_of_axis(sch, copy, loops, d)]
 
 
 @dataclass(frozen=True)
@@ -336,6 +350,13 @@ class ElementwisePart(Part):
         alone = sum(1 for use in self.block.loads if use.buffer is self.jumping.buffer) == 1
         return alone and all(len(dim or {}) == 1 for dim in self.jumping.dims)
 
+    @property
+    def _turned(self) -> tuple[int, ...]:
+        """Returns the dimensions of the staged input in the order of the block's axes."""
+        assert self.jumping is not None
+        axes = [next(iter(dim or {})) for dim in self.jumping.dims]
+        return tuple(sorted(range(len(axes)), key=lambda d: self.block.axes.index(axes[d])))
+
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         if "staged" not in columns:
             return np.ones(rows, dtype=bool)
@@ -346,6 +367,7 @@ class ElementwisePart(Part):
         staged = self.jumping.buffer.name if row.get("staged") and self.jumping is not None else ""
         sweep = ElementSweep(
             min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
+            turned=self._turned if staged and not self.copies else (),
             across=None if self.across is None else self.block.spatial.index(self.across),
             shared=self.parallel, tasks=2 * self.machine.cores, unrolled=self.apart,
         )  # fmt: skip
@@ -370,7 +392,7 @@ class ElementwisePart(Part):
             if self.copies:  # squares go through registers, and no line is needed twice
                 gathered = gathered + np.where(staged > 0, 0.45, 0.3)
             else:
-                gathered = gathered + np.where(staged > 0, 0.7, 0.5 + 2.5 * share)
+                gathered = gathered + np.where(staged > 0, 0.45, 0.5 + 2.5 * share)
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
             waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
