@@ -163,13 +163,12 @@ def vector_axes(block: BlockInfo) -> list[Var]:
     packing and not in the result's innermost place. None of them when every load would have to gather and cannot be
     packed."""
     out = []
-    for axis in reversed(block.spatial):
-        if block.extents[axis] < 2:
-            continue
+    wide = [axis for axis in block.spatial if block.extents[axis] > 1]
+    for axis in reversed(wide):
         moving = [use for use in block.loads if axis in use.axes()]
         contiguous = [use for use in moving if use.stride(axis) == 1]
         alone = [use for use in moving if use.dim_of(axis) is not None]
-        last = axis is block.spatial[-1]
+        last = axis is wide[-1]
         if (
             last
             and moving
