@@ -13,7 +13,20 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const, structural_equal
+from ...tir.expr import (
+    LT,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
+    const,
+    structural_equal,
+)
 from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import LEAVES, pre_order
@@ -265,7 +278,8 @@ def _unmasked_stores(
     """Returns the slots whose masks may be ignored, because no load reads a lane that a masked store leaves out.
 
     That is so when all masks of a slot are the same one, whose value stays the same as long as the array is in use, and
-    every load of the slot, or of a part of it, is under that mask.
+    every load of the slot, or of a part of it, is under that mask. It is also so where the lanes are known: none that is
+    loaded, of the slot or of a part of it, is left out by one of its stores.
     """
     masks: dict[Slot, list[Expr]] = defaultdict(list)
     bare: set[Slot] = set()
@@ -288,7 +302,45 @@ def _unmasked_stores(
             continue
         if all(m is found[0] or structural_equal(m, found[0], map_free_vars=False) for m in found[1:]):
             out.add(slot)
-    return out
+    return out | _by_known_lanes(accesses, places, homes)
+
+
+def _by_known_lanes(
+    accesses: list[Access], places: dict[Access, Slot], homes: dict[Slot, tuple[Slot, ...]]
+) -> set[Slot]:
+    """Returns the slots of which no lane is loaded that a store leaves out, where all masks are numbers of lanes."""
+    loaded: dict[Slot, set[int]] = defaultdict(set)
+    stored: dict[Slot, set[int]] = {}
+    unknown: set[Slot] = set()
+    for access in accesses:
+        slot = places[access]
+        lanes = _active(access, slot[1])
+        for home in homes[slot]:
+            own = range(home[0], home[0] + home[1])
+            if lanes is None:
+                unknown.add(home)
+            elif type(access) is BufferLoad:
+                loaded[home] |= {slot[0] + n for n in lanes} & set(own)
+            elif access.predicate is not None:
+                stored[home] = stored.get(home, set(own)) & {slot[0] + n for n in lanes}
+    return {home for home, lanes in stored.items() if home not in unknown and loaded[home] <= lanes}
+
+
+def _active(access: Access, lanes: int) -> range | None:
+    """Returns those of the lanes that an access reads or writes; None where its mask is not ``lane < n`` of numbers."""
+    test = access.predicate
+    if test is None:
+        return range(lanes)
+    if not isinstance(test, LT) or not isinstance(test.a, Ramp) or not isinstance(test.b, Broadcast):
+        return None
+    first, step, end = test.a.base, test.a.stride, test.b.value
+    if (
+        not isinstance(first, IntImm)
+        or not isinstance(end, IntImm)
+        or not (isinstance(step, IntImm) and step.value == 1)
+    ):
+        return None
+    return range(max(0, min(lanes, end.value - first.value)))
 
 
 # Partitions a register tile into values, according to the elements at which it is read and written.

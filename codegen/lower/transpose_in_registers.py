@@ -36,6 +36,8 @@ _LANE_BITS = 128
 _MOST_ROWS = 16
 _FEWEST_ROWS = 4
 _REGISTERS = ("local", "register")
+_FEW_SQUARES = 4
+"""The number of squares of scratch memory up to which they are written out."""
 
 
 def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
@@ -232,11 +234,15 @@ class _Transpose:
         around = [t for t in self.nest.terms if not vars_in(t) & {self.column.loop_var, self.row.loop_var}]
         if around:
             body = IfThenElse(op.all_(*around), body)
-        written_out = self.nest.load.buffer.scope in _REGISTERS or self.nest.store.buffer.scope in _REGISTERS
         for loop in reversed(self.nest.loops):
             if loop is not self.column and loop is not self.row:
-                body = loop.with_(body=body, kind=loop.kind if written_out else "serial")
+                body = loop.with_(body=body, kind=loop.kind if self.in_registers else "serial")
         return body
+
+    @property
+    def in_registers(self) -> bool:
+        """Returns whether one of the arrays is scratch memory, which may become registers where its indices are numbers."""
+        return self.nest.load.buffer.scope in _REGISTERS or self.nest.store.buffer.scope in _REGISTERS
 
     def along(self, loop: For, square: Callable[[Expr, bool], Stmt]) -> Stmt:
         """Return a loop over the whole squares, and the incomplete square after it."""
@@ -246,7 +252,8 @@ class _Transpose:
             parts.append(square(const(0, dtype), False))
         elif whole:
             var = Var(f"{loop.loop_var.name}_t", dtype)
-            parts.append(For(var, const(0, dtype), const(whole, dtype), "serial", square(var * self.size, False)))
+            kind = "unrolled" if self.in_registers and whole <= _FEW_SQUARES else "serial"
+            parts.append(For(var, const(0, dtype), const(whole, dtype), kind, square(var * self.size, False)))
         if extent % self.size:
             parts.append(square(const(whole * self.size, dtype), True))
         return seq(*parts)
