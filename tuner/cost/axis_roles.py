@@ -195,9 +195,16 @@ def lane_loads(use: Use, vector: Var, lanes: int) -> float:
     return float(2 * stride - 1) if stride is not None and 1 < stride <= NEAR else float(lanes)
 
 
+_SHORT_ROW = 6
+"""Elements of a row from which on it is added up as a vector, in place of vectors across rows."""
+
+
 def _reads_rows(block: BlockInfo) -> bool:
-    """Returns whether a reduction axis is contiguous in memory for at least the length of a vector."""
-    return any(use.stride(axis) == 1 and block.extents[axis] >= 16 for use in block.loads for axis in block.reduce)
+    """Returns whether a reduction axis is contiguous in memory for at least the length of a vector; for less where rows
+    are all that is read."""
+    over = [axis for axis in block.reduce if block.extents[axis] > 1]
+    least = _SHORT_ROW if len(over) == 1 and len(block.loads) == 1 else 16
+    return any(use.stride(axis) == 1 and block.extents[axis] >= least for use in block.loads for axis in over)
 
 
 def _reuses(block: BlockInfo, use: Use) -> bool:

@@ -30,7 +30,7 @@ from ...tir.walk import pre_order
 from ..cost.axis_roles import lane_loads, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, crowding, worth_threads
-from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, unroll_factor
+from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
@@ -179,13 +179,33 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
     size, width = 1, sweep.accumulators * sweep.lanes
     for extent in extents:
         size *= extent
-    if len(info.writes) > 1 or size <= sweep.lanes:
+    short = size <= sweep.lanes
+    if len(info.writes) > 1 or size * _FEWEST_LANES <= sweep.lanes or (short and not _are_neighbours(sch, name)):
         return [_Stage(name, "reduce", block)]
     extent, last = [(extent, loop) for extent, loop in zip(extents, loops, strict=True) if extent > 1][-1]
-    if extent % width and extent < 2 * width and size % width == 0:  # short axes are fused, so vectors stay full
+    if short:  # one vector, of which the row may leave lanes out
+        last, extent = fuse_all(sch, loops), 1 << (size - 1).bit_length()
+    elif extent % width and extent < 2 * width and size % width == 0 and _are_neighbours(sch, name):
+        # short axes are fused, so vectors stay full
         last, extent = fuse_all(sch, loops), size
     partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
     return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]
+
+
+def _are_neighbours(sch: Schedule, name: str) -> bool:
+    """Returns whether the axes that a block reduces lie one within the other in all that it reads."""
+    block = BlockInfo(realize_of(sch, name))
+    over = [axis for axis in block.reduce if block.extents[axis] > 1]
+    for use in block.loads:
+        steps = [use.stride(axis) for axis in over]
+        for outer, inner, axis in zip(steps, steps[1:], over[1:], strict=False):
+            if outer is None or inner is None or outer != inner * block.extents[axis]:
+                return False
+    return True
+
+
+_FEWEST_LANES = 4
+"""The share of a vector, one of so many, that a row fills at the least where its elements are added up as a vector."""
 
 
 def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: bool) -> Any:
