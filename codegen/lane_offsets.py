@@ -9,7 +9,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.expr import Add, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub, make_binary
+from ..tir.expr import (
+    Add,
+    And,
+    Broadcast,
+    Cast,
+    CmpOp,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Or,
+    Ramp,
+    Sub,
+    make_binary,
+)
 from ..tir.stmt import Buffer
 
 Offsets = tuple[Expr, list[int]]
@@ -84,6 +99,25 @@ def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[t
         by = step.value if isinstance(step, IntImm) else 0
         total = [t + n * by for t, n in zip(total or [0] * len(found[1]), found[1], strict=True)]
     return scalars, total
+
+
+def known_mask(e: Expr) -> list[bool] | None:
+    """Returns which lanes of a condition hold, or None where that depends on more than the lane.
+
+    >>> known_mask(Ramp(IntImm(0), IntImm(1), 4) % Broadcast(IntImm(2), 4) < Broadcast(IntImm(1), 4))
+    [True, False, True, False]
+    """
+    if isinstance(e, (And, Or)):
+        a, b = known_mask(e.a), known_mask(e.b)
+        joined = all if isinstance(e, And) else any
+        return None if a is None or b is None else [joined(pair) for pair in zip(a, b, strict=True)]
+    if not isinstance(e, CmpOp):
+        return None
+    sides = [constant_lane_offsets(side) for side in (e.a, e.b)]
+    numbers = [
+        [found[0].value + n for n in found[1]] for found in sides if found is not None and isinstance(found[0], IntImm)
+    ]
+    return [bool(e.compute(a, b)) for a, b in zip(*numbers, strict=True)] if len(numbers) == 2 else None
 
 
 def value_in_lane(e: Expr, lane: Expr) -> Expr | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp
 from ...tir.stmt import Buffer
-from ..lane_offsets import NEAR, LaneOffsets
+from ..lane_offsets import NEAR, LaneOffsets, flat_lanes, known_mask
 from ..lowered import ALIGNED
 from ..machine.target import Target
 from .function_builder import align_of, llvm_type, memory_type, stored_suffix, sum_text, vector_constant
@@ -52,6 +52,9 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
     picked = em.picked(e, offset, stride.const) if even else None
     if picked is not None:
         return em.from_memory(picked, dtype)
+    close = _from_a_span(em, e)
+    if close is not None:
+        return em.from_memory(close, dtype)
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
     text = em.fn.intrinsic(
         f"llvm.masked.gather.{stored_suffix(dtype)}.v{lanes}p0", memory,
@@ -223,6 +226,29 @@ def picked(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str |
     if active is None or not _is_near(em, distance, e.dtype):
         return None
     return _picked_lanes(em, e.buffer, offset, e.dtype, distance, active)
+
+
+def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
+    """Returns lanes at known distances from the first one, as in ``A[i + T.Ramp(0, 1, 16) // 4]``, picked out of the one
+    vector that covers them. None where they are not known, or lie farther apart than a register is long."""
+    buffer, dtype = e.buffer, e.dtype
+    if buffer.dtype.lanes > 1 or dtype.is_bool:
+        return None
+    flat = flat_lanes(e.indices, em.unit.strides(buffer))
+    active = [True] * dtype.lanes if e.predicate is None else known_mask(e.predicate)
+    if flat is None or active is None or len(flat[1]) != dtype.lanes or not any(active):
+        return None
+    places, offsets = flat
+    read = [n for n, is_read in zip(offsets, active, strict=True) if is_read]
+    first, span = min(read), max(read) - min(read) + 1
+    if not 1 < span <= em.target.vector_lanes(dtype):
+        return None
+    start = em.total(((buffer.elem_offset, IntImm(1)), *places)).plus(Linear(first))
+    whole = dtype.element.with_lanes(span)
+    pointer, align = em.pointer(buffer, start), em.alignment(buffer, start, whole)
+    loaded = em.cached_load(buffer, f"load {memory_type(whole)}, ptr {pointer}, align {align}")
+    lanes = [n - first if is_read else span for n, is_read in zip(offsets, active, strict=True)]
+    return em.fn.shuffled(memory_type(whole), loaded, "zeroinitializer", lanes)
 
 
 def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
