@@ -25,6 +25,7 @@ from ...tir.walk import distinct
 from ..lowered import NONTEMPORAL_ATTR
 from ..machine.target import Target
 from .assumptions import drop_assumptions
+from .carry_recurrences import carry_recurrences
 from .check_accesses import check_accesses
 from .choose_unrolled import choose_unrolled
 from .compact_buffers import compact_buffers
@@ -173,6 +174,7 @@ PASSES: tuple[Pass, ...] = (
     _step(lower_horizontal, [HORIZONTAL], [MASK]),
     _step(vectorize_loops, [VECTORIZED], [MASK]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
+    _step(carry_recurrences, ["serial"]),
     _step(promote_registers, [Allocate]),
     _step(insert_prefetches, [PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
 )
