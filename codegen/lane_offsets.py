@@ -20,6 +20,7 @@ from ..tir.expr import (
     FloorMod,
     IntImm,
     Mul,
+    Not,
     Or,
     Ramp,
     Sub,
@@ -111,6 +112,9 @@ def known_mask(e: Expr) -> list[bool] | None:
         a, b = known_mask(e.a), known_mask(e.b)
         joined = all if isinstance(e, And) else any
         return None if a is None or b is None else [joined(pair) for pair in zip(a, b, strict=True)]
+    if isinstance(e, Not):
+        inner = known_mask(e.a)
+        return None if inner is None else [not held for held in inner]
     if not isinstance(e, CmpOp):
         return None
     sides = [constant_lane_offsets(side) for side in (e.a, e.b)]

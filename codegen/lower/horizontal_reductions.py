@@ -70,16 +70,19 @@ def _reduce(loop: For) -> Stmt | None:
         return None
 
     own = BufferLoad(store.buffer, store.indices)
-    lanes = loop.extent.value
-    if lanes & (lanes - 1) or lanes > 256:
+    lanes = 1 << (loop.extent.value - 1).bit_length()  # those beyond the loop's end take no part
+    if lanes > 256:
         return None
     around, mask = _parted(cond, loop.loop_var)
+    if lanes > loop.extent.value:
+        inside = loop.loop_var < loop.min + loop.extent
+        mask = inside if mask is None else And(mask, inside)
     try:
         wide = None if mask is None else vectorize_expr(mask, loop.loop_var, loop.min, lanes)
         if isinstance(value, Select):
-            total = _of_numbers(loop, value, wide) if same(value.false_value, own) else None
+            total = _of_numbers(loop, value, wide, lanes) if same(value.false_value, own) else None
         else:
-            total = _of_terms(loop, value, wide, own)
+            total = _of_terms(loop, value, wide, own, lanes)
     except NotVectorizable:
         return None
     if total is None:
@@ -100,7 +103,7 @@ def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
     return (op.all_(*same) if same else None), (op.all_(*mask) if mask else None)
 
 
-def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Expr | None:
+def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad, lanes: int) -> Expr | None:
     """Returns ``s = s + x`` over the lanes of ``mask`` as one operation."""
     reducer = _REDUCERS.get(type(value)) if isinstance(value, BinaryOp) else None
     if not isinstance(value, BinaryOp) or reducer is None or not reducer.lanes or not reducer.either_way:
@@ -108,7 +111,6 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Exp
     old, term = (value.a, value.b) if same(value.a, own) else (value.b, value.a)
     if not same(old, own):
         return None
-    lanes = int(loop.extent)  # type: ignore[call-overload]
     vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
     if mask is not None:
         identity = const(reducer.starts_from[0].identity(term.dtype), term.dtype.with_lanes(lanes))
@@ -119,7 +121,7 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Exp
     return type(value)(old, combine(vector))
 
 
-def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
+def _of_numbers(loop: For, value: Select, mask: Expr | None, lanes: int) -> Expr | None:
     """Returns ``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask`` as one operation."""
     test, term, old = value.condition, value.true_value, value.false_value
     reducer = _REDUCERS.get(type(test)) if isinstance(test, (GT, LT)) and term.dtype.is_float else None
@@ -127,7 +129,6 @@ def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
         return None
     if not (same(test.a, term) and same(test.b, old)):
         return None
-    lanes = int(loop.extent)  # type: ignore[call-overload]
     vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
     start: Expr = Broadcast(old, lanes)
     better: Expr = type(test)(vector, start)

@@ -371,6 +371,14 @@ def accessed_point(
             f"block {name!r} uses buffer {buffer.name} through a pointer or a match_buffer", where=realize,
             hint="do this before tensorize",
         )  # fmt: skip
+    ranged = next((iv for iv in block.iter_vars for e in (iv.dom.min, iv.dom.extent) for n in pre_order(e)
+                   if isinstance(n, BufferLoad) and n.buffer is buffer), None)  # fmt: skip
+    if ranged is not None:
+        raise ScheduleError(
+            f"the range of axis {ranged.var.name} of block {name!r} is read from buffer {buffer.name}",
+            where=realize,
+            hint="choose a buffer that only the block's body accesses",
+        )
     found = accesses(block.body, buffer)
     if block.init is not None:
         found += accesses(block.init, buffer)

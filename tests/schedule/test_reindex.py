@@ -342,3 +342,54 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
     arrays = [np.arange(8, dtype="float32"), np.zeros(8, "float32")]
     interpret(sch.func, *arrays)
     np.testing.assert_array_equal(arrays[1], [1, 1, 1, 1, 4, 5, 6, 7])
+
+
+LOOKED_UP = """
+@T.prim_func
+def main(A: T.Buffer((5, 4)), t: T.Buffer((6,), "int32"), B: T.Buffer((4, 3)), C: T.Buffer((6, 3))):
+    for i, j, k in T.grid(6, 3, 4):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[t[vi], vk] * B[vk, vj]
+"""
+
+
+def test_rows_that_are_looked_up_are_copied_by_the_axes_that_look_them_up():
+    sch = Schedule(parse(LOOKED_UP))
+    sch.reindex("C", ("read", "A"))
+    assert "A_reindex[v0, v1] = A[t[v0], v1]" in sch.func.script()
+    rng = np.random.default_rng(0)
+    a, t, b = rng.random((5, 4), np.float32), rng.integers(0, 5, 6).astype(np.int32), rng.random((4, 3), np.float32)
+    out = np.zeros((6, 3), np.float32)
+    interpret(sch.func, a, t, b, out)
+    np.testing.assert_allclose(out, a[t] @ b, rtol=1e-6)
+
+
+def test_indices_from_memory_that_the_block_writes_are_refused():
+    text = LOOKED_UP.replace('t: T.Buffer((6,), "int32")', 't: T.Buffer((6, 3), "int32")')
+    text = text.replace(
+        "C[vi, vj] = C[vi, vj] + A[t[vi], vk] * B[vk, vj]", "C[vi, vj] = A[t[vi, vj], vk]\n            t[vi, vj] = 0"
+    )
+    with pytest.raises(ScheduleError, match="at indices from memory"):
+        Schedule(
+            parse(text.replace("            with T.init():\n                C[vi, vj] = T.float32(0)\n", ""))
+        ).reindex("C", ("read", "A"))
+
+
+def test_a_buffer_that_bounds_an_axis_is_refused():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((5, 4)), L: T.Buffer((5,), "int32"), C: T.Buffer((5,))):
+    for i in range(5):
+        for k in range(T.max(T.min(L[i], 4), 0)):
+            with T.block("C"):
+                vi = T.axis.spatial(5, i)
+                vk = T.axis.reduce(T.max(T.min(L[i], 4), 0), k)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk] * T.cast(L[vi], "float32")
+"""
+    with pytest.raises(ScheduleError, match="the range of axis vk of block 'C' is read from buffer L"):
+        Schedule(parse(text)).reindex("C", ("read", "L"))

@@ -185,3 +185,27 @@ def test_floor_division_of_odd_floats(dtype, evaluate, rng):
     with np.errstate(all="ignore"):
         want = np.floor_divide(x, y)
     np.testing.assert_array_equal(evaluate(ops.floor_divide(A, B), [A, B], x, y), want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "bool"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "axis", "k"),
+    [((40,), 0, 3), ((3, 40), 1, 8), ((3, 40), 1, 9), ((40, 3), 0, 40), ((4, 1), 1, 1), ((4, 3), 1, 0)],
+)
+def test_the_first_of_a_row_in_order(shape, axis, k, largest, dtype, evaluate):
+    """Few by reductions, more by a heap: of equal elements the first, NaN as the largest, both zeros equal."""
+    rng = np.random.default_rng(k)
+    x = rng.integers(-2, 3, shape)
+    if dtype.startswith("float"):
+        x = x.astype(dtype)
+        x[rng.random(shape) < 0.2], x[rng.random(shape) < 0.2], x[rng.random(shape) < 0.2] = np.nan, -0.0, -np.inf
+    x = (abs(x) if dtype in ("uint8", "bool") else x).astype(dtype)
+    wide = x.astype(np.float64)
+    keys = np.where(np.isnan(wide), np.inf, wide)
+    order = np.lexsort((keys, np.isnan(wide)) if not largest else (-keys, ~np.isnan(wide)), axis=axis)
+    want = np.take(order, range(k), axis)
+    X = ph(x, "X")
+    values, places = ops.topk(X, k, axis, largest)
+    np.testing.assert_array_equal(evaluate(places, [X], x), want)
+    np.testing.assert_array_equal(evaluate(values, [X], x), np.take_along_axis(x, want, axis))

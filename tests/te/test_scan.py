@@ -218,3 +218,36 @@ def test_errors():
     same = update(lambda t: t - 1)
     with pytest.raises(ValueError, match="one update for two states"):
         te.scan([first, first], [same, same], [state, te.placeholder((5, 3))])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_steps_along_any_dimension(axis):
+    """A recurrence of second order: each element is the sum of the two before it, and of an input."""
+    shape, at = (5, 6, 7), axis % 3
+
+    def moved(i, by):
+        return tuple([e - by if d == at else e for d, e in enumerate(i)])
+
+    x, s = te.placeholder(shape, "int32", "x"), te.placeholder(shape, "int32", "s")
+    first = [2 if d == at else e for d, e in enumerate(shape)]
+    init = te.compute(first, lambda *i: x(*i))
+    step = te.compute(
+        shape, lambda *i: te.if_then_else(i[at] < 2, 0, s(*moved(i, 1)) + s(*moved(i, 2))) + x(*i), name="step"
+    )
+    out = te.scan(init, step, s, axis=axis)
+    run = tw.build(te.create_prim_func([x, out]), target="native -num-cores=1")
+    data = np.random.default_rng(0).integers(0, 9, shape).astype(np.int32)
+    made, want = np.zeros(shape, np.int32), np.moveaxis(data.copy(), at, 0)
+    run(data, made)
+    for t in range(2, want.shape[0]):
+        want[t] += want[t - 1] + want[t - 2]
+    np.testing.assert_array_equal(made, np.moveaxis(want, 0, at))
+
+
+def test_a_dimension_that_does_not_exist_is_refused():
+    x, s = te.placeholder((5, 6)), te.placeholder((5, 6))
+    step = te.compute((5, 6), lambda t, i: s[t - 1, i] + x[t, i])
+    with pytest.raises(ValueError, match="axis=2 of states of 2 dimensions"):
+        te.scan(te.compute((1, 6), lambda t, i: x[0, i]), step, s, axis=2)
+    with pytest.raises(ValueError, match="they differ in dimension 1 of init alone"):
+        te.scan(te.compute((1, 6), lambda t, i: x[0, i]), step, s, axis=1)

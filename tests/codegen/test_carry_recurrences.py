@@ -1,0 +1,78 @@
+"""What one iteration stores and the next one loads goes through a register, and nothing else does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.codegen.lower.carry_recurrences import carry_recurrences
+from tilewright.tir.parser import parse
+
+from .test_lower import AVX2, AVX512, check
+
+ROWS = """
+@T.prim_func
+def main(X: T.Buffer((4, 9)), S: T.Buffer((4, 9))):
+    T.func_attr({"tir.noalias": True})
+    for i in range(4):
+        S[i, 0] = X[i, 0]
+    for i in range(2):
+        for t in range(1, 9):
+            S[i * 2, t] = S[i * 2, t - 1] * T.float32(0.5) + X[i * 2, t]
+            S[i * 2 + 1, t] = S[i * 2 + 1, t - 1] + S[i * 2, t - 1] * T.float32(0.25)
+"""
+
+
+def carried(text: str) -> str:
+    return carry_recurrences(parse(text)).script()
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2])
+def test_rows_side_by_side(target):
+    """The second row reads the first one's last step, which its register no longer holds: that comes from memory."""
+    func = parse(ROWS)
+    check(func, target)
+    made = carry_recurrences(func)
+    check(made, target)
+    text = made.script()
+    assert text.count('scope="register"') == 2
+    assert "S_carried_1[()] = S_carried_1[()] + S[i * 2, t - 1]" in text or text.count("S[i * 2, t - 1]") == 1
+
+
+LOOP = """
+@T.prim_func
+def main(X: T.Buffer((9,)), S: T.Buffer((9,)), R: T.Buffer((9,))):
+    T.func_attr({{"tir.noalias": True}})
+    S[0] = X[0]
+    S[1] = X[1]
+    for t in range({first}, 9):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "body", "count"),
+    [
+        (1, "S[t] = S[t - 1] + X[t]", 1),
+        (2, "S[t] = S[t - 1] + S[t - 2]", 1),  # the step before the last one is in memory
+        (2, "S[t] = S[t - 2] + X[t]", 0),
+        (0, "S[t] = T.if_then_else(t < 1, X[0], S[T.max(t - 1, 0)] + X[t])", 0),
+        (0, "S[t] = X[t]", 0),
+        (1, "S[t] = S[8 - t] + X[t]", 0),
+    ],
+)
+def test_what_is_carried(first, body, count):
+    text = LOOP.format(first=first, body=body)
+    check(parse(text), AVX512)
+    assert carried(text).count('scope="register"') == count
+
+
+def test_two_stores_of_one_iteration_to_one_array_are_apart():
+    text = LOOP.format(first=1, body="S[t] = S[t - 1] + X[t]\n        R[t] = S[t - 1] + S[t]")
+    check(parse(text), AVX512)
+    lines = [line.strip() for line in carried(text).splitlines()]
+    assert "R[t] = S[t - 1] + S[t]" in lines  # the register holds the new element by then
+
+
+def test_arrays_that_may_overlap_are_left_alone():
+    text = LOOP.format(first=1, body="S[t] = S[t - 1] + X[t]").replace('T.func_attr({"tir.noalias": True})', "pass")
+    assert "register" not in carried(text.replace("    pass\n", ""))

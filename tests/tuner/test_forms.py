@@ -1,0 +1,165 @@
+"""The same work written in other forms: it gets the vectors, tiles and registers of the form that rules know."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.te import ops
+
+AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=1"
+NATIVE = "native -num-cores=1"
+
+
+def compiled(*tensors, target=AVX512):
+    return tw.build(te.create_prim_func([*tensors]), target=target)
+
+
+def ph(*shape, name="A", dtype="float32"):
+    return te.placeholder(shape, dtype, name)
+
+
+def computed(out, *inputs):
+    """The result on this machine of random inputs, and those; integers are small."""
+    rng = np.random.default_rng(0)
+    given = [rng.integers(0, 5, [int(e) for e in t.shape]).astype(str(t.dtype)) for t in inputs]
+    made = np.zeros([int(e) for e in out.shape], str(out.dtype))
+    compiled(*inputs, out, target=NATIVE)(*given, made)
+    return made, given
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 16, 40, 40), (2, 64, 56, 56), (8, 64, 28, 28), (1, 3, 20, 20, 85), (3, 6, 20, 80)]
+)
+def test_elements_of_any_shape_are_vectors(shape):
+    x = ph(*shape)
+    lowered = compiled(x, ops.exp(x)).get_source("lowered")
+    assert "T.Ramp" not in lowered.split("T.Let")[0]  # the place that is written is one stretch of memory
+    assert "// T.Broadcast" not in lowered and "% T.Broadcast" not in lowered
+
+
+def products():
+    a, b, t, r = ph(20, 64), ph(64, 48, name="B"), ph(96, name="t", dtype="int32"), te.reduce_axis((0, 64), "r")
+    wide = ph(96, 64)
+    yield "rows that are looked up", te.compute((96, 48), lambda i, j: te.sum(a[t[i], r] * b[r, j], axis=r)), (
+        (a, b, t), lambda a, b, t: a[t] @ b)  # fmt: skip
+    yield "columns that are looked up", te.compute((96, 96), lambda i, j: te.sum(wide[i, r] * b[r, t[j]], axis=r)), (
+        (wide, b, t), lambda a, b, t: a @ b[:, t])  # fmt: skip
+    yield "steps that are looked up", te.compute((96, 48), lambda i, j: te.sum(wide[i, t[r]] * b[r, j], axis=r)), (
+        (wide, b, t), lambda a, b, t: a[:, t[:64]] @ b)  # fmt: skip
+    x, w = ph(8, 15, 15), ph(16, 8, 3, 3, name="W")
+    k, u, v = [te.reduce_axis((0, n)) for n in (8, 3, 3)]
+    body = te.compute(
+        (16, 28, 28), lambda f, i, j: te.sum(x[k, (i + u) // 2, (j + v) // 2] * w[f, k, u, v], axis=[k, u, v])
+    )
+
+    def upsampled(x, w):
+        x = x.repeat(2, 1).repeat(2, 2)
+        return sum(
+            np.einsum("kij,fk->fij", x[:, a : a + 28, b : b + 28], w[:, :, a, b]) for a in range(3) for b in range(3)
+        )
+
+    yield "a convolution of an enlarged image", body, ((x, w), upsampled)
+
+
+@pytest.mark.parametrize(("out", "case"), [pytest.param(o, c, id=n) for n, o, c in products()])
+def test_products_read_what_they_gather_through_a_copy(out, case):
+    inputs, reference = case
+    scheduled = compiled(*inputs, out).get_source("tir")
+    assert "_reindex" in scheduled and "T.vectorized" in scheduled
+    made, given = computed(out, *inputs)
+    np.testing.assert_array_equal(made, reference(*given))
+
+
+def test_what_is_gathered_once_is_not_copied():
+    a, t, r = ph(20, 64), ph(96, 4, name="t", dtype="int32"), te.reduce_axis((0, 4), "r")
+    out = te.compute((96, 64), lambda i, j: te.sum(a[t[i, r], j], axis=r))
+    assert "_reindex" not in compiled(a, t, out).get_source("tir")
+    made, (a, t) = computed(out, a, t)
+    np.testing.assert_array_equal(made, a[t].sum(1))
+
+
+def test_a_product_with_one_column_has_vectors_along_rows():
+    a, y, r = ph(64, 96), ph(64, 1, name="y"), te.reduce_axis((0, 64), "r")
+    out = te.compute((96, 1), lambda i, j: te.sum(a[r, i] * y[r, j], axis=r), name="C")
+    lowered = compiled(a, y, out).get_source("lowered")
+    assert "A[" in lowered and "gather" not in compiled(a, y, out).get_source("ll")
+    made, (a, y) = computed(out, a, y)
+    np.testing.assert_array_equal(made, a.T @ y)
+
+
+@pytest.mark.parametrize("extent", [7, 8, 12, 16, 17, 33])
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_short_rows_are_added_up_as_vectors(extent, op):
+    x = ph(40, extent)
+    out = getattr(ops, op)(x, axis=1)
+    assert "vector_reduce" in compiled(x, out).get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, getattr(np, op)(x, axis=1))
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((64, 56, 56), (0, 2)), ((6, 96, 96), None), ((5, 7, 11), None)])
+def test_reductions_over_several_axes(shape, axes):
+    x = ph(*shape)
+    out = ops.sum(x, axis=axes)
+    lowered = compiled(x, out).get_source("lowered")
+    assert "vector_reduce" in lowered and "// T.Broadcast" not in lowered
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.sum(axes))
+
+
+def test_sums_of_odd_width_stay_in_registers():
+    a, b, r = ph(3, 40, 12), ph(3, 40, 8, name="B"), te.reduce_axis((0, 40), "r")
+    out = te.compute((3, 12, 8), lambda n, i, j: te.sum(a[n, r, i] * b[n, r, j], axis=r), name="C")
+    lowered = compiled(a, b, out).get_source("lowered")
+    sums = lowered[lowered.index("for r") :]
+    assert 'scope="register"' in lowered and "T.Select" not in sums.split("row0")[0]
+    made, (a, b) = computed(out, a, b)
+    np.testing.assert_array_equal(made, np.einsum("nri,nrj->nij", a, b))
+
+
+def test_a_transposed_operand_goes_through_squares():
+    a, b = ph(64, 96), ph(96, 64, name="B")
+    out = te.compute((64, 96), lambda i, j: a[i, j] + b[j, i], name="C")
+    made = compiled(a, b, out)
+    assert "gather" not in made.get_source("ll") and "T.Shuffle" in made.get_source("lowered")
+    made, (a, b) = computed(out, a, b)
+    np.testing.assert_array_equal(made, a + b.T)
+
+
+@pytest.mark.parametrize("each", [2, 4, 8])
+def test_lanes_near_one_another_come_from_one_vector(each):
+    x = ph(128)
+    out = te.compute((1024 // 8 * each,), lambda i: x[i // each] * 2.0)
+    assert "masked.gather" not in compiled(x, out).get_source("ll")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.repeat(each) * 2)
+
+
+def test_lanes_of_two_arrays_are_interleaved():
+    a, b = ph(128), ph(128, name="B")
+    out = te.compute((256,), lambda i: te.if_then_else(i % 2 == 0, a[i // 2], b[i // 2]))
+    assert "masked.gather" not in compiled(a, b, out).get_source("ll")
+    made, (a, b) = computed(out, a, b)
+    np.testing.assert_array_equal(made, np.stack([a, b], 1).reshape(-1))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_running_sums_take_one_step_for_each_element(axis):
+    x = ph(6, 40, 33)
+    out = ops.cumsum(x, axis)
+    made = compiled(x, out)
+    assert "T.axis.scan" in made.get_source("tir")
+    lowered = made.get_source("lowered")
+    assert "vectorized" in made.get_source("tir") if axis < 2 else lowered.count("carried") > 16
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.cumsum(axis))
+
+
+def test_running_sums_of_half_floats_add_up_in_float32():
+    x = ph(3000, dtype="float16")
+    out = ops.cumsum(x, 0)
+    run, data = compiled(x, out, target=NATIVE), np.full(3000, 0.1, np.float16)
+    made = np.zeros(3000, np.float16)
+    run(data, made)
+    np.testing.assert_allclose(made, data.astype(np.float64).cumsum(), rtol=1e-3)
