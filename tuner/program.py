@@ -70,9 +70,9 @@ class Use:
     def fills(self, axes: Sequence[Var], extents: Mapping[Var, int]) -> bool:
         """Returns whether the indices go through the whole buffer in the order of ``axes``. Each index is one of them, or
         a sum over neighbouring ones that are its digits."""
-        left = list(reversed(axes))
+        left = [axis for axis in reversed(axes) if extents[axis] > 1]
         for dim, size in zip(reversed(self.dims), reversed(self.buffer.shape), strict=True):
-            step, terms = 1, {axis: factor for axis, factor in (dim or {}).items() if factor}
+            step, terms = 1, {axis: k for axis, k in (dim or {}).items() if k and extents.get(axis, 0) != 1}
             while left and terms.get(left[0]) == step:
                 step *= extents[left[0]]
                 del terms[left.pop(0)]

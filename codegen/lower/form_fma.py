@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const
+from collections.abc import Hashable
+from typing import Any
+
+from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const, value_key
 from ...tir.expr.node import Node
-from ...tir.stmt import PrimFunc
-from ...tir.walk import transform
+from ...tir.stmt import BufferStore, PrimFunc
+from ...tir.walk import distinct, transform
 from ..machine.target import Target
 
 
@@ -19,12 +22,16 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
     After::
 
         C[0] = T.fma(A[0], B[0], C[0])
+
+    A product that a statement uses at several places has one value at all of them, so it is rounded: ``p - p`` of
+    ``p = a * b`` is 0, and ``p - floor(p)`` is not negative.
     """
     if not target.has_fma:
         return func
+    shared = _used_repeatedly(func)
 
     def fused(product: Expr, addend: Expr) -> Expr | None:
-        if isinstance(product, Mul):
+        if isinstance(product, Mul) and product not in shared:
             return Call("tir.fma", (product.a, product.b, addend), addend.dtype)
         return None
 
@@ -33,13 +40,49 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
             if isinstance(n, Add):
                 left = fused(n.b, n.a)
                 return left if left is not None else fused(n.a, n.b)
-            if isinstance(n.b, Mul):
+            if isinstance(n.b, Mul) and n.b not in shared:
                 return Call("tir.fma", (_negated(n.b.a), n.b.b, n.a), n.dtype)
-            if isinstance(n.a, Mul):
+            if isinstance(n.a, Mul) and n.a not in shared:
                 return Call("tir.fma", (n.a.a, n.a.b, _negated(n.b)), n.dtype)
         return None
 
     return transform(func, post=post)
+
+
+def _used_repeatedly(func: PrimFunc) -> set[Node]:
+    """Returns the products of floats that a statement uses at more than one place, as the nodes that they are."""
+    out: set[Node] = set()
+    for store in distinct(func.body):
+        if isinstance(store, BufferStore) and store.value.dtype.is_float:
+            out |= _repeated(store.value)
+    return out
+
+
+def _repeated(value: Expr) -> set[Node]:
+    numbers: dict[Hashable, int] = {}
+    known: dict[Node, int] = {}
+    uses: dict[int, int] = {}
+    products: dict[int, set[Node]] = {}
+
+    def number(e: Any) -> Any:
+        """Returns a number that equal expressions share, and counts the uses by different ones."""
+        if not isinstance(e, Expr):
+            return e
+        if e in known:
+            return known[e]
+        key = value_key(e, number)
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            for child in e.children():
+                if isinstance(child, Mul) and child.dtype.is_float:
+                    uses[known[child]] = uses.get(known[child], 0) + 1
+        known[e] = numbers[key]
+        if isinstance(e, Mul):
+            products.setdefault(known[e], set()).add(e)
+        return known[e]
+
+    number(value)
+    return {node for n, nodes in products.items() if uses.get(n, 0) > 1 for node in nodes}
 
 
 def _negated(e: Expr) -> Expr:

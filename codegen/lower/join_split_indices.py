@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const
+from ...tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Var, const
 from ...tir.expr.node import Node
-from ...tir.stmt import Buffer, BufferStore, For, PrimFunc
-from ...tir.walk import all_nodes, transform, uses_var
+from ...tir.stmt import Buffer, BufferStore, For, LetStmt, PrimFunc
+from ...tir.walk import all_nodes, distinct, substitute, transform, uses_var
 from .scoped_transform import ScopedTransform
 
 
@@ -29,6 +29,13 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     """
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
+    named = {n.var: n.value for n in distinct(func.body) if isinstance(n, LetStmt) and not _reads(n.value)}
+
+    def written_out(e: Expr) -> Expr:
+        """Returns an index with quotients in place of their names."""
+        while any(n in named for n in all_nodes(e) if type(n) is Var):
+            e = substitute(e, named)
+        return e
 
     def joined(loop: For, scope: ScopedTransform) -> For | None:
         if loop.kind != "vectorized":
@@ -42,6 +49,8 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
             if type(n) is not BufferLoad and type(n) is not BufferStore:
                 return None
             found = _joined(n.buffer, n.indices, loop.loop_var, simplify)
+            if found is None and named and any(_has_quotient(i, loop.loop_var) for i in n.indices):
+                found = _joined(n.buffer, tuple(map(written_out, n.indices)), loop.loop_var, simplify)
             if found is None:
                 return None
             first, last, index = found
@@ -77,6 +86,10 @@ def _joined(
         return None
     total = simplify(total)
     return None if _has_quotient(total, var) else (first, last, total)
+
+
+def _reads(e: Expr) -> bool:
+    return any(isinstance(n, (BufferLoad, Call)) for n in all_nodes(e))
 
 
 def _has_quotient(e: Expr, var: Var) -> bool:

@@ -65,7 +65,8 @@ def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
     order = list(sch.get_loops(block))
     if sweep.fused:
         order = [fuse_all(sch, order)]
-    step, lanes = sch.split(order.pop(), [None, sweep.width])
+    place = next((n for n in reversed(range(len(order))) if extent_of(sch, order[n]) != 1), -1)
+    step, lanes = sch.split(order.pop(place), [None, sweep.width])
     within: list[Any] = []
     if sweep.across is not None:
         order[sweep.across], inside = sch.split(order[sweep.across], [None, sweep.tile])
@@ -315,13 +316,18 @@ def _is_flat(block: BlockInfo) -> bool:
     return True
 
 
+def _innermost(block: BlockInfo) -> Var:
+    """Returns the last spatial axis that has more than one value; the last one where none has."""
+    return next((v for v in reversed(block.spatial) if block.extents[v] != 1), block.spatial[-1])
+
+
 def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
     """Returns an input through which the innermost axis strides, and the axis that is contiguous in it."""
-    inner = block.spatial[-1]
+    inner = _innermost(block)
     for use in block.loads:
         if use.affine and (use.stride(inner) or 0) > NEAR:
-            for axis in block.spatial[:-1]:
-                if use.stride(axis) == 1 and block.extents[axis] > 1:
+            for axis in block.spatial:
+                if axis is not inner and use.stride(axis) == 1 and block.extents[axis] > 1:
                     return axis, use
     return None
 
@@ -329,7 +335,7 @@ def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
 def _whole_between(block: BlockInfo) -> int:
     """Returns the greatest number that divides all places at which a condition on the innermost axis alone changes.
     Such places are those between the parts of a concatenation. It is 0 where there is no condition, or another one."""
-    out, inner = 0, block.spatial[-1]
+    out, inner = 0, _innermost(block)
     for node in pre_order(block.block.body):
         if isinstance(node, Call) and node.op == "tir.if_then_else":
             e = node.args[0]
@@ -360,7 +366,7 @@ class ElementwisePart(Part):
         self.name = ("transpose_" if self.across is not None else "map_") + block.name
         self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
-        self.inner = block.spatial_size if self.flat else block.extents[block.spatial[-1]]
+        self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
         vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
@@ -408,7 +414,7 @@ class ElementwisePart(Part):
         width = columns["vectors"] * self.lanes
         steps = ceil_div(self.inner, width) * (block.spatial_size / self.inner)
         vectors = steps * columns["vectors"]
-        inner = block.spatial[-1]
+        inner = _innermost(block)
         strided = [u for u in block.loads if (s := u.stride(inner)) is None or s > NEAR]
         near = sum(lane_loads(u, inner, self.lanes) for u in block.loads if u not in strided)
         moved = sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)})
