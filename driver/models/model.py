@@ -22,9 +22,8 @@ from ...codegen.runtime.loader import runtime_symbols
 from ...codegen.runtime.module import Function
 from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value
-from ...graph.kernels import Kernel
+from ...graph.kernels import Kernel, asserted
 from ...graph.memory_plan import ALIGNMENT
-from ...graph.symbolic_sizes import asserted
 from ...pages.written_files import write_file
 from ...te.operation import Requirement
 from ...tir.analysis.known_ranges import evaluate

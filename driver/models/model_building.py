@@ -17,9 +17,8 @@ from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.graph import Graph, GraphError, Value
-from ...graph.kernels import Division, Kernel, fuse
+from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
 from ...graph.memory_plan import order_kernels, plan_memory
-from ...graph.symbolic_sizes import each_once, requirements
 from ...pages.short_repr import short_repr
 from ...te.operation import Requirement
 from ...tir.analysis.known_ranges import evaluate

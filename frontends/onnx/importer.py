@@ -18,9 +18,8 @@ import numpy as np
 
 from ... import te
 from ...graph.builder import Builder
-from ...graph.graph import Graph, GraphError, Value
-from ...graph.rewrite import with_output_names, without_unread
-from ...graph.verify_graph import verify
+from ...graph.graph import Graph, GraphError, Value, with_output_names, without_unread
+from ...graph.reference import verify
 from ...tir.expr import Expr, to_numpy, vars_in
 from ..common.converters import require_inputs
 from . import (

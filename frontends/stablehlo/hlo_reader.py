@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...graph.builder import Builder
-from ...graph.graph import Graph, GraphError, Value
-from ...graph.rewrite import without_unread
-from ...graph.verify_graph import verify
+from ...graph.graph import Graph, GraphError, Value, without_unread
+from ...graph.reference import verify
 from ..common.converters import UnsupportedOperators
 from ..common.graph_call import add_sizes
 from . import (

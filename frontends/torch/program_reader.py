@@ -15,9 +15,8 @@ from typing import Any
 
 from ... import te
 from ...graph.builder import Builder
-from ...graph.graph import Graph, GraphError, Value
-from ...graph.rewrite import without_unread
-from ...graph.verify_graph import verify
+from ...graph.graph import Graph, GraphError, Value, without_unread
+from ...graph.reference import verify
 from ...tir.expr import Expr, Var
 from ..common.converters import UnsupportedOperators, require_inputs
 from . import (

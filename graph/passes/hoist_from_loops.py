@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 
 from ..builder import Builder
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Value, without_unread
 from ..graph_operators import operator
-from ..rewrite import without_unread
+from ..kernels import Services
 from ..scan_operator import SCAN
-from ..services import Services
 
 _PRODUCTS = ("dense", "matmul")
 

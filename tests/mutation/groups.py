@@ -58,14 +58,14 @@ MORE: dict[str, tuple[str, ...]] = {
     ),
     "graph": (
         "graph/entry.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py", "graph/memory_plan.py",
-        "graph/rewrite.py", "graph/text.py", "graph/verify_graph.py", "graph/builder.py", "graph/symbolic_sizes.py",
-        "graph/weighted.py",
+        "graph/graph.py", "graph/text.py", "graph/reference.py", "graph/builder.py", "graph/kernels.py",
+        "graph/graph_operators.py",
     ),
     "rules": (
-        "graph/algebra/element_rules.py", "graph/algebra/movement_rules.py", "graph/passes/fold_scales.py",
+        "graph/algebra.py", "graph/algebra.py", "graph/passes/fold_scales.py",
         "graph/passes/fold_constants.py", "graph/passes/join_products.py", "graph/passes/split_transposed.py",
-        "graph/passes/hoist_from_loops.py", "graph/patterns/network_patterns.py",
-        "graph/patterns/quantized_pattern.py", "graph/layouts.py", "graph/rules.py",
+        "graph/passes/hoist_from_loops.py", "graph/patterns.py",
+        "graph/patterns.py", "graph/passes/choose_layouts.py", "graph/rules.py",
     ),
     "ONNX": (
         "frontends/onnx/control_flow.py", "frontends/onnx/importer.py", "frontends/onnx/known_values.py",
