@@ -112,7 +112,7 @@ _AGREES = 1e-3
 class ModelBenchOptions:
     """How a model is timed: contenders alternately, ``rounds`` times, each for about ``round_seconds``. ``arrays``: inputs by
     name (``seed`` makes those that are not given); ``profile``: how long each kernel takes, as well;
-    ``accuracy``: that of :class:`.model_building.GraphOptions`."""
+    ``accuracy``: that of :class:`.models.model_building.GraphOptions`."""
 
     rounds: int = 15
     round_seconds: float = 0.02

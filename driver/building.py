@@ -133,7 +133,7 @@ def to_mlir(inputs: Any, form: str = "linalg", *, target: str | Target = "native
     become arguments after its inputs. ``form`` is ``linalg`` (functions on tensors, as te makes them) or ``loops`` (scheduled
     functions over memory, with vectors as wide as those of ``target``). ``named``: linalg's ``matmul``, ``batch_matmul``,
     ``conv_2d_nchw_fchw``, ``conv_2d_nhwc_hwcf``, ``transpose`` and ``reduce`` stand where a block is exactly one.
-    :class:`~.mlir.MlirError` names the block or the operation that has no counterpart. Needs ``pip install 'tilewright[mlir]'``.
+    :class:`~..mlir.MlirError` names the block or the operation that has no counterpart. Needs ``pip install 'tilewright[mlir]'``.
     """
     if form not in ("linalg", "loops"):
         raise ValueError(f"form={form!r}: there are linalg and loops")
@@ -159,7 +159,7 @@ def from_mlir(source: Any, *, blocks: bool | None = None) -> PrimFunc | IRModule
 
     Functions on tensors hold operations of ``linalg``, functions over memory loops of ``scf`` and ``affine``. ``blocks``
     says whether loops become blocks, which a schedule needs; by default all do but those that :func:`to_mlir` lowered.
-    :class:`~.mlir.MlirError` names the operation that is not supported, and its place.
+    :class:`~..mlir.MlirError` names the operation that is not supported, and its place.
     """
     from ..mlir import read_mlir
 

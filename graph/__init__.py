@@ -15,20 +15,19 @@ made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the te
 :func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
 :func:`fuse` divides it into kernels (:mod:`.kernels`), which :func:`order_kernels`
 puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps,
-:func:`add_while` one that goes on as long as a condition holds (:mod:`.scan_operator`).
+:func:`add_while` one that goes on as long as a condition holds (:mod:`.builder`).
 
 What passes ask of the layers above (running a function, predicting its time) is handed in as ``Services``, which ``driver/graph_services.py``
 makes. ``graph/algebra.py`` and ``graph/patterns.py`` hold rewrite rules.
 """
 
-from .builder import Builder
+from .builder import Builder, add_cond, add_scan, add_while
 from .graph import Graph, GraphError, Node, Value, specialize
 from .graph_operators import register_operator
 from .kernels import Division, Kernel, Services, fuse, unfused
 from .memory_plan import MemoryPlan, order_kernels, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
 from .reference import evaluate, verify
-from .scan_operator import add_cond, add_scan, add_while
 from .text import named_constants, parse
 
 __all__ = [

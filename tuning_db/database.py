@@ -407,7 +407,7 @@ class Database:
     # --- exchange and upkeep
 
     def export_jsonl(self, path: str | os.PathLike[str], *, best_only: bool = False) -> int:
-        """Write everything as JSON lines and return the number of records; see :mod:`.exchange`."""
+        """Write everything as JSON lines and return the number of records; see :mod:`.upkeep`."""
         return upkeep.export_jsonl(self, path, best_only=best_only)
 
     def import_jsonl(self, path: str | os.PathLike[str]) -> int:

@@ -14,8 +14,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Value, dims
 from ...te.ops.blocks.broadcast import broadcast_extent
 from ...tir.expr import const, convert
-from ..common.converters import C, Converter, entering
-from ..common.graph_call import GraphCall
+from ..common.graph_call import C, Converter, GraphCall, entering
 
 LARGEST = 1 << 40
 """The most elements of one tensor."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import array_bytes, to_numpy
-from ..common.converters import UnsupportedOperators
+from ..common.graph_call import UnsupportedOperators
 from .call import LARGEST, OnnxError, shown
 from .types import OUTSIDE, SMALL_DTYPES, bits_of, stored_dtype
 

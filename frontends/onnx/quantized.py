@@ -16,8 +16,7 @@ from ...tir.expr import max_value, min_value
 from ..common import product
 from .call import OnnxCall, contributed, converter
 from .model_file import unpacked
-from .pooling import windows_of
-from .products import convolution, shifted
+from .products import convolution, shifted, windows_of
 from .reductions import as_matrix
 from .types import SMALL_DTYPES, bits_of, dtype_of, holding
 

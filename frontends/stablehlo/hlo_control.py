@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.builder import Builder
+from ...graph.builder import Builder, add_cond, add_scan, add_while
 from ...graph.graph import Node, Value
-from ...graph.scan_operator import add_cond, add_scan, add_while
-from .hlo_call import Given, HloCall, hlo, op
+from .hlo_call import Given, HloCall, KnownArray, hlo, known, op
 from .jaxlib_package import elements
-from .known_arrays import KnownArray, known
 
 # Converters of operations between devices, in programs for one device: each is alone in its group.
 

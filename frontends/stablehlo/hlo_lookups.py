@@ -1,7 +1,8 @@
-"""Converters of lookups and writes at places that are computed: gather, scatter, dynamic slices."""
+"""Converters of lookups and writes at places that are computed (gather, scatter, dynamic slices), and of sorting."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -11,9 +12,8 @@ import numpy as np
 from ...graph.graph import Value, dims, same_shape
 from ...tir.expr import Expr
 from ..common import Place, at_dimensions, looked_up, written
-from .hlo_call import HloCall, hlo, meaning
-from .jaxlib_package import load_jaxlib
-from .known_arrays import KnownArray, known
+from .hlo_call import HloCall, KnownArray, applied, hlo, known, meaning, op
+from .jaxlib_package import load_jaxlib, plain
 
 _REDUCTIONS = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "second": "none"}
 
@@ -198,3 +198,51 @@ def dynamic_update_slice(c: HloCall) -> Value:
         near = c.op("minimum", c.op("maximum", at, c.constant(0, "int64")), most)
         new = c.op("take", new, near, axis=axis, mode="fast")
     return new if inside is None else c.op("where", inside, new, x)
+
+
+MOST_COMPARISONS = 1 << 28
+"""Sorts that make more comparisons are not supported."""
+
+
+@hlo("sort")
+def sort(c: HloCall) -> tuple[Value, ...]:
+    """Returns the operands in order: an element's place is the number of elements that come before it."""
+    xs = c.values
+    rank = xs[0].ndim
+    axis = c.attribute("dimension", -1) % rank
+    size = xs[0].shape[axis]
+    if not xs[0].is_static or math.prod(xs[0].shape) * size > MOST_COMPARISONS:
+        raise c.error(f"sorting {xs[0].type_text} along {axis} is not supported: that takes too many comparisons")
+    order = (*[d for d in range(rank) if d != axis], axis)
+    last = [c.op("transpose", x, axes=order) for x in xs]
+    places = _sorted_places(c, last, size)
+    back = tuple(int(d) for d in np.argsort(order))
+    found = [c.op("gather_elements", x, places, axis=rank - 1) for x in last]
+    return tuple(c.op("transpose", v, axes=back) for v in found)
+
+
+def _sorted_places(c: HloCall, xs: list[Value], size: int) -> Value:
+    """Returns where the elements that come first, second and so on along the last axis are."""
+    rank = xs[0].ndim
+    wide = (*xs[0].shape, size)
+    mine = [c.broadcast(c.op("expand_dims", x, axis=rank), wide) for x in xs]
+    other = [c.broadcast(c.op("expand_dims", x, axis=rank - 1), wide) for x in xs]
+    (ahead,) = applied(c, c.regions[0], _paired(other, mine))
+    (behind,) = applied(c, c.regions[0], _paired(mine, other))
+    earlier = c.constant(np.tril(np.ones((size, size), bool), -1), "bool")
+    level = c.op("logical_and", c.op("logical_not", behind), earlier)
+    before = c.op("logical_or", ahead, level)
+    ranks = c.op("sum", c.op("cast", before, dtype="int32"), axis=(rank,))
+    numbers = c.op("broadcast_to", c.constant(np.arange(size), "int32"), shape=xs[0].shape)
+    return c.op("scatter_elements", c.full(xs[0].shape, 0, "int32"), ranks, numbers, axis=rank - 1)
+
+
+def _paired(first: list[Value], second: list[Value]) -> list[Value]:
+    return [v for pair in zip(first, second, strict=True) for v in pair]
+
+
+@op("chlo.top_k", "composite chlo.top_k")
+def top_k(c: HloCall) -> tuple[Value, ...]:
+    attributes: Any = c.operation.attributes
+    k = plain(attributes["k"] if "k" in attributes else attributes["composite_attributes"]["k"])
+    return c.builder.several("topk", c.x, k=k, axis=c.x.ndim - 1, dtype=c.dtype_of(1))

@@ -11,8 +11,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, Expr
-from ..common.converters import C, Converter, entering
-from ..common.graph_call import GraphCall
+from ..common.graph_call import C, Converter, GraphCall, entering
 from .torch_package import TorchError, dtype_name, load_torch
 
 

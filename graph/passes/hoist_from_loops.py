@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..builder import Builder
+from ..builder import SCAN, Builder
 from ..graph import Graph, Node, Value, without_unread
 from ..graph_operators import operator
 from ..kernels import Services
-from ..scan_operator import SCAN
 
 _PRODUCTS = ("dense", "matmul")
 

@@ -31,8 +31,7 @@ from ...tuning_db import Database, TuningRecord, open_database, utc_now
 from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
-from ..measure.runner import TimeUp, estimate, interval
-from ..remote import runner_for
+from ..measure.runner import TimeUp, estimate, interval, runner_for
 from ..space.search_space import Space, choose_default
 from .strategy import Candidate, ModelGuidedSearch
 from .tune_result import (

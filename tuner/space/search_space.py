@@ -60,7 +60,7 @@ class Space:
         func: the unscheduled function. Blocks whose extents are not constant stay as they are. rules: which schedule
         rules to ask; the registered ones by default. An exception in one becomes a RuntimeWarning. avoid: pairs of the
         name of a rule and of a block about which the rule is not asked. where: the values that decisions may take
-        (:data:`.Where`); ValueError for a decision that no part has.
+        (:data:`Where`); ValueError for a decision that no part has.
     """
 
     def __init__(
