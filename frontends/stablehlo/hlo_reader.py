@@ -14,7 +14,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value, without_unread
 from ...graph.reference import verify
 from ..common.graph_call import UnsupportedOperators, add_sizes
-from . import hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes
+from . import hlo_control, hlo_elements, hlo_products, hlo_reductions, hlo_shapes
 from .hlo_call import CONVERTERS, Given, HloCall, KnownArray, computed, known
 from .hlo_control import stacked
 from .jaxlib_package import StableHloError, dtype_of, load_jaxlib, plain
@@ -135,7 +135,7 @@ _ARITHMETIC: Mapping[Any, Any] = {
 
 
 TABLES = (
-    hlo_control, hlo_elements, hlo_lookups, hlo_products, hlo_reductions, hlo_shapes,
+    hlo_control, hlo_elements, hlo_products, hlo_reductions, hlo_shapes,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 

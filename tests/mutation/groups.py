@@ -70,12 +70,12 @@ MORE: dict[str, tuple[str, ...]] = {
         "frontends/onnx/resizing.py",
     ),
     "readers": (
-        "frontends/torch/aten_elements.py", "frontends/torch/aten_indexing.py", "frontends/torch/aten_products.py",
-        "frontends/torch/aten_reductions.py", "frontends/torch/aten_shapes.py", "frontends/torch/program_reader.py",
+        "frontends/torch/aten_elements.py", "frontends/torch/aten_shapes.py", "frontends/torch/aten_products.py",
+        "frontends/torch/aten_reductions.py", "frontends/torch/program_reader.py",
         "frontends/stablehlo/hlo_elements.py", "frontends/stablehlo/hlo_control.py",
-        "frontends/stablehlo/hlo_lookups.py", "frontends/stablehlo/hlo_products.py",
-        "frontends/stablehlo/hlo_reductions.py", "frontends/stablehlo/hlo_shapes.py",
-        "frontends/common/arithmetic.py", "frontends/common/indexing.py", "frontends/common/windows.py",
+        "frontends/stablehlo/hlo_shapes.py", "frontends/stablehlo/hlo_products.py",
+        "frontends/stablehlo/hlo_reductions.py", "frontends/common/arithmetic.py", "frontends/common/indexing.py",
+        "frontends/common/windows.py",
     ),
     "measuring": (
         "tuner/measure/runner.py", "tuner/measure/inputs.py", "tuner/measure/reference.py",
