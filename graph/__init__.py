@@ -10,15 +10,15 @@ def net(x: float32[2, 3]):
     relu: float32[2, 3] = relu(add)
     return relu
 
-:class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an operator
-made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
-:func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
-:func:`fuse` divides it into kernels (:mod:`.kernels`), which :func:`order_kernels`
-puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps,
-:func:`add_while` one that goes on as long as a condition holds (:mod:`.builder`).
+:class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an
+operator made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`),
+:func:`verify` checks a graph, :func:`evaluate` computes it operator by operator (:mod:`.reference`),
+:data:`.passes.PASSES` rewrite it, and :func:`fuse` divides it into kernels (:mod:`.kernels`), which
+:func:`order_kernels` puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over
+steps, :func:`add_while` one that goes on as long as a condition holds (:mod:`.builder`).
 
-What passes ask of the layers above (running a function, predicting its time) is handed in as ``Services``, which ``driver/graph_services.py``
-makes. ``graph/algebra.py`` and ``graph/patterns.py`` hold rewrite rules.
+What passes ask of the layers above (running a function, predicting its time) is handed in as ``Services``, which
+``driver/graph_services.py`` makes. ``graph/algebra.py`` and ``graph/patterns.py`` hold rewrite rules.
 """
 
 from .builder import Builder, add_cond, add_scan, add_while

@@ -8,8 +8,9 @@ Arithmetic on single elements comes first: neutral elements, constants that meet
 hold for all types and values, unless they say otherwise. Which of two equal zeros a maximum or minimum gives is open, as in
 IEEE 754; so is the sign of NaN.
 
-Then come rules for operators that move, cut and join elements. Those at the end move reshapes behind the operators after them, so that these stand next to the products before the reshapes. A
-bias, a residual and an activation then join the kernel of the product; reshapes meet and cancel.
+Then come rules for operators that move, cut and join elements. Those at the end move reshapes behind the operators
+after them, so that these stand next to the products before the reshapes. A bias, a residual and an activation then join
+the kernel of the product; reshapes meet and cancel.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@
 :data:`RULES` has the rules: element-wise operators from the forms of their rows, operators of networks, and products of
 quantized numbers.
 
-The rules of element-wise operators come first. Their formulas are the ``forms`` of the rows of :data:`tilewright.te.ops.elements.ELEMENTS`, for example ``x * sigmoid(x)`` of
-``silu``. In a form stand the row's operands by their names, numbers, other operators as functions with attributes by keyword,
-and ``either(f, g)`` where there are several ways. The name of a parameter stands for a constant number or an attribute; a form
-with values, ``("relu6(x)", {"low": 0.0, "high": 6.0})``, says what the parameters are.
+The rules of element-wise operators come first. Their formulas are the ``forms`` of the rows of
+:data:`tilewright.te.ops.elements.ELEMENTS`, for example ``x * sigmoid(x)`` of ``silu``. In a form stand the row's
+operands by their names, numbers, other operators as functions with attributes by keyword, and ``either(f, g)`` where
+there are several ways. The name of a parameter stands for a constant number or an attribute; a form with values,
+``("relu6(x)", {"low": 0.0, "high": 6.0})``, says what the parameters are.
 
 A form is replaced for floats, where no operand was broadcast or converted. The steps may overflow where the operator does
 not, and float16 and bfloat16 are rounded once, at the end; docs/guides/models.md, "What rewriting may change", has the bounds.

@@ -1,8 +1,9 @@
 """This module keeps databases in order: it drops slow records, checks for damage, exports, imports and merges.
 
-Records are written as JSON lines. The first line says what the file is: ``{"format": "tilewright-records", "schema": 1}``. Each other line is an object
-with ``"type"``: workload, target, session or record, whose fields are the columns of that table (a record's keys come
-as they are, so lines may be filtered with any tool as long as what they refer to stays).
+Records are written as JSON lines. The first one says what the file is:
+``{"format": "tilewright-records", "schema": 1}``. Each other line is an object with ``"type"``: workload, target, session or record, whose fields are the columns of
+that table (a record's keys come as they are, so lines may be filtered with any tool as long as what they refer to
+stays).
 """
 
 from __future__ import annotations

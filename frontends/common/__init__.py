@@ -1,8 +1,10 @@
 """What the readers of all formats have in common: calls, tables of converters, and what they build of operators.
 
-A reader gives each converter a :class:`GraphCall`, and keeps converters in a table (:mod:`.graph_call`). A converter normalizes what its format says: axes counted from the front, pads before and behind,
-numbers per dimension. The functions here take that and the call, and add operators: powers of integers, products,
-reductions and normalizations (:mod:`.arithmetic`), padding and windows (:mod:`.windows`), lookups and writes at places that are computed (:mod:`.indexing`).
+A reader gives each converter a :class:`GraphCall`, and keeps converters in a table (:mod:`.graph_call`). A converter
+normalizes what its format says: axes counted from the front, pads before and behind, numbers per dimension. The
+functions here take that and the call, and add operators: powers of integers, products, reductions and normalizations
+(:mod:`.arithmetic`), padding and windows (:mod:`.windows`), lookups and writes at places that are computed
+(:mod:`.indexing`).
 """
 
 from .arithmetic import (

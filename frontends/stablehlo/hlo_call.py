@@ -1,6 +1,7 @@
 """What a converter gets: one operation of a StableHLO program, with its operands; and the table of converters.
 
-What is known while the graph is made is computed: counters of loops, and sizes. Arrays of symbolic sizes hold expressions, on which NumPy's arithmetic works as on numbers.
+What is known while the graph is made is computed: counters of loops, and sizes. Arrays of symbolic sizes hold expressions,
+on which NumPy's arithmetic works as on numbers.
 
 Reductions, windows, scatters and sorts carry small functions, whose meaning is looked up here.
 """

@@ -1,6 +1,7 @@
 """This module reads programs of PyTorch: exported ones, and the graphs that torch.compile hands over.
 
-Expressions of symbolic sizes are SymPy's there, and become expressions of this library. Sizes are integers. What becomes of them may be a float, such as the ``x.shape[-1] ** -0.5`` of attention: it is computed in
+Expressions of symbolic sizes are SymPy's there, and become expressions of this library. Sizes are integers. What becomes of
+them may be a float, such as the ``x.shape[-1] ** -0.5`` of attention: it is computed in
 float64, as Python does, and is a scalar that kernels compute from the sizes of a call.
 """
 
