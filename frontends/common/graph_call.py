@@ -1,4 +1,4 @@
-"""What the converters of all front ends get: a call in a foreign program with a builder, and the tables that hold them."""
+"""What the converters of all front ends get: a call in a foreign program with a builder. Tables hold the converters."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ import numpy as np
 from ...graph.builder import Builder, add_cond, add_scan, add_while
 from ...graph.graph import GraphError, Value
 from ...tir.expr import Expr
-from .call import LARGEST_TABLE, Item, NeedsConstant, OnnxCall, OnnxError, ValueList, converter
-from .types import dtype_of
+from .call import LARGEST_TABLE, Item, NeedsConstant, OnnxCall, OnnxError, ValueList, converter, dtype_of
 
 LONGEST_LOOP = 1024
 """Loops of more iterations are not unrolled."""

@@ -33,7 +33,22 @@ from . import (
     shapes,
     single_elements,
 )
-from .call import CONVERTERS, LARGEST, Item, NeedsConstant, OnnxCall, OnnxError, ValueList, shown
+from .call import (
+    CONVERTERS,
+    LARGEST,
+    OUTSIDE,
+    SMALL_DTYPES,
+    STRING,
+    Item,
+    NeedsConstant,
+    OnnxCall,
+    OnnxError,
+    ValueList,
+    dtype_of,
+    load_onnx,
+    shown,
+    type_of,
+)
 from .known_values import Formulas, add_formulas, as_onnx, computed_formulas, evaluate, interpreted, shape_of
 from .model_file import (
     STRING_OPERATORS,
@@ -47,7 +62,6 @@ from .model_file import (
     require_distinct_names,
     tensor_data,
 )
-from .types import OUTSIDE, SMALL_DTYPES, STRING, dtype_of, load_onnx, type_of
 
 TABLES = (
     control_flow, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements,

@@ -19,8 +19,7 @@ from ...graph.reference import evaluate as run_graph
 from ...te.ops.blocks.operator_arguments import sizes_analyzer
 from ...tir.expr import Expr, convert, max_, min_
 from ..common.graph_call import add_sizes
-from .call import OnnxCall, OnnxError
-from .types import DTYPES, number_of
+from .call import DTYPES, OnnxCall, OnnxError, number_of
 
 LARGEST_KNOWN = 1 << 22
 """A constant of more elements than that is not computed while the graph is made."""

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from .call import OnnxCall, register_onnx_operator
-from .types import OUTSIDE
+from .call import OUTSIDE, OnnxCall, register_onnx_operator
 
 _DOMAIN = "ai.onnx.ml"
 

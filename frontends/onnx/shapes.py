@@ -12,8 +12,7 @@ from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
 from ...te.ops.blocks.operator_arguments import slice_range
 from ...tir.expr import convert, min_
 from ..common import padded
-from .call import LARGEST_TABLE, OnnxCall, converter
-from .types import dtype_of
+from .call import LARGEST_TABLE, OnnxCall, converter, dtype_of
 
 
 @converter("Reshape")

@@ -12,8 +12,7 @@ from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, to_numpy
 from ..common.graph_call import Converter
-from .call import CONVERTERS, OnnxCall, converter
-from .types import dtype_of
+from .call import CONVERTERS, OnnxCall, converter, dtype_of
 
 
 def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:

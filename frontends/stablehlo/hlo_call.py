@@ -1,5 +1,7 @@
 """What a converter gets: one operation of a StableHLO program, with its operands; and the table of converters.
 
+The MLIR of the package jaxlib loads when it is needed; its data types and attributes are mapped to those of TIR.
+
 What is known while the graph is made is computed: counters of loops, and sizes. Arrays of symbolic sizes hold expressions,
 on which NumPy's arithmetic works as on numbers.
 
@@ -8,6 +10,7 @@ Reductions, windows, scatters and sorts carry small functions, whose meaning is 
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +22,71 @@ from ...graph.builder import Builder
 from ...graph.graph import Value, same_shape
 from ...tir.expr import DType, Expr, max_identity, min_identity, to_numpy
 from ..common.graph_call import C, Converter, GraphCall, entering
-from .jaxlib_package import StableHloError, dtype_of, elements, plain
+
+
+class StableHloError(ValueError):
+    """Raised for a StableHLO program that cannot be read."""
+
+
+def load_jaxlib(module: str) -> Any:
+    """Returns a module of jaxlib's MLIR; StableHloError with the pip command when jaxlib is not installed."""
+    try:
+        return importlib.import_module(f"jaxlib.mlir.{module}")
+    except ImportError as error:
+        raise StableHloError("reading StableHLO needs the package jaxlib: pip install 'tilewright[jax]'") from error
+
+
+DTYPES = {
+    "i1": "bool", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    **{f"{letters}{bits}": f"{name}{bits}" for bits in (8, 16, 32, 64)
+       for letters, name in (("i", "int"), ("si", "int"), ("ui", "uint"))},
+}  # fmt: skip
+"""The data types that are supported, by their names in MLIR."""
+
+
+def dtype_of(element: Any) -> str:
+    """Returns an element type of MLIR as TIR names it; StableHloError for one that is not supported."""
+    name = str(element)
+    if name not in DTYPES:
+        raise StableHloError(f"the data type {name} is not supported")
+    return DTYPES[name]
+
+
+def elements(attribute: Any) -> np.ndarray[Any, Any]:
+    """Returns the numbers of a dense attribute; those of bfloat16 as float32, one number where all are equal."""
+    if getattr(attribute, "is_splat", False):
+        number = attribute.get_splat_value().value
+        return np.asarray(number)
+    try:
+        found = np.array(attribute)
+    except (TypeError, ValueError):
+        found = np.asarray(None)
+    if found.dtype != object:
+        return found
+    if str(attribute.type.element_type) == "bf16":
+        return _brain_floats(attribute)
+    raise StableHloError(f"a constant of the kind {type(attribute).__name__} is not supported")
+
+
+def _brain_floats(attribute: Any) -> np.ndarray[Any, Any]:
+    """Returns the numbers of an attribute of bfloat16, of which the bindings give single elements only."""
+    count = int(np.prod(attribute.type.shape))
+    return np.array([attribute[n] for n in range(count)], np.float32).reshape(attribute.type.shape)
+
+
+def plain(attribute: Any) -> Any:
+    """Returns an attribute as a number, a text, a truth value, or a list of them."""
+    kind = type(attribute).__name__
+    if kind in ("IntegerAttr", "FloatAttr", "StringAttr", "BoolAttr", "FlatSymbolRefAttr"):
+        return attribute.value
+    if kind == "ArrayAttr":
+        return [plain(a) for a in attribute]
+    if kind.startswith("Dense") and kind.endswith("ArrayAttr"):
+        return list(attribute)
+    if kind.startswith("Dense"):
+        return np.broadcast_to(elements(attribute), attribute.type.shape).tolist()
+    return attribute
+
 
 LARGEST_KNOWN = 64
 """Results of more elements are left to the graph."""

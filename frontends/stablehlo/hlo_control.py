@@ -10,8 +10,7 @@ import numpy as np
 
 from ...graph.builder import Builder, add_cond, add_scan, add_while
 from ...graph.graph import Node, Value
-from .hlo_call import Given, HloCall, KnownArray, hlo, known, op
-from .jaxlib_package import elements
+from .hlo_call import Given, HloCall, KnownArray, elements, hlo, known, op
 
 # Converters of operations between devices, in programs for one device: each is alone in its group.
 

@@ -12,9 +12,8 @@ from ...graph.builder import add_scan
 from ...graph.graph import Value
 from ...tir.expr import DType
 from .. import common
-from .hlo_call import HloCall, hlo, op
+from .hlo_call import HloCall, hlo, load_jaxlib, op
 from .hlo_shapes import padded
-from .jaxlib_package import load_jaxlib
 
 
 @hlo("dot_general")

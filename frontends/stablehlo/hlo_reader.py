@@ -15,9 +15,19 @@ from ...graph.graph import Graph, GraphError, Value, without_unread
 from ...graph.reference import verify
 from ..common.graph_call import UnsupportedOperators, add_sizes
 from . import hlo_control, hlo_elements, hlo_products, hlo_reductions, hlo_shapes
-from .hlo_call import CONVERTERS, Given, HloCall, KnownArray, computed, known
+from .hlo_call import (
+    CONVERTERS,
+    Given,
+    HloCall,
+    KnownArray,
+    StableHloError,
+    computed,
+    dtype_of,
+    known,
+    load_jaxlib,
+    plain,
+)
 from .hlo_control import stacked
-from .jaxlib_package import StableHloError, dtype_of, load_jaxlib, plain
 
 _PORTABLE = b"ML\xefR"
 """The first bytes of MLIR's bytecode, in which portable artifacts are written."""

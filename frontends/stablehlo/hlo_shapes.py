@@ -13,8 +13,7 @@ from ...graph.graph import Value, dims, same_shape
 from ...tir.expr import Expr
 from .. import common
 from ..common import Place, at_dimensions, looked_up, written
-from .hlo_call import Given, HloCall, KnownArray, applied, hlo, known, meaning, op
-from .jaxlib_package import load_jaxlib, plain
+from .hlo_call import Given, HloCall, KnownArray, applied, hlo, known, load_jaxlib, meaning, op, plain
 
 
 @hlo("reshape")

@@ -26,9 +26,8 @@ from ...tir.expr import Expr, Var, cast, const, convert, max_, min_, pre_order, 
 from ...tir.expr.intrinsics import number_operations as floats
 from ..common.graph_call import UnsupportedOperators, require_inputs
 from . import aten_elements, aten_gradients, aten_products, aten_reductions, aten_shapes
-from .aten_call import CONVERTERS, AtenCall, op
+from .aten_call import CONVERTERS, AtenCall, TorchError, dtype_name, load_torch, op, to_array
 from .decompositions import with_own
-from .torch_package import TorchError, dtype_name, load_torch, to_array
 
 
 @dataclass(frozen=True)
