@@ -49,7 +49,7 @@ def main() -> None:
     from matmul import KERNELS, declare, tiled
 
     import tilewright as tw
-    from tilewright.driver.machine_probes import BandwidthProbe, PeakProbe
+    from tilewright.driver.machine_report import BandwidthProbe, PeakProbe
 
     target = tw.Target("native -num-cores=1")
     peak = PeakProbe(target, "float32")

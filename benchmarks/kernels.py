@@ -109,9 +109,8 @@ def measure(
     import numpy as np
     from peers import peers_of
 
-    from tilewright.driver.benching import numpy_threads
-    from tilewright.driver.machine_probes import PeakProbe
-    from tilewright.driver.racing import timed
+    from tilewright.driver.benching import numpy_threads, timed
+    from tilewright.driver.machine_report import PeakProbe
     from tilewright.tuner.measure import estimate
 
     target = kernel.target(asked.cores)
@@ -170,7 +169,7 @@ def measure(
 
 def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
     """Returns a sweep over the kernel's own arrays: so that both find the same data in the caches."""
-    from tilewright.driver.machine_probes import ARRAYS, BandwidthProbe
+    from tilewright.driver.machine_report import ARRAYS, BandwidthProbe
 
     largest = sorted(arrays[:-1], key=lambda a: -a.nbytes)
     swept = largest[:1] if kind == "read" else [*largest[: ARRAYS[kind] - 1], arrays[-1]]
@@ -180,8 +179,8 @@ def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
 
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
     """Returns the row of one kernel that is timed alternately on one thread and on several."""
-    from tilewright.driver.machine_probes import PeakProbe
-    from tilewright.driver.racing import BenchRow, race
+    from tilewright.driver.benching import BenchRow, race
+    from tilewright.driver.machine_report import PeakProbe
 
     runs: list[tuple[BenchRow, Callable[[int], float]]] = []
     for n in (1, cores):

@@ -21,7 +21,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import te
-from tilewright.driver.workloads.workload_specs import parse_spec
+from tilewright.driver.workloads.catalog import parse_spec
 
 WASM = "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory"
 NATIVE = "llvm -mcpu=nehalem -num-cores=1"

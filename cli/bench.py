@@ -59,7 +59,7 @@ def command(
     first_sign(spec, lasting=True)
     from ..codegen import Target
     from ..driver import NoRecordError, bench, parse_spec
-    from ..driver.models.model_files import is_model
+    from ..driver.models.model_building import is_model
     from ..tuning_db import Database, DatabaseError
 
     again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
@@ -101,7 +101,7 @@ def command(
 
 def _say(result: BenchResult, again: str) -> None:
     from ..codegen import Target
-    from ..driver.machine_probes import busy_text
+    from ..driver.machine_report import busy_text
 
     rows: list[dict[str, Any]] = [
         {"name": row.name, "seconds": row.seconds, "origin": row.origin, **result.figures(row)} for row in result.rows
@@ -178,7 +178,7 @@ def bench_model(
 
 def _say_model(result: ModelBenchResult, again: str) -> None:
     from ..codegen import Target
-    from ..driver.machine_probes import busy_text
+    from ..driver.machine_report import busy_text
 
     rows = [vars(row) | {"seconds": row.seconds, "speedup": result.speedup(row)} for row in result.rows]
     columns = [column("", lambda r: r["name"]), column("time", lambda r: seconds_text(r["seconds"]), True)]

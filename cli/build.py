@@ -73,7 +73,7 @@ def command(
     from ..codegen.lowered import symbol_problem
     from ..driver import NoRecordError, build, parse_spec
     from ..driver.models.model import Model
-    from ..driver.models.model_files import is_model
+    from ..driver.models.model_building import is_model
 
     problem = symbol_problem(name) if name is not None else ""
     if problem:

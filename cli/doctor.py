@@ -93,7 +93,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
 def busy_warnings(report: MachineReport) -> list[str]:
     """Returns what to say where the machine is busy, or was when it was measured."""
     from ..codegen import Target
-    from ..driver.machine_probes import busy_text, processor_share
+    from ..driver.machine_report import busy_text, processor_share
 
     now = busy_text(processor_share(Target(report.target)), report.num_cores)
     then = busy_text(report.processor_share, report.num_cores)

@@ -95,8 +95,8 @@ def command(
     first_sign(spec)
     from ..codegen import Target
     from ..driver import parse_spec
-    from ..driver.models.model_files import is_model, load_model
-    from ..driver.models.model_stages import kernel_plan, model_text
+    from ..driver.models.model_building import is_model, load_model
+    from ..driver.stages import kernel_plan, model_text
 
     known = MODEL_STAGES if is_model(spec) else STAGES
     if stage not in known:

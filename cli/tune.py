@@ -92,7 +92,7 @@ def command(
     """
     first_sign(spec, lasting=True)
     from ..codegen import Target
-    from ..driver.models.model_files import is_model
+    from ..driver.models.model_building import is_model
 
     path = database_path(db_path, create=True)
     machine = Target(target_text(target, num_cores))
@@ -223,7 +223,7 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool,
     """Tune the kernels of the model in the file ``spec``, and print what was found; ``words`` are the options."""
     from ..driver import ModelTuningInterrupted, tune
     from ..driver.machine_report import measure_machine
-    from ..driver.models.model_files import load_model
+    from ..driver.models.model_building import load_model
 
     graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
     path, limit = words["db"], words["time_limit"]

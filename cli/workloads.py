@@ -17,7 +17,7 @@ def command(name: str | None, as_json: bool) -> None:
     that returns te tensors is file.py:function.
     """
     first_sign("workloads")
-    from ..driver.workloads.workload_specs import all_workloads, find_workload
+    from ..driver.workloads.catalog import all_workloads, find_workload
 
     if name is not None and "=" in name:
         raise CommandError(f"{name!r} is a spec; name the workload alone", code=2)

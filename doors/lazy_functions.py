@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..frontends.common.elements import power_of_integers
+from ..frontends.common.arithmetic import power_of_integers
 from ..te.ops.elements import ELEMENTS, ElementOperator
 from .lazy_array import BY_UFUNC, NAMES, Array, asarray, broadcast_to, default_dtype, dtype_of, gathered, leaf, record
 

@@ -2,19 +2,15 @@
 
 :func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.planning`
 brings their inputs into one form; :func:`build_graph` compiles a network; :mod:`.workloads` are named computations with
-parameters; :mod:`.machine_report` says what this machine can do, measured by :mod:`.machine_probes`.
+parameters; :mod:`.machine_report` measures what this machine can do.
 """
 
-from .benching import BenchResult, bench
-from .building import build
-from .mlir_programs import from_mlir, to_mlir
-from .models.model import Model
-from .models.model_benching import ModelBenchResult
+from .benching import BenchResult, BenchRow, ModelBenchResult, bench
+from .building import build, from_mlir, to_mlir
+from .models.model import Model, Profile
 from .models.model_building import GraphOptions, build_graph
-from .models.model_profile import Profile
 from .models.model_tuning import ModelProgress, ModelTuneResult, ModelTuningInterrupted
 from .planning import BuildError, NoRecordError, Plan, TuneError, plan
-from .racing import BenchRow
 from .tuning import tune
 from .workloads import (
     Parameter,

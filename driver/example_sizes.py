@@ -13,7 +13,7 @@ from itertools import product
 from operator import index, is_not
 
 from ..codegen.lowered import size_vars
-from ..graph.symbolic_sizes import asserted
+from ..graph.kernels import asserted
 from ..tir.analysis.known_ranges import evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import Expr, IntImm, Var, const

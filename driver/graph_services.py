@@ -16,9 +16,8 @@ from .. import codegen
 from ..codegen import Target, compile
 from ..codegen.object_cache import find_object, keep_object, object_key
 from ..graph.graph import Graph
-from ..graph.kernels import Kernel
+from ..graph.kernels import Kernel, Services
 from ..graph.passes import prepare
-from ..graph.services import Services
 from ..tir.stmt import PrimFunc
 from ..tuner import Space, default_rules
 

@@ -21,7 +21,7 @@ from ..tuner import FinalComparison, Progress, SearchEnded, SearchStarted, TuneR
 from ..tuner.measure.runner import require_share
 from ..tuning_db import Database, TuningRecord, open_database
 from .machine_report import known_report, library_versions, limits_of, measure_machine, model_of
-from .models.model_files import is_model
+from .models.model_building import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
 from .planning import TuneError, in_order, is_scheduled, not_measurable, request, require_known
 

@@ -10,29 +10,25 @@ def net(x: float32[2, 3]):
     relu: float32[2, 3] = relu(add)
     return relu
 
-:class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an operator
-made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
-:func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
-:func:`fuse` divides it into kernels (:mod:`.kernels`), which :func:`order_kernels`
-puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over steps,
-:func:`add_while` one that goes on as long as a condition holds (:mod:`.scan_operator`).
+:class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an
+operator made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`),
+:func:`verify` checks a graph, :func:`evaluate` computes it operator by operator (:mod:`.reference`),
+:data:`.passes.PASSES` rewrite it, and :func:`fuse` divides it into kernels (:mod:`.kernels`), which
+:func:`order_kernels` puts in an order and whose results :func:`plan_memory` places. :func:`add_scan` adds a loop over
+steps, :func:`add_while` one that goes on as long as a condition holds (:mod:`.builder`).
 
-What passes ask of the layers above (running a function, predicting its time) is handed in as ``Services``, which ``driver/graph_services.py``
-makes. ``graph/algebra`` and ``graph/patterns`` hold rewrite rules, and ``graph/layouts.py`` chooses orders of dimensions by a minimum cut.
+What passes ask of the layers above (running a function, predicting its time) is handed in as ``Services``, which
+``driver/graph_services.py`` makes. ``graph/algebra.py`` and ``graph/patterns.py`` hold rewrite rules.
 """
 
-from .builder import Builder
-from .graph import Graph, GraphError, Node, Value
+from .builder import Builder, add_cond, add_scan, add_while
+from .graph import Graph, GraphError, Node, Value, specialize
 from .graph_operators import register_operator
-from .kernels import Division, Kernel, fuse, unfused
+from .kernels import Division, Kernel, Services, fuse, unfused
 from .memory_plan import MemoryPlan, order_kernels, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
-from .reference import evaluate
-from .rewrite import specialize
-from .scan_operator import add_cond, add_scan, add_while
-from .services import Services
+from .reference import evaluate, verify
 from .text import named_constants, parse
-from .verify_graph import verify
 
 __all__ = [
     "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",

@@ -7,6 +7,9 @@ those. A product takes the operators that widen its weights: they are decoded wh
 joined only where no way leads from one to the other through a third one.
 
 An operator that only gives a tensor another shape needs no kernel: its result is a view of its input.
+
+At the end stand what operators take for granted of symbolic sizes, with example sizes that fit, and :class:`Services`: what
+fusion and passes may ask of the layers above.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ from typing import Any, NamedTuple
 
 from .. import te
 from ..pages.short_repr import short_repr
-from ..te.operation import Requirement
+from ..te.operation import Requirement, ordered_operations
 from ..te.tensor import Tensor
+from ..tir.analysis.known_ranges import evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.arith import Analyzer
-from ..tir.expr import DType, Expr, Var, same, substitute, transform, vars_in
-from ..tir.stmt import PrimFunc
-from .graph import Dim, Graph, GraphError, Node, Value, same_shape
-from .graph_operators import infer, operator
-from .symbolic_sizes import asserted, without_assertions
+from ..tir.expr import DType, Expr, Var, const, same, substitute, transform, vars_in
+from ..tir.stmt import AssertStmt, PrimFunc
+from ..tir.walk import free_vars, pre_order, reads_memory, transform_statements
+from .graph import Dim, Graph, GraphError, Node, Value, bodies, same_shape
+from .graph_operators import infer, operator, placeholder_for
 
 VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
 """Operators whose result has the elements of the input in the same order."""
@@ -462,3 +466,93 @@ def _product(extent: Expr) -> Expr:
 def _sizes_of(values: Iterable[Value]) -> set[Var]:
     """Returns the symbolic sizes in the shapes of values."""
     return {var for v in values for d in v.shape if isinstance(d, Expr) for var in vars_in(d)}
+
+
+_TYPICAL = 16
+"""What a symbolic size is taken to be where times are predicted, if nothing speaks against it."""
+
+
+def requirements(graph: Graph) -> list[Requirement]:
+    """Returns the conditions on symbolic sizes under which the operators compute what they say, each with a message."""
+    found: list[Requirement] = []
+    for node in graph.nodes:
+        if node.body is None and not all(v.is_static for v in (*node.given, *node.outputs)):
+            given = [None if v is None else placeholder_for(v) for v in node.inputs]
+            made = operator(node.op).tensors(given, node.attrs)
+            found += [r for op in ordered_operations([t.op for t in made]) for r in op.requires]
+    for body in bodies(graph):
+        found += requirements(body)
+    return each_once(found)
+
+
+def each_once(conditions: list[Requirement]) -> list[Requirement]:
+    """Returns conditions without repetitions; the first message stays."""
+    by_sizes: dict[frozenset[Var], list[Requirement]] = {}
+    for one in conditions:
+        alike = by_sizes.setdefault(frozenset(vars_in(one[0])), [])
+        if not any(same(one[0], known) for known, _ in alike):
+            alike.append(one)
+    return [one for alike in by_sizes.values() for one in alike]
+
+
+def asserted(func: PrimFunc) -> Iterator[Requirement]:
+    """Yields the assertions of a function that are about sizes alone."""
+    sizes = {v for b in func.buffers for e in b.shape for v in vars_in(e)} | set(func.params)
+    for n in pre_order(func.body):
+        if isinstance(n, AssertStmt) and not reads_memory(n.condition) and free_vars(n.condition) <= sizes:
+            yield n.condition, n.message
+
+
+def without_assertions(func: PrimFunc) -> PrimFunc:
+    """Returns the function without its assertions about sizes; the same object when there are none."""
+    checked = {id(condition) for condition, _ in asserted(func)}
+
+    def post(s: Any) -> Any:
+        return s.body if isinstance(s, AssertStmt) and id(s.condition) in checked else None
+
+    return func.with_(body=transform_statements(func.body, post)) if checked else func
+
+
+def example_sizes(graph: Graph) -> Mapping[Var, int] | None:
+    """Returns a number for each symbolic size of the inputs, such that all operators fit; None where none are found."""
+    symbols = {n for v in graph.inputs for d in v.shape if isinstance(d, Expr) for n in vars_in(d)}
+    if not symbols:
+        return {}
+    extents = [d for v in graph.values() for d in v.shape if isinstance(d, Expr) and not isinstance(d, Var)]
+    conditions = [*[condition for condition, _ in requirements(graph)], *[d >= const(1, d.dtype) for d in extents]]
+    return fitting_sizes(
+        conditions, dict.fromkeys(sorted(symbols, key=lambda v: v.name), _TYPICAL), graph_bounds(graph)
+    )
+
+
+def graph_bounds(graph: Graph) -> dict[Var, int]:
+    """Returns the bounds that the graph itself has, by its sizes."""
+    symbols = {d for v in graph.inputs for d in v.shape if isinstance(d, Var)}
+    return {v: graph.bounds[v.name] for v in symbols if v.name in graph.bounds}
+
+
+def typical(v: Value, sizes: Mapping[Var, int]) -> Value:
+    """Returns a value like ``v`` with numbers for symbolic sizes; ``v`` itself when it has none."""
+    if v.is_static:
+        return v
+    known = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
+    return Value(v.name, v.dtype, tuple([_TYPICAL if d is None else max(d, 0) for d in known]))
+
+
+@dataclass(frozen=True)
+class Services:
+    """Services are what the caller of the passes provides; each may be missing.
+
+    ``run(func, *arrays)`` computes a function, outputs in place; without it only small constants are folded.
+    ``seconds(kernel)`` predicts the time of a kernel when it is scheduled as well as possible; without it choices follow
+    from counts of operations and bytes. ``winograd``: the largest tile of results that convolutions by Winograd's method may
+    compute at a time, 0 where they are not allowed; ``accuracy``: the largest error that they may have by
+    :func:`~.passes.choose_winograd.winograd_error`, None for any.
+    """
+
+    run: Callable[..., Any] | None = None
+    seconds: Callable[[Kernel], float] | None = None
+    winograd: int = 0
+    accuracy: float | None = None
+
+    __repr__ = short_repr()

@@ -26,9 +26,8 @@ import numpy as np
 
 from ..tir.expr import DType, to_numpy
 from ..tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits, round_float
-from .graph import Graph, GraphError, Node, Value, same_shape
+from .graph import Graph, GraphError, Node, Value, same_shape, substituted, without_unread
 from .graph_operators import OPERATORS, infer, operator
-from .rewrite import substituted, without_unread
 
 COMMUTATIVE = frozenset(
     {"add", "multiply", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"}

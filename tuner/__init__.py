@@ -15,7 +15,6 @@ from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleFunction, ScheduleRule, default_rules, register_rule
 from .rules.schedule_rule import Decision, Part
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
-from .search.run_request import TuneOptions
 from .search.session import TuningSession, tune
 from .search.tune_result import (
     BatchStarted,
@@ -24,6 +23,7 @@ from .search.tune_result import (
     Progress,
     SearchEnded,
     SearchStarted,
+    TuneOptions,
     TuneResult,
     TuningInterrupted,
 )

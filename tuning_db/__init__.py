@@ -4,10 +4,10 @@ It handles programs and traces as text and does not import the tuner. A trace fr
 schedule. :class:`Database` opens a file; docs/reference/database.md describes its tables, which any SQLite tool shows.
 """
 
+from .connection import SCHEMA_VERSION
 from .database import Database, open_database
 from .database_errors import DatabaseError
 from .records import STATUSES, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, utc_now
-from .schema import SCHEMA_VERSION
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ..pages.written_files import utf8_text
 from ..tir.program_key import program_key
 from ..tir.stmt import PrimFunc
-from . import exchange, upkeep
-from .connection import FileLock, connect, say_what
+from . import upkeep
+from .connection import FileLock, connect, say_what, structure_of
 from .database_errors import DatabaseError
 from .records import (
     SessionRecord,
@@ -36,7 +36,6 @@ from .records import (
     workload_key_of,
     workload_record,
 )
-from .schema import structure_of
 from .upkeep import host_name, is_lost
 
 if TYPE_CHECKING:
@@ -408,16 +407,16 @@ class Database:
     # --- exchange and upkeep
 
     def export_jsonl(self, path: str | os.PathLike[str], *, best_only: bool = False) -> int:
-        """Write everything as JSON lines and return the number of records; see :mod:`.exchange`."""
-        return exchange.export_jsonl(self, path, best_only=best_only)
+        """Write everything as JSON lines and return the number of records; see :mod:`.upkeep`."""
+        return upkeep.export_jsonl(self, path, best_only=best_only)
 
     def import_jsonl(self, path: str | os.PathLike[str]) -> int:
         """Add what a file of JSON lines holds, all or nothing, and return the number of records that were new."""
-        return exchange.import_jsonl(self, path)
+        return upkeep.import_jsonl(self, path)
 
     def merge(self, other: Database | str | os.PathLike[str]) -> int:
         """Add what another database holds, and return the number of records that were new."""
-        return exchange.merge(self, other)
+        return upkeep.merge(self, other)
 
     def prune(self, *, keep: int = 10, failures: bool = True, before: str | None = None, dry_run: bool = False) -> int:
         """Drop all but the ``keep`` fastest records of each workload and target, and return how many went. See :mod:`.upkeep`."""

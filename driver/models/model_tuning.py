@@ -29,17 +29,14 @@ from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, ReferenceFailed, TuneOptions, TuningSession
 from ...tuner.measure.inputs import unknown_sizes
-from ...tuner.measure.runner import require_share
-from ...tuner.remote import runner_for
-from ...tuner.search.run_request import checked_limit
-from ...tuner.search.tune_result import ENDS, Stopped
+from ...tuner.measure.runner import require_share, runner_for
+from ...tuner.search.tune_result import ENDS, Stopped, checked_limit
 from ...tuning_db import Database, open_database
 from ..example_sizes import example_of
 from ..graph_services import prepared
 from ..machine_report import known_report, library_versions, limits_of, model_of
 from ..planning import TuneError, require_known
-from .model_building import representatives
-from .model_files import READING, load_model
+from .model_building import READING, load_model, representatives
 
 _COMPARED, _COMPARED_SECONDS = 0.1, 20.0
 """The part of a time limit that is kept for comparing the best schedules once more, and the most of it in seconds."""

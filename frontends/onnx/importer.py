@@ -18,29 +18,38 @@ import numpy as np
 
 from ... import te
 from ...graph.builder import Builder
-from ...graph.graph import Graph, GraphError, Value
-from ...graph.rewrite import with_output_names, without_unread
-from ...graph.verify_graph import verify
+from ...graph.graph import Graph, GraphError, Value, with_output_names, without_unread
+from ...graph.reference import verify
 from ...tir.expr import Expr, to_numpy, vars_in
-from ..common.converters import require_inputs
+from ..common.graph_call import require_inputs
 from . import (
     control_flow,
-    indexing,
-    machine_learning,
-    pooling,
+    other_domains,
     products,
     quantized,
     recurrent,
     reductions,
     resizing,
-    sequences,
     shapes,
     single_elements,
-    spectra,
-    training,
 )
-from .call import CONVERTERS, LARGEST, Item, NeedsConstant, OnnxCall, OnnxError, ValueList, shown
-from .known_values import as_onnx, evaluate, interpreted
+from .call import (
+    CONVERTERS,
+    LARGEST,
+    OUTSIDE,
+    SMALL_DTYPES,
+    STRING,
+    Item,
+    NeedsConstant,
+    OnnxCall,
+    OnnxError,
+    ValueList,
+    dtype_of,
+    load_onnx,
+    shown,
+    type_of,
+)
+from .known_values import Formulas, add_formulas, as_onnx, computed_formulas, evaluate, interpreted, shape_of
 from .model_file import (
     STRING_OPERATORS,
     UnsupportedOnnxOperators,
@@ -53,12 +62,9 @@ from .model_file import (
     require_distinct_names,
     tensor_data,
 )
-from .shape_values import Formulas, add_formulas, computed_formulas, shape_of
-from .types import OUTSIDE, SMALL_DTYPES, STRING, dtype_of, load_onnx, type_of
 
 TABLES = (
-    indexing, machine_learning, pooling, products, quantized, recurrent, reductions, resizing, sequences,
-    shapes, single_elements, spectra, training,
+    control_flow, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -336,7 +342,7 @@ class _Reader:
         if lists and node.op_type == "Identity":
             return inputs
         tensors = [None if isinstance(v, ValueList) else v for v in inputs]
-        takes_lists = domain == "" and node.op_type in sequences.SEQUENCE_OPERATORS
+        takes_lists = domain == "" and node.op_type in control_flow.SEQUENCE_OPERATORS
         known = None if takes_lists or lists else self.known(node, tensors, opsets)
         if known is not None:
             return known

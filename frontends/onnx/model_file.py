@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import array_bytes, to_numpy
-from ..common.converters import UnsupportedOperators
-from .call import LARGEST, OnnxError, shown
-from .types import OUTSIDE, SMALL_DTYPES, bits_of, stored_dtype
+from ..common.graph_call import UnsupportedOperators
+from .call import LARGEST, OUTSIDE, SMALL_DTYPES, OnnxError, bits_of, shown, stored_dtype
 
 _REMARKS = {"doc_string", "producer_name", "producer_version", "metadata_props"}
 """Fields of a model that nothing reads."""

@@ -14,12 +14,10 @@ import numpy as np
 from ...graph.graph import Value
 from ...tir.expr import max_value, min_value
 from ..common import product
-from .call import OnnxCall, contributed, converter
+from .call import SMALL_DTYPES, OnnxCall, bits_of, contributed, converter, dtype_of, holding
 from .model_file import unpacked
-from .pooling import windows_of
-from .products import convolution, shifted
+from .products import convolution, shifted, windows_of
 from .reductions import as_matrix
-from .types import SMALL_DTYPES, bits_of, dtype_of, holding
 
 # numbers, scales and zero points
 

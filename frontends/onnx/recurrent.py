@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ...graph.builder import add_scan
 from ...graph.graph import Value
-from ...graph.scan_operator import add_scan
 from .call import OnnxCall, converter
 
 _FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softsign": "", "softplus": "softplus"}

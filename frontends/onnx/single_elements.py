@@ -11,9 +11,8 @@ import numpy as np
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, to_numpy
-from ..common.converters import Converter
-from .call import CONVERTERS, OnnxCall, converter
-from .types import dtype_of
+from ..common.graph_call import Converter
+from .call import CONVERTERS, OnnxCall, converter, dtype_of
 
 
 def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:

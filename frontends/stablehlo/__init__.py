@@ -4,8 +4,7 @@
 written out, so their trip counts have to be known while the program is read; random numbers are left to the caller.
 """
 
-from .hlo_call import HloCall, op
+from .hlo_call import HloCall, StableHloError, op
 from .hlo_reader import UnsupportedStableHloOperators, from_stablehlo
-from .jaxlib_package import StableHloError
 
 __all__ = ["HloCall", "StableHloError", "UnsupportedStableHloOperators", "from_stablehlo", "op"]

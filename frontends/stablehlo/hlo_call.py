@@ -1,23 +1,213 @@
 """What a converter gets: one operation of a StableHLO program, with its operands; and the table of converters.
 
+The MLIR of the package jaxlib loads when it is needed; its data types and attributes are mapped to those of TIR.
+
+What is known while the graph is made is computed: counters of loops, and sizes. Arrays of symbolic sizes hold expressions,
+on which NumPy's arithmetic works as on numbers.
+
 Reductions, windows, scatters and sorts carry small functions, whose meaning is looked up here.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Value, same_shape
-from ...tir.expr import DType, max_identity, min_identity
-from ..common.converters import C, Converter, entering
-from ..common.graph_call import GraphCall
-from .jaxlib_package import StableHloError, dtype_of, elements, plain
-from .known_arrays import LARGEST_KNOWN, KnownArray, known
+from ...tir.expr import DType, Expr, max_identity, min_identity, to_numpy
+from ..common.graph_call import C, Converter, GraphCall, entering
+
+
+class StableHloError(ValueError):
+    """Raised for a StableHLO program that cannot be read."""
+
+
+def load_jaxlib(module: str) -> Any:
+    """Returns a module of jaxlib's MLIR; StableHloError with the pip command when jaxlib is not installed."""
+    try:
+        return importlib.import_module(f"jaxlib.mlir.{module}")
+    except ImportError as error:
+        raise StableHloError("reading StableHLO needs the package jaxlib: pip install 'tilewright[jax]'") from error
+
+
+DTYPES = {
+    "i1": "bool", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    **{f"{letters}{bits}": f"{name}{bits}" for bits in (8, 16, 32, 64)
+       for letters, name in (("i", "int"), ("si", "int"), ("ui", "uint"))},
+}  # fmt: skip
+"""The data types that are supported, by their names in MLIR."""
+
+
+def dtype_of(element: Any) -> str:
+    """Returns an element type of MLIR as TIR names it; StableHloError for one that is not supported."""
+    name = str(element)
+    if name not in DTYPES:
+        raise StableHloError(f"the data type {name} is not supported")
+    return DTYPES[name]
+
+
+def elements(attribute: Any) -> np.ndarray[Any, Any]:
+    """Returns the numbers of a dense attribute; those of bfloat16 as float32, one number where all are equal."""
+    if getattr(attribute, "is_splat", False):
+        number = attribute.get_splat_value().value
+        return np.asarray(number)
+    try:
+        found = np.array(attribute)
+    except (TypeError, ValueError):
+        found = np.asarray(None)
+    if found.dtype != object:
+        return found
+    if str(attribute.type.element_type) == "bf16":
+        return _brain_floats(attribute)
+    raise StableHloError(f"a constant of the kind {type(attribute).__name__} is not supported")
+
+
+def _brain_floats(attribute: Any) -> np.ndarray[Any, Any]:
+    """Returns the numbers of an attribute of bfloat16, of which the bindings give single elements only."""
+    count = int(np.prod(attribute.type.shape))
+    return np.array([attribute[n] for n in range(count)], np.float32).reshape(attribute.type.shape)
+
+
+def plain(attribute: Any) -> Any:
+    """Returns an attribute as a number, a text, a truth value, or a list of them."""
+    kind = type(attribute).__name__
+    if kind in ("IntegerAttr", "FloatAttr", "StringAttr", "BoolAttr", "FlatSymbolRefAttr"):
+        return attribute.value
+    if kind == "ArrayAttr":
+        return [plain(a) for a in attribute]
+    if kind.startswith("Dense") and kind.endswith("ArrayAttr"):
+        return list(attribute)
+    if kind.startswith("Dense"):
+        return np.broadcast_to(elements(attribute), attribute.type.shape).tolist()
+    return attribute
+
+
+LARGEST_KNOWN = 64
+"""Results of more elements are left to the graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownArray:
+    """An array whose elements are known: numbers, or expressions of symbolic sizes."""
+
+    data: np.ndarray[Any, Any]
+    dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Returns the shape."""
+        return self.data.shape
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Returns whether an element depends on a symbolic size."""
+        return self.data.dtype == object
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}{list(self.data.shape)} {self.data.tolist()}"
+
+
+def known(data: Any, dtype: str) -> KnownArray:
+    """Returns an array of elements that are known; numbers get the data type."""
+    array = np.asarray(data)
+    if array.dtype != object:
+        return KnownArray(array.astype(to_numpy(dtype)), dtype)
+    if not any(isinstance(e, Expr) for e in array.flat):
+        return KnownArray(array.astype(to_numpy(dtype)), dtype)
+    return KnownArray(array, dtype)
+
+
+def _divided(a: Any, b: Any) -> Any:
+    if a.dtype == object or b.dtype == object:
+        return a // b
+    if a.dtype.kind == "f":
+        return a / b
+    return np.where(b == 0, -1, np.sign(a) * np.sign(b) * (np.abs(a) // np.maximum(np.abs(b), 1)))
+
+
+def _left(a: Any, b: Any) -> Any:
+    return a % b if a.dtype == object or b.dtype == object else np.fmod(a, np.where(b == 0, 1, b))
+
+
+_NUMBERS: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": _divided,
+    "remainder": _left,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "negate": lambda a: -a,
+    "abs": np.abs,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "shift_left": np.left_shift,
+    "select": lambda p, a, b: np.where(p, a, b),
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+}
+
+_ORDER = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}  # fmt: skip
+
+_ON_EXPRESSIONS = ("add", "subtract", "multiply", "divide", "remainder")
+
+
+def computed(
+    name: str, given: Sequence[KnownArray], attributes: dict[str, Any], dtype: str, shape: Any
+) -> KnownArray | None:
+    """Returns the result of an operation on known arrays; None where it is left to the graph."""
+    if any(DType(k.dtype) == "bfloat16" for k in given) or dtype == "bfloat16":
+        return None
+    data = [k.data for k in given]
+    symbolic = any(k.is_symbolic for k in given)
+    if any(d is None for d in shape) or np.prod(shape, initial=1) > LARGEST_KNOWN:
+        return None
+    with np.errstate(all="ignore"):
+        if name in _MOVES:
+            return known(_MOVES[name](data, attributes, shape), dtype)
+        if name == "compare":
+            test = _ORDER[attributes["direction"]]
+            return None if symbolic else known(test(*data), dtype)
+        if name in _NUMBERS and (not symbolic or name in _ON_EXPRESSIONS):
+            if DType(dtype).is_bool and name in ("add", "multiply"):
+                return known(np.logical_or(*data) if name == "add" else np.logical_and(*data), dtype)
+            return known(_NUMBERS[name](*data), dtype)
+    return None
+
+
+def _sliced(data: Any, attributes: dict[str, Any], shape: Any) -> Any:
+    spans = zip(attributes["start_indices"], attributes["limit_indices"], attributes["strides"], strict=True)
+    return data[0][tuple(slice(a, b, s) for a, b, s in spans)]
+
+
+def _spread(data: Any, attributes: dict[str, Any], shape: Any) -> Any:
+    wide = [1] * len(shape)
+    for d, extent in zip(attributes["broadcast_dimensions"], data[0].shape, strict=True):
+        wide[d] = extent
+    return np.broadcast_to(data[0].reshape(wide), shape)
+
+
+_MOVES: dict[str, Callable[[Any, dict[str, Any], Any], Any]] = {
+    "reshape": lambda data, attributes, shape: data[0].reshape(shape),
+    "convert": lambda data, attributes, shape: data[0],
+    "concatenate": lambda data, attributes, shape: np.concatenate(data, attributes["dimension"]),
+    "slice": _sliced,
+    "broadcast_in_dim": _spread,
+    "iota": lambda data, attributes, shape: np.broadcast_to(
+        np.arange(shape[attributes["iota_dimension"]]).reshape(
+            [-1 if d == attributes["iota_dimension"] else 1 for d in range(len(shape))]
+        ),
+        shape,
+    ),
+}
+
 
 Given = Value | KnownArray
 """What an operand is: a value of the graph, or an array that is known."""

@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.builder import Builder
+from ...graph.builder import Builder, add_cond, add_scan, add_while
 from ...graph.graph import Node, Value
-from ...graph.scan_operator import add_cond, add_scan, add_while
-from .hlo_call import Given, HloCall, hlo, op
-from .jaxlib_package import elements
-from .known_arrays import KnownArray, known
+from .hlo_call import Given, HloCall, KnownArray, elements, hlo, known, op
 
 # Converters of operations between devices, in programs for one device: each is alone in its group.
 

@@ -10,10 +10,9 @@ import numpy as np
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType
-from ..common.converters import Converter
-from ..common.elements import OF_TRUTHS, power_of_integers
-from .hlo_call import CONVERTERS, HloCall, hlo
-from .known_arrays import known
+from ..common.arithmetic import OF_TRUTHS, power_of_integers
+from ..common.graph_call import Converter
+from .hlo_call import CONVERTERS, HloCall, hlo, known
 
 _ORDER = {"EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal"}
 _WORD = re.compile(r"(\w+)>$")

@@ -4,7 +4,7 @@
 user's own.
 """
 
-from .aten_call import AtenCall, op
+from .aten_call import AtenCall, TorchError, load_torch, op, to_array
 from .decompositions import core_decompositions
 from .program_reader import (
     ProgramReader,
@@ -16,7 +16,6 @@ from .program_reader import (
     unknown_strides,
     unknown_strides_error,
 )
-from .torch_package import TorchError, load_torch, to_array
 
 __all__ = [
     "AtenCall",

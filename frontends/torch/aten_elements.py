@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...graph.builder import add_scan
 from ...graph.graph import Value
-from ...graph.scan_operator import add_scan
 from ...te.ops.elements import ElementOperator
 from ...tir.expr import DType, Expr
-from ..common.converters import Converter
-from ..common.elements import OF_TRUTHS, power_of_integers
+from ..common.arithmetic import OF_TRUTHS, power_of_integers
+from ..common.graph_call import Converter
 from .aten_call import CONVERTERS, AtenCall, aten, op, operators_of_table
 
 

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .aten_call import operators_of_table
-from .torch_package import load_torch
+from .aten_call import load_torch, operators_of_table
 
 
 def core_decompositions() -> dict[Any, Callable[..., Any]]:

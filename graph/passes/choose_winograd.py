@@ -9,9 +9,8 @@ import numpy as np
 
 from ...te.ops import winograd_weights
 from ..graph import Graph, Node, Value
-from ..kernels import kernel_alone
+from ..kernels import Services, kernel_alone
 from ..rules import Match, any_value, constant, either, op, rewritten, rule
-from ..services import Services
 
 _FASTER = 1.2
 """How many times as fast as the convolution it replaces Winograd's method has to be by prediction."""

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import DType, to_numpy
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Value, substituted, with_replaced, without_unread
 from ..graph_operators import attributes_key
-from ..kernels import VIEWS, unfused
+from ..kernels import VIEWS, Services, unfused
 from ..reference import evaluate
-from ..rewrite import substituted, with_replaced, without_unread
-from ..services import Services
 
 _SMALL = 1 << 12
 """Results of so many elements are computed by the interpreter, where nothing else can."""

@@ -16,9 +16,9 @@ import numpy as np
 
 from ...tir.expr import DType
 from ..graph import Graph, Node, Value
+from ..graph_operators import PRODUCTS, Channels, channels_of, per_channel, sums_whole_windows
+from ..kernels import Services
 from ..rules import Match, Rule, any_value, constant, either, op, produced, rewritten, rule
-from ..services import Services
-from ..weighted import PRODUCTS, Channels, channels_of, per_channel, sums_whole_windows
 
 _x, _c = any_value("x"), constant("c")
 _LINEAR = f"{PRODUCTS} conv2d_transpose"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..builder import Builder
-from ..graph import Graph, Node, Value
+from ..builder import SCAN, Builder
+from ..graph import Graph, Node, Value, without_unread
 from ..graph_operators import operator
-from ..rewrite import without_unread
-from ..scan_operator import SCAN
-from ..services import Services
+from ..kernels import Services
 
 _PRODUCTS = ("dense", "matmul")
 

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..builder import Builder
-from ..graph import Graph, Node, Value
-from ..graph_operators import attributes_key, operator
-from ..kernels import VIEWS, kernel_alone
-from ..rewrite import with_replaced
-from ..services import Services
-from ..weighted import channels_of, per_channel
+from ..graph import Graph, Node, Value, with_replaced
+from ..graph_operators import attributes_key, channels_of, operator, per_channel
+from ..kernels import VIEWS, Services, kernel_alone
 
 _CALL, _BANDWIDTH = 1e-6, 8e9
 """The seconds that a kernel of its own takes at least, and the bytes that it moves in a second."""

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 
 from ...pages.short_repr import short_repr
 from ..algebra import RULES as ALGEBRA
-from ..graph import Graph, Node, Value
+from ..graph import Graph, Node, Value, with_output_names, without_unread
+from ..kernels import Services
 from ..patterns import RULES as PATTERNS
-from ..rewrite import with_output_names, without_unread
+from ..reference import verify
 from ..rules import Rule, rewritten
-from ..services import Services
-from ..verify_graph import verify
 from .choose_layouts import choose_layouts
 from .choose_winograd import choose_winograd
 from .fold_constants import distinct_outputs, fold_constants, fold_narrow, merge_equal

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..graph import Graph, Value
+from ..kernels import Services
 from ..rules import Match, Rule, any_value, constant, either, op, rewritten, rule
-from ..services import Services
 
 _OP, _x, _w = "conv2d_transpose", any_value("x"), constant("w")
 

@@ -77,23 +77,23 @@ def test_debug_shows_the_traceback(run):
 
 
 def test_a_bug_is_called_a_bug(run, monkeypatch):
-    from tilewright.driver.workloads import workload_specs
+    from tilewright.driver.workloads import catalog
 
     def broken():
         raise KeyError("oops")
 
-    monkeypatch.setattr(workload_specs, "all_workloads", broken)
+    monkeypatch.setattr(catalog, "all_workloads", broken)
     done = run("workloads")
     assert done.code == 1 and "this is a bug in Tilewright; run it again with --debug" in done.err
 
 
 def test_a_package_that_is_not_installed_is_named(run, monkeypatch):
-    from tilewright.driver.workloads import workload_specs
+    from tilewright.driver.workloads import catalog
 
     def needs_more():
         raise ModuleNotFoundError("No module named 'sqlite_utils'", name="sqlite_utils.db")
 
-    monkeypatch.setattr(workload_specs, "all_workloads", needs_more)
+    monkeypatch.setattr(catalog, "all_workloads", needs_more)
     done = run("workloads")
     assert (done.code, done.err) == (
         1,
@@ -143,10 +143,10 @@ def test_outputs_that_are_closed_or_know_few_letters_are_no_error(tmp_path):
 def test_warnings_are_one_line_without_a_source(run, monkeypatch):
     import warnings
 
-    from tilewright.driver.workloads import workload_specs
+    from tilewright.driver.workloads import catalog
 
-    real = workload_specs.all_workloads
-    monkeypatch.setattr(workload_specs, "all_workloads", lambda: (warnings.warn("two\nlines", stacklevel=1), real())[1])
+    real = catalog.all_workloads
+    monkeypatch.setattr(catalog, "all_workloads", lambda: (warnings.warn("two\nlines", stacklevel=1), real())[1])
     assert run("workloads", "conv").err.split("\n")[0] == "tilewright: warning: two lines"
 
 

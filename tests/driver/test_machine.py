@@ -15,11 +15,11 @@ from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
 from tilewright.codegen.machine.cpu import available_cores
 from tilewright.codegen.object_cache import cache_directory
-from tilewright.driver import machine_probes, machine_report
+from tilewright.driver import machine_report
 from tilewright.driver.benching import BenchResult, BenchRow, likely_peak
-from tilewright.driver.machine_probes import PeakProbe
 from tilewright.driver.machine_report import (
     MachineReport,
+    PeakProbe,
     bandwidth_of,
     bound_for,
     measure_machine,
@@ -122,25 +122,25 @@ def test_a_busy_machine_is_noticed():
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * available_cores())]
     try:
         time.sleep(0.5)
-        share = machine_probes.processor_share(target, 0.5)
+        share = machine_report.processor_share(target, 0.5)
     finally:
         for other in others:
             other.kill()
             other.wait()
-    assert share < machine_probes.BUSY_BELOW
-    assert f"{share:.0%} of the time" in machine_probes.busy_text(share, 1)
-    assert machine_probes.busy_text(1.0, 1) == machine_probes.busy_text(None, 2) == ""
+    assert share < machine_report.BUSY_BELOW
+    assert f"{share:.0%} of the time" in machine_report.busy_text(share, 1)
+    assert machine_report.busy_text(1.0, 1) == machine_report.busy_text(None, 2) == ""
 
 
 def test_reads_of_the_first_level_cache_do_not_count_the_call():
     """Half as much memory is read at the same rate, though a call takes as long as for all of it."""
     target = Target("native -num-cores=1")
     block, size = sweep_block_bytes(target), target.caches.l1 * 3 // 4
-    room, probe = machine_probes.room_of(size), machine_probes.sweeps(target, "read")[0]
+    room, probe = machine_report.room_of(size), machine_report.sweeps(target, "read")[0]
     rates = []
     for n in (size // block, size // block // 4):
         times = (8 << 20) // (n * block)
-        seconds, _ = probe.best([machine_probes.address_of(room)] * 3 + [n, 1, 0, times], 1e-3, 0.1)
+        seconds, _ = probe.best([machine_report.address_of(room)] * 3 + [n, 1, 0, times], 1e-3, 0.1)
         rates.append(times * n * block / seconds)
     assert 0.5 < rates[1] / rates[0] < 2
 
@@ -233,7 +233,7 @@ def test_sweeps_reach_every_element_once(kind, threads):
     target = Target("native -num-cores=2")
     units = 7
     count = units * sweep_block_bytes(target) // 4
-    for way in machine_probes.sweeps(target, kind):
+    for way in machine_report.sweeps(target, kind):
         room = np.zeros(3 * count + 64, "float32")
         start = -room.ctypes.data // 4 % 16
         a, b, c = (room[start + n * count : start + (n + 1) * count] for n in range(3))

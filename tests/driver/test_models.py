@@ -20,8 +20,8 @@ from tilewright.codegen import Target, lower
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.runtime.export import ExportError
-from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError, graph_services
-from tilewright.driver.models import kernel_building, model_benching, model_files, model_tuning
+from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError, benching, graph_services
+from tilewright.driver.models import kernel_building, model_building, model_tuning
 from tilewright.driver.models.model_building import build_graph, kernel_jobs
 from tilewright.driver.planning import recorded
 from tilewright.graph import Builder, evaluate, fuse, prepare
@@ -165,10 +165,10 @@ def test_a_front_end_of_a_package(monkeypatch, tmp_path):
         def load(self):
             return lambda path: layers(name=path.split(".")[0])
 
-    monkeypatch.setattr(model_files, "entry_points", lambda group: [Entry()])
-    monkeypatch.setattr(model_files, "_found", [])
-    assert model_files.is_model("some.odd") and not model_files.is_model("matmul:M=1")
-    assert model_files.load_model("some.odd").name == "some"
+    monkeypatch.setattr(model_building, "entry_points", lambda group: [Entry()])
+    monkeypatch.setattr(model_building, "_found", [])
+    assert model_building.is_model("some.odd") and not model_building.is_model("matmul:M=1")
+    assert model_building.load_model("some.odd").name == "some"
 
 
 def test_symbolic_sizes_need_bounds():
@@ -480,14 +480,14 @@ def test_bench_times_models_in_turns(tmp_path):
 def test_inputs_are_made_for_models():
     b = Builder()
     graph = b.graph([b.op("add", b.op("cast", b.input("ids", (2, 3), "int64"), dtype="float32"), b.input("x", (3,)))])
-    made = model_benching.model_inputs(graph, {})
+    made = benching.model_inputs(graph, {})
     assert made["ids"].dtype == np.int64 and set(made["ids"].reshape(-1)) <= {0, 1} and made["x"].shape == (3,)
     x = np.ones(3, np.float32)
-    assert model_benching.model_inputs(graph, {"x": x})["x"] is x
+    assert benching.model_inputs(graph, {"x": x})["x"] is x
     with pytest.raises(BuildError, match="has no input y; its inputs: ids, x"):
-        model_benching.model_inputs(graph, {"y": x})
+        benching.model_inputs(graph, {"y": x})
     with pytest.raises(BuildError, match=r"the input x: float32\[3\] does not take float64\[3\]"):
-        model_benching.model_inputs(graph, {"x": np.ones(3)})
+        benching.model_inputs(graph, {"x": np.ones(3)})
 
 
 def test_a_wrong_result_is_told(monkeypatch, tmp_path):
@@ -501,7 +501,7 @@ def test_a_wrong_result_is_told(monkeypatch, tmp_path):
     result = tw.bench(tmp_path / "m.onnx", ONE, rounds=1, round_seconds=1e-4)
     assert [row.name for row in result.rows] == ["default", "onnxruntime"] and not result.rows[0].error
     assert result.speedup(result.rows[0]) > 0
-    monkeypatch.setattr(model_benching.Model, "__call__", lambda self, *a, **k: np.full((2, 3), 2, np.float32))
+    monkeypatch.setattr(benching.Model, "__call__", lambda self, *a, **k: np.full((2, 3), 2, np.float32))
     told = tw.bench(tmp_path / "m.onnx", ONE, rounds=1, round_seconds=1e-4).rows[0].error
     assert told.startswith("output 0 differs from ONNX Runtime's by")
 

@@ -10,8 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tilewright import te
-from tilewright.driver.report import report_html
-from tilewright.driver.report.search_history import search_histories
+from tilewright.driver.report import report_html, search_histories
 from tilewright.pages import ChartAxis, Plot, search_chart, seconds_text
 from tilewright.tuning_db import Database, TargetRecord, TuningRecord
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.driver.workloads.catalog import BUILTIN
+from tilewright.driver.workloads.catalog import BUILTIN, all_workloads, parse_spec
 from tilewright.driver.workloads.workload_definition import Workload, WorkloadError, workload
-from tilewright.driver.workloads.workload_specs import all_workloads, parse_spec
 from tilewright.tir.expr import structural_equal
 from tilewright.tir.interpret import interpret
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
@@ -201,7 +200,7 @@ def test_star_arguments_are_refused():
 
 
 def test_a_broken_plugin_warns_with_its_package(monkeypatch):
-    from tilewright.driver.workloads import workload_specs
+    from tilewright.driver.workloads import catalog
 
     class Entry:
         name = "fancy"
@@ -210,14 +209,14 @@ def test_a_broken_plugin_warns_with_its_package(monkeypatch):
         def load(self):
             raise ImportError("no module named fancy")
 
-    monkeypatch.setattr(workload_specs, "entry_points", lambda group: [Entry()])
-    monkeypatch.setattr(workload_specs, "_plugins_read", [])
+    monkeypatch.setattr(catalog, "entry_points", lambda group: [Entry()])
+    monkeypatch.setattr(catalog, "_plugins_read", [])
     with pytest.warns(UserWarning, match="'fancy' of the package 'fancy-kernels' is broken: no module named fancy"):
         assert "matmul" in all_workloads()
 
 
 def test_a_plugin_is_found_by_the_name_that_is_listed(monkeypatch):
-    from tilewright.driver.workloads import workload_specs
+    from tilewright.driver.workloads import catalog
 
     class Entry:
         name = "wfx"
@@ -231,9 +230,9 @@ def test_a_plugin_is_found_by_the_name_that_is_listed(monkeypatch):
 
             return gelu2
 
-    monkeypatch.setattr(workload_specs, "entry_points", lambda group: [Entry()])
-    monkeypatch.setattr(workload_specs, "_plugins_read", [])
-    monkeypatch.setattr(workload_specs, "_plugins", {})
+    monkeypatch.setattr(catalog, "entry_points", lambda group: [Entry()])
+    monkeypatch.setattr(catalog, "_plugins_read", [])
+    monkeypatch.setattr(catalog, "_plugins", {})
     listed = [w.name for w in all_workloads().values()]
     assert "wfx" in listed and "gelu2" not in listed
     assert parse_spec("wfx:n=7").spec == "wfx:n=7" and parse_spec("wfx:n=7").func.name == "wfx"

@@ -23,8 +23,7 @@ from onnx import TensorProto
 
 from tilewright.driver.models.model_building import build_graph
 from tilewright.frontends.onnx import from_onnx
-from tilewright.frontends.onnx.call import NeedsConstant
-from tilewright.frontends.onnx.types import DTYPES
+from tilewright.frontends.onnx.call import DTYPES, NeedsConstant
 from tilewright.tir.expr import to_numpy
 
 from .onnx_model_tests import KINDS, model_cases

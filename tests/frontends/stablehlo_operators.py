@@ -17,7 +17,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from tilewright.driver.models.model_building import build_graph
 from tilewright.frontends.stablehlo import StableHloError, UnsupportedStableHloOperators, from_stablehlo
-from tilewright.frontends.stablehlo.hlo_module import module_of
+from tilewright.frontends.stablehlo.hlo_reader import module_of
 from tilewright.graph import GraphError, evaluate
 
 F, I, U, B = "tensor<3x5xf32>", "tensor<3x5xi32>", "tensor<3x5xui8>", "tensor<3x5xi1>"  # noqa: E741

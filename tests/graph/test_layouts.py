@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.graph import Services, evaluate, parse, prepare
-from tilewright.graph.layouts import SINK, SOURCE, Network
-from tilewright.graph.passes.choose_layouts import choose_layouts
+from tilewright.graph.passes.choose_layouts import SINK, SOURCE, Network, choose_layouts
 
 
 def laid_out(text, data=None, services=Services()):

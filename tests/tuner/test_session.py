@@ -9,7 +9,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
-from tilewright.driver.report.search_history import search_histories
+from tilewright.driver.report import search_histories
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import (
@@ -27,7 +27,7 @@ from tilewright.tuner import (
     tune,
 )
 from tilewright.tuner.remote import runner_for
-from tilewright.tuner.search import run_request, session
+from tilewright.tuner.search import session, tune_result
 from tilewright.tuning_db import Database
 
 TARGET = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
@@ -351,8 +351,8 @@ def test_a_new_shape_starts_from_the_best_of_the_nearest_ones(tmp_path):
 
 def test_the_time_left_comes_from_finished_batches_of_chosen_candidates(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(run_request.time, "monotonic", lambda: clock[0])
-    run = run_request.Run(trials=10, deadline=float("inf"), callbacks=(), start=0.0)
+    monkeypatch.setattr(tune_result.time, "monotonic", lambda: clock[0])
+    run = tune_result.Run(trials=10, deadline=float("inf"), callbacks=(), start=0.0)
     clock[0] = 5.0  # starting the workers, and the default schedule
     run.begins_batch(1)
     assert run.remaining_seconds(1) == float("inf")

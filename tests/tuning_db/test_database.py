@@ -22,9 +22,8 @@ from tilewright.tuning_db import (
     TuningRecord,
     WorkloadRecord,
     connection,
-    schema,
 )
-from tilewright.tuning_db.schema import APPLICATION_ID
+from tilewright.tuning_db.connection import APPLICATION_ID
 
 W = WorkloadRecord(key="a" * 64, text="text", name="matmul", spec="matmul:M=7", flops=2e6, bytes=3e6, dtype="float32")
 T = TargetRecord(key="cpu-1", text="native", vector_bits=512, num_cores=1)
@@ -293,7 +292,7 @@ def test_a_damaged_name_that_is_no_text(db, path):
 def old_file(path):
     """A database as version 1 of the schema had it: one matmul, whose blocks are called C and D, and one record."""
     with contextlib.closing(sqlite3.connect(path)) as conn:
-        schema._first_schema(conn)
+        connection._first_schema(conn)
         conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         conn.execute("PRAGMA user_version = 1")
         conn.execute("INSERT INTO workloads (key, text, created) VALUES ('p', ?, '2026')", [program("C").script()])

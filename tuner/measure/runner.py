@@ -7,16 +7,20 @@ overlap (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 
 Timings of the same code are skewed, because noise only adds time. So the figure of a candidate (:func:`estimate`) is the median
 of the faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
+
+:func:`runner_for` finds a runner by an address: ``local``, ``dask://host:8786``, or a scheme that an installed package offers.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -507,3 +511,37 @@ class LocalRunner(Runner):
 
 def _in(job: _Job, busy: dict[WorkerProcess, tuple[_Job, float]]) -> bool:
     return any(other is job for other, _ in busy.values())
+
+
+GROUP = "tilewright.runners"
+"""The entry point group in which packages offer runners: a name is a scheme, the value a function of the address."""
+
+_OWN = {"dask": "dask_runner:DaskRunner", "dask+tls": "dask_runner:DaskRunner"}
+
+
+def runner_for(address: str | Runner) -> Runner:
+    """Returns the runner of ``address``, or the runner that is given. ValueError when no package offers the scheme,
+    TypeError for what is neither."""
+    if isinstance(address, Runner):
+        return address
+    if not isinstance(address, str):
+        made = f"; {address.__name__}() makes one" if isinstance(address, type) and issubclass(address, Runner) else ""
+        raise TypeError(f"runner is an address such as 'dask://host:8786', or a tuner.Runner, not {address!r}{made}")
+    scheme, found, _ = address.partition("://")
+    if address == "local":
+        return LocalRunner()
+    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if found and scheme in offered:
+        return _made(offered[scheme].load(), address)
+    if found and scheme in _OWN:
+        module, name = _OWN[scheme].split(":")
+        return _made(getattr(importlib.import_module(f"..remote.{module}", __package__), name), address)
+    known = ", ".join(["local", *[f"{name}://…" for name in sorted({*_OWN, *offered})]])
+    raise ValueError(f"runner {address!r}: no such runner; there are {known}")
+
+
+def _made(factory: Callable[[str], object], address: str) -> Runner:
+    runner = factory(address)
+    if not isinstance(runner, Runner):
+        raise ValueError(f"runner {address!r}: {type(runner).__name__} is no Runner")
+    return runner

@@ -49,7 +49,7 @@ class DaskRunner(Runner):
     ``dask+tls://host:8786`` (with the certificates of Dask's configuration); ``?cpu=NAME`` chooses the workers with
     that CPU, by default that of the target.
 
-    ``limits`` are those of a :class:`.LocalRunner`. ``answer`` is what a worker does with a request. ``patience``: seconds
+    ``limits`` are those of a :class:`~..measure.LocalRunner`. ``answer`` is what a worker does with a request. ``patience``: seconds
     to wait for a worker when none is left. ``machines`` has what each worker said of itself with its last answer.
     """
 

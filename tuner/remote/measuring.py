@@ -39,7 +39,7 @@ VERSION = f"{__version__}, code generator {CODEGEN_VERSION}"
 @dataclass(frozen=True)
 class MeasureRequest:
     """A request to measure ``programs`` (texts) that schedule the workload ``func``. The ``limits`` are those of a
-    :class:`.LocalRunner`, ``best_seconds`` is the best so far (None: nothing yet), ``seconds`` the time that is
+    :class:`~..measure.LocalRunner`, ``best_seconds`` is the best so far (None: nothing yet), ``seconds`` the time that is
     left."""
 
     func: str

@@ -31,23 +31,25 @@ from ...tuning_db import Database, TuningRecord, open_database, utc_now
 from ..cost.cost_model import XGBCostModel
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.inputs import require_constant_shapes
-from ..measure.runner import TimeUp, estimate, interval
-from ..remote import runner_for
-from ..space.default_choice import choose_default
-from ..space.search_space import Space
-from .run_request import Callback, Run, TuneOptions, checked_limit, takes
+from ..measure.runner import TimeUp, estimate, interval, runner_for
+from ..space.search_space import Space, choose_default
 from .strategy import Candidate, ModelGuidedSearch
 from .tune_result import (
     ENDS,
     BatchStarted,
+    Callback,
     CandidateMeasured,
     FinalComparison,
     Progress,
+    Run,
     SearchEnded,
     SearchStarted,
     Stopped,
+    TuneOptions,
     TuneResult,
     TuningInterrupted,
+    checked_limit,
+    takes,
 )
 from .warm_start import in_own_names, nearest_candidates, other_workloads, own_records, replay, trace_on, training_data
 

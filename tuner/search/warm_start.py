@@ -51,7 +51,7 @@ def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
 
 def trace_for(db: Database, record: TuningRecord, func: PrimFunc) -> Trace:
     """Returns the schedule of a record of ``func``'s workload, in the names that ``func`` has; see
-    :func:`.retarget`."""
+    :func:`~...schedule.trace_renaming.retarget`."""
     trace = Trace.from_json(record.trace)
     recorded = program_of(db, record)
     return trace if recorded is None else retarget(trace, recorded, func)

@@ -1,11 +1,10 @@
 """A space holds the candidates of one function: sketches, each with a table of rows of decisions.
 
 ``sketch``: parts for a whole function, and the sensible rows of each. ``search_space``: the sketches that
-schedule rules make. ``default_choice``: the candidate that the prior thinks best.
+schedule rules make, and the candidate that the prior thinks best.
 """
 
-from .default_choice import DefaultSchedule, choose_default, default_schedule
-from .search_space import Space
+from .search_space import DefaultSchedule, Space, choose_default, default_schedule
 from .sketch import Sketch
 
 __all__ = [
