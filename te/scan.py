@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 class ScanOp(Operation):
-    """This operation is a recurrence over ``scan_axis``, dimension ``step_dim`` of its results; ``body`` are the computations of
-    one step, producers first.
+    """This operation is a recurrence over ``scan_axis``, which is dimension ``step_dim`` of its results.
+
+    ``body`` are the computations of one step, producers first.
 
     ``init``, ``update`` and ``state_placeholder`` have one tensor per output; ``inputs`` are the tensors that the body
     reads from outside.
@@ -155,8 +156,8 @@ def _check_steps(scan: ScanOp, op: ComputeOp) -> None:
             f"scan {scan.name}: {op.name} depends on the state, so its {which} has to be the {dom.min + dom.extent} steps"
         )
     step = op.axis[at].var
-    for n, iv in enumerate((*op.axis, *op.reduce_axis)):
-        analyzer.bind(iv.var, dom if n == at else iv.dom)
+    for d, iv in enumerate((*op.axis, *op.reduce_axis)):
+        analyzer.bind(iv.var, dom if d == at else iv.dom)
     body = {t for other in scan.body for t in other.outputs}
     for e in op.body:
         for n in pre_order(e):
@@ -248,8 +249,10 @@ def recurrence(builder: NestBuilder, op: ScanOp) -> list[Stmt]:
 def _one_step(
     builder: NestBuilder, op: ScanOp, inner: ComputeOp, into: Sequence[Tensor], step: Var | None, updates: bool
 ) -> Stmt:
-    """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``; without ``step``
-    the nest has the loop over the steps at its own place."""
+    """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``.
+
+    Without ``step`` the nest has the loop over the steps at its own place.
+    """
     kind = IterVar.SCAN if updates else IterVar.SPATIAL
     at = op.step_dim
     axis = (*inner.axis[:at], IterVar(op.scan_axis.dom, inner.axis[at].var, kind), *inner.axis[at + 1 :])

@@ -576,7 +576,7 @@ def _lane(em: LlvmScope, e: E.Shuffle, n: int) -> str:
 
 # Integer division of scalars and of vectors, emitted so that no operand makes the processor fault.
 #
-# The nodes (:class:`.FloorDiv`) define the results that the machine leaves open: a quotient and a remainder by zero are
+# The nodes (:class:`~.nodes.FloorDiv`) define the results that the machine leaves open: a quotient and a remainder by zero are
 # 0, and the smallest number divided by -1 is itself. Divisors that can be neither 0 nor -1 need no extra instructions.
 # Other divisors are replaced by 1 before the instruction, and the quotient is selected afterwards.
 

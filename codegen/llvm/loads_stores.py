@@ -229,8 +229,10 @@ def picked(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str |
 
 
 def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
-    """Returns lanes at known distances from the first one, as in ``A[i + T.Ramp(0, 1, 16) // 4]``, picked out of the one
-    vector that covers them. None where they are not known, or lie farther apart than a register is long."""
+    """Returns lanes at known distances from the first one, picked out of the one vector that covers them.
+
+    An example is ``A[i + T.Ramp(0, 1, 16) // 4]``. None where they are not known, or lie farther apart than a register is long.
+    """
     buffer, dtype = e.buffer, e.dtype
     if buffer.dtype.lanes > 1 or dtype.is_bool:
         return None

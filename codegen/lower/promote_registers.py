@@ -308,7 +308,7 @@ def _unmasked_stores(
 def _by_known_lanes(
     accesses: list[Access], places: dict[Access, Slot], homes: dict[Slot, tuple[Slot, ...]]
 ) -> set[Slot]:
-    """Returns the slots of which no lane is loaded that a store leaves out, where all masks are numbers of lanes."""
+    """Returns the slots of which no lane is loaded that a store leaves out. The lanes of all masks are known."""
     loaded: dict[Slot, set[int]] = defaultdict(set)
     stored: dict[Slot, set[int]] = {}
     unknown: set[Slot] = set()

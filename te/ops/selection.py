@@ -10,7 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.expr import And, Expr, IntImm, Not, Or, Range, Var, all_, cast, const, convert, max_value, min_value, select
+from ...tir.expr import (
+    And,
+    DType,
+    Expr,
+    IntImm,
+    Not,
+    Or,
+    Range,
+    Var,
+    all_,
+    cast,
+    const,
+    convert,
+    max_value,
+    min_value,
+    select,
+)
 from ...tir.expr.intrinsics.number_operations import bitwise_not, bitwise_xor, isnan, reinterpret
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, Stmt, While, seq
 from ..compute import compute
@@ -40,8 +56,10 @@ def topk(
     requires = () if sizes.can_prove(fits) else ((fits, f"{op}: k={k} of {extent} elements of {x.name}"),)
     keys = compute(x.shape, lambda *i: _ordered_key(x(*i), largest), f"{name}_key", ELEMWISE, requires=requires)
     count = convert(k)
-    known = isinstance(count, IntImm) and 0 < count.value <= _BY_REDUCTIONS
-    positions = (_by_reductions if known else _by_heap)(keys, count, axis, name)
+    if isinstance(count, IntImm) and 0 < count.value <= _BY_REDUCTIONS:
+        positions = _by_reductions(keys, count, axis, name)
+    else:
+        positions = _by_heap(keys, count, axis, name)
     shape = [count if d == axis else e for d, e in enumerate(x.shape)]
 
     def value(*i: Expr) -> Any:
@@ -67,8 +85,10 @@ def _ordered_key(e: Expr, largest: bool) -> Expr:
 
 
 def _by_reductions(keys: Tensor, k: IntImm, axis: int, name: str) -> Tensor:
-    """Returns the positions of the elements that come first, found one after the other: the largest key of those that come
-    later than the one before, and the first position that has it."""
+    """Returns the positions of the elements that come first, found one after the other.
+
+    Each has the largest key of those that come later than the one before; it is the first that has this key.
+    """
     extent, kind = keys.shape[axis], keys.dtype
     rows = [e for d, e in enumerate(keys.shape) if d != axis]
     least, behind = const(min_value(kind), kind), const(max_value("int32"), "int32")
@@ -136,7 +156,7 @@ class _HeapOfRows:
         self.k = cast(self.kind, k)
         self.hole, self.child = [Buffer(n, (const(1),), self.kind) for n in ("hole", "child")]
         self.moved, self.last = [
-            (Buffer(f"{n}_place", (const(1),), "int32"), Buffer(f"{n}_key", (const(1),), keys.dtype))
+            (Buffer(f"{n}_place", (const(1),), DType("int32")), Buffer(f"{n}_key", (const(1),), keys.dtype))
             for n in ("moved", "last")
         ]
 
@@ -151,8 +171,11 @@ class _HeapOfRows:
         return self.at(self.places, place), self.at(self.kept, place)
 
     def program(self) -> Stmt:
-        """Returns the root block: for each row the first elements become a heap, each other element that comes before the
-        root takes its place, and at the end the roots are taken out one after the other."""
+        """Returns the root block.
+
+        For each row the first elements become a heap, each other element that comes before the root takes its place, and
+        at the end the roots are taken out one after the other.
+        """
         zero = const(0, self.kind)
         fill, build, read, take = [Var(n, self.kind) for n in ("e", "parent", "other", "taken")]
         first = For(fill, zero, self.k, "serial", self.put(fill, (cast("int32", fill), self.at(self.keys, fill))))

@@ -200,8 +200,10 @@ _SHORT_ROW = 6
 
 
 def _reads_rows(block: BlockInfo) -> bool:
-    """Returns whether a reduction axis is contiguous in memory for at least the length of a vector; for less where rows
-    are all that is read."""
+    """Returns whether a reduction axis is contiguous in memory for at least the length of a vector.
+
+    Where rows are all that is read, less is enough.
+    """
     over = [axis for axis in block.reduce if block.extents[axis] > 1]
     least = _SHORT_ROW if len(over) == 1 and len(block.loads) == 1 else 16
     return any(use.stride(axis) == 1 and block.extents[axis] >= least for use in block.loads for axis in over)

@@ -660,7 +660,7 @@ def needed_region(block: BlockInfo, readers: Mapping[BlockInfo, Region]) -> Regi
 
 @dataclass(frozen=True)
 class StageRole:
-    """The role of a stage in a tile. It has its ``kind`` (those of :class:`.TileStage`), the axis ``vector`` that
+    """The role of a stage in a tile. It has its ``kind`` (those of :class:`TileStage`), the axis ``vector`` that
     becomes vectors, the axis ``row`` of a register tile, and the operand that is ``packed`` into panels ahead."""
 
     block: BlockInfo

@@ -27,7 +27,7 @@ _FORWARDING_CYCLES = 5.0
 
 
 class RecurrenceRule(ScheduleRule):
-    """This rule takes a block with one axis of steps, by itself, where each step reads only earlier ones of its own row."""
+    """This rule takes a block with one axis of steps, each of which reads earlier ones of its own row."""
 
     name = "recurrences"
     priority = 94
@@ -121,7 +121,7 @@ class RecurrencePart(Part):
             vectors = columns["vectors"]
             chunks = ceil_div(self.inner, vectors * self.lanes)
             issued = every / self.inner * chunks * vectors
-            loads = sum(lane_loads(u, self.vector, self.lanes) for u in block.loads)
+            loads = np.full(rows, sum(lane_loads(u, self.vector, self.lanes) for u in block.loads))
             chain = np.where(self._blocks_fit, every / self.inner * chunks * latency, 0.0)
             turns = every / self.inner * (chunks * 1.5 + 4.0)
         else:

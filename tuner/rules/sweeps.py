@@ -193,7 +193,7 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
 
 
 def _joined(sch: Schedule, block: Any, extents: Sequence[int], rank: int) -> Any:
-    """Returns the loop over the one axis that a block gets in place of those that it reduces, which are neighbours."""
+    """Returns the loop over one axis in place of those that a block reduces, which are neighbours."""
     if len(extents) > 1:
         rows, reduced = [f"i{n}" for n in range(rank)], [f"k{n}" for n in range(len(extents))]
         place = reduced[0]
