@@ -97,7 +97,9 @@ def _form(realize: BlockRealize, loops: list[For]) -> BlockForm:
         if not isinstance(axis.dom.min, IntImm) or any(not isinstance(e, (IntImm, Var)) and _inner(e, block) for e in (axis.dom.extent,)):  # fmt: skip
             raise MlirError(f"{where}: the domain of {axis.var.name} depends on other axes; linalg has only boxes")
         if axis.kind not in (IterVar.SPATIAL, IterVar.REDUCE):
-            raise MlirError(f"{where}: {axis.var.name} is a {axis.kind} axis, whose order counts; linalg has none")
+            raise MlirError(
+                f"{where}: {axis.var.name} is a {axis.kind} axis, whose order counts; linalg has none, form='loops' writes it"
+            )
     return BlockForm(block.name, block.iter_vars, *_body(block, where), block.annotations)
 
 

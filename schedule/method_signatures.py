@@ -122,6 +122,10 @@ class MethodSignatures:
         """Return the size variable or scalar parameter ``name``, for use in factors and index maps."""
         raise NotImplementedError
 
+    def interchange(self, *ordered_loops: LoopRV) -> None:
+        """Put loops of one nest into the given order as :func:`reorder` does, also those of scan axes."""
+        raise NotImplementedError
+
     def loop_partition(
         self, loop: LoopRV, factors: Sequence[int | None], preserve_unit_iters: bool = True
     ) -> list[LoopRV]:

@@ -5,7 +5,7 @@ They replace loop variables by expressions, and bring the bindings of blocks bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 
 from ...tir.analysis.dependence import (
@@ -428,10 +428,26 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
         for i, j, k in T.grid(16, 8, 4): ...   =>   reorder(k, i)   =>   for k, j, i in T.grid(4, 8, 16): ...
 
     The loops are nested directly, each the only statement of the one above. Extents must not depend on loops that come
-    to be inside. Block axes below are spatial, reduce or scan. It is proven that iterations which share an element keep their
+    to be inside. Block axes below are spatial or reduce. It is proven that iterations which share an element keep their
     order, or run the same block with equal axes. The order in which a block's own reduce axes accumulate may change,
     and with it the rounding of floats. A block that uses pointers is trusted to have independent spatial axes.
     """
+    return _in_order(func, ordered_loops, {IterVar.SPATIAL, IterVar.REDUCE})
+
+
+@primitive
+def interchange(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
+    """Put loops of one nest into the given order as :func:`reorder` does, also those of scan axes.
+
+        for i, t in T.grid(512, 99): s[i, t] = s[i, t - 1] + x[i, t]   =>   for t, i in T.grid(99, 512): ...
+
+    The steps of a recurrence stay in order where each needs earlier ones of its own row alone, which is proven.
+    """
+    return _in_order(func, ordered_loops, {IterVar.SPATIAL, IterVar.REDUCE, IterVar.SCAN})
+
+
+def _in_order(func: PrimFunc, ordered_loops: Sequence[Var], kinds: Collection[str]) -> PrimFunc:
+    """Returns the function with its loops in order; axes of blocks below have one of these kinds."""
     tree = tree_of(func)
     chosen = [find_loop(tree, v) for v in ordered_loops]
     if not chosen:
@@ -447,7 +463,7 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
     moved = [n for n, (a, b) in enumerate(zip(nest, new, strict=True)) if a is not b]
     if not moved:
         return func
-    check_blocks_of_nest(tree, nest, {IterVar.SPATIAL, IterVar.REDUCE, IterVar.SCAN}, predicates=True)
+    check_blocks_of_nest(tree, nest, kinds, predicates=True)
     nest, new = nest[moved[0] : moved[-1] + 1], new[moved[0] : moved[-1] + 1]
     for n, loop in enumerate(new):
         for inner in new[n + 1 :]:

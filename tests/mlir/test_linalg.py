@@ -14,7 +14,14 @@ from .outside_tools import IREE, MLIR_OPT, IreeModule, verified_by_mlir_opt
 from .programs import ROWS, arrays, program
 
 pytest.importorskip("xdsl", reason="the package xdsl is not installed")
-LEFT_OUT = {"scatter_elements": "holds For", "scatter_nd": "holds For", "hypot": "no counterpart in MLIR"}
+ORDERED = "is a scan axis, whose order counts"
+LEFT_OUT = {
+    "scatter_elements": "holds For",
+    "scatter_nd": "holds For",
+    "hypot": "no counterpart in MLIR",
+    "cumsum": ORDERED,
+    "cumprod": ORDERED,
+}
 """Rows that linalg does not express, and a part of the message."""
 
 

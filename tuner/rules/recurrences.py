@@ -66,8 +66,15 @@ def axis_of_steps(block: BlockInfo) -> Var | None:
     return steps[0]
 
 
+def vectors_kept(block: BlockInfo) -> float:
+    """Returns how many of the loads read what the step before stored, which a register keeps."""
+    own = {use.buffer for use in block.stores}
+    return float(sum(use.buffer in own for use in block.loads))
+
+
 class RecurrencePart(Part):
-    """This part has the decision ``vectors`` of a step along the contiguous axis; or ``rows`` side by side."""
+    """This part has the decisions ``vectors`` of a step along the contiguous axis, and whether chunks of so many are
+    computed ``apart``, one after the other; or ``rows`` side by side."""
 
     def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
         self.block, self.machine = block, machine
@@ -83,6 +90,8 @@ class RecurrencePart(Part):
         self.inner = block.extents[self.beside]
         if self.vector is not None:
             self.decisions = (Decision("vectors", up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)),)
+            if self.inner > self.lanes:  # chunks of rows one after the other, or a step of all of them
+                self.decisions += (Decision("apart", (0, 1)),)
         else:
             self.decisions = (Decision("rows", up_to(self.inner, 1, 2, 4, 8, 16)),)
         self.structure = (self.decisions[0].name,)
@@ -97,21 +106,15 @@ class RecurrencePart(Part):
         if width < self.inner:
             inside = list(sch.split(loops[self.beside], [None, width]))
         within = inside[-1:]
-        if self.vector is None or self._blocks_fit:
+        if self.vector is None or row.get("apart", 0):
             outer, inside = [*outer, *inside[:-1]], []
-        sch.reorder(*outer, steps, *inside[:-1], *within)
+        sch.interchange(*outer, steps, *inside[:-1], *within)
         if self.vector is not None:
             sch.vectorize(within[0])
         elif width > 1:
             sch.unroll(within[0])
         if self.parallel and outer:
             sch.parallel(fuse_all(sch, outer))
-
-    @property
-    def _blocks_fit(self) -> bool:
-        """Returns whether the threads need the chunks of the contiguous axis, which then lie outside the steps."""
-        others = math.prod(self.block.extents[v] for v in self.block.spatial if v is not self.beside)
-        return self.parallel and others < 2 * self.machine.cores
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, block = self.machine, self.block
@@ -122,8 +125,10 @@ class RecurrencePart(Part):
             chunks = ceil_div(self.inner, vectors * self.lanes)
             issued = every / self.inner * chunks * vectors
             loads = np.full(rows, sum(lane_loads(u, self.vector, self.lanes) for u in block.loads))
-            chain = np.where(self._blocks_fit, every / self.inner * chunks * latency, 0.0)
-            turns = every / self.inner * (chunks * 1.5 + 4.0)
+            apart = columns.get("apart", np.zeros(rows))
+            chain = apart * every / self.inner * chunks * machine.fma_latency
+            turns = every / self.inner * (chunks * 1.5 + 4.0 * (1 - apart))
+            loads = loads - apart * vectors_kept(block)
         else:
             beside = columns["rows"]
             groups = ceil_div(self.inner, beside)
@@ -147,9 +152,17 @@ class RecurrencePart(Part):
             regions=float(self.parallel),
             lanes_used=float(self.lanes if self.vector is not None else 1),
             columns=columns[self.decisions[0].name],
-            tasks=float(max(1, block.spatial_size // max(1, self.inner))) if self.parallel else 1.0,
+            tasks=self._tasks(columns, rows) if self.parallel else 1.0,
             column_extent=float(self.inner),
         )
+
+    def _tasks(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        """Returns how many pieces of work the threads share: rows, or chunks of them."""
+        others = np.full(rows, float(self.block.spatial_size // self.inner))
+        if self.vector is None:
+            return others * ceil_div(self.inner, columns["rows"])
+        chunks = ceil_div(self.inner, columns["vectors"] * self.lanes)
+        return np.maximum(others * np.where(columns.get("apart", np.zeros(rows)) > 0, chunks, 1.0), 1.0)
 
     @property
     def _arrays(self) -> set[Buffer]:
