@@ -16,8 +16,9 @@ from ..codegen.lowered import size_vars
 from ..graph.kernels import asserted
 from ..tir.analysis.known_ranges import evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import Expr, IntImm, Var, const
-from ..tir.stmt import Block, For, PrimFunc
+from ..tir.analysis.tree import tree_of
+from ..tir.expr import Expr, IntImm, Var, const, is_const_int
+from ..tir.stmt import Block, BlockRealize, For, PrimFunc
 from ..tir.walk import blocks_of, fresh_copy, loads_and_stores, pre_order, replace_buffers, vars_in
 from ..tuner.measure.inputs import unknown_sizes
 
@@ -147,8 +148,24 @@ def _folded(func: PrimFunc) -> PrimFunc:
     inner = [made for n in pre_order(func.body) if isinstance(n, Block) for made in n.alloc_buffers]
     shapes = {b: tuple([simplify(extent) for extent in b.shape]) for b in (*func.buffers, *inner)}
     changed = {b: b.with_(shape=shape) for b, shape in shapes.items() if any(map(is_not, shape, b.shape))}
-    made: PrimFunc = simplify(replace_buffers(func, changed) if changed else func)
-    return made
+    return _with_unit_loops(simplify(replace_buffers(func, changed) if changed else func))
+
+
+def _with_unit_loops(func: PrimFunc) -> PrimFunc:
+    """Returns the function with axes of one value bound to their loops again, which simplifying made a 0."""
+    tree = tree_of(func)
+    changed = {}
+    for realize in (r for found in tree.blocks.values() for r in found):
+        loops = tree.loops_above(realize)
+        if len(loops) != len(realize.iter_values):
+            continue
+        values = tuple([
+            loop.loop_var if is_const_int(value, 0) and is_const_int(loop.extent, 1) and is_const_int(loop.min, 0) else value
+            for loop, value in zip(loops, realize.iter_values, strict=True)
+        ])  # fmt: skip
+        if any(map(is_not, values, realize.iter_values)):
+            changed[realize] = BlockRealize(values, realize.predicate, realize.block)
+    return tree.replace(changed) if changed else func
 
 
 def shown_sizes(func: PrimFunc, less: int = 0) -> str:

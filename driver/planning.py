@@ -22,9 +22,9 @@ from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_t
 from ..pages.short_repr import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..tir.annotations import is_for_code
-from ..tir.expr import StringImm
+from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm
 from ..tir.program_key import workload_key
-from ..tir.stmt import Block, For, IRModule, PrimFunc
+from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord, open_database
@@ -390,7 +390,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
 
     Where that does not apply, the function stays as written, and the origin says why. None: no examples are known.
     """
-    failed = ""
+    failed, divided = "", None
     for less in (0, ODD):
         example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
         if example is None:
@@ -404,11 +404,24 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
             continue
         best = "the analytic model's best schedule"
         origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
-        return Plan(asked, machine, "default", origin, scheduled, None, trace)
+        made = Plan(asked, machine, "default", origin, scheduled, None, trace)
+        if not _divides_by_sizes(scheduled):
+            return made
+        divided = divided or made
+    if divided is not None:
+        return divided
     if not failed:
         return None
     reason = failed.split("\n")[0]
     return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
+
+
+def _divides_by_sizes(func: PrimFunc) -> bool:
+    """Returns whether loops of symbolic sizes were fused: each element is then found by quotients, and checked."""
+    values = [v for realize in blocks_of(func) for v in realize.iter_values]
+    return any(
+        isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm) for v in values for n in pre_order(v)
+    )
 
 
 def plan_html(plan: Plan, *before: str) -> str:

@@ -122,6 +122,7 @@ class NestBuilder:
         self.allocated: list[Buffer] = []
         self.nests: list[Stmt] = []
         self.layout_free: list[Tensor] = []
+        self.without_nest: set[Operation] = set()
         self.blocks: dict[Operation, list[str]] = {}
         self.block_names: dict[str, int] = {"root": 0}
         self.buffer_names: dict[str, int] = {}
@@ -149,6 +150,8 @@ class NestBuilder:
 
     def add(self, op: Operation) -> None:
         """Add the loop nest of one operation, whose inputs were added before."""
+        if op in self.without_nest:
+            return
         if isinstance(op, PlaceholderOp):
             if op.output(0) not in self.buffers:
                 raise ValueError(

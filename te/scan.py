@@ -203,6 +203,8 @@ def place_first_steps(builder: NestBuilder, op: ScanOp, ops: Sequence[Operation]
     for init, out in zip(op.init, op.outputs, strict=True):
         made, used = init.op, sum(init is t for o in ops for t in o.input_tensors) + sum(init is t for t in op.init)
         plain = type(made) is ComputeOp and made.num_outputs == 1 and not isinstance(made.body[0], Reduce)
+        if used == 2 and is_const_int(init.shape[op.step_dim], 0) and init not in builder.buffers:
+            builder.without_nest.add(made)
         if plain and used == 2 and init not in builder.buffers and init.dtype == out.dtype:
             if out not in builder.buffers:
                 builder.allocated.append(builder.new_buffer(out))
