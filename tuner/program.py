@@ -62,10 +62,14 @@ class Use:
         ]
         return len(single) == len(self.dims) == len(set(single))
 
-    def is_at(self, axes: Sequence[Var]) -> bool:
-        """Returns whether the indices are exactly ``axes``, in order."""
-        plain = [dim if dim is None else dict(dim) for dim in self.dims] == [{axis: 1} for axis in axes]
-        return plain and not any(self.offsets)
+    def is_at(self, axes: Sequence[Var], extents: Mapping[Var, int]) -> bool:
+        """Returns whether the indices are exactly ``axes``, in order; a 0 stands for an axis of one value as well."""
+        if len(self.dims) != len(axes) or any(self.offsets):
+            return False
+        return all(
+            dim is not None and (dict(dim) == {axis: 1} or (not dim and extents[axis] == 1))
+            for dim, axis in zip(self.dims, axes, strict=True)
+        )
 
     def fills(self, axes: Sequence[Var], extents: Mapping[Var, int]) -> bool:
         """Returns whether the indices go through the whole buffer in the order of ``axes``. Each index is one of them, or
@@ -237,7 +241,7 @@ class BlockInfo:
         """Returns whether it writes one buffer at exactly its spatial axes, in order."""
         if len({use.buffer for use in self.stores}) != 1:
             return False
-        return self.stores[0].is_at(self.spatial)
+        return self.stores[0].is_at(self.spatial, self.extents)
 
     @cached_property
     def fills_in_order(self) -> bool:

@@ -287,7 +287,7 @@ def _in_order(block: BlockInfo) -> bool:
     others."""
     if block.axes != (*block.spatial, *block.reduce):
         return False
-    return block.fills_in_order or all(use.is_at(block.spatial) for use in block.stores)
+    return block.fills_in_order or all(use.is_at(block.spatial, block.extents) for use in block.stores)
 
 
 def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:

@@ -73,7 +73,9 @@ def epilogue_of(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo
     if len(after) != 1 or after[0] not in free or after[0].is_reduction or program.is_output(block):
         return None
     written, known = block.stores[0].buffer, after[0]
-    fits = known.writes_in_order and all(use.buffer is not written or use.is_at(known.spatial) for use in known.loads)
+    fits = known.writes_in_order and all(
+        use.buffer is not written or use.is_at(known.spatial, known.extents) for use in known.loads
+    )
     return known if fits and len(known.spatial) == len(block.spatial) else None
 
 
@@ -95,7 +97,7 @@ def multiplied(block: BlockInfo, sums: str) -> tuple[Use, Use] | None:
     if len(uses) != 2 or uses[0].buffer is uses[1].buffer:
         return None
     (i, j), (k,) = block.spatial, block.reduce
-    return (uses[0], uses[1]) if uses[0].is_at((i, k)) and uses[1].is_at((k, j)) else None
+    return (uses[0], uses[1]) if uses[0].is_at((i, k), block.extents) and uses[1].is_at((k, j), block.extents) else None
 
 
 def _converted(e: object, sums: str) -> BufferLoad | None:

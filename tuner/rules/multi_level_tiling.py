@@ -657,7 +657,7 @@ def _epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo])
         return None
     written = block.stores[0].buffer
     for use in consumer.loads:
-        if use.buffer is written and not use.is_at(consumer.spatial):
+        if use.buffer is written and not use.is_at(consumer.spatial, consumer.extents):
             return None
         writer = program.writer.get(use.buffer, block)
         if writer is not block and not program.comes_before(writer, block):  # another operand does not exist yet
