@@ -74,8 +74,11 @@ def _repeated(value: Expr) -> set[Node]:
         if key not in numbers:
             numbers[key] = len(numbers)
             for child in e.children():
+                if not isinstance(child, Expr):
+                    continue
+                one = number(child)  # the key of a call with an effect does not number its operands
                 if isinstance(child, Mul) and child.dtype.is_float:
-                    uses[known[child]] = uses.get(known[child], 0) + 1
+                    uses[one] = uses.get(one, 0) + 1
         known[e] = numbers[key]
         if isinstance(e, Mul):
             products.setdefault(known[e], set()).add(e)
