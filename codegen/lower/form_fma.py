@@ -8,7 +8,7 @@ from typing import Any
 from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const, value_key
 from ...tir.expr.node import Node
 from ...tir.stmt import BufferStore, PrimFunc
-from ...tir.walk import distinct, transform
+from ...tir.walk import distinct, pre_order, transform
 from ..machine.target import Target
 
 
@@ -53,9 +53,15 @@ def _used_repeatedly(func: PrimFunc) -> set[Node]:
     """Returns the products of floats that a statement uses at more than one place, as the nodes that they are."""
     out: set[Node] = set()
     for store in distinct(func.body):
-        if isinstance(store, BufferStore) and store.value.dtype.is_float:
+        if isinstance(store, BufferStore) and store.value.dtype.is_float and _has_several(store.value):
             out |= _repeated(store.value)
     return out
+
+
+def _has_several(value: Expr) -> bool:
+    """Returns whether a value has a product at more than one place."""
+    places = (n for n in pre_order(value) if type(n) is Mul)
+    return next(places, None) is not None and next(places, None) is not None
 
 
 def _repeated(value: Expr) -> set[Node]:

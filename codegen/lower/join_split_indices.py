@@ -29,10 +29,14 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     """
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
-    named = {n.var: n.value for n in distinct(func.body) if isinstance(n, LetStmt) and not _reads(n.value)}
+    named: dict[Var, Expr] = {}
 
     def written_out(e: Expr) -> Expr:
         """Returns an index with quotients in place of their names."""
+        if not named:
+            named.update(
+                {n.var: n.value for n in distinct(func.body) if isinstance(n, LetStmt) and not _reads(n.value)}
+            )
         while any(n in named for n in all_nodes(e) if type(n) is Var):
             e = substitute(e, named)
         return e
@@ -49,7 +53,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
             if type(n) is not BufferLoad and type(n) is not BufferStore:
                 return None
             found = _joined(n.buffer, n.indices, loop.loop_var, simplify)
-            if found is None and named and any(_has_quotient(i, loop.loop_var) for i in n.indices):
+            if found is None and any(_has_quotient(i, loop.loop_var) for i in n.indices):
                 found = _joined(n.buffer, tuple(map(written_out, n.indices)), loop.loop_var, simplify)
             if found is None:
                 return None

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...tir.analysis.simplify import simplify
 from ...tir.annotations import unread_annotations
-from ...tir.expr import BufferLoad, Call, Cast, FloatImm, IntImm, Mul, Select, Var
+from ...tir.expr import BufferLoad, Call, Cast, FloatImm, IntImm, IterVar, Mul, Select, Var
 from ...tir.expr.deep_recursion import with_room
 from ...tir.index_width import unified
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc
@@ -61,9 +61,9 @@ from .widen_half_floats import widen_half_floats
 # Tells what a program contains, so that passes with nothing to do are left out.
 
 Content = type | str
-HALF, INIT, MASK = "half", "init", "mask"
+HALF, INIT, MASK, SCAN = "half", "init", "mask", "scan"
 UNROLLED, VECTORIZED = "unrolled", "vectorized"
-"""The words for values of float16 or bfloat16, blocks with an init, masked accesses, and two kinds of loops."""
+"""The words for values of float16 or bfloat16, blocks with an init, masked accesses, scan axes, and two kinds of loops."""
 
 
 def contents(func: PrimFunc) -> set[Content]:
@@ -99,6 +99,8 @@ def _of_block(n: Block) -> Iterable[Content]:
         yield INIT
     if n.alloc_buffers:
         yield Allocate
+    if any([iv.kind == IterVar.SCAN for iv in n.iter_vars]):
+        yield SCAN
 
 
 _WORDS: dict[type, Callable[[Any], Iterable[Content]]] = {
@@ -174,7 +176,7 @@ PASSES: tuple[Pass, ...] = (
     _step(lower_horizontal, [HORIZONTAL], [MASK]),
     _step(vectorize_loops, [VECTORIZED], [MASK]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
-    _step(carry_recurrences, ["serial"]),
+    _step(carry_recurrences, [SCAN]),
     _step(promote_registers, [Allocate]),
     _step(insert_prefetches, [PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
 )
