@@ -31,6 +31,9 @@ _TYPICAL = 64
 ODD = 3
 """How much less the example is where the first one's schedule does not apply: a size that few tiles divide."""
 
+LARGER = ODD - 4 * _TYPICAL
+"""How much less the last example is. It is larger than any tile, so that no loop of the schedule has one iteration."""
+
 
 Bounds = Mapping[str, int | Sequence[int]]
 """The largest values of symbolic sizes by name, or several ends in ascending order: sizes up to each end have schedules

@@ -28,7 +28,7 @@ from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord, open_database
-from .example_sizes import ODD, example_of, shown_sizes
+from .example_sizes import LARGER, ODD, example_of, shown_sizes
 from .machine_report import bound_for, known_report
 from .workloads import Workload, WorkloadCase, parse_spec
 
@@ -391,7 +391,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     Where that does not apply, the function stays as written, and the origin says why. None: no examples are known.
     """
     failed, divided = "", None
-    for less in (0, ODD):
+    for less in (0, ODD, LARGER):
         example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
         if example is None:
             break

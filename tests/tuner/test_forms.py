@@ -163,3 +163,31 @@ def test_running_sums_of_half_floats_add_up_in_float32():
     made = np.zeros(3000, np.float16)
     run(data, made)
     np.testing.assert_allclose(made, data.astype(np.float64).cumsum(), rtol=1e-3)
+
+
+SYMBOLIC = {
+    "elements of four sizes": (ops.relu, [(2, 3, 5, 7)]),
+    "a product with one column": (lambda x, y: ops.matmul(ops.transpose(x), y), [(9, 33), (9, 1)]),
+    "a convolution of one image": (lambda x, w: ops.conv1d(x, w, padding=1), [(1, 4, 37), (6, 4, 3)]),
+    "the sum of all": (ops.sum, [(9, 33)]),
+    "the largest over outer axes": (lambda x: ops.max(x, axis=(0, 2)), [(5, 6, 70)]),
+    "positions of the largest": (lambda x: ops.argmax(x, 1), [(9, 33)]),
+    "running sums": (lambda x: ops.cumsum(x, 0), [(9, 33)]),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_sizes_get_the_schedules_of_fixed_ones(name):
+    make, shapes = SYMBOLIC[name]
+    sizes = {e: te.var(f"n{e}") for shape in shapes for e in shape if e not in (1, 3)}
+    symbolic = [ph(*[sizes.get(e, e) for e in shape], name=f"A{n}") for n, shape in enumerate(shapes)]
+    fixed = [ph(*shape, name=f"A{n}") for n, shape in enumerate(shapes)]
+    built = compiled(*symbolic, make(*symbolic), target=NATIVE)
+    assert built.origin.startswith("the analytic model's best schedule for ") and "left as written" not in built.origin
+    assert "T.vectorized" in built.get_source("tir")
+    out = make(*fixed)
+    want, got = [np.zeros([int(e) for e in out.shape], str(out.dtype)) for _ in range(2)]
+    given = [np.random.default_rng(n).integers(-4, 5, s).astype(np.float32) for n, s in enumerate(shapes)]
+    compiled(*fixed, out, target=NATIVE)(*given, want)
+    built(*given, got)
+    np.testing.assert_array_equal(got, want)
