@@ -42,12 +42,21 @@ def prod(
 
 def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max") -> Any:
     """Returns the largest element over ``axis``; NaN wins. Over no elements it is -inf, or the smallest integer."""
-    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k))
+    return _extreme("max", max_, x, axis, keepdims, name)
 
 
 def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min") -> Any:
     """Returns the smallest element over ``axis``; NaN wins. Over no elements it is inf, or the largest integer."""
-    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k))
+    return _extreme("min", min_, x, axis, keepdims, name)
+
+
+def _extreme(op: str, reducer: Any, x: Tensor, axis: Any, keepdims: bool, name: str) -> Any:
+    """Returns the extreme. That of half floats is found in float32, which is exact and converts each element once."""
+    check_tensor(op, x)
+    if not (x.dtype.is_float and x.dtype.bits < 32):
+        return reduce_over(op, x, axis, keepdims, name, lambda e, k: reducer(e, axis=k))
+    wide = reduce_over(op, x, axis, keepdims, f"{name}_red", lambda e, k: reducer(cast("float32", e), axis=k))
+    return compute(wide.shape, lambda *i: cast(x.dtype, wide(*i)), name=name, tag=ELEMWISE)
 
 
 def mean(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_mean") -> Any:
@@ -115,7 +124,7 @@ def _arg_extreme(op: str, x: Tensor, axis: Any, keepdims: bool, dtype: str, name
         axis = normalize_axis(op, axis, x.ndim)
 
     axes = normalize_axes(op, axis, x.ndim)
-    best = reduce_over(op, x, axis, True, f"{name}_value", lambda e, k: (max_ if op == "argmax" else min_)(e, axis=k))
+    best = _extreme(op, max_ if op == "argmax" else min_, x, axis, True, f"{name}_value")
     count = prod_of([x.shape[a] for a in axes])
     wide = "int32" if isinstance(count, IntImm) and count.value < 1 << 31 else "int64"
 
