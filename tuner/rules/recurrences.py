@@ -73,8 +73,10 @@ def vectors_kept(block: BlockInfo) -> float:
 
 
 class RecurrencePart(Part):
-    """This part has the decisions ``vectors`` of a step along the contiguous axis, and whether chunks of so many are
-    computed ``apart``, one after the other; or ``rows`` side by side."""
+    """This part computes so many ``vectors`` of a step along the contiguous axis, or so many ``rows`` side by side.
+
+    With ``apart`` chunks of vectors are computed one after the other, each through all steps.
+    """
 
     def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
         self.block, self.machine = block, machine
