@@ -36,11 +36,14 @@ def fuse(rng: Rng, sch: Schedule) -> None:
 
 @step(8)
 def reorder(rng: Rng, sch: Schedule) -> None:
-    loops = loops_of(sch, a_block(rng, sch))
+    block = a_block(rng, sch)
+    loops = loops_of(sch, block)
     if len(loops) < 2:
         raise Nothing
     rng.shuffle(loops)
-    sch.reorder(*loops[: int(rng.integers(2, len(loops) + 1))])
+    steps = any(iv.kind == "scan" for iv in the(sch, block).iter_vars)
+    order = sch.interchange if steps else sch.reorder
+    order(*loops[: int(rng.integers(2, len(loops) + 1))])
 
 
 @step(1)

@@ -82,6 +82,7 @@ SENSIBLE = {
     "reindex": ("B", ("read", 0), False),
     "reindex_cache_read": ("B", 0, "local", swap),
     "reindex_cache_write": ("B", 0, "local", swap),
+    "interchange": (L1, L0),
     "reorder": (L1, L0),
     "reorder_block_iter_var": ("B", [1, 0]),
     "reverse_compute_at": ("D", C0, False, -1),
