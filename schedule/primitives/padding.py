@@ -496,6 +496,17 @@ def _padding(tree: Tree, realize: BlockRealize) -> _Padding:
             f"block {name!r} never pads: {condition} always holds", where=realize, hint="compute_inline it, or leave it"
         )
     box = _inner_box(realize, tests, analyzer)
+    above = tree.loops_above(realize)
+    outside = analyzer_at(tree, above[0] if above else realize)  # where the loops may have no iterations
+    for iv, inner in zip(realize.block.iter_vars, box, strict=True):
+        end = iv.dom.min + iv.dom.extent
+        if inner.extent is not iv.dom.extent and not outside.can_prove(inner.min + inner.extent <= end):
+            raise ScheduleError(
+                f"the part of axis {iv.var.name} of block {name!r} inside the padding ends at {inner.min + inner.extent}, "
+                f"which may lie beyond the end of the axis, {end}",
+                where=realize,
+                hint="say how large the size is at the least, with T.assume or by a number",
+            )
     return _Padding(value, constant, tests, box)
 
 

@@ -41,9 +41,11 @@ def reorder(rng: Rng, sch: Schedule) -> None:
     if len(loops) < 2:
         raise Nothing
     rng.shuffle(loops)
-    steps = any(iv.kind == "scan" for iv in the(sch, block).iter_vars)
-    order = sch.interchange if steps else sch.reorder
-    order(*loops[: int(rng.integers(2, len(loops) + 1))])
+    chosen = loops[: int(rng.integers(2, len(loops) + 1))]
+    if any(iv.kind == "scan" for iv in the(sch, block).iter_vars):
+        sch.interchange(*chosen)
+    else:
+        sch.reorder(*chosen)
 
 
 @step(1)

@@ -1066,3 +1066,24 @@ def main(S: T.Buffer((17, 40)), A: T.Buffer((40,))):
     interpret(func, expected, a)
     compile(func)(made, a)
     assert (made == expected).all() and made[0, 16] == 1
+
+
+@pytest.mark.parametrize(("extent", "taken"), [("n * 3", False), ("n + 2", True)])
+def test_the_part_inside_a_padding_may_be_longer_than_an_empty_axis(extent, taken):
+    """Where ``n`` is 0 the axis of ``3 * n`` has no elements, and the copy of two would write behind the array."""
+    sch = Schedule(
+        parse(f"""
+@T.prim_func
+def main(A: T.Buffer((2,)), n: T.int32, b: T.handle):
+    B = T.match_buffer(b, ({extent},))
+    for i in range({extent}):
+        with T.block("B"):
+            vi = T.axis.spatial({extent}, i)
+            B[vi] = T.if_then_else(vi < 2, A[vi], T.float32(0))
+""")
+    )
+    if taken:
+        sch.decompose_padding("B", sch.get_loops("B")[0])
+        return
+    with pytest.raises(ScheduleError, match="which may lie beyond the end of the axis"):
+        sch.decompose_padding("B", sch.get_loops("B")[0])
