@@ -229,7 +229,15 @@ def gather(c: AtenCall, x: Value, dim: int, index: Value, sparse_grad: bool = Fa
 def _front(c: AtenCall, x: Value, index: Value, axis: int) -> Value:
     """Returns the part of ``x`` over which the index reaches in the other dimensions."""
     end = tuple(e if d == axis else i for d, (e, i) in enumerate(zip(x.shape, index.shape, strict=True)))
-    return x if end == x.shape else c.op("strided_slice", x, begin=(0,) * x.ndim, end=end)
+    return _cut_to(c, x, end)
+
+
+def _cut_to(c: AtenCall, x: Value, end: tuple[Any, ...]) -> Value:
+    """Returns the first elements of each dimension. TorchError for a size that ``x`` does not tell the kernel that cuts."""
+    if end == x.shape:
+        return x
+    c.require_numbers(*[e for e, own in zip(end, x.shape, strict=True) if e is not own])
+    return c.op("strided_slice", x, begin=(0,) * x.ndim, end=end)
 
 
 _REDUCTIONS = {"": "none", "add": "add", "sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -247,7 +255,7 @@ def scatter(
         return c.op("reshape", x, shape=c.shape)
     if isinstance(source, Value):
         end = index.shape
-        source = source if source.shape == end else c.op("strided_slice", source, begin=(0,) * source.ndim, end=end)
+        source = _cut_to(c, source, end)
     else:
         source = c.full(index.shape, source, x.dtype)
     where: list[Place] = [index if d == c.axis(dim, x) else d for d in range(x.ndim)]

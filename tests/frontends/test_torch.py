@@ -430,3 +430,17 @@ def test_special_values_are_those_of_eager(f, dtype):
     if want.dtype.kind == "f":
         sure = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(got)[sure], np.signbit(want)[sure])
+
+
+def test_a_scatter_of_sizes_that_need_not_be_equal_is_refused_with_a_way_out():
+    class Scattered(torch.nn.Module):
+        def forward(self, x, y):
+            return torch.scatter_reduce(x, 0, torch.zeros_like(x, dtype=torch.int64), y, "amax")
+
+    x = torch.ones(3, 4)
+    sizes = ({1: torch.export.Dim.AUTO}, {1: torch.export.Dim.AUTO})
+    program = torch.export.export(Scattered(), (x, torch.ones(3, 4)), dynamic_shapes=sizes, strict=False)
+    with pytest.raises(TorchError, match=r"scatter_reduce.* have to be numbers here; shapes= can give them"):
+        from_torch(program)
+    run = tw.build(from_torch(program, shapes={"x": (3, 4), "y": (3, 4)}))
+    torch.testing.assert_close(torch.as_tensor(run(x, x * 2)), Scattered()(x, x * 2))
