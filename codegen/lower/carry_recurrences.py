@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.arith import Analyzer
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, structural_equal
+from ...tir.expr import NE, BufferLoad, Call, Expr, IntImm, Ramp, Var, is_const_int, structural_equal
 from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt, children_of, seq
-from ...tir.walk import pre_order, substitute, transform
+from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..lowered import REGISTER_SCOPE
 from .scoped_transform import ScopedTransform
 
@@ -49,20 +49,19 @@ def _carried(loop: For, scope: ScopedTransform) -> Stmt | None:
         return None
     if any(isinstance(n, Call) and n.op.startswith("tir.call") for n in pre_order(loop.body)):
         return None
-    registers: dict[BufferStore, Buffer] = {}
+    held: list[tuple[BufferStore, tuple[Expr, ...], Buffer]] = []
     for store in stores:
         same = [s for s in stores if s.buffer.data is store.buffer.data]
-        if (
-            all(s.buffer is store.buffer and s.predicate is None for s in same)
-            and _steps(same, loop.loop_var) is not None
-        ):
-            before = _at_step(store.indices, loop.loop_var, scope.analyzer)
+        plain = all(s.buffer is store.buffer and s.predicate is None for s in same)
+        apart = all(s is store or _are_apart(s.indices, store.indices, scope.analyzer) for s in same)
+        if plain and apart and _are_at_step(same, loop.loop_var):
+            before = _of_step_before(store.indices, loop.loop_var, scope.analyzer)
             if _loads(loop.body, store.buffer, before):
                 name = f"{store.buffer.name}_carried"
-                registers[store] = Buffer(name, (), store.value.dtype, REGISTER_SCOPE)
-    if not registers:
+                held.append((store, before, Buffer(name, (), store.value.dtype, REGISTER_SCOPE)))
+    if not held:
         return None
-    held = [(s, _at_step(s.indices, loop.loop_var, scope.analyzer), r) for s, r in registers.items()]
+    registers = {store: register for store, _, register in held}
 
     def carried(value: Expr, later: Sequence[BufferStore]) -> Expr:
         """Returns a value with registers in place of what they hold until one of the stores that come ``later``."""
@@ -95,17 +94,28 @@ def _carried(loop: For, scope: ScopedTransform) -> Stmt | None:
     return made
 
 
-def _steps(stores: Sequence[BufferStore], var: Var) -> int | None:
-    """Returns the dimension in which every store is at the loop's variable, which no other index uses; else None."""
-    for d in range(stores[0].buffer.ndim):
-        if all(s.indices[d] is var for s in stores) and not any(
-            var in set(pre_order(i)) for s in stores for n, i in enumerate(s.indices) if n != d
-        ):
-            return d
-    return None
+def _are_at_step(stores: Sequence[BufferStore], var: Var) -> bool:
+    """Returns whether there is a dimension in which every store is at the loop's variable, which no other index uses."""
+    return any(
+        all(
+            s.indices[d] is var and not any(uses_var(i, var) for n, i in enumerate(s.indices) if n != d) for s in stores
+        )
+        for d in range(stores[0].buffer.ndim)
+    )
 
 
-def _at_step(indices: Sequence[Expr], var: Var, analyzer: Analyzer) -> tuple[Expr, ...]:
+def _are_apart(a: Sequence[Expr], b: Sequence[Expr], analyzer: Analyzer) -> bool:
+    """Returns whether two stores of one iteration write no element in common."""
+
+    def differ(i: Expr, j: Expr) -> bool:
+        if isinstance(i, Ramp) and isinstance(j, Ramp) and is_const_int(i.stride, 1) and is_const_int(j.stride, 1):
+            return analyzer.can_prove(i.base + i.lanes <= j.base) or analyzer.can_prove(j.base + j.lanes <= i.base)
+        return i.dtype.lanes == j.dtype.lanes == 1 and analyzer.can_prove(NE(i, j))
+
+    return any(map(differ, a, b))
+
+
+def _of_step_before(indices: Sequence[Expr], var: Var, analyzer: Analyzer) -> tuple[Expr, ...]:
     """Returns the indices of the iteration before."""
     return tuple([analyzer.simplify(substitute(i, {var: var - 1})) for i in indices])
 

@@ -76,3 +76,14 @@ def test_two_stores_of_one_iteration_to_one_array_are_apart():
 def test_arrays_that_may_overlap_are_left_alone():
     text = LOOP.format(first=1, body="S[t] = S[t - 1] + X[t]").replace('T.func_attr({"tir.noalias": True})', "pass")
     assert "register" not in carried(text.replace("    pass\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("second", "count"),
+    [("S[t] = S[t] + X[t]", 0), ("S[t] = S[t - 1] + X[t]", 0), ("S[t] = S[t - 1] * T.float32(2)", 0)],
+)
+def test_a_place_that_one_iteration_writes_twice_is_not_carried(second, count):
+    """The next iteration reads what was written last."""
+    text = LOOP.format(first=1, body=f"S[t] = S[t - 1] + X[t]\n        {second}")
+    check(parse(text), AVX512)
+    assert carried(text).count('scope="register"') == count
