@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp
+from ...tir.expr import BufferLoad, DType, Expr, IntImm
 from ...tir.stmt import Buffer
 from ..lane_offsets import NEAR, LaneOffsets, flat_lanes, known_mask
 from ..lowered import ALIGNED
@@ -262,12 +262,8 @@ def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
 
 def _leading(mask: Expr) -> int | None:
     """Returns how many lanes hold when these are the first ones, as at the end of a row, else None."""
-    if not (isinstance(mask, LT) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast)):
-        return None
-    first, step, end = mask.a.base, mask.a.stride, mask.b.value
-    if not (isinstance(first, IntImm) and isinstance(end, IntImm) and isinstance(step, IntImm) and step.value == 1):
-        return None
-    return max(0, min(end.value - first.value, mask.a.lanes))
+    lanes = known_mask(mask)
+    return None if lanes is None or lanes != sorted(lanes, reverse=True) else sum(lanes)
 
 
 def _picked_lanes(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int, active: int) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.expr import (
-    LT,
     Broadcast,
     BufferLoad,
     Call,
@@ -30,7 +29,7 @@ from ...tir.expr import (
 from ...tir.expr.node import Node
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import LEAVES, pre_order
-from ..lane_offsets import constant_run
+from ..lane_offsets import constant_run, known_mask
 from ..lowered import REGISTER_SCOPE
 
 _MAX_BYTES = 16384
@@ -314,33 +313,17 @@ def _by_known_lanes(
     unknown: set[Slot] = set()
     for access in accesses:
         slot = places[access]
-        lanes = _active(access, slot[1])
+        mask = [True] * slot[1] if access.predicate is None else known_mask(access.predicate)
+        active = None if mask is None else {slot[0] + n for n, held in enumerate(mask) if held}
         for home in homes[slot]:
             own = range(home[0], home[0] + home[1])
-            if lanes is None:
+            if active is None:
                 unknown.add(home)
             elif type(access) is BufferLoad:
-                loaded[home] |= {slot[0] + n for n in lanes} & set(own)
+                loaded[home] |= active & set(own)
             elif access.predicate is not None:
-                stored[home] = stored.get(home, set(own)) & {slot[0] + n for n in lanes}
+                stored[home] = stored.get(home, set(own)) & active
     return {home for home, lanes in stored.items() if home not in unknown and loaded[home] <= lanes}
-
-
-def _active(access: Access, lanes: int) -> range | None:
-    """Returns those of the lanes that an access reads or writes; None where its mask is not ``lane < n`` of numbers."""
-    test = access.predicate
-    if test is None:
-        return range(lanes)
-    if not isinstance(test, LT) or not isinstance(test.a, Ramp) or not isinstance(test.b, Broadcast):
-        return None
-    first, step, end = test.a.base, test.a.stride, test.b.value
-    if (
-        not isinstance(first, IntImm)
-        or not isinstance(end, IntImm)
-        or not (isinstance(step, IntImm) and step.value == 1)
-    ):
-        return None
-    return range(max(0, min(lanes, end.value - first.value)))
 
 
 # Partitions a register tile into values, according to the elements at which it is read and written.

@@ -254,8 +254,7 @@ def scatter(
     if 0 in index.shape:
         return c.op("reshape", x, shape=c.shape)
     if isinstance(source, Value):
-        end = index.shape
-        source = _cut_to(c, source, end)
+        source = _cut_to(c, source, index.shape)
     else:
         source = c.full(index.shape, source, x.dtype)
     where: list[Place] = [index if d == c.axis(dim, x) else d for d in range(x.ndim)]

@@ -54,14 +54,10 @@ def axis_of_steps(block: BlockInfo) -> Var | None:
     for use in (*block.stores, *block.loads):
         if use.buffer not in own:
             continue
-        places = [dim for dim in use.dims if dim is None or steps[0] not in dim]
-        fixed = [dict(dim) for dim in places if dim is not None]
-        still = all(use.offsets[n] == 0 for n, dim in enumerate(use.dims) if dim is not None and steps[0] not in dim)
-        if (
-            len(fixed) != len(places)
-            or sorted(map(str, fixed)) != sorted(str({v: 1}) for v in block.spatial)
-            or not still
-        ):
+        others = [(dim, k) for dim, k in zip(use.dims, use.offsets, strict=True) if dim is None or steps[0] not in dim]
+        if len(others) != len(block.spatial) or any(dim is None or len(dim) != 1 or k for dim, k in others):
+            return None
+        if {(v, k) for dim, _ in others for v, k in (dim or {}).items()} != {(v, 1) for v in block.spatial}:
             return None
     return steps[0]
 
