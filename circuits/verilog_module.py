@@ -18,19 +18,15 @@ from typing import Any
 import numpy as np
 
 from ..codegen.late_tables import TargetKind
-from ..codegen.lower.assumptions import drop_assumptions
 from ..codegen.lower.check_accesses import check_accesses
-from ..codegen.lower.choose_unrolled import choose_unrolled
 from ..codegen.lower.compact_buffers import compact_buffers
-from ..codegen.lower.cut_idle_iterations import cut_idle_iterations
-from ..codegen.lower.flatten_blocks import flatten_blocks
+from ..codegen.lower.flatten_blocks import drop_assumptions, flatten_blocks, place_init
+from ..codegen.lower.hoist_guards import cut_idle_iterations
 from ..codegen.lower.legalize_loops import remove_unit_loops
 from ..codegen.lower.loop_annotations import partition_of, without_partition
 from ..codegen.lower.pipeline import Pass, run_passes
-from ..codegen.lower.place_init import place_init
 from ..codegen.lower.promote_registers import promote_registers
-from ..codegen.lower.split_unroll_factors import split_unroll_factors
-from ..codegen.lower.unroll_loops import unroll_loops
+from ..codegen.lower.unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
 from ..codegen.runtime.arguments import Arguments, completed

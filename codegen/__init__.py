@@ -26,8 +26,7 @@ from .machine.target_text import TargetError
 from .object_cache import CODEGEN_VERSION
 from .runtime.arguments import ArgumentError
 from .runtime.export import ExportError
-from .runtime.module import Function, Module
-from .runtime.timing import BoundCall, TimingResult
+from .runtime.module import BoundCall, Function, Module, TimingResult
 
 __all__ = [
     "CODEGEN_VERSION",

@@ -19,7 +19,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar, cast
 
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from .lowered import LoweredFunc
 
 Row = TypeVar("Row")

@@ -21,7 +21,7 @@ import numpy as np
 from ..codegen import Target
 from ..codegen.late_tables import is_simulated
 from ..graph.graph import Graph, Value
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..pages.written_files import utf8_text
 from ..tir.cost import count_bytes, count_flops
 from ..tir.expr import to_numpy

@@ -19,7 +19,7 @@ from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..codegen.lowered import symbol_problem, usable_symbol
 from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_text, table
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..tir.annotations import is_for_code
 from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm

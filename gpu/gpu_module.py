@@ -14,8 +14,7 @@ from ..codegen.lower.pipeline import run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
 from ..codegen.runtime.arguments import CPU_DEVICES, Arguments, completed
-from ..codegen.runtime.module import FunctionsByName
-from ..codegen.runtime.timing import TimingResult
+from ..codegen.runtime.module import FunctionsByName, TimingResult
 from ..tir.expr import Var
 from ..tir.stmt import Buffer, PrimFunc
 from .launch import LAUNCH_PASSES

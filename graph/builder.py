@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..te.tensor import Tensor
 from ..tir.expr import to_numpy
 from ..tir.expr.dtype import bfloat16_to_bits

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..te.operation import Requirement
+from ..te.tensor import Requirement
 from ..tir.expr import NE, BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, all_, const, floordiv, floormod
 from ..tir.stmt import (
     AssertStmt,

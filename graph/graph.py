@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import Expr, IntImm, Var, array_bytes, convert, same
 from ..tir.walk import substitute

@@ -20,9 +20,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from .. import te
-from ..pages.short_repr import short_repr
-from ..te.operation import Requirement, ordered_operations
-from ..te.tensor import Tensor
+from ..pages.messages import short_repr
+from ..te.tensor import Requirement, Tensor, ordered_operations
 from ..tir.analysis.known_ranges import evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.arith import Analyzer

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..tir.arith import Analyzer
 from ..tir.expr import DType, Expr, Range, Var, const, vars_in
 from .graph import GraphError, Value

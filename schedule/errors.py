@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..pages.html_text import user_traceback
-from ..pages.near_words import near_words
+from ..pages.messages import near_words
 from ..tir.expr import Reason, Var
 from ..tir.expr.node import Node, marked_text
 from ..tir.stmt import PrimFunc

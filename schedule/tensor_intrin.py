@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..tir.expr import IntImm, structural_equal, to_numpy
 from ..tir.interpret import interpret
 from ..tir.stmt import Block, BlockRealize, Buffer, PrimFunc

@@ -76,10 +76,8 @@ from ..tir.expr.intrinsics.number_operations import pow_ as pow
 from ..tir.expr.intrinsics.number_operations import pow_ as power
 from ..tir.expr.intrinsics.number_operations import round_ as round
 from . import ops
-from .compute import compute, placeholder, size_var, thread_axis, var
+from .compute import compute, extern, extern_primfunc, placeholder, size_var, thread_axis, var
 from .create_prim_func import create_prim_func
-from .extern import extern, extern_primfunc
-from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .reduce import all_ as all
 from .reduce import any_ as any
 from .reduce import comm_reducer, prod, reduce_axis
@@ -87,7 +85,7 @@ from .reduce import max_ as max
 from .reduce import min_ as min
 from .reduce import sum_ as sum
 from .scan import ScanOp, scan
-from .tensor import ProducerLoad, Tensor, TensorSlice
+from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad, Tensor, TensorSlice
 
 if TYPE_CHECKING:
     from ..tvm_names.classic import Schedule, Stage, create_schedule

@@ -43,10 +43,9 @@ from ..tir.stmt import (
     seq,
 )
 from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, statements, substitute, transform, vars_in
-from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ordered_operations
 from .read_bounds import by_domains, require_reads_inside
 from .scan import ScanOp, place_first_steps, recurrence
-from .tensor import ProducerLoad, Tensor
+from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad, Tensor, ordered_operations
 
 LAYOUT_FREE = "layout_free_placeholders"
 

@@ -46,8 +46,7 @@ from ..tir.expr import (
 from ..tir.expr.deep_recursion import with_room
 from ..tir.expr.node import map_tuple
 from ..tir.walk import pre_order, substitute, transform, vars_in
-from .operation import ComputeOp
-from .tensor import ProducerLoad
+from .tensor import ComputeOp, ProducerLoad
 
 log = logging.getLogger("tilewright")
 

@@ -12,8 +12,7 @@ from ..tir.arith import Analyzer
 from ..tir.expr import Call, Expr, IterVar, Range, Reduce, Select, Var, cast, is_const_int
 from ..tir.stmt import For, Stmt, seq
 from ..tir.walk import pre_order
-from .operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
-from .tensor import ProducerLoad, Tensor
+from .tensor import ComputeOp, Operation, PlaceholderOp, ProducerLoad, Tensor, ordered_operations
 
 if TYPE_CHECKING:
     from .create_prim_func import NestBuilder

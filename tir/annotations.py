@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..pages.near_words import near_words
+from ..pages.messages import near_words
 from .expr import IntImm
 from .stmt import AttrStmt, Block, For, PrimFunc, statements
 

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Protocol, Union
 
 from ..pages import seconds_text
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..tir.cost import count_bytes, count_flops
 from ..tir.expr import IntImm
 from ..tir.parser import parse

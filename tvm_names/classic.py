@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..driver.planning import request
-from ..pages.short_repr import short_repr
+from ..pages.messages import short_repr
 from ..schedule import BlockRV, ScheduleError, TensorIntrin
 from ..schedule import Schedule as BlockSchedule
 from ..schedule.require.block_preconditions import find_block
 from ..te.create_prim_func import lower_with_blocks
-from ..te.operation import ComputeOp, Operation, PlaceholderOp, ordered_operations
 from ..te.scan import with_bodies
-from ..te.tensor import ProducerLoad, Tensor
+from ..te.tensor import ComputeOp, Operation, PlaceholderOp, ProducerLoad, Tensor, ordered_operations
 from ..tir.analysis.tree import tree_of
 from ..tir.expr import Expr, IntImm, IterVar, Range, Reduce, Var, ceildiv, const, convert
 from ..tir.stmt import BlockRealize, IRModule, PrimFunc

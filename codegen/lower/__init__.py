@@ -1,10 +1,9 @@
 """Lowers scheduled functions of blocks to loops over vectors and register values.
 
-Each pass is one file and maps a PrimFunc to a PrimFunc; :data:`.pipeline.PASSES` is their order.
+Each pass maps a PrimFunc to a PrimFunc; :data:`.pipeline.PASSES` is their order.
 
-A pass imports no other pass. What passes share has files of its own: :mod:`.scoped_transform` is a walk that knows the loops, values of
-variables and conditions around a statement; others are :mod:`.lanes`, :mod:`.vector_expressions`, :mod:`.bound_checks` and
-:mod:`.loop_annotations`. A row of the pipeline says what a program must contain for the pass to have something to do; other programs
+What passes share has files of its own: :mod:`.scoped_transform` is a walk that knows the loops, values of variables and
+conditions around a statement; others are :mod:`.lanes`, :mod:`.tile_accesses` and :mod:`.loop_annotations`. A row of the pipeline says what a program must contain for the pass to have something to do; other programs
 skip it.
 """
 

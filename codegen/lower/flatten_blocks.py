@@ -1,16 +1,100 @@
-"""Removes blocks, which leaves loops, conditions, stores and allocations."""
+"""Removes blocks, which leaves loops, conditions, stores and allocations.
+
+The init of a reduction becomes statements of its own; assumptions go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from ...tir.analysis.reductions import start_in_front
 from ...tir.arith import Analyzer
-from ...tir.expr import BufferLoad, Expr, Range, Var, conjuncts
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Range, Var, conjuncts, op
 from ...tir.expr.node import Node
-from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
-from ...tir.walk import substitute, transform
-from .allocations import allocation_places
+from ...tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from ...tir.walk import substitute, transform, transform_statements
+from .compact_buffers import allocation_places
+from .scoped_transform import ScopedTransform
+
+_NOTHING = Evaluate(IntImm(0))
+
+
+def drop_assumptions(func: PrimFunc) -> PrimFunc:
+    """Return the function without its assumptions, or the very same function when it has none."""
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, Evaluate) and isinstance(n.value, Call) and n.value.op == "tir.assume":
+            return _NOTHING
+        if isinstance(n, For) and n.body is _NOTHING:
+            return _NOTHING
+        if isinstance(n, BlockRealize) and n.block.iter_vars and n.block.body is _NOTHING and n.block.init is None:
+            return _NOTHING
+        if isinstance(n, SeqStmt) and any(s is _NOTHING for s in n.seq):
+            kept: list[Stmt] = [s for s in n.seq if s is not _NOTHING]
+            return seq(*kept) if kept else _NOTHING
+        return None
+
+    return func.with_body(transform_statements(func.body, post))
+
+
+def place_init(func: PrimFunc) -> PrimFunc:
+    """Move each block's init in front of the outermost loop that it reduces over.
+
+    Before::
+
+        for i, j, k in T.grid(4, 4, 4):
+            with T.block("C"):
+                ...
+                with T.init(): C[vi, vj] = 0
+                C[vi, vj] = C[vi, vj] + A[vi, vk]
+
+    After::
+
+        for i, j in T.grid(4, 4):
+            with T.block("C_init"): C[vi, vj] = 0
+            for k in range(4):
+                with T.block("C"): C[vi, vj] = C[vi, vj] + A[vi, vk]
+
+    Where a loop carries spatial and reduction axes at once, or computes values that the init reads, the init stays in
+    place under a condition instead.
+    """
+    in_front: dict[Stmt, list[Stmt]] = {}
+
+    def block(realize: BlockRealize, scope: ScopedTransform) -> BlockRealize | None:
+        init = realize.block.init
+        if init is None:
+            return None
+        here: list[Stmt] = []
+        found = start_in_front(realize, scope.path)
+        if found is not None:
+            in_front.setdefault(found[0], []).append(found[1])
+        else:  # the init stays here, under a condition where one is needed
+            starts = [iv.var.equal(iv.dom.min) for iv in realize.block.iter_vars if iv.kind == IterVar.REDUCE]
+            here.append(IfThenElse(op.all_(*starts), init) if starts else init)
+        new = scope.below(realize)
+        return new.with_(block=new.block.with_(init=None, body=seq(*here, new.block.body)))
+
+    def loop(s: For, scope: ScopedTransform) -> Stmt:
+        new = scope.below(s)
+        return seq(*in_front[s], new) if s in in_front else new
+
+    return ScopedTransform({BlockRealize: block, For: loop}).function(func)
+
 
 Layout = tuple[tuple[Expr, ...], Expr]
 """The strides of a matched buffer in memory, and its first element."""

@@ -1,5 +1,7 @@
 """Moves bounds checks out of inner loops: a main version without them, and another version for the edge.
 
+Loops whose last iterations do nothing become shorter.
+
 A tile that does not divide its extent leaves checks like ``i0 * 8 + i1 < 255`` in the innermost loops. For all but the
 last ``i0`` the check holds for every ``i1``. This pass splits the iterations of ``i0`` into those where the check
 always holds and the rest. Where the rest is one iteration, it replaces ``i0`` by its value, so that unrolled rows
@@ -12,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, eval_interval, linear_coefficients
+from ...tir.arith.affine import as_difference
 from ...tir.expr import (
     And,
     Call,
@@ -20,6 +23,7 @@ from ...tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Let,
     Select,
     Var,
     conjuncts,
@@ -29,11 +33,113 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.node import Node
-from ...tir.stmt import For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
-from ...tir.walk import LEAVES, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
-from .bound_checks import inner_domains, linear_gap
+from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
+from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
 from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform
+
+Domains = dict[Var, tuple[Expr, Expr] | None]
+"""Loop variables with their constant ranges, None for those whose range is not constant."""
+
+
+def inner_domains(body: Stmt) -> Domains:
+    """Returns the variables of the loops inside ``body`` with their ranges."""
+    out: Domains = {}
+    for n in all_nodes(body):
+        if type(n) is For:
+            constant = isinstance(n.min, IntImm) and isinstance(n.extent, IntImm)
+            out[n.loop_var] = (n.min, n.min + n.extent - 1) if constant else None
+        elif type(n) is LetStmt or type(n) is Let:
+            out[n.var] = None
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class LinearGap:
+    """A linear function of a variable that is negative exactly where a check holds. It is ``value = slope * var +
+    base``."""
+
+    value: Expr
+    slope: int
+    base: Expr
+
+
+def linear_gap(term: Expr, var: Var, inner: Domains, analyzer: Analyzer, *, always: bool) -> LinearGap | None:
+    """Returns where ``term`` holds in all iterations of the loops inside (with ``always``), or in at least one.
+
+    None is returned for checks that are no linear function of ``var``.
+    """
+    gap = as_difference(term)
+    used = vars_in(term)
+    inside = used & inner.keys()
+    if gap is None or var not in used or any(inner[v] is None for v in inside):
+        return None
+    span = eval_interval(gap, {v: inner[v] for v in inside})  # type: ignore[misc]
+    if span is None:
+        return None
+    end = analyzer.simplify(span[int(always)])
+    linear = None if vars_in(end) & inner.keys() else linear_coefficients(end, [var])
+    if linear is None:
+        return None
+    (slope,), base = linear
+    return LinearGap(end, slope.value, analyzer.simplify(base)) if isinstance(slope, IntImm) else None
+
+
+def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
+    """Leave out the last iterations of loops in which no check around the work can hold.
+
+    Before, where a loop of 16 was split by ``[1000, 4]``::
+
+        for i0, i1 in T.grid(1000, 4):
+            if i0 * 4 + i1 < 16: f(i0 * 4 + i1)
+
+    After::
+
+        for i0, i1 in T.grid(4, 4):
+            if i0 * 4 + i1 < 16: f(i0 * 4 + i1)
+
+    Where the factors of a split exceed the extent by less than one outer iteration, nothing is cut, because some checks
+    hold in the last iteration.
+    """
+    return ScopedTransform({For: _without_idle}).function(func)
+
+
+def _without_idle(loop: For, scope: ScopedTransform) -> Stmt | None:
+    """Returns ``loop`` up to the iteration from which it does nothing, or an empty result when no iteration does
+    anything."""
+    if loop.kind not in ("serial", "parallel") or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
+        return None
+    checks = _checks_around_body(loop.body) if isinstance(loop.extent, IntImm) else []
+    if not checks:
+        return None
+    inner = inner_domains(loop.body)
+    ends = [_end(term, loop.loop_var, inner, scope.analyzer) for term in checks]
+    end = min([e for e in ends if e is not None], default=loop.extent.value)  # type: ignore[attr-defined]
+    if end >= loop.extent.value:  # type: ignore[attr-defined]
+        return None
+    return scope.below(loop.with_(extent=const(end, loop.loop_var.dtype))) if end > 0 else seq()
+
+
+def _checks_around_body(body: Stmt) -> list[Expr]:
+    """Returns the checks that must hold for ``body`` to do anything."""
+    if isinstance(body, (For, LetStmt, AttrStmt)):
+        return _checks_around_body(body.body)
+    if isinstance(body, IfThenElse):
+        return [] if body.else_case is not None else [*conjuncts(body.condition), *_checks_around_body(body.then_case)]
+    if isinstance(body, SeqStmt):
+        first, *others = [_checks_around_body(part) for part in body.seq]
+        return [t for t in first if all(any(structural_equal(t, other) for other in o) for o in others)]
+    return []
+
+
+def _end(term: Expr, var: Var, inner: Domains, analyzer: Analyzer) -> int | None:
+    """Returns the value of ``var`` from which on ``term`` holds for no values of the loops inside."""
+    gap = linear_gap(term, var, inner, analyzer, always=False)
+    if gap is None or gap.slope <= 0:
+        return None
+    least = analyzer.const_int_bound(gap.base)[0]
+    return None if least is None else max(-(least // gap.slope), 0)  # slope * var + least >= 0
+
 
 _MAX_COPIES = 12
 

@@ -27,7 +27,7 @@ from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import transform_statements, uses_var
 from .lanes import NotVectorizable, any_lane
 from .loop_annotations import HORIZONTAL, without
-from .vector_expressions import vectorize_expr
+from .vectorize_loops import vectorize_expr
 
 _REDUCERS = {row.node: row for row in REDUCERS if row.lanes}
 """The reductions of the lanes of a vector, by the node that combines two values, or that chooses one."""

@@ -1,4 +1,4 @@
-"""Legalizes single loops: removes loops of one iteration, gives vector loops supported extents."""
+"""Gives loops the forms that a target has: vector extents, plain loops for text without vectors, no single iterations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,72 @@ from ...tir.expr.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
 from ...tir.walk import all_nodes, statements, substitute, transform_statements
 from ..machine.target import Target
-from .loop_annotations import with_pragmas_of
+from .loop_annotations import (
+    HLS_UNROLL,
+    HORIZONTAL,
+    NONTEMPORAL,
+    PREFETCH_DISTANCE,
+    PREFETCH_NEXT,
+    TAIL,
+    UNROLL_FACTOR,
+    steps_number,
+    with_pragmas_of,
+    without,
+)
+
+
+def loops_for_hls(func: PrimFunc, target: Target) -> PrimFunc:
+    """Return ``func`` with unrolled and vector loops as serial ones for targets with ``-hls``.
+
+    Before::
+
+        for k in T.unroll(4): f(k)
+
+    After::
+
+        for k in T.serial(4, annotations={"pragma_hls_unroll": 0}): f(k)
+
+    0 stands for all iterations; ``pragma_unroll_factor`` gives another number.
+    """
+    if not target.is_hls:
+        return func
+
+    def post(n: Node) -> Stmt | None:
+        if not isinstance(n, For):
+            return None
+        if n.kind in ("unrolled", "vectorized"):
+            return n.with_(kind="serial", annotations={**n.annotations, HLS_UNROLL: 0})
+        if UNROLL_FACTOR in n.annotations:
+            factor = steps_number(n.annotations[UNROLL_FACTOR], UNROLL_FACTOR, f"loop {n.loop_var.name}")
+            loop = without(n, UNROLL_FACTOR)
+            return loop.with_(annotations={**loop.annotations, HLS_UNROLL: factor})
+        return None
+
+    return transform_statements(func, post)
+
+
+_OF_VECTORS = (HORIZONTAL, NONTEMPORAL, PREFETCH_DISTANCE, PREFETCH_NEXT, TAIL)
+
+
+def serialize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
+    """Replace vector loops by serial ones for strict C, and remove the pragmas that name a machine's abilities.
+
+    The compiler of the text vectorizes such loops itself. Vectors that a program writes out remain.
+    """
+    if not target.is_portable_c:
+        return func
+
+    def post(n: Node) -> Stmt | None:
+        if not isinstance(n, For):
+            return None
+        loop = n.with_(kind="serial") if n.kind == "vectorized" else n
+        for key in _OF_VECTORS:
+            if key in loop.annotations:
+                loop = without(loop, key)
+        return None if loop is n else loop
+
+    return transform_statements(func, post)
+
 
 _MAX_VECTORS_AT_ONCE = 4
 

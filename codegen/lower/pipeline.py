@@ -24,19 +24,16 @@ from ...tir.verify import verify
 from ...tir.walk import distinct
 from ..lowered import NONTEMPORAL_ATTR
 from ..machine.target import Target
-from .assumptions import drop_assumptions
 from .carry_recurrences import carry_recurrences
 from .check_accesses import check_accesses
-from .choose_unrolled import choose_unrolled
 from .compact_buffers import compact_buffers
-from .cut_idle_iterations import cut_idle_iterations
-from .flatten_blocks import flatten_blocks
+from .flatten_blocks import drop_assumptions, flatten_blocks, place_init
 from .form_fma import form_fma
-from .hoist_guards import hoist_guards, name_quotients
+from .hoist_guards import cut_idle_iterations, hoist_guards, name_quotients
 from .horizontal_reductions import lower_horizontal
 from .insert_prefetches import insert_prefetches
 from .join_split_indices import join_split_indices
-from .legalize_loops import legalize_vector_loops, remove_unit_loops
+from .legalize_loops import legalize_vector_loops, loops_for_hls, remove_unit_loops, serialize_vector_loops
 from .loop_annotations import (
     HORIZONTAL,
     NONTEMPORAL,
@@ -46,15 +43,11 @@ from .loop_annotations import (
     UNROLL_FACTOR,
     UNROLL_STEPS,
 )
-from .loops_for_hls import loops_for_hls
 from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
-from .place_init import place_init
 from .promote_registers import promote_registers
-from .serialize_vector_loops import serialize_vector_loops
-from .split_unroll_factors import split_unroll_factors
 from .transpose_in_registers import transpose_in_registers
-from .unroll_loops import unroll_loops
+from .unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
 from .vectorize_loops import vectorize_loops
 from .widen_half_floats import widen_half_floats
 

@@ -30,7 +30,7 @@ from ...tir.walk import pre_order, substitute, vars_in
 from ..machine.target import Target
 from .lanes import NotVectorizable, widen
 from .scoped_transform import ScopedTransform
-from .vector_expressions import vectorize_expr
+from .vectorize_loops import vectorize_expr
 
 _LANE_BITS = 128
 _MOST_ROWS = 16

@@ -1,9 +1,12 @@
-"""Unrolls loops: each iteration becomes statements of its own, without the branches and masks that its values
-decide."""
+"""Unrolls loops: each iteration becomes statements of its own, without the branches and masks that its values decide.
+
+Factors are split off, and annotations that name a number of steps choose their loops, before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -11,9 +14,165 @@ from ...tir.arith import Analyzer
 from ...tir.arith.affine import shifted_sums
 from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import INDEX_TYPES, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
-from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq, statements_in
-from ...tir.walk import LEAVES, loads_and_stores, substitute
+from ...tir.expr.node import Node
+from ...tir.stmt import (
+    Allocate,
+    AttrStmt,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    While,
+    seq,
+    statements_in,
+)
+from ...tir.walk import LEAVES, fresh_copy, loads_and_stores, substitute, transform_statements
 from .lanes import all_lanes
+from .loop_annotations import PREFETCH_DISTANCE, UNROLL_EXPLICIT, UNROLL_FACTOR, UNROLL_STEPS, steps_number, without
+
+
+def split_unroll_factors(func: PrimFunc) -> PrimFunc:
+    """Split serial loops with ``pragma_unroll_factor = u``: u copies of the body per iteration, and a loop for the
+    remainder.
+
+    Before::
+
+        for k in T.serial(10, annotations={"pragma_unroll_factor": 4}): f(k)
+
+    After::
+
+        for k_o in range(2):
+            for k_i in T.unroll(4): f(k_o * 4 + k_i)
+        for k_r in T.unroll(2): f(8 + k_r)
+    """
+
+    def post(n: Node) -> Stmt | None:
+        if not (isinstance(n, For) and UNROLL_FACTOR in n.annotations):
+            return None
+        factor = steps_number(n.annotations[UNROLL_FACTOR], UNROLL_FACTOR, f"loop {n.loop_var.name}")
+        loop = without(n, UNROLL_FACTOR)
+        if PREFETCH_DISTANCE in loop.annotations and factor > 1:
+            distance = _unrolled_distance(loop.annotations[PREFETCH_DISTANCE], factor)
+            loop = loop.with_(annotations={**loop.annotations, PREFETCH_DISTANCE: distance})
+        if factor <= 1 or n.kind != "serial":
+            return loop
+        if isinstance(n.extent, IntImm) and n.extent.value <= factor:
+            return loop.with_(kind="unrolled")
+        dtype = n.loop_var.dtype
+        outer, inner = Var(f"{n.loop_var.name}_o", dtype), Var(f"{n.loop_var.name}_i", dtype)
+        trip_count, left = n.extent // factor, n.extent % factor
+        at = n.min + outer * factor + inner
+        body = For(inner, const(0, dtype), const(factor, dtype), "unrolled", substitute(n.body, {n.loop_var: at}))
+        main = For(outer, const(0, dtype), trip_count, "serial", body, None, loop.annotations)
+        if isinstance(left, IntImm) and left.value == 0:
+            return main
+        over = Var(f"{n.loop_var.name}_r", dtype)
+        tail_body = fresh_copy(substitute(n.body, {n.loop_var: n.min + trip_count * factor + over}))
+        kind = "unrolled" if isinstance(left, IntImm) else "serial"
+        return seq(main, For(over, const(0, dtype), left, kind, tail_body))
+
+    return transform_statements(func, post)
+
+
+def _unrolled_distance(wanted: Any, factor: int) -> Any:
+    """Returns a prefetch distance in iterations of a loop that was unrolled by ``factor``."""
+    if isinstance(wanted, Mapping):
+        return {name: _unrolled_distance(d, factor) for name, d in wanted.items()}
+    return -(-steps_number(wanted, PREFETCH_DISTANCE, "an unrolled loop") // factor)
+
+
+_DEEPEST = 8
+"""The greatest depth of nested loops that are chosen, TVM's ``auto_max_depth``."""
+
+
+def choose_unrolled(func: PrimFunc) -> PrimFunc:
+    """Mark loops as unrolled where ``pragma_auto_unroll_max_step = n`` on a loop or a block around them allows it.
+
+    A serial loop that holds no loops other than unrolled ones is unrolled when that makes at most n stores and calls.
+    The innermost pragma counts.
+
+    Before::
+
+        for i in T.serial(64, annotations={"pragma_auto_unroll_max_step": 16}):
+            for j, k in T.grid(4, 3): B[i, j] = B[i, j] + A[i, j, k]
+
+    After::
+
+        for i in range(64):
+            for j in T.unroll(4):
+                for k in T.unroll(3): B[i, j] = B[i, j] + A[i, j, k]
+
+    A vector loop counts as one of its iterations. With ``pragma_unroll_explicit = 0``, loops that would be unrolled
+    stay loops. TVM leaves such loops to the compiler of the code that it prints; here LLVM gets no hint.
+    """
+    return func.with_body(_Chooser(0, True).visit(func.body)[0])
+
+
+@dataclass(slots=True)
+class _Size:
+    """The size of a statement: its stores and calls, the loops that remain around them, and the unrolled loops."""
+
+    steps: int = 0
+    loops: int = 0
+    unrolled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Chooser:
+    """The walk that chooses loops, with the pragmas in force."""
+
+    most: int
+    explicit: bool
+
+    def visit(self, s: Stmt) -> tuple[Stmt, _Size]:
+        """Return ``s`` with its loops chosen, and its size."""
+        if isinstance(s, AttrStmt) and s.attr_key in (UNROLL_STEPS, UNROLL_EXPLICIT):
+            return self.under({s.attr_key: s.value}, s.attr_key).visit(s.body)
+        if isinstance(s, For):
+            if UNROLL_STEPS in s.annotations or UNROLL_EXPLICIT in s.annotations:
+                rest = {k: v for k, v in s.annotations.items() if k not in (UNROLL_STEPS, UNROLL_EXPLICIT)}
+                return self.under(s.annotations, f"loop {s.loop_var.name}").loop(s.with_(annotations=rest))
+            return self.loop(s)
+        size = _Size(int(isinstance(s, (BufferStore, Evaluate))))
+
+        def child(c: Any) -> Any:
+            if not isinstance(c, Stmt):
+                return c
+            new, part = self.visit(c)
+            size.steps += part.steps
+            size.loops, size.unrolled = max(size.loops, part.loops), max(size.unrolled, part.unrolled)
+            return new
+
+        new = s.map_children(child)
+        size.loops += isinstance(s, While)
+        return new, size  # type: ignore[return-value]
+
+    def under(self, pragmas: Mapping[str, Any], place: str) -> _Chooser:
+        """Return the pragmas in force inside a statement that has some of its own."""
+        most = steps_number(pragmas.get(UNROLL_STEPS, self.most), UNROLL_STEPS, place)
+        return _Chooser(
+            most, bool(steps_number(pragmas.get(UNROLL_EXPLICIT, int(self.explicit)), UNROLL_EXPLICIT, place))
+        )
+
+    def loop(self, s: For) -> tuple[Stmt, _Size]:
+        """Return a loop, unrolled where its size allows it, and its size."""
+        body, size = self.visit(s.body)
+        s = s if body is s.body else s.with_(body=body)
+        if s.kind == "vectorized":
+            return s, size
+        trip_count = s.extent.value if isinstance(s.extent, IntImm) else -1
+        fits = self.most and s.kind == "serial" and trip_count >= 0 and not size.loops and size.unrolled <= _DEEPEST
+        if s.kind == "unrolled" or (fits and trip_count * size.steps <= self.most):
+            kind = "unrolled" if self.explicit else "serial"
+            return s if s.kind == kind else s.with_(kind=kind), _Size(
+                trip_count * size.steps, size.loops, size.unrolled + 1
+            )
+        return s, _Size(size.steps, size.loops + 1, size.unrolled)
+
 
 MAX_STATEMENTS = 8192
 """Loops that would grow a function beyond this many stores stay loops."""

@@ -27,9 +27,9 @@ from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value
 from ...graph.kernels import Kernel, asserted
 from ...graph.memory_plan import ALIGNMENT
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...pages.written_files import write_file
-from ...te.operation import Requirement
+from ...te.tensor import Requirement
 from ...tir.analysis.known_ranges import evaluate
 from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import Var, to_numpy

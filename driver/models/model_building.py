@@ -29,8 +29,8 @@ from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
 from ...graph.memory_plan import order_kernels, plan_memory
-from ...pages.short_repr import short_repr
-from ...te.operation import Requirement
+from ...pages.messages import short_repr
+from ...te.tensor import Requirement
 from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var
 from ...tir.walk import pre_order

@@ -22,7 +22,7 @@ from ...codegen.packing import LAYOUT_FREE
 from ...graph.graph import Graph
 from ...graph.kernels import Kernel, fuse
 from ...graph.memory_plan import order_kernels
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...schedule import ScheduleError
 from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key

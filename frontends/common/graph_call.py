@@ -9,8 +9,8 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import GraphError, Value
-from ...pages.near_words import near_words
-from ...te.ops.blocks.operator_arguments import from_front, sizes_analyzer
+from ...pages.messages import near_words
+from ...te.ops.arguments import from_front, sizes_analyzer
 from ...tir.expr import Expr, vars_in
 
 Converter = Callable[..., Any]

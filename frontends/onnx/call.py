@@ -16,7 +16,7 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Value, dims
-from ...te.ops.blocks.broadcast import broadcast_extent
+from ...te.ops.arguments import broadcast_extent
 from ...tir.expr import const, convert
 from ..common.graph_call import C, Converter, GraphCall, entering
 

@@ -16,7 +16,7 @@ from ... import te
 from ...graph.builder import Builder
 from ...graph.graph import Value, dims
 from ...graph.reference import evaluate as run_graph
-from ...te.ops.blocks.operator_arguments import sizes_analyzer
+from ...te.ops.arguments import sizes_analyzer
 from ...tir.expr import Expr, convert, max_, min_
 from ..common.graph_call import add_sizes
 from .call import DTYPES, OnnxCall, OnnxError, number_of

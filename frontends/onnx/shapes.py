@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value, dims
-from ...te.ops.blocks.broadcast import broadcast_extent, first_not_one
-from ...te.ops.blocks.operator_arguments import slice_range
+from ...te.ops.arguments import broadcast_extent, first_not_one, slice_range
 from ...tir.expr import convert, min_
 from ..common import padded
 from .call import LARGEST_TABLE, OnnxCall, converter, dtype_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value, dims, same_shape
-from ...te.ops.blocks.operator_arguments import slice_range
+from ...te.ops.arguments import slice_range
 from ...tir.expr import DType, max_identity, min_identity
 from ..common import Place, at_dimensions, looked_up, padded, picked, written
 from .aten_call import AtenCall, aten

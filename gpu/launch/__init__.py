@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...codegen.lower.assumptions import drop_assumptions
 from ...codegen.lower.check_accesses import check_accesses
-from ...codegen.lower.choose_unrolled import choose_unrolled
 from ...codegen.lower.compact_buffers import compact_buffers
-from ...codegen.lower.flatten_blocks import flatten_blocks
+from ...codegen.lower.flatten_blocks import drop_assumptions, flatten_blocks, place_init
 from ...codegen.lower.form_fma import form_fma
 from ...codegen.lower.legalize_loops import legalize_vector_loops, remove_unit_loops
 from ...codegen.lower.lower_math import lower_math
 from ...codegen.lower.pipeline import Pass
-from ...codegen.lower.place_init import place_init
-from ...codegen.lower.split_unroll_factors import split_unroll_factors
-from ...codegen.lower.unroll_loops import unroll_loops
+from ...codegen.lower.unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
 from ...codegen.lower.vectorize_loops import vectorize_loops
 from ...codegen.lower.widen_half_floats import widen_half_floats
 from ...tir.analysis.simplify import simplify

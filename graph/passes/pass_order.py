@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ..algebra import RULES as ALGEBRA
 from ..graph import Graph, Node, Value, with_output_names, without_unread
 from ..kernels import Services

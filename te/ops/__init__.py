@@ -11,33 +11,12 @@ shapes that do not match raise a ValueError that shows both.
 [2, 4]
 """
 
-from .attention import attention, rotary
-from .blocks.axis_reductions import argmax, argmin, log_softmax, max, mean, min, prod, softmax, sum
-from .blocks.broadcast import broadcast_to
-from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
-from .blocks.windows import col2im, depth_to_space, pad
-from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
+from .arguments import broadcast_to
+from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d, winograd_conv2d, winograd_weights
 from .conversions import cast, prelu, reinterpret
 from .elements import *  # noqa: F403
 from .elements import ELEMENTS, divide, multiply, subtract
-from .indexing import (
-    concatenate,
-    cumprod,
-    cumsum,
-    full,
-    gather_elements,
-    gather_nd,
-    one_hot,
-    scatter_elements,
-    scatter_nd,
-    split,
-    stack,
-    strided_slice,
-    take,
-    triangle,
-)
-from .matmul import batch_matmul, dense, einsum, matmul
-from .norm import batch_norm, group_norm, layer_norm, rms_norm
+from .images import deformable_windows, grid_sample, resample, resize1d, resize2d, resize3d, roi_align
 from .pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -55,10 +34,48 @@ from .pool import (
     max_pool3d,
     max_pool_positions,
 )
-from .resize import resample, resize1d, resize2d, resize3d
-from .sampling import deformable_windows, grid_sample, roi_align
+from .products import attention, batch_matmul, dense, einsum, matmul, rotary
+from .reductions import (
+    argmax,
+    argmin,
+    batch_norm,
+    group_norm,
+    layer_norm,
+    log_softmax,
+    max,
+    mean,
+    min,
+    prod,
+    rms_norm,
+    softmax,
+    sum,
+)
 from .selection import topk
-from .winograd import winograd_conv2d, winograd_weights
+from .shapes import (
+    concatenate,
+    cumprod,
+    cumsum,
+    expand_dims,
+    flatten,
+    flip,
+    full,
+    gather_elements,
+    gather_nd,
+    one_hot,
+    repeat,
+    reshape,
+    scatter_elements,
+    scatter_nd,
+    split,
+    squeeze,
+    stack,
+    strided_slice,
+    take,
+    tile,
+    transpose,
+    triangle,
+)
+from .windows import col2im, depth_to_space, pad
 
 concat = concatenate
 div = divide

@@ -3,22 +3,17 @@
 from typing import Any
 
 from ..tensor import Tensor
-from .attention import attention as attention, rotary as rotary
-from .blocks.axis_reductions import argmax as argmax, argmin as argmin, log_softmax as log_softmax, max as max, mean as mean, min as min, prod as prod, softmax as softmax, sum as sum
-from .blocks.broadcast import broadcast_to as broadcast_to
-from .blocks.reshape_transpose import expand_dims as expand_dims, flatten as flatten, flip as flip, repeat as repeat, reshape as reshape, squeeze as squeeze, tile as tile, transpose as transpose
-from .blocks.windows import col2im as col2im, depth_to_space as depth_to_space, pad as pad
-from .conv import conv1d as conv1d, conv2d as conv2d, conv2d_transpose as conv2d_transpose, conv3d as conv3d, depthwise_conv2d as depthwise_conv2d
+from .arguments import broadcast_to as broadcast_to
+from .conv import conv1d as conv1d, conv2d as conv2d, conv2d_transpose as conv2d_transpose, conv3d as conv3d, depthwise_conv2d as depthwise_conv2d, winograd_conv2d as winograd_conv2d, winograd_weights as winograd_weights
 from .conversions import cast as cast, prelu as prelu, reinterpret as reinterpret
 from .elements import ELEMENTS as ELEMENTS
-from .indexing import concatenate as concatenate, cumprod as cumprod, cumsum as cumsum, full as full, gather_elements as gather_elements, gather_nd as gather_nd, one_hot as one_hot, scatter_elements as scatter_elements, scatter_nd as scatter_nd, split as split, stack as stack, strided_slice as strided_slice, take as take, triangle as triangle
-from .matmul import batch_matmul as batch_matmul, dense as dense, einsum as einsum, matmul as matmul
-from .norm import batch_norm as batch_norm, group_norm as group_norm, layer_norm as layer_norm, rms_norm as rms_norm
+from .images import deformable_windows as deformable_windows, grid_sample as grid_sample, resample as resample, resize1d as resize1d, resize2d as resize2d, resize3d as resize3d, roi_align as roi_align
 from .pool import adaptive_avg_pool1d as adaptive_avg_pool1d, adaptive_avg_pool2d as adaptive_avg_pool2d, adaptive_avg_pool3d as adaptive_avg_pool3d, adaptive_max_pool1d as adaptive_max_pool1d, adaptive_max_pool2d as adaptive_max_pool2d, adaptive_max_pool3d as adaptive_max_pool3d, avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d, avg_pool3d as avg_pool3d, global_avg_pool as global_avg_pool, global_max_pool as global_max_pool, max_pool1d as max_pool1d, max_pool2d as max_pool2d, max_pool3d as max_pool3d, max_pool_positions as max_pool_positions
-from .resize import resample as resample, resize1d as resize1d, resize2d as resize2d, resize3d as resize3d
-from .sampling import deformable_windows as deformable_windows, grid_sample as grid_sample, roi_align as roi_align
+from .products import attention as attention, batch_matmul as batch_matmul, dense as dense, einsum as einsum, matmul as matmul, rotary as rotary
+from .reductions import argmax as argmax, argmin as argmin, batch_norm as batch_norm, group_norm as group_norm, layer_norm as layer_norm, log_softmax as log_softmax, max as max, mean as mean, min as min, prod as prod, rms_norm as rms_norm, softmax as softmax, sum as sum
 from .selection import topk as topk
-from .winograd import winograd_conv2d as winograd_conv2d, winograd_weights as winograd_weights
+from .shapes import concatenate as concatenate, cumprod as cumprod, cumsum as cumsum, expand_dims as expand_dims, flatten as flatten, flip as flip, full as full, gather_elements as gather_elements, gather_nd as gather_nd, one_hot as one_hot, repeat as repeat, reshape as reshape, scatter_elements as scatter_elements, scatter_nd as scatter_nd, split as split, squeeze as squeeze, stack as stack, strided_slice as strided_slice, take as take, tile as tile, transpose as transpose, triangle as triangle
+from .windows import col2im as col2im, depth_to_space as depth_to_space, pad as pad
 
 def abs(x: Tensor, name: str = ...) -> Tensor: ...
 def acos(x: Tensor, name: str = ...) -> Tensor: ...

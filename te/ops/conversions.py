@@ -10,7 +10,7 @@ from ...tir.expr import cast as converted
 from ...tir.expr.intrinsics.number_operations import reinterpret as as_bits
 from ..compute import compute
 from ..tensor import Tensor
-from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
+from .arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
 
 
 def _elementwise(x: Tensor, f: Callable[[Expr], Any], name: str) -> Tensor:

@@ -35,7 +35,7 @@ from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.number_operations import abs_, fmod, isfinite, isinf, isnan, pow_
 from ...tir.expr.intrinsics.number_operations import reinterpret as as_bits
 from ..tensor import Tensor
-from .blocks.broadcast import combine
+from .arguments import combine
 
 REQUIRED = inspect.Parameter.empty
 """Stands for the default of a parameter that has none."""

@@ -17,10 +17,10 @@ from ...tir.expr.reducers import ARGMAX, ARGMAX_OR_NAN
 from ..compute import compute
 from ..reduce import max_, reduce_axis, reduction_by, sum_
 from ..tensor import Tensor
-from .blocks.axis_reductions import max as max_over
-from .blocks.axis_reductions import mean as mean_over
-from .blocks.operator_arguments import ELEMWISE, INJECTIVE, check_tensor, constant, one_each
-from .blocks.windows import AXES, SPATIAL, Windows, check_layout
+from .arguments import ELEMWISE, INJECTIVE, check_tensor, constant, one_each
+from .reductions import max as max_over
+from .reductions import mean as mean_over
+from .windows import AXES, SPATIAL, Windows, check_layout
 
 
 def _pool(op: str, data: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, layout: str) -> Windows:

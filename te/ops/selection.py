@@ -29,11 +29,10 @@ from ...tir.expr import (
 )
 from ...tir.expr.intrinsics.number_operations import bitwise_not, bitwise_xor, isnan, reinterpret
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, Stmt, While, seq
-from ..compute import compute
-from ..extern import extern
+from ..compute import compute, extern
 from ..reduce import max_, min_, reduce_axis
 from ..tensor import Tensor
-from .blocks.operator_arguments import ELEMWISE, INJECTIVE, check_tensor, normalize_axis, sizes_analyzer
+from .arguments import ELEMWISE, INJECTIVE, check_tensor, normalize_axis, sizes_analyzer
 
 _BY_REDUCTIONS = 8
 """The number of elements up to which each is found by reductions over the row."""

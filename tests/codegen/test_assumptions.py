@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.codegen.lower.assumptions import drop_assumptions
+from tilewright.codegen.lower.flatten_blocks import drop_assumptions
 from tilewright.schedule import Schedule
 from tilewright.tir.parser import parse
 from tilewright.tir.walk import blocks_of

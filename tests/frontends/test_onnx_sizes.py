@@ -16,7 +16,7 @@ from tests.frontends.onnx_graphs import checked, outcome, random_net  # noqa: E4
 from tilewright.codegen.runtime.arguments import evaluate  # noqa: E402
 from tilewright.frontends.onnx import OnnxError  # noqa: E402
 from tilewright.frontends.onnx.call import CONVERTERS  # noqa: E402
-from tilewright.te.ops.blocks.operator_arguments import slice_range  # noqa: E402
+from tilewright.te.ops.arguments import slice_range  # noqa: E402
 from tilewright.tir.expr import convert  # noqa: E402
 
 node = helper.make_node

@@ -18,11 +18,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "schedule/require/loop_preconditions.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
-        "codegen/lower/allocations.py", "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py",
-        "codegen/lower/hoist_guards.py", "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py",
-        "codegen/lower/lanes.py", "codegen/lower/place_init.py", "codegen/lower/promote_registers.py",
-        "codegen/lower/transpose_in_registers.py", "codegen/lower/unroll_loops.py",
-        "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
+        "codegen/lower/compact_buffers.py", "codegen/lower/flatten_blocks.py", "codegen/lower/hoist_guards.py",
+        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/lanes.py",
+        "codegen/lower/promote_registers.py", "codegen/lower/transpose_in_registers.py",
+        "codegen/lower/unroll_loops.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
         "codegen/backend/emitter.py", "codegen/lane_offsets.py", "codegen/backend/analyses.py",
@@ -48,7 +47,6 @@ MORE: dict[str, tuple[str, ...]] = {
         "schedule/primitives/transform_layout.py",
     ),
     "passes": (
-        "codegen/lower/bound_checks.py", "codegen/lower/choose_unrolled.py", "codegen/lower/cut_idle_iterations.py",
         "codegen/lower/form_fma.py", "codegen/lower/insert_prefetches.py", "codegen/lower/join_split_indices.py",
         "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/promote_registers.py",
         "codegen/lower/tile_accesses.py", "codegen/lower/transpose_in_registers.py",

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen import Target, compile, lower
-from tilewright.codegen.lower.allocations import aligned
+from tilewright.codegen.lower.compact_buffers import aligned
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tir import assert_structural_equal, decl_buffer, parse, verify

@@ -4,7 +4,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
-from tilewright.codegen.runtime.timing import BoundCall
+from tilewright.codegen.runtime.module import BoundCall
 from tilewright.schedule import Schedule
 from tilewright.tuner.measure.measuring_worker import Worker, _repeated, _timings
 from tilewright.tuner.measure.process import Message

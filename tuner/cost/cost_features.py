@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...pages.near_words import near_words
-from ...pages.short_repr import short_repr
+from ...pages.messages import near_words, short_repr
 from .machine_model import PROCESSOR, Features, MachineModel
 
 FEATURE_NAMES = PROCESSOR.names

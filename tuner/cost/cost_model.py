@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 
 log = logging.getLogger("tilewright")
 

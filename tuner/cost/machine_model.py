@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from ...codegen.machine.target import Target
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ..program import BlockInfo
 
 

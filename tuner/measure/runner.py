@@ -28,7 +28,7 @@ import numpy as np
 from ...codegen.late_tables import is_simulated
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...tir.stmt import PrimFunc
 from .inputs import FILLS, require_constant_shapes
 from .process import ForkServer, Message, WorkerDied, WorkerProcess, wait_any

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...schedule import Schedule, ScheduleError
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...codegen import CODEGEN_VERSION
 from ...codegen.machine.target import Target
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...schedule import Schedule, ScheduleError, Trace, TraceError
 from ...tir.cost import count_flops
 from ...tir.program_key import program_key

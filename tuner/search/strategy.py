@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ..cost.cost_model import CostModel
 from ..space.search_space import Space
 from ..space.sketch import Sketch, distinct_rows, row_keys

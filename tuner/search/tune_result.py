@@ -16,7 +16,7 @@ import numpy as np
 
 from ...codegen.machine.target import Target
 from ...pages import card, code_html, folded, improvements, rate_text, search_chart, seconds_text, table
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...schedule import Schedule, Trace
 from ...tir.stmt import PrimFunc
 from ...tuning_db import TuningRecord

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...schedule import Schedule, ScheduleError, Trace, TraceError, retarget
 from ...tir.parser import ParseError, parse
 from ...tir.program_key import program_key

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...codegen.machine.target import Target
-from ...pages.short_repr import short_repr
+from ...pages.messages import short_repr
 from ...schedule import Schedule, ScheduleError
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc

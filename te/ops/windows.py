@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....tir.expr import DType, Expr, IntImm, Not, all_, const, convert, is_const_int, max_, min_, select
-from ....tir.expr.intrinsics.control_and_memory import if_then_else
-from ...compute import compute
-from ...operation import Requirement
-from ...reduce import reduce_axis, sum_
-from ...tensor import Tensor
-from .operator_arguments import INJECTIVE, check_tensor, constant, per_dimension, shape_text, sizes_analyzer
+from ...tir.expr import DType, Expr, IntImm, Not, all_, const, convert, is_const_int, max_, min_, select
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
+from ..compute import compute
+from ..reduce import reduce_axis, sum_
+from ..tensor import Requirement, Tensor
+from .arguments import INJECTIVE, check_tensor, constant, per_dimension, shape_text, sizes_analyzer
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 """The letters of the spatial dimensions, by their number."""
