@@ -33,7 +33,7 @@ from ..codegen.runtime.arguments import Arguments, completed
 from ..codegen.runtime.module import FunctionsByName
 from ..tir.analysis.simplify import simplify
 from ..tir.expr import BinaryOp, Call, Cast, CmpOp
-from ..tir.expr.node import Node
+from ..tir.expr.node import IRNode
 from ..tir.index_width import unified
 from ..tir.stmt import For, PrimFunc
 from ..tir.walk import distinct, transform_statements
@@ -299,7 +299,7 @@ def _is_float(n: Any) -> bool:
 def lanes_as_units(func: PrimFunc) -> PrimFunc:
     """Return the function with vector loops as unrolled ones: each lane is a unit of its own."""
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         return n.with_(kind="unrolled") if isinstance(n, For) and n.kind == "vectorized" else None
 
     return func.with_body(transform_statements(func.body, post))

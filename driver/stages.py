@@ -26,7 +26,7 @@ from ..pages.written_files import utf8_text
 from ..te import Tensor
 from ..tir.cost import count_flops
 from ..tir.expr import BufferLoad, Var
-from ..tir.expr.node import Node
+from ..tir.expr.node import IRNode
 from ..tir.parser import parse
 from ..tir.printer import script_lines
 from ..tir.stmt import Allocate, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
@@ -220,7 +220,7 @@ class LoweredLines:
             for key in keys(node):
                 self.of.setdefault(key, set()).update(self.places.get(id(node), ()))
 
-    def linked(self, node: Node) -> set[int]:
+    def linked(self, node: IRNode) -> set[int]:
         """Return the lines that belong to a statement of an earlier stage."""
         exact = self.places.get(id(node))
         if exact is not None:
@@ -232,7 +232,7 @@ class LoweredLines:
             return set()
         return self.inside(node.children())
 
-    def inside(self, nodes: Iterable[Node]) -> set[int]:
+    def inside(self, nodes: Iterable[IRNode]) -> set[int]:
         """Return the lines that belong to the stores in some statements."""
         found: set[int] = set()
         for node in nodes:
@@ -242,12 +242,12 @@ class LoweredLines:
         return found
 
 
-def statements_in(node: Node) -> Iterable[Node]:
+def statements_in(node: IRNode) -> Iterable[IRNode]:
     """Returns the statements and blocks below a node, itself among them."""
     return [n for n in pre_order(node) if isinstance(n, Stmt | Block)]
 
 
-def keys(node: Node) -> list[Key]:
+def keys(node: IRNode) -> list[Key]:
     """Returns what a statement is followed by through lowering, the closest first."""
     if isinstance(node, For):
         return [("for", node.loop_var.name)]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ..pages.html_text import user_traceback
 from ..pages.messages import near_words
 from ..tir.expr import Reason, Var
-from ..tir.expr.node import Node, marked_text
+from ..tir.expr.node import IRNode, marked_text
 from ..tir.stmt import PrimFunc
 from .handles import BlockRV
 
@@ -30,14 +30,14 @@ class ScheduleError(Exception):
         self,
         problem: str,
         *,
-        where: Node | Iterable[Node] = (),
+        where: IRNode | Iterable[IRNode] = (),
         hint: str = "",
         primitive: str = "",
         func: PrimFunc | None = None,
     ) -> None:
         super().__init__(problem)
         self.problem = problem
-        self.where: tuple[Node, ...] = (where,) if isinstance(where, Node) else tuple(where)
+        self.where: tuple[IRNode, ...] = (where,) if isinstance(where, IRNode) else tuple(where)
         self.hint = hint
         self.primitive = primitive
         self.arguments: Mapping[str, Any] = {}
@@ -88,7 +88,7 @@ class BadArgumentError(ScheduleError, ValueError, TypeError):
     """This error reports an argument of a wrong type, or with a value that is wrong for every program."""
 
 
-def unknown_handle(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
+def unknown_handle(problem: str, *, where: IRNode | Iterable[IRNode] = (), hint: str = "") -> ScheduleError:
     """Return the ScheduleError for a handle, name or number of something that does not exist.
 
     It is an IndexError and a KeyError too.
@@ -96,7 +96,7 @@ def unknown_handle(problem: str, *, where: Node | Iterable[Node] = (), hint: str
     return UnknownHandleError(problem, where=where, hint=hint)
 
 
-def bad_argument(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
+def bad_argument(problem: str, *, where: IRNode | Iterable[IRNode] = (), hint: str = "") -> ScheduleError:
     """Return the ScheduleError for an argument that is wrong for every program; it is a ValueError and a TypeError
     too."""
     return BadArgumentError(problem, where=where, hint=hint)
@@ -120,7 +120,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 
 
-def _excerpt(func: PrimFunc, where: Sequence[Node]) -> list[str]:
+def _excerpt(func: PrimFunc, where: Sequence[IRNode]) -> list[str]:
     lines = marked_text(func, set(where)).splitlines()
     if len(lines) <= _SHORT:
         return lines

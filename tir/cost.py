@@ -31,7 +31,7 @@ from .expr import (
 )
 from .expr.deep_recursion import with_room
 from .expr.intrinsics import OPERATIONS
-from .expr.node import Node
+from .expr.node import IRNode
 from .stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, While
 
 _ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
@@ -63,7 +63,7 @@ def count_bytes(func: PrimFunc) -> float | None:
     return float(sum(known)) if len(known) == len(sizes) else None
 
 
-def _stmt(stmt: Node) -> int:
+def _stmt(stmt: IRNode) -> int:
     if isinstance(stmt, For):
         below = _stmt(stmt.body)
         if below == 0:
@@ -86,7 +86,7 @@ def _stmt(stmt: Node) -> int:
     return sum([_expr(n) if isinstance(n, Expr) else _stmt(n) for n in stmt.children()])
 
 
-def _expr(e: Node) -> int:
+def _expr(e: IRNode) -> int:
     if isinstance(e, (BufferLoad, CmpOp, LogicalOp, Not)):
         return 0
     if isinstance(e, Select):

@@ -7,7 +7,7 @@ from typing import Any
 
 from .expr import BUFFER_VALUES, Comparison, Expr, FloatImm, IntImm, plain
 from .expr.deep_recursion import with_room
-from .expr.node import Part
+from .expr.node import NodePart
 from .printer import script
 from .stmt import PrimFunc, Stmt
 
@@ -60,7 +60,7 @@ class _Traced(Comparison):
         """Return how the innermost pair differs."""
         if type(a) is not type(b):
             return f"{_kind(a)} against {_kind(b)}"
-        if not isinstance(a, Part):
+        if not isinstance(a, NodePart):
             return f"{a!r} against {b!r}"
         if isinstance(a, (IntImm, FloatImm)):
             return f"{a} ({a.dtype}) against {b} ({b.dtype})"
@@ -88,7 +88,7 @@ def _differing_field(a: Any, b: Any) -> str:
         elif isinstance(x, Mapping):
             if sorted(map(str, x)) != sorted(map(str, y)):
                 return f"{name} {sorted(map(str, x))} against {sorted(map(str, y))}"
-        elif not isinstance(x, (Part, type(None))) and x != y and name not in a.names:
+        elif not isinstance(x, (NodePart, type(None))) and x != y and name not in a.names:
             return f"{name} {x!r} against {y!r}"
     return ""
 
@@ -101,13 +101,18 @@ def _step(parent: Any, child: Any) -> str:
             return f".{name}"
         items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple) else ()
         for key, item in items:
-            if item is child or not isinstance(item, Part) and not isinstance(child, Part) and plain(item) == child:
+            if (
+                item is child
+                or not isinstance(item, NodePart)
+                and not isinstance(child, NodePart)
+                and plain(item) == child
+            ):
                 return f".{name}[{getattr(key, 'name', key)!r}]"
     return ""
 
 
 def _kind(x: Any) -> str:
-    if not isinstance(x, Part):
+    if not isinstance(x, NodePart):
         return repr(x)
     text = str(x) if isinstance(x, Expr) else ""
     return f"{type(x).__name__}{f' {text}' if text and len(text) < 60 else ''}"

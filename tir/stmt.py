@@ -37,7 +37,7 @@ from .expr import (
     same,
     shape_text,
 )
-from .expr.node import Mapper, Node, Part, binds, counts, declares, holds, matches, node, nodes, uses
+from .expr.node import IRNode, Mapper, NodePart, binds, counts, declares, holds, matches, node, nodes, uses
 
 __all__ = [
     "FOR_KINDS", "Allocate", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "Buffer", "BufferRegion", "BufferStore",
@@ -48,7 +48,7 @@ __all__ = [
 
 
 @node
-class Buffer(Part):
+class Buffer(NodePart):
     """Represents memory with a shape and a data type. Two buffers are the same only if they are the same object.
 
     ``shape``, ``strides`` and ``elem_offset`` count elements; empty ``strides`` mean row-major without gaps.
@@ -106,7 +106,7 @@ class Buffer(Part):
 
     def with_(self, **changes: Any) -> Buffer:
         """Return a new buffer that differs in the named fields; its ``data`` variable is new unless one is given."""
-        return Part.with_(self, **{"data": None, **changes})
+        return NodePart.with_(self, **{"data": None, **changes})
 
     def rebuilt(self, *values: Any) -> Buffer:
         """Return the buffer of these values but the last one: its ``data`` variable is new."""
@@ -156,7 +156,7 @@ def _extent(start: Expr, stop: Expr) -> Expr:
 
 
 @node
-class BufferRegion(Part):
+class BufferRegion(NodePart):
     """Represents a box in a buffer: one range per dimension."""
 
     buffer: Buffer
@@ -172,7 +172,7 @@ class BufferRegion(Part):
 
 
 @node
-class MatchBufferRegion(Part):
+class MatchBufferRegion(NodePart):
     """Declares that inside a block ``buffer`` is another name and shape for the region ``source``."""
 
     buffer: Buffer
@@ -202,7 +202,7 @@ def decl_buffer(
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
 
 
-class Stmt(Node):
+class Stmt(IRNode):
     """The base class of all statements."""
 
     __slots__ = ()
@@ -431,7 +431,7 @@ def is_no_op(stmt: Stmt) -> bool:
 
 
 @node
-class PrimFunc(Node):
+class PrimFunc(IRNode):
     """Represents a function over buffers.
 
     ``params`` are variables; those of type ``handle`` stand for the buffers that
@@ -480,7 +480,7 @@ class PrimFunc(Node):
 
 
 @node
-class IRModule(Node):
+class IRModule(IRNode):
     """Represents a module: functions by name."""
 
     functions: Mapping[str, PrimFunc]
@@ -527,7 +527,7 @@ def root_block(name: str, body: Stmt, alloc_buffers: tuple[Buffer, ...] = ()) ->
     return BlockRealize((), IntImm(1, "bool"), Block((), (), (), name, body, None, alloc_buffers))
 
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=IRNode)
 
 
 def statements(node: PrimFunc | Stmt) -> Iterator[Stmt]:
@@ -539,7 +539,7 @@ def statements(node: PrimFunc | Stmt) -> Iterator[Stmt]:
         stack += statements_in(top)[::-1]
 
 
-def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
+def loads_and_stores(node: IRNode) -> Iterator[BufferLoad | BufferStore]:
     """Yield every access in bodies and inits; the regions that blocks declare do not count."""
     for n in pre_order(node):
         if type(n) is BufferLoad or type(n) is BufferStore:
@@ -592,7 +592,7 @@ def memory_of(stmt: Stmt) -> tuple[frozenset[Any], frozenset[Var]]:
     return frozenset(named), frozenset(opaque)
 
 
-def _add_memory_of(e: Node, named: set[Any], opaque: set[Var]) -> None:
+def _add_memory_of(e: IRNode, named: set[Any], opaque: set[Var]) -> None:
     for n in distinct(e):
         if type(n) is not Var:
             named.update(n.used_buffers())

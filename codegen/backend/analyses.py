@@ -30,7 +30,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.dtype import round_float
 from ...tir.expr.intrinsics import Effect, effect_of
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, Stmt, statements_in
 from ...tir.walk import distinct, pre_order, statements
 from ..lowered import REGISTER_SCOPE
@@ -90,7 +90,7 @@ def _written_by_calls(e: Expr) -> set[Var]:
     return out
 
 
-def is_external_call(e: Node) -> bool:
+def is_external_call(e: IRNode) -> bool:
     """Returns whether a node calls a function from outside the program."""
     return isinstance(e, Call) and e.op.startswith(("tir.call_extern", "tir.call_pure_extern"))
 
@@ -106,7 +106,7 @@ def captured(em: Emitter[Any], body: Stmt) -> tuple[list[Var], list[Var]]:
     found: dict[Var, None] = {}
     data: dict[Var, None] = {}
 
-    def see(node: Node) -> None:
+    def see(node: IRNode) -> None:
         for n in distinct(node):  # unrolled copies share their expressions
             if isinstance(n, Var) and n in em.vars:
                 found.setdefault(n)

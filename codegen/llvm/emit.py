@@ -8,7 +8,7 @@ from typing import Any
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, BufferLoad, DType, Expr, Let, Mul, Var
 from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
 from ...tir.walk import LEAVES
 from ..backend.analyses import divisor_range
@@ -255,8 +255,8 @@ class _Iterations:
 
     def __init__(self, moving: frozenset[Var]) -> None:
         self.moving = moving
-        self._uses: dict[Node, bool] = {}
-        self._changes: dict[Node, bool] = {}
+        self._uses: dict[IRNode, bool] = {}
+        self._changes: dict[IRNode, bool] = {}
 
     def with_var(self, var: Var) -> _Iterations:
         """Returns the same where ``var`` differs as well."""
@@ -266,7 +266,7 @@ class _Iterations:
         """Returns whether one of the variables is in one of the expressions."""
         return any(map(self.uses, parts))
 
-    def uses(self, e: Node) -> bool:
+    def uses(self, e: IRNode) -> bool:
         """Returns whether one of the variables is in ``e``."""
         if type(e) in LEAVES:
             return e in self.moving
@@ -274,7 +274,7 @@ class _Iterations:
             self._uses[e] = self.decides(e.children())
         return self._uses[e]
 
-    def changes(self, e: Node) -> bool:
+    def changes(self, e: IRNode) -> bool:
         """Returns whether every load from memory in ``e`` depends on one of the variables."""
         if type(e) in LEAVES:
             return True

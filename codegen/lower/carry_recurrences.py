@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.arith import Analyzer
 from ...tir.expr import NE, BufferLoad, Call, Expr, IntImm, Ramp, Var, is_const_int, structural_equal
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..lowered import REGISTER_SCOPE
@@ -66,7 +66,7 @@ def _carried(loop: For, scope: ScopedTransform) -> Stmt | None:
     def carried(value: Expr, later: Sequence[BufferStore]) -> Expr:
         """Returns a value with registers in place of what they hold until one of the stores that come ``later``."""
 
-        def post(n: Node) -> Node | None:
+        def post(n: IRNode) -> IRNode | None:
             if isinstance(n, BufferLoad) and n.predicate is None:
                 for store, before, register in held:
                     if n.buffer is store.buffer and any(store is s for s in later) and _equal(n.indices, before):

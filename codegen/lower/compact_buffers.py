@@ -10,7 +10,7 @@ from ...tir.analysis.simplify import loop_values
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.arith import Analyzer, Ends, eval_interval
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Var, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt, While
 from ...tir.walk import all_nodes, blocks_of, reads_memory, transform, vars_in
 from ..lane_offsets import value_in_lane
@@ -27,7 +27,7 @@ class Allocation(NamedTuple):
     annotations: Mapping[str, Any]
 
 
-Places = Mapping[Node, list[Allocation]]
+Places = Mapping[IRNode, list[Allocation]]
 
 
 def allocation_places(func: PrimFunc) -> Places:
@@ -43,7 +43,7 @@ def allocation_places(func: PrimFunc) -> Places:
     }
 
 
-def _innermost(func: PrimFunc) -> Mapping[Node, list[Buffer]]:
+def _innermost(func: PrimFunc) -> Mapping[IRNode, list[Buffer]]:
     """Returns the buffers of ``alloc_buffers`` by the innermost statement that holds all their accesses.
 
     An access in a block that reduces counts as an access at the outermost loop of the reduction, because the partial
@@ -52,7 +52,7 @@ def _innermost(func: PrimFunc) -> Mapping[Node, list[Buffer]]:
     """
     walk = _AllocationWalk(func)
     walk.visit(func.body, (), _NO_BARRIER)
-    places: dict[Node, list[Buffer]] = {}
+    places: dict[IRNode, list[Buffer]] = {}
     for buffer in walk.pointers.values():
         path = walk.common.get(buffer)
         if path is not None:
@@ -68,11 +68,11 @@ class _AllocationWalk:
 
     def __init__(self, func: PrimFunc) -> None:
         self.pointers = {b.data: b for realize in blocks_of(func) for b in realize.block.alloc_buffers}
-        self.common: dict[Buffer, tuple[Node, ...]] = {}
+        self.common: dict[Buffer, tuple[IRNode, ...]] = {}
         self.aliases: dict[Buffer, Buffer] = {}
         self.homes: dict[Buffer, int] = {}
 
-    def visit(self, node: Node, path: tuple[Node, ...], barrier: int) -> None:
+    def visit(self, node: IRNode, path: tuple[IRNode, ...], barrier: int) -> None:
         """Record the accesses below ``node``.
 
         ``path`` holds the statements from the root; ``barrier`` says how many of them may enclose the allocation of a
@@ -90,7 +90,7 @@ class _AllocationWalk:
         for child in node.children():
             self.visit(child, path, barrier)
 
-    def block(self, node: BlockRealize, path: tuple[Node, ...], barrier: int) -> None:
+    def block(self, node: BlockRealize, path: tuple[IRNode, ...], barrier: int) -> None:
         block = node.block
         carried: set[Var] = set()
         for iv, value in zip(block.iter_vars, node.iter_values, strict=True):
@@ -110,7 +110,7 @@ class _AllocationWalk:
             if part is not None:
                 self.visit(part, (*path, node), barrier)
 
-    def record(self, buffer: Buffer, path: tuple[Node, ...]) -> None:
+    def record(self, buffer: Buffer, path: tuple[IRNode, ...]) -> None:
         """Keep of the path of a buffer what holds this access, too."""
         buffer = self.aliases.get(buffer, buffer)
         if self.pointers.get(buffer.data) is not buffer:
@@ -382,7 +382,7 @@ def _shift(body: Stmt, moves: Mapping[Buffer, Move], analyzer: Analyzer) -> Stmt
     def move(indices: tuple[Expr, ...], low: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple([analyzer.simplify(i - b) for i, b in zip(indices, low, strict=True)])
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if type(n) is BufferLoad and n.buffer in moves:
             new, low = moves[n.buffer]
             return BufferLoad(new, move(n.indices, low), n.predicate)

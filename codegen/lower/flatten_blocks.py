@@ -11,7 +11,7 @@ from typing import Any
 from ...tir.analysis.reductions import start_in_front
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Range, Var, conjuncts, op
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
@@ -37,7 +37,7 @@ _NOTHING = Evaluate(IntImm(0))
 def drop_assumptions(func: PrimFunc) -> PrimFunc:
     """Return the function without its assumptions, or the very same function when it has none."""
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if isinstance(n, Evaluate) and isinstance(n.value, Call) and n.value.op == "tir.assume":
             return _NOTHING
         if isinstance(n, For) and n.body is _NOTHING:
@@ -199,7 +199,7 @@ def _resolve_matches(block: Block, body: Stmt, env: Mapping[Var, Expr], layouts:
         lead = len(ranges) - len(index)
         return tuple([r.min if d < lead else r.min + index[d - lead] for d, r in enumerate(ranges)])
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if isinstance(n, BufferLoad) and n.buffer in sources:
             return BufferLoad(sources[n.buffer][0], indices(n.buffer, n.indices), n.predicate)
         if isinstance(n, BufferStore) and n.buffer in sources:

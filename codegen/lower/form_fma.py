@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const, value_key
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, PrimFunc
 from ...tir.walk import distinct, pre_order, transform
 from ..machine.target import Target
@@ -35,7 +35,7 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
             return Call("tir.fma", (product.a, product.b, addend), addend.dtype)
         return None
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if isinstance(n, (Add, Sub)) and n.dtype.is_float and n.dtype.bits in (32, 64):
             if isinstance(n, Add):
                 left = fused(n.b, n.a)
@@ -49,9 +49,9 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
     return transform(func, post=post)
 
 
-def _used_repeatedly(func: PrimFunc) -> set[Node]:
+def _used_repeatedly(func: PrimFunc) -> set[IRNode]:
     """Returns the products of floats that a statement uses at more than one place, as the nodes that they are."""
-    out: set[Node] = set()
+    out: set[IRNode] = set()
     for store in distinct(func.body):
         if isinstance(store, BufferStore) and store.value.dtype.is_float and _has_several(store.value):
             out |= _repeated(store.value)
@@ -64,11 +64,11 @@ def _has_several(value: Expr) -> bool:
     return next(places, None) is not None and next(places, None) is not None
 
 
-def _repeated(value: Expr) -> set[Node]:
+def _repeated(value: Expr) -> set[IRNode]:
     numbers: dict[Hashable, int] = {}
-    known: dict[Node, int] = {}
+    known: dict[IRNode, int] = {}
     uses: dict[int, int] = {}
-    products: dict[int, set[Node]] = {}
+    products: dict[int, set[IRNode]] = {}
 
     def number(e: Any) -> Any:
         """Returns a number that equal expressions share, and counts the uses by different ones."""

@@ -32,7 +32,7 @@ from ...tir.expr import (
     op,
     structural_equal,
 )
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
 from .loop_annotations import TAIL, plain_value
@@ -162,12 +162,12 @@ def name_quotients(func: PrimFunc) -> PrimFunc:
 
     known: _Known = {}
 
-    def named(n: Node) -> Stmt | None:
+    def named(n: IRNode) -> Stmt | None:
         if not isinstance(n, For) or n.kind in ("vectorized", "unrolled"):
             return None
         names: list[tuple[Expr, Var]] = []
 
-        def name_of(e: Node) -> Var | None:
+        def name_of(e: IRNode) -> Var | None:
             if not isinstance(e, (FloorDiv, FloorMod)):
                 return None
             return next((name for part, name in names if structural_equal(e, part)), None)
@@ -370,7 +370,7 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
     return _Plan(terms, max(lows, default=None), min(highs, default=None), op.all_(*rest) if rest else None)
 
 
-def _condition(n: Node) -> Expr | None:
+def _condition(n: IRNode) -> Expr | None:
     """Returns what decides between the other children of ``n``, of which the first is the usual one."""
     kind = type(n)
     if kind is IfThenElse or kind is Select or (kind is Call and n.op == "tir.if_then_else"):  # type: ignore[attr-defined]
@@ -378,11 +378,11 @@ def _condition(n: Node) -> Expr | None:
     return None
 
 
-_Known = dict[Node, tuple[Expr, ...]]
+_Known = dict[IRNode, tuple[Expr, ...]]
 """The conditions in each node that was asked about: a pass asks once for every loop around them."""
 
 
-def _conditions(n: Node, known: _Known) -> tuple[Expr, ...]:
+def _conditions(n: IRNode, known: _Known) -> tuple[Expr, ...]:
     """Returns the conditions in ``n``, outer ones first."""
     if n not in known:
         own = _condition(n)
@@ -415,7 +415,7 @@ def _assume(body: Stmt, terms: list[Expr]) -> Stmt:
             return cond if a is cond.a and b is cond.b else And(a, b)
         return IntImm(1, "bool") if any(cond is t or structural_equal(cond, t) for t in terms) else cond
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         old = _condition(n)
         new = None if old is None else strip(old)
         if new is None or new is old:

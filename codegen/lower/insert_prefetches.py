@@ -10,7 +10,7 @@ from typing import Any
 from ...tir.analysis.access import Access, accesses_below
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, TruncDiv, Var, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, replace_node, substitute, uses_var, vars_in
 from ..machine.target import Target
@@ -355,7 +355,7 @@ def largest_nest(loop: For) -> tuple[For, ...] | None:
     return max(_nests(loop), key=trip_count, default=None)
 
 
-def _nests(s: Node, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
+def _nests(s: IRNode, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
     """Returns the nests below ``s``, from outside in, down to each innermost loop."""
     for child in s.children():
         if not isinstance(child, Stmt) or isinstance(child, While):

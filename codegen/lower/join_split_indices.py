@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Var, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Buffer, BufferStore, For, LetStmt, PrimFunc
 from ...tir.walk import all_nodes, distinct, substitute, transform, uses_var
 from .scoped_transform import ScopedTransform
@@ -49,7 +49,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
         scope.know(loop)
         simplify = scope.analyzer.simplify
 
-        def post(n: Node) -> Node | None:
+        def post(n: IRNode) -> IRNode | None:
             if type(n) is not BufferLoad and type(n) is not BufferStore:
                 return None
             found = _joined(n.buffer, n.indices, loop.loop_var, simplify)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.expr import BufferLoad, IntImm, Var, const, op
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
 from ...tir.walk import all_nodes, statements, substitute, transform_statements
 from ..machine.target import Target
@@ -37,7 +37,7 @@ def loops_for_hls(func: PrimFunc, target: Target) -> PrimFunc:
     if not target.is_hls:
         return func
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if not isinstance(n, For):
             return None
         if n.kind in ("unrolled", "vectorized"):
@@ -62,7 +62,7 @@ def serialize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
     if not target.is_portable_c:
         return func
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if not isinstance(n, For):
             return None
         loop = n.with_(kind="serial") if n.kind == "vectorized" else n
@@ -80,7 +80,7 @@ _MAX_VECTORS_AT_ONCE = 4
 def remove_unit_loops(func: PrimFunc) -> PrimFunc:
     """Replace loops of one iteration by their bodies, and remove loops without iterations."""
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if isinstance(n, For) and isinstance(n.extent, IntImm) and n.kind != "thread_binding":
             if n.extent.value == 1:
                 return with_pragmas_of(n, substitute(n.body, {n.loop_var: n.min}))
@@ -105,7 +105,7 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
     A vector loop around another one, which has no vector form, becomes serial here, so that its body is not repeated.
     """
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if not (isinstance(n, For) and n.kind == "vectorized"):
             return None
         if any([type(m) is For and m.kind == "vectorized" for m in statements(n.body)]):

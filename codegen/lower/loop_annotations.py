@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.expr import const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import AttrStmt, For, PrimFunc, Stmt
 from ...tir.walk import statements, transform_statements
 
@@ -84,7 +84,7 @@ def _wishes(value: Any) -> list[tuple[str, int, int]]:
 def without_partition(func: PrimFunc) -> PrimFunc:
     """Return the function without its annotations of buffers."""
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if isinstance(n, For) and PARTITION in n.annotations:
             return n.with_(annotations={k: v for k, v in n.annotations.items() if k != PARTITION})
         return None

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from ...tir.arith import Analyzer, constant_coefficients
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ...tir.walk import fresh_copy, pre_order, substitute, transform, transform_statements, vars_in
 from ..lowered import ALIGNED, NONTEMPORAL_ATTR
@@ -40,7 +40,7 @@ def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
             for i in range(64): ...
     """
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if isinstance(n, For) and NONTEMPORAL in n.annotations:
             return _marked(without(n, NONTEMPORAL), n.annotations[NONTEMPORAL])
         if isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL:
@@ -132,7 +132,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
         if loop is not outer and not isinstance(loop.extent, IntImm):
             return None
 
-    def strip(n: Node) -> Stmt | None:
+    def strip(n: IRNode) -> Stmt | None:
         nonlocal marked
         if _is_mark(n):
             marked = True
@@ -187,7 +187,7 @@ def _depends_on_linear_index(body: Stmt, variables: Sequence[Var], radix: Sequen
     """Returns whether the loop variables occur only as multiples of the linear index."""
     wanted = set(variables)
 
-    def fine(n: Node) -> bool:
+    def fine(n: IRNode) -> bool:
         if isinstance(n, Expr):
             if not vars_in(n) & wanted:
                 return True

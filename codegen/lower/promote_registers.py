@@ -26,7 +26,7 @@ from ...tir.expr import (
     const,
     structural_equal,
 )
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import LEAVES, pre_order
 from ..lane_offsets import constant_run, known_mask
@@ -77,10 +77,10 @@ class _Accesses:
         self.of: dict[Buffer, list[Access]] = {}
         self.lives: dict[Buffer, Stmt] = {}
         self.lost: set[Buffer] = set()
-        self.touched: dict[Node, bool] = {}
+        self.touched: dict[IRNode, bool] = {}
         self._level: dict[Buffer, int] = {}
         self._owner: dict[Var, Buffer] = {}
-        self._seen: defaultdict[int, dict[Node, bool]] = defaultdict(dict)
+        self._seen: defaultdict[int, dict[IRNode, bool]] = defaultdict(dict)
 
     def visit(self, n: Any, parallel: int) -> bool:
         """Find the accesses below ``n``, which stands in so many parallel loops, and return whether there are any.
@@ -132,10 +132,10 @@ class _Accesses:
 class _Rewriting:
     """The walk that puts register values in place of arrays. It visits only the nodes ``touched``."""
 
-    def __init__(self, tiles: Mapping[Buffer, _RegisterArray], touched: Container[Node]) -> None:
+    def __init__(self, tiles: Mapping[Buffer, _RegisterArray], touched: Container[IRNode]) -> None:
         self.tiles = tiles
         self.touched = touched
-        self.done: dict[Node, Any] = {}
+        self.done: dict[IRNode, Any] = {}
 
     def visit(self, n: Any) -> Any:
         """Return ``n`` rewritten. An expression that several statements share is rewritten once; a statement that stands in
@@ -219,7 +219,7 @@ def _joined(parts: list[Expr]) -> Expr:
     return parts[0]
 
 
-def _statements(n: Node) -> bool:
+def _statements(n: IRNode) -> bool:
     return not isinstance(n, Expr)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, TILE_ROWS
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Buffer
 
 _ROWS = {
@@ -16,7 +16,7 @@ _ROWS = {
 """The operations that load or store rows from an address on, and how many: of processors, of warps and of warp groups."""
 
 
-def tile_access(n: Node) -> BufferLoad | None:
+def tile_access(n: IRNode) -> BufferLoad | None:
     """Returns the first element of the tile that ``n`` loads or stores, or None for other nodes."""
     if not isinstance(n, Call) or n.op not in _ROWS:
         return None

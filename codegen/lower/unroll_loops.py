@@ -14,7 +14,7 @@ from ...tir.arith import Analyzer
 from ...tir.arith.affine import shifted_sums
 from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import INDEX_TYPES, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
@@ -50,7 +50,7 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
         for k_r in T.unroll(2): f(8 + k_r)
     """
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if not (isinstance(n, For) and UNROLL_FACTOR in n.annotations):
             return None
         factor = steps_number(n.annotations[UNROLL_FACTOR], UNROLL_FACTOR, f"loop {n.loop_var.name}")

@@ -7,7 +7,7 @@ from ...tir.annotations import ATOMIC
 from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const, vars_in
 from ...tir.expr.intrinsics.control_and_memory import ATOMIC_TYPES, PAIR_TYPES
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Block, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import blocks_of, substitute, transform_statements
 from .launch_form import GpuError
@@ -35,7 +35,7 @@ def update_atomically(func: PrimFunc) -> PrimFunc:
     if not any(ATOMIC in realize.block.annotations for realize in blocks_of(func.body)):
         return func
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if not isinstance(n, Block) or ATOMIC not in n.annotations:
             return None
         notes = {key: value for key, value in n.annotations.items() if key != ATOMIC}
@@ -87,7 +87,7 @@ def pair_atomics(func: PrimFunc) -> PrimFunc:
             T.atomic_add_pair(T.address_of(B[i * 4 + j * 2]), A[j * 2], A[j * 2 + 1])
     """
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if not isinstance(n, For) or n.kind != "vectorized" or not isinstance(n.extent, IntImm) or n.extent.value % 2:
             return None
         call = n.body.value if isinstance(n.body, Evaluate) else None

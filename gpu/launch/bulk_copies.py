@@ -17,7 +17,7 @@ import numpy as np
 
 from ...tir.arith.normal_form.forms import Linear, collect
 from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, const, vars_in
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
@@ -338,7 +338,7 @@ class _CopyingKernel:
     def _hoisted(self, body: Stmt) -> Stmt:
         """Return the body without the allocations of mbarriers in it, which are noted."""
 
-        def post(n: Node) -> Stmt | None:
+        def post(n: IRNode) -> Stmt | None:
             if not isinstance(n, Allocate) or n.buffer.scope != BARRIERS:
                 return None
             self.made.append(Arrivals(n.buffer, int(n.buffer.shape[0])))  # type: ignore[call-overload]
@@ -408,7 +408,7 @@ def bulk_instructions(func: PrimFunc) -> PrimFunc:
         T.ptx_cp_async_bulk(T.address_of(S[r, 0]), T.address_of(A[r, 0]), 256, T.address_of(arrivals[0]))
     """
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if not isinstance(n, AttrStmt) or n.attr_key != BULK_SCOPE:
             return None
         loop = n.body

@@ -21,7 +21,7 @@ from ...tir.expr import (
     substitute,
     vars_in,
 )
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.expr.reducers import Reducer
 from ...tir.stmt import (
     Block,
@@ -217,7 +217,7 @@ class _Reduction:
         own = tuple([loop.loop_var for loop in self.across])
         instead = {s.buffer: p for s, p in zip(self.stores, self.partial, strict=True)}
 
-        def post(n: Node) -> Node | None:
+        def post(n: IRNode) -> IRNode | None:
             if isinstance(n, BufferStore) and n.buffer in instead:
                 return BufferStore(instead[n.buffer], n.value, own)
             if isinstance(n, BufferLoad) and n.buffer in instead:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...codegen.lower.compact_buffers import compact_buffers
 from ...tir.annotations import ALIGN
 from ...tir.expr import Var, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, AttrStmt, For, PrimFunc, Stmt
 from ...tir.walk import statements, substitute, transform_statements
 from .launch_form import SCOPE_ATTR, THREAD_TAGS, inside_threads, is_shared, tag_of, with_body
@@ -57,7 +57,7 @@ def _sink(kernel: Stmt) -> Stmt:
     threads = [loops[tag] for tag in THREAD_TAGS if tag in loops]
     allocs = {s.annotations[SCOPE_ATTR]: s for s in statements(kernel) if isinstance(s, Allocate) and _numbered(s)}
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if _numbered(n):
             return n.body  # type: ignore[attr-defined]
         if not (isinstance(n, AttrStmt) and n.attr_key == SCOPE_ATTR):
@@ -83,7 +83,7 @@ def _raise(kernel: Stmt) -> Stmt:
     loops, body = inside_threads(kernel)
     shared: list[Allocate] = []
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         if isinstance(n, For) and _ROOM in n.annotations:
             return substitute(n.body, {n.loop_var: loops[n.annotations[_ROOM]].loop_var})
         if isinstance(n, Allocate) and is_shared(n.buffer.scope):
@@ -97,7 +97,7 @@ def _raise(kernel: Stmt) -> Stmt:
     if first is None or not shared:
         return out
 
-    def around(n: Node) -> Stmt | None:
+    def around(n: IRNode) -> Stmt | None:
         if not (isinstance(n, For) and n.loop_var is first.loop_var):
             return None
         made: Stmt = n

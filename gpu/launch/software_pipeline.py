@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
@@ -148,7 +148,7 @@ class _Pipeline:
             self._start_copies(Rows.of(kernel), _around(kernel, self.loop))
         made = self.statement()
 
-        def post(n: Node) -> Stmt | None:
+        def post(n: IRNode) -> Stmt | None:
             if n is self.loop:
                 return made
             if isinstance(n, Allocate) and n.buffer in self.wider:
@@ -257,7 +257,7 @@ def _versioned(buffer: Buffer, copies: int) -> Buffer:
 def _in_version(s: Stmt, wider: Mapping[Buffer, Buffer], iteration: Expr) -> Stmt:
     """Return ``s`` with its accesses in the version of each buffer that belongs to an iteration."""
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in wider:
             new = wider[n.buffer]
             version = iteration % const(int(new.shape[0]), iteration.dtype)  # type: ignore[call-overload]
@@ -279,14 +279,14 @@ def has_products(s: Stmt) -> bool:
     return any(_waits(n) for n in statements(s))
 
 
-def _waits(s: Node) -> bool:
+def _waits(s: IRNode) -> bool:
     return isinstance(s, BufferStore) and isinstance(s.value, Call) and s.value.op == WAIT
 
 
 def in_flight(s: Stmt) -> Stmt:
     """Returns ``s``, whose waits leave the last group of products to the next one."""
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if not isinstance(n, Call) or n.op != WAIT or not (isinstance(n.args[1], IntImm) and n.args[1].value == 0):
             return None
         return Call(WAIT, (n.args[0], const(1, n.args[1].dtype)), n.dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...tir.expr import BufferLoad, Expr, IntImm, Var, const
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import loads_and_stores, statements, substitute, transform, transform_statements, uses_var
 from .launch_form import GpuError, is_shared, is_virtual
@@ -34,7 +34,7 @@ def run_virtual_threads(func: PrimFunc) -> PrimFunc:
                 L[v, 0] = L[v, 0] + S[0] * B[v]
     """
 
-    def post(n: Node) -> Stmt | None:
+    def post(n: IRNode) -> Stmt | None:
         return _Distribution(n).run() if isinstance(n, For) and is_virtual(n) else None
 
     return transform_statements(func, post)
@@ -113,7 +113,7 @@ def _accumulates(s: Stmt) -> bool:
 def _indexed(s: Stmt, own: Mapping[Buffer, Buffer], var: Var) -> Stmt:
     """Return ``s`` with its accesses to the buffers of ``own`` in the part of the virtual thread ``var``."""
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
             lead = var if not n.indices or var.dtype == n.indices[0].dtype else var.astype(n.indices[0].dtype)
             return n.with_(buffer=own[n.buffer], indices=(lead, *n.indices))

@@ -24,7 +24,7 @@ from ...codegen.machine.target import (
 )
 from ...tir.expr import BinaryOp, BufferLoad, Call, Expr
 from ...tir.expr.intrinsics import OPERATIONS
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Buffer
 from ...tir.walk import pre_order
 from ..launch.launch_form import SWIZZLED
@@ -155,7 +155,7 @@ def _slots(e: Expr) -> float:
     return total
 
 
-def tile_operands(e: Node) -> list[Any]:
+def tile_operands(e: IRNode) -> list[Any]:
     """Returns the loads of operands in an expression of tiles."""
     return [n for n in pre_order(e) if isinstance(n, Call) and n.op in ("tir.wmma_load_a", "tir.wmma_load_b")]
 

@@ -15,7 +15,7 @@ from ...tir.analysis.regions import access_regions, regions_of
 from ...tir.analysis.tree import Tree, blocks_below, unique_block_name
 from ...tir.arith import Analyzer, DivisionForm, detect_iter_map, divide_subspace, eval_interval
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Reason, Var, conjuncts, const, is_const_int, max_value
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, reads_memory, substitute, uses_var
 from ..errors import ScheduleError
@@ -46,7 +46,7 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
     return BlockRealize(halves.values, halves.predicate, new)
 
 
-def check_closed(new: Block, outside: Iterable[For], inside: Iterable[For], what: str, where: Sequence[Node]) -> None:
+def check_closed(new: Block, outside: Iterable[For], inside: Iterable[For], what: str, where: Sequence[IRNode]) -> None:
     """Raise ScheduleError when a new block depends on a loop outside it. The regions that it declares may not depend on
     a loop inside it either.
 

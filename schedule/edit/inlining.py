@@ -39,7 +39,7 @@ from ...tir.expr import (
     min_value,
     structural_equal,
 )
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.expr.op import index_like
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
@@ -529,7 +529,7 @@ def as_data(value: Expr) -> Expr:
     return cast(value.dtype, cast(f"u{value.dtype}", value))
 
 
-def may_wrap(analyzer: Analyzer, reader: Node, value_of: Callable[[BufferLoad], Expr | None]) -> bool:
+def may_wrap(analyzer: Analyzer, reader: IRNode, value_of: Callable[[BufferLoad], Expr | None]) -> bool:
     """Return whether arithmetic of data in ``reader`` becomes arithmetic of places that may leave its type.
 
     ``value_of`` gives the value in the stead of a load, or None; ``analyzer`` knows the ranges of the variables in it.

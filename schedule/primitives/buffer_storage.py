@@ -7,7 +7,7 @@ from typing import Any
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.expr import BufferLoad, DType, Var, cast
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
 from ..edit.buffers import (
@@ -152,7 +152,7 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
             hint="do this before tensorize",
         )
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if isinstance(n, BufferLoad) and n.buffer in names:
             return cast(old.dtype, BufferLoad(names[n.buffer], n.indices, n.predicate))
         if isinstance(n, BufferStore) and n.buffer in names:

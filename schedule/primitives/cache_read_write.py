@@ -30,7 +30,7 @@ from ...tir.expr import (
     max_,
     structural_equal,
 )
-from ...tir.expr.node import Node, map_tuple
+from ...tir.expr.node import IRNode, map_tuple
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform_statements
 from ..edit.buffers import CopyRequest, dependents, moved_accesses, place_between, renewed_buffers
@@ -160,7 +160,7 @@ def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
     def widen(region: BufferRegion) -> BufferRegion:
         return whole if region.buffer is buffer and not structural_equal(region, whole) else region
 
-    def post(n: Node) -> Node | None:
+    def post(n: IRNode) -> IRNode | None:
         if not isinstance(n, Block) or n.name_hint not in around:
             return None
         reads = map_tuple(n.reads, widen)

@@ -42,7 +42,7 @@ from ...tir.expr import (
     make_binary,
     plain,
 )
-from ...tir.expr.node import Node, Part, declared_fields, plain_fields
+from ...tir.expr.node import IRNode, NodePart, declared_fields, plain_fields
 from ...tir.index_width import with_index_dtype
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, MatchBufferRegion, PrimFunc, Stmt
 from ...tir.walk import fresh_copy, pre_order, replace_buffers, uses_var
@@ -277,7 +277,7 @@ _COMMUTATIVE = (Add, Mul, Min, Max)
 class Mismatch(Exception):
     """A ``Mismatch`` says how program and description differ; ``where`` is the node of the program."""
 
-    def __init__(self, what: str, where: Node) -> None:
+    def __init__(self, what: str, where: IRNode) -> None:
         super().__init__(what)
         self.where = where
 
@@ -317,7 +317,7 @@ class Matcher:
         _STATEMENTS.get(type(t), Matcher.parts)(self, t, d)
         self.spot = outer
 
-    def parts(self, t: Part, d: Part) -> None:
+    def parts(self, t: NodePart, d: NodePart) -> None:
         """Compare two objects of one class by what the class declares: plain values first, then parts."""
         cls: Any = type(t)
         values = [(getattr(t, name), getattr(d, name)) for name in plain_fields(cls)]

@@ -23,7 +23,7 @@ from ...tir.analysis.scope import (
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, IterVar, Reason, Var, is_const_int
-from ...tir.expr.node import Node
+from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     AssertStmt,
     Block,
@@ -234,7 +234,7 @@ def check_leaf(realize: BlockRealize) -> None:
         )
 
 
-def check_no_pointers(inside: Stmt, buffers: Iterable[Buffer], so: str, where: Node) -> None:
+def check_no_pointers(inside: Stmt, buffers: Iterable[Buffer], so: str, where: IRNode) -> None:
     """Raise ScheduleError when one of the buffers is accessed ``inside`` by other means than loads and stores.
 
     ``so`` says what that means for the step.

@@ -10,7 +10,7 @@ import pytest
 from tilewright.tir import Add, Buffer, Expr, For, IntImm, Let, PrimFunc, Reduce, SeqStmt, Var, parse, stmt
 from tilewright.tir.expr import Select, op
 from tilewright.tir.expr import nodes as expr
-from tilewright.tir.expr.node import Mapper, Node, Part, holds, node, nodes
+from tilewright.tir.expr.node import IRNode, Mapper, NodePart, holds, node, nodes
 from tilewright.tir.stmt import IRModule
 from tilewright.tir.walk import free_vars, pre_order, replace_buffers, substitute
 
@@ -32,7 +32,7 @@ def _classes(root: type) -> list[type]:
 
 
 def test_every_class_declares_fields_that_it_has() -> None:
-    for cls in _classes(Part):
+    for cls in _classes(NodePart):
         if cls.__module__.startswith("tilewright") and cls.parts:
             names = [name for _, name in cls.parts]
             assert len(set(names)) == len(names)
@@ -43,7 +43,7 @@ def test_every_class_declares_fields_that_it_has() -> None:
 def test_each_field_that_holds_expressions_is_declared() -> None:
     for module in (expr, op, stmt):
         for cls in vars(module).values():
-            if isinstance(cls, type) and issubclass(cls, Node) and cls.__module__ == module.__name__:
+            if isinstance(cls, type) and issubclass(cls, IRNode) and cls.__module__ == module.__name__:
                 declared = {name for _, name in cls.parts}
                 for name, field in getattr(cls, "__dataclass_fields__", {}).items():
                     if any(word in str(field.type) for word in ("Expr", "Stmt", "Buffer", "Block")):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..expr import LT, BufferLoad, Expr, IntImm, IterVar, Var, all_, conjuncts, structural_equal, substitute, vars_in
-from ..expr.node import Node
+from ..expr.node import IRNode
 from ..expr.reducers import REDUCERS, Reducer, Values
 from ..stmt import (
     Block,
@@ -145,7 +145,7 @@ def _leaves(e: Any) -> Any:
         yield from _leaves(child)
 
 
-def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, Stmt] | None:
+def start_in_front(realize: BlockRealize, path: Sequence[IRNode]) -> tuple[For, Stmt] | None:
     """Return the outermost loop that reduces, and a statement that replaces the init of ``realize`` in front of it.
 
     ``path`` holds the statements around ``realize``, outermost first. The result is None when no loop of its scope
@@ -207,18 +207,18 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     return inner[0], stmt
 
 
-def _in_scope(path: Sequence[Node]) -> Sequence[Node]:
+def _in_scope(path: Sequence[IRNode]) -> Sequence[IRNode]:
     """Return the part of ``path`` that lies inside the innermost block of it."""
     blocks = [n for n, s in enumerate(path) if isinstance(s, (Block, BlockRealize))]
     return path[blocks[-1] + 1 :] if blocks else path
 
 
-def _changing(path: Sequence[Node]) -> set[Var]:
+def _changing(path: Sequence[IRNode]) -> set[Var]:
     """Return the variables that the statements of ``path`` define: all that is in scope but sizes and parameters."""
     return {v for s in path for v in s.bound_vars()}
 
 
-def _with_one_value(path: Sequence[Node]) -> set[Var]:
+def _with_one_value(path: Sequence[IRNode]) -> set[Var]:
     """Return the variables of the loops of ``path`` that have one iteration: no condition depends on them."""
     return {n.loop_var for n in path if isinstance(n, For) and isinstance(n.extent, IntImm) and n.extent.value == 1}
 

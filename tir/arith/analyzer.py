@@ -34,7 +34,7 @@ from ..expr import (
     same,
 )
 from ..expr.deep_recursion import with_room
-from ..expr.node import Node
+from ..expr.node import IRNode
 from ..expr.traversal import pre_order, reads_memory, substitute
 from .normal_form.canonical import Canonical, join_splits
 from .normal_form.forms import EVERYTHING, ONE, Interval, Poly, add, const_of, constant, scale
@@ -250,7 +250,7 @@ class Analyzer(Canonical):
             return e
         if e in self._simp_memo:
             return self._simp_memo[e]
-        return self._simplified(e if isinstance(e, Node) else convert(e))
+        return self._simplified(e if isinstance(e, IRNode) else convert(e))
 
     _simplified = with_room(Canonical.simp)
 

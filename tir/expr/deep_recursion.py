@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from .node import Node
+from .node import IRNode
 
 HERE = threading.local()
 """Its attribute ``roomy`` is true on a thread with a large stack."""
@@ -112,7 +112,7 @@ def _widen(thread: threading.Thread) -> None:
                 sys.setrecursionlimit(_usual_limit)
 
 
-def nesting(node: Node) -> int:
+def nesting(node: IRNode) -> int:
     """Return how many nodes stand inside one another at the deepest place."""
     deepest = 0
     stack = [(node, 1)]

@@ -195,7 +195,7 @@ else:
         return lambda decorator: decorator
 
 
-P = TypeVar("P", bound="Part")
+P = TypeVar("P", bound="NodePart")
 C = TypeVar("C", bound=type)
 Parts = tuple[tuple[str, str], ...]
 
@@ -294,7 +294,7 @@ class Mapper:
         return self.declare(buffer)
 
 
-class Part:
+class NodePart:
     """The base class of everything that programs are made of: nodes, and the ranges, axes and regions inside them."""
 
     __slots__ = ()
@@ -353,14 +353,14 @@ _MADE = ("children", "map_children", "map_parts", "bound_vars", "declared_buffer
 def _maker(name: str) -> Any:
     """Return a method that makes itself from the declaration, for the class that declares, at its first call."""
 
-    def method(self: Part, *args: Any) -> Any:
+    def method(self: NodePart, *args: Any) -> Any:
         install(next(c for c in type(self).__mro__ if "parts" in c.__dict__), name)
         return getattr(self, name)(*args)
 
     return method
 
 
-class Node(Part):
+class IRNode(NodePart):
     """The base class of expressions, statements and functions."""
 
     __slots__ = ()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Union
 import numpy as np
 
 from .dtype import INDEX, DType
-from .node import Node, binds, counts, node, nodes, uses
+from .node import IRNode, binds, counts, node, nodes, uses
 
 if TYPE_CHECKING:
     from ..stmt import Buffer
@@ -165,7 +165,7 @@ class Operators:
 ExprLike = Union["Expr", int, float, bool]
 
 
-class Expr(Operators, Node):
+class Expr(Operators, IRNode):
     """The base class of all expressions; ``dtype`` is the type of the value."""
 
     __slots__ = ()

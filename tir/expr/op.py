@@ -21,7 +21,7 @@ from math import prod
 from typing import Any
 
 from .dtype import INDEX, INT64, DType, max_value, min_value, promote
-from .node import Part, apart, binds, counts, holds, node, nodes
+from .node import NodePart, apart, binds, counts, holds, node, nodes
 from .nodes import (
     BUILDERS,
     EQ,
@@ -184,7 +184,7 @@ def shape_text(shape: Iterable[Expr]) -> str:
 
 
 @node
-class Range(Part):
+class Range(NodePart):
     """Represents the half-open interval ``[min, min + extent)``."""
 
     min: Expr
@@ -205,7 +205,7 @@ class Range(Part):
 
 
 @node
-class IterVar(Operators, Part):
+class IterVar(Operators, NodePart):
     """Represents an axis: a variable, its domain, and its kind (spatial, reduce, opaque, scan or thread)."""
 
     dom: Range
@@ -227,7 +227,7 @@ class IterVar(Operators, Part):
 
 
 @node
-class CommReducer(Part):
+class CommReducer(NodePart):
     """Represents a commutative, associative operation on tuples: ``result`` of ``lhs`` and ``rhs``, and its identity
     element."""
 

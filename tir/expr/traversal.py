@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from .node import Node
+from .node import IRNode
 from .nodes import BufferLoad, Expr, FloatImm, IntImm, Var
 
 LEAVES = frozenset((Var, IntImm, FloatImm))
 """The types of nodes without parts that programs are full of."""
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=IRNode)
 Rule = Callable[[Any], Any]
 
 
-def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+def pre_order(node: IRNode, enter: Callable[[IRNode], bool] | None = None) -> Iterator[IRNode]:
     """Yield all nodes, parents first; where ``enter(node)`` is false, the nodes below ``node`` are left out."""
-    stack: list[Node] = [node]
+    stack: list[IRNode] = [node]
     while stack:
         top = stack.pop()
         yield top
@@ -36,7 +36,7 @@ def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterat
             stack += top.children()[::-1]
 
 
-def all_nodes(node: Node) -> list[Any]:
+def all_nodes(node: IRNode) -> list[Any]:
     """Return all nodes, those nearer to ``node`` first: the quick way where the order does not matter."""
     found: list[Any] = [node]
     for n in found:
@@ -45,13 +45,13 @@ def all_nodes(node: Node) -> list[Any]:
     return found
 
 
-def distinct(node: Node) -> Iterator[Node]:
+def distinct(node: IRNode) -> Iterator[IRNode]:
     """Yield what :func:`pre_order` does, but an expression used in several places only once.
 
     Leaves are yielded for each place.
     """
-    seen: dict[Node, bool] = {}
-    stack: list[Node] = [node]
+    seen: dict[IRNode, bool] = {}
+    stack: list[IRNode] = [node]
     while stack:
         top = stack.pop()
         if type(top) in LEAVES:
@@ -63,10 +63,10 @@ def distinct(node: Node) -> Iterator[Node]:
 
 
 @lru_cache(maxsize=4)
-def nodes_by_type(node: Node) -> Mapping[type, list[Any]]:
+def nodes_by_type(node: IRNode) -> Mapping[type, list[Any]]:
     """Return all nodes by their types, each node once. Variables and constants come in any order, the others in that of
     :func:`pre_order`."""
-    seen: dict[Node, bool] = {}
+    seen: dict[IRNode, bool] = {}
     stack: list[Any] = [node]
     while stack:
         top = stack.pop()
@@ -84,7 +84,7 @@ def nodes_by_type(node: Node) -> Mapping[type, list[Any]]:
     return dict(found)
 
 
-def post_order(node: Node) -> Iterator[Node]:
+def post_order(node: IRNode) -> Iterator[IRNode]:
     """Yield all nodes, children first."""
     stack = [(node, iter(node.children()))]
     while stack:
@@ -158,7 +158,7 @@ class _Substitution:
         return n if kind in LEAVES else n.map_children(self.visit)
 
 
-def replace_node(root: N, old: Node, new: Node) -> Any:
+def replace_node(root: N, old: IRNode, new: IRNode) -> Any:
     """Return ``root`` with the one node ``old`` (by identity) replaced by ``new``; statements only are searched."""
 
     def pre(n: Any) -> Any:
@@ -169,14 +169,14 @@ def replace_node(root: N, old: Node, new: Node) -> Any:
     return transform(root, pre)
 
 
-def vars_in(node: Node) -> set[Var]:
+def vars_in(node: IRNode) -> set[Var]:
     """Return every variable used in ``node`` (definitions alone do not count)."""
     if type(node) in LEAVES:
         return {node} if type(node) is Var else set()
     return {n for n in all_nodes(node) if type(n) is Var}
 
 
-def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
+def uses_var(node: IRNode, var: Var | Callable[[Var], bool]) -> bool:
     """Return whether ``var``, or any variable that the function accepts, is used in ``node``."""
     single = type(var) is Var
     stack: list[Any] = [node]
@@ -190,7 +190,7 @@ def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
     return False
 
 
-def reads_memory(node: Node) -> bool:
+def reads_memory(node: IRNode) -> bool:
     """Return whether ``node`` loads from a buffer."""
     stack: list[Any] = [node]
     while stack:
@@ -202,7 +202,7 @@ def reads_memory(node: Node) -> bool:
     return False
 
 
-def free_vars(node: Node) -> set[Var]:
+def free_vars(node: IRNode) -> set[Var]:
     """Return the variables used but not bound inside ``node``."""
     bound = {var for n in pre_order(node) for var in n.bound_vars()}
     return vars_in(node) - bound
