@@ -272,7 +272,9 @@ def command_line(command: str, spec: str, args: Sequence[str] = (), **options: A
     """Returns a line to type: the command with each option that has a value, e.g. ``num_cores=2`` as --num-cores 2."""
     words = ["tilewright", command, spec, *[word for arg in args for word in ("--arg", arg)]]
     for name, value in options.items():
-        if value is not None and value is not False:
+        if isinstance(value, tuple):
+            words += [word for one in value for word in (f"--{name}", one)]
+        elif value is not None and value is not False:
             words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return shlex.join(words)
 
@@ -341,6 +343,18 @@ def size_bounds(text: str | None) -> dict[str, int | list[int]]:
         if not name or not equals or not all(end.isdigit() and int(end) >= 1 for end in ends):
             raise CommandError(f"--bounds {text}: bounds are written n=32,m=512, or n=16:64:512", code=2)
         out[name] = int(size) if len(ends) == 1 else [int(end) for end in ends]
+    return out
+
+
+def example_sizes(texts: Sequence[str]) -> dict[str, list[int]]:
+    """Returns the examples of symbolic sizes that ``--size n=16,128,1024`` gives, by name."""
+    out: dict[str, list[int]] = {}
+    for text in texts:
+        name, equals, sizes = (word.strip() for word in text.partition("="))
+        numbers = [size.strip() for size in sizes.split(",")]
+        if not name or not equals or not all(size.isdigit() and int(size) >= 1 for size in numbers):
+            raise CommandError(f"--size {text}: examples of a size are written n=16,128,1024", code=2)
+        out[name] = [*out.get(name, []), *map(int, numbers)]
     return out
 
 

@@ -23,6 +23,7 @@ from .options import (
     cores_option,
     database_path,
     db_option,
+    example_sizes,
     input_shapes,
     require_here,
     spec_argument,
@@ -66,6 +67,10 @@ if TYPE_CHECKING:
     metavar="ADDRESS",
     help="Measure on other machines: dask://host:8786, or what an installed package offers.",
 )
+@click.option(
+    "--size", "sizes", multiple=True, metavar="NAME=N,…",
+    help="Examples of a symbolic size, as n=16,128,1024; once for each size.",
+)  # fmt: skip
 @accuracy_option
 @cores_option
 def command(
@@ -81,6 +86,7 @@ def command(
     patience: int | None,
     all_trials: bool,
     runner: str | None,
+    sizes: tuple[str, ...],
     accuracy: float | None,
     num_cores: int | None,
 ) -> int:
@@ -88,7 +94,8 @@ def command(
 
     SPEC is a workload such as matmul:M=512,N=512,K=512 (see `tilewright workloads`), file.py:function, or a model such
     as model.onnx, whose kernels share the time: it goes where the model gains most. Earlier records of the same
-    workload and target are used: run it again to continue.
+    workload and target are used: run it again to continue. A function of symbolic sizes is tuned at the examples that
+    --size gives, and `build` makes one function of the schedules that are best together.
     """
     first_sign(spec, lasting=True)
     from ..codegen import Target
@@ -98,7 +105,7 @@ def command(
     machine = Target(target_text(target, num_cores))
     words = {
         "target": target, "num_cores": num_cores, "db": path, "trials": trials, "seed": seed or None,
-        "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner, "accuracy": accuracy,
+        "time_limit": time_limit, "until": until, "patience": patience, "all_trials": all_trials, "runner": runner, "size": sizes, "accuracy": accuracy,
     }  # fmt: skip
     assert path is not None
     if runner is None:
@@ -108,10 +115,69 @@ def command(
             raise CommandError("--runner is for workloads; the kernels of models are measured here", code=2)
         if patience is not None:
             raise CommandError("--patience is for workloads; a kernel of a model ends when others promise more", code=2)
+        if sizes:
+            raise CommandError(
+                "--size is for workloads; --arg x=1,3,224,224 gives the shape of a model's input", code=2
+            )
         return tune_model(spec, args, machine, as_json, words)
     if accuracy is not None:
         raise CommandError("--accuracy is for models", code=2)
+    if sizes:
+        return _tune_sizes(spec, args, machine, as_json, words)
     return _tune_workload(spec, args, machine, as_json, words)
+
+
+def _tune_sizes(spec: str, args: tuple[str, ...], machine: Target, as_json: bool, words: Mapping[str, Any]) -> int:
+    """Tune a function of symbolic sizes at the examples of ``--size``, and print a table of them."""
+    from ..driver import parse_spec, tune
+    from ..driver.any_size import examples_asked, shown
+    from ..tuner import TuningInterrupted
+    from ..tuning_db import Database
+
+    path, trials, sizes = words["db"], words["trials"], example_sizes(words["size"])
+    if words["until"] is not None:
+        raise CommandError("--until with --size: what the machine allows differs from size to size", code=2)
+    case = parse_spec(spec, args)
+    try:
+        count = len(examples_asked(case.func, sizes))
+    except ValueError as error:
+        raise CommandError(str(error), code=2) from None
+    with Database(path):  # a database that cannot be written shows before anything is measured
+        pass
+    with _runner(words["runner"]) as runner, ProgressView(case.spec, trials, None) as progress:
+        progress.says(f"choosing candidates for {counted(count, 'example')}")
+        try:
+            result = tune(
+                case, machine, sizes=sizes, trials=trials, seed=words["seed"] or 0, db=path, time_limit=words["time_limit"],
+                stop_early=not words["all_trials"], runner=runner, callbacks=[progress.on_event], patience=words["patience"],
+            )  # fmt: skip
+        except TuningInterrupted:
+            again = command_line("tune", spec, args, **words)
+            click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
+            raise KeyboardInterrupt from None
+    choice = result.choice
+    rows = [
+        {
+            "sizes": shown(dict(at)),
+            "trials": len(one.records),
+            "best_seconds": None if one.best is None else one.best.run_seconds,
+            "built_seconds": None if choice is None else choice.seconds(dict(at)),
+        }
+        for at, one in result.results.items()
+    ]
+    if as_json:
+        echo_json(spec=case.spec, target=str(machine), db=path, examples=rows, schedules=len(result.schedules))
+        return 0
+    columns = [
+        column("sizes", lambda r: r["sizes"]),
+        column("best", lambda r: seconds_text(r["best_seconds"]), True),
+        column("as built", lambda r: seconds_text(r["built_seconds"]), True),
+        column("trials", lambda r: str(r["trials"]), True),
+    ]
+    echo_table(rows, columns)
+    click.echo(f"{counted(len(result.schedules), 'schedule')} for all sizes -> {path}")
+    click.echo(f"build it: {command_line('build', spec, args, **build_words(words, case.name))}")
+    return 0
 
 
 def _tune_workload(spec: str, args: tuple[str, ...], machine: Target, as_json: bool, words: Mapping[str, Any]) -> int:

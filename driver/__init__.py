@@ -5,6 +5,7 @@ brings their inputs into one form; :func:`build_graph` compiles a network; :mod:
 parameters; :mod:`.machine_report` measures what this machine can do.
 """
 
+from .any_size import SizesTuneResult
 from .benching import BenchResult, BenchRow, ModelBenchResult, bench
 from .building import build, from_mlir, to_mlir
 from .models.model import Model, Profile
@@ -37,6 +38,7 @@ __all__ = [
     "Parameter",
     "Plan",
     "Profile",
+    "SizesTuneResult",
     "TuneError",
     "Workload",
     "WorkloadCase",

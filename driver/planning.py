@@ -26,9 +26,9 @@ from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm
 from ..tir.program_key import workload_key
 from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order
-from ..tuner.measure.inputs import unknown_sizes
+from ..tuner.example_sizes import LARGER, ODD, example_of, shown_sizes, typical_sizes, unknown_sizes
 from ..tuning_db import Database, TuningRecord, open_database
-from .example_sizes import LARGER, ODD, example_of, shown_sizes
+from .any_size import chosen_on_record, shown
 from .machine_report import bound_for, known_report
 from .workloads import Workload, WorkloadCase, parse_spec
 
@@ -190,11 +190,12 @@ def not_measurable(asked: Request, target: Target) -> str | None:
     if missing:
         return f"this machine cannot run code for {target}: it has no {missing[0]}"
     unknown = unknown_sizes(asked.func)
-    return (
-        None
-        if unknown is None
-        else f"{unknown}, and only functions of fixed sizes are measured; give numbers in their place"
-    )
+    if unknown is None:
+        return None
+    name = next((v.name for v in typical_sizes(asked.func)), None)
+    if name is None:
+        return f"{unknown}, and only functions of fixed sizes are measured"
+    return f"{unknown}; give examples to measure: sizes={{{name!r}: [16, 256, 1024]}}, --size {name}=16,256,1024"
 
 
 def is_scheduled(func: PrimFunc) -> bool:
@@ -292,6 +293,7 @@ def plan_request(
     with nullcontext() if db is None else open_database(db, readonly=True) as opened:
         if opened is not None:
             made, failed = _tuned(opened, asked, machine)
+            made = made or _tuned_at_sizes(opened, asked, machine)
             if made is not None:
                 return made
             if not failed:
@@ -343,6 +345,19 @@ def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, 
                 error = str(raised)
         failed = failed or does_not_apply(f"record {found.record.id} of {db.path}", asked.func, error)
     return None, failed
+
+
+def _tuned_at_sizes(db: Database, asked: Request, machine: Target) -> Plan | None:
+    """Returns the function of symbolic sizes that chooses between the schedules on record for examples of the sizes."""
+    choice = None if unknown_sizes(asked.func) is None else chosen_on_record(db, asked.func, machine)
+    if choice is None:
+        return None
+    count = len(choice.schedules)
+    by = f", {count} schedules between which the sizes choose at the call" if count > 1 else ""
+    at = "; ".join([shown(sizes) for sizes in choice.examples])
+    return Plan(
+        asked, machine, "tuned", f"records of {db.path} at {at}{by}", choice.program, None, choice.schedules[0].trace
+    )
 
 
 def does_not_apply(origin: str, func: PrimFunc, error: str) -> str:

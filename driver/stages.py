@@ -31,9 +31,9 @@ from ..tir.parser import parse
 from ..tir.printer import script_lines
 from ..tir.stmt import Allocate, Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt
 from ..tir.walk import pre_order
+from ..tuner.example_sizes import Bounds
 from ..tuning_db import Database
 from .building import to_mlir
-from .example_sizes import Bounds
 from .graph_services import prepared
 from .machine_report import bound_for, known_report
 from .models.model import Version

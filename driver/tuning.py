@@ -20,10 +20,11 @@ from ..pages import card, search_chart, seconds_text
 from ..tuner import FinalComparison, Progress, SearchEnded, SearchStarted, TuneResult
 from ..tuner.measure.runner import require_share
 from ..tuning_db import Database, TuningRecord, open_database
+from .any_size import SizesTuneResult, tune_sizes
 from .machine_report import known_report, library_versions, limits_of, measure_machine, model_of
 from .models.model_building import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
-from .planning import TuneError, in_order, is_scheduled, not_measurable, request, require_known
+from .planning import Request, TuneError, in_order, is_scheduled, not_measurable, request, require_known
 
 log = logging.getLogger("tilewright")
 
@@ -64,6 +65,7 @@ def tune(
     db: Database | str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
     callbacks: Sequence[Callable[[Any], None]] = (),
+    sizes: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Any:
     """Search for the fastest schedule of ``inputs`` on ``target``, measuring ``trials`` candidates.
@@ -75,6 +77,11 @@ def tune(
     the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
     all candidates fail, ``best`` is None and ``problem`` says why.
 
+    A function of symbolic sizes is tuned at examples of them: ``sizes`` is a mapping from names to numbers or lists of
+    numbers, all combinations of which are tuned, or a list of mappings to numbers. ``trials`` are those of each example.
+    The result is a :class:`~.any_size.SizesTuneResult`, and :func:`build` makes one function of the few schedules that are
+    best together.
+
     Of a graph or a model that a front end reads (``model.onnx``) the kernels are tuned, and the result is a
     :class:`~.models.model_tuning.ModelTuneResult`: ``trials`` are then those of one kernel at most, ``time_limit`` is for
     all of them and goes where the model gains most, a kernel is done at the share ``until`` of the roofline, and the
@@ -84,15 +91,21 @@ def tune(
     if is_model(inputs):
         if args is not None:
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
+        if sizes is not None:
+            raise TypeError(
+                "sizes for a model; shapes= gives the shapes of its inputs, with numbers for symbolic sizes"
+            )
         until, accuracy = options.pop("until", None), options.pop("accuracy", None)
         return tune_model(
             inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options, accuracy)
         )
     until = options.pop("until", None)
-    require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args"), "tune")
+    require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args", "sizes"), "tune")
     if until is not None:
         require_share("until", until, "the roofline")
     asked = request(inputs, args)
+    if sizes is not None:
+        return _tune_at_sizes(asked, machine, sizes, until, trials, time_limit, db, callbacks, options)
     obstacle = not_measurable(asked, machine)
     if obstacle is not None:
         raise TuneError(f"cannot tune {asked.func.name}: {obstacle}")
@@ -120,6 +133,34 @@ def tune(
         if result.stopped == "exhausted" and not result.records:
             raise TuneError(f"{asked.func.name} on {machine}: {result.problem}")
         log.warning("%s on %s: %s", asked.func.name, machine, result.problem)
+    return result
+
+
+def _tune_at_sizes(
+    asked: Request, machine: Target, sizes: Mapping[str, Any] | Sequence[Mapping[str, Any]], until: float | None,
+    trials: int, time_limit: float | None, db: Database | str | os.PathLike[str] | None,
+    callbacks: Sequence[Callable[[Any], None]], options: dict[str, Any],
+) -> SizesTuneResult:  # fmt: skip
+    """Tune a function of symbolic sizes at examples of them."""
+    missing = machine.missing_here()
+    if missing:
+        raise TuneError(
+            f"cannot tune {asked.func.name}: this machine cannot run code for {machine}: it has no {missing[0]}"
+        )
+    if machine.is_gpu:
+        raise TuneError(f"cannot tune {asked.func.name}: symbolic sizes are tuned on processors, not on {machine.kind}")
+    if asked.scheduled and is_scheduled(asked.func):
+        raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
+    if until is not None:
+        raise TypeError("until= with sizes=: what the machine allows differs from size to size")
+    options.setdefault("machine", model_of(known_report(machine), machine))
+    options.setdefault("versions", library_versions())
+    shown = [NotebookProgress(asked.spec or asked.func.name)] if in_notebook() else []
+    result = tune_sizes(
+        asked.func, machine, sizes, trials=trials, time_limit=time_limit, db=db, callbacks=(*shown, *callbacks), **options
+    )  # fmt: skip
+    if result.best is None:
+        raise TuneError(f"{asked.func.name} on {machine}: {next(iter(result.results.values())).problem}")
     return result
 
 

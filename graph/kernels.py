@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 from .. import te
 from ..pages.messages import short_repr
 from ..te.tensor import Requirement, Tensor, ordered_operations
-from ..tir.analysis.known_ranges import evaluate, fitting_sizes
+from ..tir.analysis.known_ranges import asserted_sizes, evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.arith import Analyzer
 from ..tir.expr import DType, Expr, Var, const, same, substitute, transform, vars_in
 from ..tir.stmt import AssertStmt, PrimFunc
-from ..tir.walk import free_vars, pre_order, reads_memory, transform_statements
+from ..tir.walk import transform_statements
 from .graph import Dim, Graph, GraphError, Node, Value, bodies, same_shape
 from .graph_operators import infer, operator, placeholder_for
 
@@ -91,7 +91,7 @@ class Kernel:
         """Returns the conditions on sizes that the function assumes, written with the sizes of the graph."""
         if all(v.is_static for v in (*self.inputs, *self.outputs)):
             return []
-        return [(substitute(condition, self.sizes), message) for condition, message in asserted(self._asserting)]
+        return [(substitute(condition, self.sizes), message) for condition, message in asserted_sizes(self._asserting)]
 
     def _own(self, value: Any) -> Any:
         """Returns a shape or an attribute, written with the kernel's own symbolic sizes."""
@@ -494,17 +494,9 @@ def each_once(conditions: list[Requirement]) -> list[Requirement]:
     return [one for alike in by_sizes.values() for one in alike]
 
 
-def asserted(func: PrimFunc) -> Iterator[Requirement]:
-    """Yields the assertions of a function that are about sizes alone."""
-    sizes = {v for b in func.buffers for e in b.shape for v in vars_in(e)} | set(func.params)
-    for n in pre_order(func.body):
-        if isinstance(n, AssertStmt) and not reads_memory(n.condition) and free_vars(n.condition) <= sizes:
-            yield n.condition, n.message
-
-
 def without_assertions(func: PrimFunc) -> PrimFunc:
     """Returns the function without its assertions about sizes; the same object when there are none."""
-    checked = {id(condition) for condition, _ in asserted(func)}
+    checked = {id(condition) for condition, _ in asserted_sizes(func)}
 
     def post(s: Any) -> Any:
         return s.body if isinstance(s, AssertStmt) and id(s.condition) in checked else None

@@ -28,6 +28,20 @@ def workload_key(func: PrimFunc | IRModule) -> str:
     return hashlib.sha256(canonical_text(func, block_names=False).encode()).hexdigest()
 
 
+EXAMPLE = "example_sizes"
+"""The attribute of a function of symbolic sizes that has an example of them, numbers by their names."""
+
+
+def family_key(func: PrimFunc | IRModule) -> str:
+    """Return the :func:`workload_key` of a function without its example sizes; empty for one that has none.
+
+    What is measured of a function of symbolic sizes at several examples belongs together by this key.
+    """
+    if not isinstance(func, PrimFunc) or EXAMPLE not in func.attrs:
+        return ""
+    return workload_key(func.without_attr(EXAMPLE))
+
+
 def program_key(func: PrimFunc | IRModule) -> str:
     """Return the key of a program in a database: a :func:`workload_key` that depends on the names of blocks as well.
 

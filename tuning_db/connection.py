@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..tir.parser import ParseError, parse
-from ..tir.program_key import workload_key
+from ..tir.program_key import EXAMPLE, family_key, workload_key
 from .database_errors import DatabaseError
 
 APPLICATION_ID = 0x54574442
@@ -138,7 +138,7 @@ def _add_structure(conn: sqlite3.Connection) -> None:
     conn.execute("ALTER TABLE workloads ADD COLUMN structure TEXT NOT NULL DEFAULT ''")
     conn.execute("CREATE INDEX workloads_structure ON workloads (structure)")
     for row in conn.execute("SELECT key, text FROM workloads").fetchall():
-        conn.execute("UPDATE workloads SET structure = ? WHERE key = ?", [structure_of(row[1]), row[0]])
+        conn.execute("UPDATE workloads SET structure = ? WHERE key = ?", [keys_of(row[1])["structure"], row[0]])
 
 
 def _add_liveness(conn: sqlite3.Connection) -> None:
@@ -202,15 +202,29 @@ def _add_versions_index(conn: sqlite3.Connection) -> None:
     conn.execute("CREATE INDEX records_version ON records (workload, target, status, codegen_version, run_seconds)")
 
 
-def structure_of(text: str) -> str:
-    """Returns the :func:`workload_key` of a program given as text; empty when the text is not a program."""
+def _add_family(conn: sqlite3.Connection) -> None:
+    """Version 7: what was measured of a function at several examples of its symbolic sizes is found by the function."""
+    conn.execute("ALTER TABLE workloads ADD COLUMN family TEXT NOT NULL DEFAULT ''")
+    conn.execute("CREATE INDEX workloads_family ON workloads (family)")
+    for key, text in conn.execute("SELECT key, text FROM workloads WHERE text LIKE ?", [f"%{EXAMPLE}%"]).fetchall():
+        conn.execute("UPDATE workloads SET family = ? WHERE key = ?", [keys_of(text)["family"], key])
+
+
+def keys_of(text: str) -> dict[str, str]:
+    """Returns the keys by which a program given as text is looked up. They are empty when the text is none.
+
+    ``structure``: its :func:`workload_key`; ``family``: its :func:`family_key`.
+    """
     try:
-        return workload_key(parse(text))
+        func = parse(text)
     except ParseError:
-        return ""
+        return {"structure": "", "family": ""}
+    return {"structure": workload_key(func), "family": family_key(func)}
 
 
-MIGRATIONS = (_first_schema, _add_structure, _add_liveness, _add_machine, _add_place, _add_versions_index)
+MIGRATIONS = (
+    _first_schema, _add_structure, _add_liveness, _add_machine, _add_place, _add_versions_index, _add_family,
+)  # fmt: skip
 """Step ``i`` takes a database from version ``i`` to ``i + 1``. Steps are never edited once released."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

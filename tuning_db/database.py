@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..pages.written_files import utf8_text
-from ..tir.program_key import program_key
+from ..tir.program_key import family_key, program_key
 from ..tir.stmt import PrimFunc
 from . import upkeep
-from .connection import FileLock, connect, say_what, structure_of
+from .connection import FileLock, connect, keys_of, say_what
 from .database_errors import DatabaseError
 from .records import (
     SessionRecord,
@@ -169,7 +169,7 @@ class Database:
         if known and (known[0]["spec"] or not record.spec):
             return record.key
         with self.writing() as tables:
-            row = {**_row(record), "structure": structure_of(record.text)}
+            row = {**_row(record), **keys_of(record.text)}
             if known:
                 tables.table("workloads").update(record.key, {"spec": record.spec, "name": record.name})
             else:
@@ -242,6 +242,12 @@ class Database:
             {"key": key, "structure": workload_key_of(workload)},
         )
         return _value(WorkloadRecord, rows[0]) if rows else None
+
+    def at_examples(self, func: PrimFunc) -> list[WorkloadRecord]:
+        """Returns what was measured of a function of symbolic sizes: a workload for each example of the sizes."""
+        key = family_key(func) or workload_key_of(func)
+        rows = self.query("SELECT * FROM workloads WHERE family = :key ORDER BY created, key", {"key": key})
+        return [_value(WorkloadRecord, row) for row in rows]
 
     def workloads(self) -> list[WorkloadRecord]:
         """Returns all workloads, oldest first."""

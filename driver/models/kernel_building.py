@@ -25,8 +25,8 @@ from ...tir.expr import array_bytes
 from ...tir.parser import parse
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
+from ...tuner.example_sizes import EXAMPLE, with_example
 from ...tuner.measure.process import Message, MessageReader, WorkerDied, WorkerProcess, encode, serve
-from ..example_sizes import EXAMPLE, with_example
 from ..graph_services import choices_key, signature_key
 from ..planning import Plan, Request, does_not_apply, plan_request
 

@@ -25,12 +25,12 @@ from ...codegen.runtime.loader import runtime_symbols
 from ...codegen.runtime.module import Function
 from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value
-from ...graph.kernels import Kernel, asserted
+from ...graph.kernels import Kernel
 from ...graph.memory_plan import ALIGNMENT
 from ...pages.messages import short_repr
 from ...pages.written_files import write_file
 from ...te.tensor import Requirement
-from ...tir.analysis.known_ranges import evaluate
+from ...tir.analysis.known_ranges import asserted_sizes, evaluate
 from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import Var, to_numpy
 from ...tir.parser import parse
@@ -209,7 +209,7 @@ class Model:
         self._run: Callable[..., None] = self._load_and_run
         self._names = [v.name for v in self.inputs]
         self._has_bfloat16 = any(v.dtype == "bfloat16" for v in self.outputs)
-        self._shapes = OutputShapes(self.name, self.inputs, self.outputs, [*asserted(parts.entry)])
+        self._shapes = OutputShapes(self.name, self.inputs, self.outputs, [*asserted_sizes(parts.entry)])
         self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
     def __repr__(self) -> str:

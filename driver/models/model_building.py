@@ -34,8 +34,8 @@ from ...te.tensor import Requirement
 from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var
 from ...tir.walk import pre_order
+from ...tuner.example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
 from ...tuning_db import Database, open_database
-from ..example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
 from ..graph_services import prepared
 from ..planning import BuildError, NoRecordError, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, build_kernels, job_for

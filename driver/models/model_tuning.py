@@ -28,11 +28,10 @@ from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, ReferenceFailed, TuneOptions, TuningSession
-from ...tuner.measure.inputs import unknown_sizes
+from ...tuner.example_sizes import example_of, unknown_sizes
 from ...tuner.measure.runner import require_share, runner_for
 from ...tuner.search.tune_result import ENDS, Stopped, checked_limit
 from ...tuning_db import Database, open_database
-from ..example_sizes import example_of
 from ..graph_services import prepared
 from ..machine_report import known_report, library_versions, limits_of, model_of
 from ..planning import TuneError, require_known

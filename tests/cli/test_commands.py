@@ -339,3 +339,21 @@ def test_names_of_files_that_are_no_text(run, tmp_path):
         assert done.code == 0, done.err
     for page in ("page.html", "report.html"):
         assert "caf\ufffd" in Path(place, page).read_text(encoding="utf-8")
+
+
+def test_tune_takes_examples_of_symbolic_sizes(run, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import tilewright as tw\nfrom tilewright import te\n@tw.workload\ndef rows(width=40):\n"
+        "    n = te.size_var('n')\n    x = te.placeholder((n, width), name='x')\n    return [x, te.ops.exp(x)]\n"
+    )
+    words = ("--target", "native -num-cores=1", "--trials", 2)
+    done = run("tune", "own.py:rows", "--size", "n=3,64", *words)
+    assert done.code == 0 and "n = 3" in done.out and "n = 64" in done.out and "for all sizes" in done.out
+    found = run("build", "own.py:rows", "--target", "native -num-cores=1", "-o", "rows.so")
+    assert found.code == 0 and "at n = 3; n = 64" in found.out
+    rows = json.loads(run("tune", "own.py:rows", "--size", "n=3", "--json", *words).out)["examples"]
+    assert [row["sizes"] for row in rows] == ["n = 3"] and rows[0]["best_seconds"] > 0
+    for size, said in (("m=3", "no size 'm'"), ("n=", "examples of a size"), ("n=x", "examples of a size")):
+        failed = run("tune", "own.py:rows", "--size", size, *words)
+        assert failed.code == 2 and said in failed.err
+    assert run("tune", "matmul:M=4,N=4,K=4", "--size", "n=3", *words).code == 2

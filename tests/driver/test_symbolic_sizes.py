@@ -5,11 +5,11 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.driver.example_sizes import example_of, examples_of, with_example
 from tilewright.driver.planning import BuildError, plan
 from tilewright.graph import Builder, parse, prepare, register_operator
 from tilewright.graph.graph_operators import OPERATORS
 from tilewright.tir.interpret import interpret
+from tilewright.tuner.example_sizes import example_of, examples_of, with_example
 
 ONE = "native -num-cores=1"
 SIZES = (1, 7, 13, 16, 17, 64, 65)

@@ -28,7 +28,7 @@ from ..expr import (
     vars_in,
 )
 from ..stmt import AssertStmt, Block, BlockRealize, For, IfThenElse, PrimFunc, Stmt
-from ..walk import pre_order
+from ..walk import free_vars, pre_order
 from .simplify import bind_sizes
 from .tree import Tree, symbols_of
 
@@ -197,3 +197,11 @@ def _candidates(var: Var, sizes: Mapping[Var, int], conditions: Sequence[Expr], 
     around = {n + d for n in numbers for d in (-1, 0, 1)} | products
     powers = {1 << n for n in range(13)}
     yield from sorted(s for s in {*range(1, 65), *powers, *around, bound} if 1 <= s <= bound)
+
+
+def asserted_sizes(func: PrimFunc) -> Iterator[tuple[Expr, str]]:
+    """Yields the assertions of a function that are about sizes alone."""
+    sizes = {v for b in func.buffers for e in b.shape for v in vars_in(e)} | set(func.params)
+    for n in pre_order(func.body):
+        if isinstance(n, AssertStmt) and not reads_memory(n.condition) and free_vars(n.condition) <= sizes:
+            yield n.condition, n.message

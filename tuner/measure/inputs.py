@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import BufferLoad, DType, IntImm, array_bytes, shape_text, to_numpy
-from ...tir.stmt import Block, Buffer, BufferStore, For, PrimFunc
-from ...tir.walk import pre_order, vars_in
+from ...tir.expr import BufferLoad, DType, IntImm, array_bytes, to_numpy
+from ...tir.stmt import Block, Buffer, BufferStore, PrimFunc
+from ...tir.walk import pre_order
 
 _GUARD = 64
 _GUARD_BYTE = 0xA5
@@ -61,30 +61,6 @@ class KernelInputs:
         return None
 
 
-def require_constant_shapes(func: PrimFunc) -> None:
-    """Raise ValueError when a size is known only at the call (:func:`unknown_sizes`)."""
-    unknown = unknown_sizes(func)
-    if unknown is not None:
-        raise ValueError(f"{unknown}; tuning needs numbers: bind them first")
-
-
-def unknown_sizes(func: PrimFunc) -> str | None:
-    """Returns a sentence about a size that is known only at the call, or None. The extent of a loop may depend on the
-    loops around it."""
-    for buffer in func.buffers:
-        if not all(isinstance(extent, IntImm) for extent in buffer.shape):
-            return f"buffer {buffer.name} has the symbolic shape ({shape_text(buffer.shape)})"
-    inside = {n.loop_var for n in pre_order(func.body) if isinstance(n, For)}
-    inside |= {iv.var for n in pre_order(func.body) if isinstance(n, Block) for iv in n.iter_vars}
-    for node in pre_order(func.body):
-        if isinstance(node, For) and not isinstance(node.extent, IntImm):
-            read = [n.buffer.name for n in pre_order(node.extent) if isinstance(n, BufferLoad)]
-            if read or not vars_in(node.extent) <= inside:
-                where = f"buffer {read[0]}" if read else "an argument"
-                return f"the extent {node.extent} of loop {node.loop_var.name} is symbolic: {where} has it"
-    return None
-
-
 FILLS = ("plain", "positive", "small", "dominant")
 """How floats are chosen, see :func:`make_arguments`. Recurrences try all."""
 
@@ -96,7 +72,7 @@ def make_arguments(func: PrimFunc, seed: int, *, fill: str = "plain") -> KernelI
     that products of matrices do not grow. ``dominant``: the same with 2 more on the diagonals of square matrices, by
     which one may divide.
 
-    Buffers have constant shapes (:func:`require_constant_shapes`). Scalars are 1.
+    Buffers have constant shapes. Scalars are 1.
     """
     rng = np.random.default_rng(seed)
     written, read_first = _access_order(func)

@@ -5,7 +5,7 @@
 parent is gone. Requests, each answered once:
 
 =============  =========================================================================================
-``open``       func, target, seed, fill → the workload; everything about the one before is dropped
+``open``       func, target, seed, fill → the workload, at its example where sizes are symbolic; that before is dropped
 ``reference``  → the outputs of the unscheduled function (:mod:`.reference`), and of a recurrence how far right ones spread
 ``expect``     the reference outputs, and spreads, as raw parts; their scales
 ``compile``    job, program (the scheduled function as text) → compile_seconds
@@ -33,6 +33,7 @@ from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ..cost.cost_features import seconds_of_counts
 from ..cost.machine_model import MachineModel
+from ..example_sizes import at_example, example_numbers
 from .inputs import KernelInputs, compare, make_arguments, scales_of, tolerance
 from .process import Message, serve
 from .reference import double_results, is_recurrence, reference_run, spread_of, tells
@@ -64,6 +65,7 @@ class Worker:
         self.scales: tuple[float, ...] = ()
         self.spreads: list[np.ndarray] = []
         self.modules: dict[int, Any] = {}
+        self.sizes: dict[int, int] = {}
 
     def answer(self, message: Message) -> tuple[dict[str, Any], list[Any]]:
         """Returns the reply to one request; an exception becomes a status and a reason."""
@@ -92,8 +94,10 @@ class Worker:
         parsed = parse(func)
         if not isinstance(parsed, PrimFunc):
             raise Failure("open_error", "not a single function")
-        self.func, self.target = parsed, Target(target)
-        self.arguments = make_arguments(parsed, seed, fill=fill)
+        self.func, self.target = at_example(parsed), Target(target)
+        self.arguments = make_arguments(self.func, seed, fill=fill)
+        numbers = (example_numbers(parsed) or {}) if self.func is not parsed else {}
+        self.sizes = {n: numbers[p] for n, p in enumerate(parsed.params) if p in numbers}
         return {}, []
 
     def do_reference(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
@@ -142,7 +146,7 @@ class Worker:
         module = self.modules[job]
         if check:
             self._check(module, arguments)
-        values = _handed_over(module, arguments)
+        values = self._handed_over(module, arguments)
         run = module.bind(*values)
         counted = getattr(run, "counted", None)
         if (
@@ -165,7 +169,7 @@ class Worker:
 
     def _check(self, module: Any, arguments: KernelInputs) -> None:
         arguments.reset_outputs()
-        module(*_handed_over(module, arguments))
+        module(*self._handed_over(module, arguments))
         damage = arguments.damage()
         if damage is not None:
             raise Failure("memory_damaged", damage)
@@ -175,11 +179,13 @@ class Worker:
             if difference is not None:
                 raise Failure("wrong_result", difference)
 
-
-def _handed_over(module: Any, arguments: KernelInputs) -> Sequence[Any]:
-    """Returns the arguments as the module takes them: layout-free ones packed, which is not timed."""
-    pack = getattr(module, "packed_arguments", None)
-    return arguments.values if pack is None else pack(arguments.values)
+    def _handed_over(self, module: Any, arguments: KernelInputs) -> Sequence[Any]:
+        """Returns the arguments as the module takes them: with sizes, and layout-free ones packed, which is not timed."""
+        values = list(arguments.values)
+        for position, size in sorted(self.sizes.items()):
+            values.insert(position, size)
+        pack = getattr(module, "packed_arguments", None)
+        return values if pack is None else pack(values)
 
 
 _CANNOT_BE_NOISE = 1.0

@@ -30,7 +30,8 @@ from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
 from ...pages.messages import short_repr
 from ...tir.stmt import PrimFunc
-from .inputs import FILLS, require_constant_shapes
+from ..example_sizes import at_example
+from .inputs import FILLS
 from .process import ForkServer, Message, WorkerDied, WorkerProcess, wait_any
 
 
@@ -139,7 +140,7 @@ class Runner(ABC):
     def open(
         self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
     ) -> None:
-        """Prepare for ``func`` (constant shapes). With ``verify`` outputs are compared with those of the unscheduled
+        """Prepare for ``func``, whose sizes are numbers or have examples. With ``verify`` outputs are compared with those of the unscheduled
         function. It raises :class:`TimeUp` when that takes longer than until ``deadline`` (``time.monotonic``)."""
 
     @abstractmethod
@@ -245,7 +246,7 @@ class LocalRunner(Runner):
     def open(
         self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
     ) -> None:
-        require_constant_shapes(func)
+        fixed = at_example(func)
         missing = target.missing_here()
         if missing:
             raise ValueError(f"this machine cannot run code for {target}: no {', '.join(missing[:3])}")
@@ -257,7 +258,7 @@ class LocalRunner(Runner):
                 worker.memory_bytes = None
         self._deadline = deadline
         self._check_seconds = (
-            sum(b.num_bytes() or 0 for b in func.buffers) / 2e7
+            sum(b.num_bytes() or 0 for b in fixed.buffers) / 2e7
         )  # a generous time for filling and comparing
         self._open_message = {
             "command": "open", "func": func.script(), "target": str(target), "seed": seed, "fill": FILLS[0],

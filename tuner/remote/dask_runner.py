@@ -20,8 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from ...codegen.machine.target import Target
 from ...tir.stmt import PrimFunc
+from ..example_sizes import at_example
 from ..measure import MeasureResult, ReferenceFailed, Runner
-from ..measure.inputs import require_constant_shapes
 from ..measure.runner import Finished, TimeUp
 from .measuring import VERSION, Answer, MeasureRequest, describe, measure
 
@@ -72,7 +72,7 @@ class DaskRunner(Runner):
     def open(
         self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
     ) -> None:
-        require_constant_shapes(func)
+        at_example(func)
         self._request = {
             "func": func.script(), "target": str(target), "seed": seed, "verify": verify, "limits": self.limits,
         }  # fmt: skip

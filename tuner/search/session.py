@@ -29,8 +29,8 @@ from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database, TuningRecord, open_database, utc_now
 from ..cost.cost_model import XGBCostModel
+from ..example_sizes import at_example
 from ..measure import LocalRunner, MeasureResult, Runner
-from ..measure.inputs import require_constant_shapes
 from ..measure.runner import TimeUp, estimate, interval, runner_for
 from ..space.search_space import Space, choose_default
 from .strategy import Candidate, ModelGuidedSearch
@@ -75,7 +75,8 @@ class TuningSession:
     """A session measures candidates for one workload on one target, batch by batch. The short way to use it is
     :func:`tune`.
 
-    ``func``: the unscheduled function; every extent a number. ``target``: what to tune for; it must be able to run here.
+    ``func``: the unscheduled function. Symbolic sizes have examples in its attribute ``example_sizes``: candidates are
+    those of the function of these sizes, and run there, but it is the symbolic function that is compiled and timed. ``target``: what to tune for; it must be able to run here.
     ``db``: where records go, and where those of earlier sessions come from. ``options`` are those of
     :class:`TuneOptions`, as one object or by name.
     """
@@ -86,17 +87,18 @@ class TuningSession:
         self, func: PrimFunc, target: Target | str, *, db: Database | None = None, options: TuneOptions | None = None,
         **named: Any,
     ) -> None:  # fmt: skip
-        require_constant_shapes(func)
         target = Target.of(target)
         self.func, self.target, self.db = func, target, db
+        fixed = at_example(func)  # of which the space is made
+        self._symbolic = fixed is not func
         self.options = chosen = replace(options or TuneOptions(), **named)
         rng = np.random.default_rng(chosen.seed)
         self.default = choose_default(
-            Space(func, target, rules=chosen.rules, machine=chosen.machine, where=chosen.where)
+            Space(fixed, target, rules=chosen.rules, machine=chosen.machine, where=chosen.where)
         )
         self.space = self.default.space  # of rules whose candidates apply
         self.workload = program_key(func)
-        self.flops = float(count_flops(func) or 0.0)
+        self.flops = float(count_flops(fixed) or 0.0)
         self.ledger = Ledger(db)
         self.earlier: list[TuningRecord] = []
         self._idle_before = 0
@@ -201,7 +203,7 @@ class TuningSession:
 
     def _warn_of_refused_sketches(self) -> None:
         """Warn of sketches that no schedule applied of: their rule proposes what the primitives refuse."""
-        mine = self.records[self._run.before :]
+        mine = [] if self._symbolic else self.records[self._run.before :]  # symbolic sizes refuse some steps
         for sketch in dict.fromkeys(r.sketch for r in mine):
             own = [r for r in mine if r.sketch == sketch]
             if all(r.status == "schedule_error" for r in own):
@@ -301,8 +303,8 @@ class TuningSession:
         alike: list[tuple[Candidate, str]] = []
         for candidate in candidates:
             try:
-                schedule = self.space.schedule(candidate.sketch, candidate.row)
-            except ScheduleError as error:
+                schedule = self._scheduled(candidate)
+            except (ScheduleError, TraceError) as error:
                 result = MeasureResult("schedule_error", str(error)[:4000])
                 told.append((candidate, result.run_seconds))
                 self._store(self._record(candidate, "", result))
@@ -326,6 +328,10 @@ class TuningSession:
                 self._known[trace] = result.run_seconds
         told += [(candidate, self._known.get(trace, float("inf"))) for candidate, trace in alike]
         self.search.tell([c for c, _ in told], [s for _, s in told])
+
+    def _scheduled(self, candidate: Candidate) -> Schedule:
+        schedule = self.space.schedule(candidate.sketch, candidate.row)
+        return replay(self.func, schedule.trace) if self._symbolic else schedule
 
     def _name_default(self, candidate: Candidate, trace: str) -> None:
         """Note the sketch and the decisions of the default schedule, once a candidate turns out to be it."""
@@ -427,7 +433,9 @@ class TuningSession:
         of those records are measured again first."""
         if self.db is None:
             return
-        stored = in_own_names(self.db, self.space, self.db.records(self.func, self.target), self.options.final_race)
+        stored = in_own_names(
+            self.db, self.space, self.func, self.db.records(self.func, self.target), self.options.final_race
+        )
         own = [r for r in stored if r.codegen_version == CODEGEN_VERSION]
         other = [r for r in stored if r.codegen_version != CODEGEN_VERSION]
         self.earlier = [r for r in own if r.ok and r.run_seconds and r.trace]

@@ -15,7 +15,8 @@ from ...schedule import Schedule, ScheduleError, Trace, TraceError, retarget
 from ...tir.parser import ParseError, parse
 from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
-from ...tuning_db import Database, TuningRecord
+from ...tuning_db import Database, TuningRecord, WorkloadRecord
+from ..example_sizes import at_example
 from ..space.search_space import Space
 from ..space.sketch import Sketch
 from .strategy import Candidate
@@ -42,8 +43,13 @@ def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
     """Returns the program that a record was made for, with its own names. None stands for one that the database does
     not have."""
     stored = db.workload(record.workload)
+    return None if stored is None else parsed_workload(stored)
+
+
+def parsed_workload(stored: WorkloadRecord) -> PrimFunc | None:
+    """Returns the program of a stored workload; None stands for a text that is none."""
     try:
-        program = None if stored is None else parse(stored.text)
+        program = parse(stored.text)
     except ParseError:
         return None
     return program if isinstance(program, PrimFunc) else None
@@ -72,18 +78,20 @@ def replay(func: PrimFunc, trace: Trace) -> Schedule:
     return schedule
 
 
-def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], traces: int) -> list[TuningRecord]:
-    """Returns ``records`` of the workload of ``space`` in the names of ``space.func``. Those of programs with other
+def in_own_names(
+    db: Database, space: Space, func: PrimFunc, records: Sequence[TuningRecord], traces: int
+) -> list[TuningRecord]:
+    """Returns ``records`` of the workload ``func``, whose space is ``space``, in the names of ``func``. Those of programs with other
     names are translated.
 
     The sketch of such a record is translated by its position: programs that differ in names only have the same sketches
     in the same order. The traces of the ``traces`` fastest records are translated, which takes a replay each; those of
     the others become empty.
     """
-    own = program_key(space.func)
+    own = program_key(func)
     foreign = {r.workload: program_of(db, r) for r in records if r.workload != own}
     spaces = {
-        key: Space(p, space.target, rules=space.rules, machine=space.machine)
+        key: Space(at_example(p), space.target, rules=space.rules, machine=space.machine)
         for key, p in foreign.items()
         if p is not None
     }
@@ -102,7 +110,7 @@ def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], tr
         trace = ""
         if id(record) in fastest:
             try:
-                trace = retarget(Trace.from_json(record.trace), theirs.func, space.func).dumps()
+                trace = retarget(Trace.from_json(record.trace), foreign[record.workload] or func, func).dumps()
             except (ScheduleError, TraceError):
                 continue
         out.append(replace(record, workload=own, sketch=sketch, trace=trace))
@@ -130,7 +138,7 @@ def other_workloads(db: Database, space: Space, *, limit: int = 2000) -> list[Me
         )
         if state not in _known:
             other = program_of(db, group[0])
-            fresh = None if other is None else Space(other, space.target, machine=space.machine)
+            fresh = None if other is None else Space(at_example(other), space.target, machine=space.machine)
             while len(_known) >= _KEPT:
                 del _known[next(iter(_known))]
             _known[state] = [] if fresh is None else training_data(own_records(fresh, group))
@@ -209,7 +217,8 @@ def nearest_shapes(db: Database, space: Space) -> list[NearShape]:
             found.setdefault(record.workload, []).append(record)
     shapes = []
     for key, records in found.items():
-        program = program_of(db, records[0])
+        stored = program_of(db, records[0])
+        program = None if stored is None else at_example(stored)
         distance = None if program is None else _distance(program, space.func)
         if program is not None and distance is not None:
             shapes.append((distance, key, NearShape(distance, program, tuple(records))))

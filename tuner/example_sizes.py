@@ -1,4 +1,6 @@
-"""This module schedules functions of symbolic sizes: like the same function of example sizes.
+"""This module has functions of symbolic sizes at example sizes.
+
+They are scheduled like the same function of example sizes, and measured there.
 
 The schedule of the example is replayed on the function itself. Each step is checked there, and tiles that need not divide a
 symbolic size get bounds checks, which lowering takes out of the tiles that are whole.
@@ -13,17 +15,13 @@ from itertools import product
 from operator import index, is_not
 
 from ..codegen.lowered import size_vars
-from ..graph.kernels import asserted
-from ..tir.analysis.known_ranges import evaluate, fitting_sizes
+from ..tir.analysis.known_ranges import asserted_sizes, evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.analysis.tree import tree_of
-from ..tir.expr import Expr, IntImm, Var, const, is_const_int
+from ..tir.expr import BufferLoad, Expr, IntImm, Var, const, is_const_int, shape_text
+from ..tir.program_key import EXAMPLE
 from ..tir.stmt import Block, BlockRealize, For, PrimFunc
 from ..tir.walk import blocks_of, fresh_copy, loads_and_stores, pre_order, replace_buffers, vars_in
-from ..tuner.measure.inputs import unknown_sizes
-
-EXAMPLE = "example_sizes"
-"""The attribute of a function that has the example sizes by their names."""
 
 _TYPICAL = 64
 """The example of a size that the attribute does not name and nothing bounds."""
@@ -38,6 +36,23 @@ LARGER = ODD - 4 * _TYPICAL
 Bounds = Mapping[str, int | Sequence[int]]
 """The largest values of symbolic sizes by name, or several ends in ascending order: sizes up to each end have schedules
 of their own."""
+
+
+def unknown_sizes(func: PrimFunc) -> str | None:
+    """Returns a sentence about a size that is known only at the call, or None. The extent of a loop may depend on the
+    loops around it."""
+    for buffer in func.buffers:
+        if not all(isinstance(extent, IntImm) for extent in buffer.shape):
+            return f"buffer {buffer.name} has the symbolic shape ({shape_text(buffer.shape)})"
+    inside = {n.loop_var for n in pre_order(func.body) if isinstance(n, For)}
+    inside |= {iv.var for n in pre_order(func.body) if isinstance(n, Block) for iv in n.iter_vars}
+    for node in pre_order(func.body):
+        if isinstance(node, For) and not isinstance(node.extent, IntImm):
+            read = [n.buffer.name for n in pre_order(node.extent) if isinstance(n, BufferLoad)]
+            if read or not vars_in(node.extent) <= inside:
+                where = f"buffer {read[0]}" if read else "an argument"
+                return f"the extent {node.extent} of loop {node.loop_var.name} is symbolic: {where} has it"
+    return None
 
 
 def ends_of(bound: int | Sequence[int]) -> list[int]:
@@ -132,18 +147,44 @@ def _outside(at: Expr, extent: int, ends: Mapping[Var, Expr], size: Var, number:
 def example_of(func: PrimFunc, less: int = 0) -> PrimFunc | None:
     """Returns the function of example sizes, which are smaller by ``less``. None stands for known sizes, and for those
     that are neither in the shapes of arrays nor arguments."""
-    sizes = typical_sizes(func)
-    if not sizes:
-        return None
-    wanted = {v: max(size - less, 1) for v, size in sizes.items()}
-    extents = [e for b in func.buffers for e in b.shape if not isinstance(e, (IntImm, Var))]
-    conditions = [*[condition for condition, _ in asserted(func)], *[e >= const(1, e.dtype) for e in extents]]
-    numbers = fitting_sizes(conditions, wanted)
-    if numbers is None:
+    numbers = example_numbers(func, less)
+    if not numbers:
         return None
     left = func.with_(params=tuple([p for p in func.params if p not in numbers]))
     made: PrimFunc = _folded(fresh_copy(left, {v: const(number, v.dtype) for v, number in numbers.items()}))
     return None if unknown_sizes(made) is not None else made.without_attr(EXAMPLE)
+
+
+def example_numbers(func: PrimFunc, less: int = 0) -> dict[Var, int] | None:
+    """Returns the example of each symbolic size, smaller by ``less``. They are changed to what the function's conditions
+    ask for; None where no sizes meet them."""
+    wanted = {v: max(size - less, 1) for v, size in typical_sizes(func).items()}
+    return fitting_sizes(size_conditions(func), wanted) if wanted else {}
+
+
+def size_conditions(func: PrimFunc) -> list[Expr]:
+    """Returns what a function asks of its sizes: its assertions about them, and that no array's extent is 0."""
+    extents = [e for b in func.buffers for e in b.shape if not isinstance(e, (IntImm, Var))]
+    return [*[condition for condition, _ in asserted_sizes(func)], *[e >= const(1, e.dtype) for e in extents]]
+
+
+def at_example(func: PrimFunc) -> PrimFunc:
+    """Returns the function of the sizes that its attribute names; the function itself where all sizes are numbers.
+
+    ValueError for a symbolic size without an example.
+    """
+    problem = unknown_sizes(func)
+    if problem is None:
+        return func
+    made = example_of(func) if EXAMPLE in func.attrs else None
+    if made is None:
+        raise ValueError(f"{problem}; tuning needs numbers: bind them, or give examples of the sizes")
+    return made
+
+
+def without_example(func: PrimFunc) -> PrimFunc:
+    """Returns the function that says no example of its sizes."""
+    return func.without_attr(EXAMPLE) if EXAMPLE in func.attrs else func
 
 
 def _folded(func: PrimFunc) -> PrimFunc:
