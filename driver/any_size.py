@@ -121,7 +121,7 @@ class SizesTuneResult:
     @property
     def best(self) -> TuningRecord | None:
         """Returns the fastest record of the last example, None where nothing could be measured."""
-        return next((r.best for r in reversed(self.results.values()) if r.best is not None), None)
+        return next((r.best for r in reversed([*self.results.values()]) if r.best is not None), None)
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -273,8 +273,8 @@ def chosen_on_record(db: Database, func: PrimFunc, target: Target) -> SizeChoice
                 trace = trace_for(db, record, base).dumps()
             except (ScheduleError, TraceError):
                 continue
-            times = found.setdefault(trace, {})
-            times[len(examples)] = min(record.run_seconds or math.inf, times.get(len(examples), math.inf))
+            known = found.setdefault(trace, {})
+            known[len(examples)] = min(record.run_seconds or math.inf, known.get(len(examples), math.inf))
         if own:
             examples.append(sizes)
     schedules, rows = [], []

@@ -47,6 +47,21 @@ def tune(
     inputs: Any,
     target: str | Target = "native",
     *,
+    sizes: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    trials: int = 64,
+    db: Database | str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
+    callbacks: Sequence[Callable[[Any], None]] = (),
+    **options: Any,
+) -> SizesTuneResult: ...
+
+
+@overload
+def tune(
+    inputs: Any,
+    target: str | Target = "native",
+    *,
     args: Sequence[Any] | Mapping[str, Any] | None = None,
     trials: int = 64,
     db: Database | str | os.PathLike[str] | None = None,

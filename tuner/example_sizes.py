@@ -19,7 +19,7 @@ from ..tir.analysis.known_ranges import asserted_sizes, evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.analysis.tree import tree_of
 from ..tir.expr import BufferLoad, Expr, IntImm, Var, const, is_const_int, shape_text
-from ..tir.program_key import EXAMPLE
+from ..tir.program_key import EXAMPLE as EXAMPLE
 from ..tir.stmt import Block, BlockRealize, For, PrimFunc
 from ..tir.walk import blocks_of, fresh_copy, loads_and_stores, pre_order, replace_buffers, vars_in
 
