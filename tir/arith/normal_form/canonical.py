@@ -346,11 +346,18 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
                 y, _, top = other.args
                 if top is not None and top % upper:
                     continue
-                if y is x or y == x or _split(facts, y, lower, upper, atom.dtype) == {m: 1}:
+                if y is x or y == x or _congruent(facts, x, y, upper) or _split(facts, y, lower, upper, atom.dtype) == {m: 1}:
                     rest = {k: v for k, v in p.items() if k not in (m, n)}
                     joined = _split(facts, y, lower, top, atom.dtype)
                     return join_splits(facts, add(rest, joined, c))
     return p
+
+
+def _congruent(facts: Facts, x: Poly, y: Poly, c: int) -> bool:
+    """Return whether x and y have one remainder by c. Both are computed already, so that neither overflows."""
+    if facts.data(x) or facts.data(y):
+        return False
+    return not any(k % c for k in _flatten(facts, add(x, y, -1), c).values())
 
 
 def _constant_difference(facts: Facts, m: Mono, n: Mono) -> int | None:
