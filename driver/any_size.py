@@ -215,7 +215,7 @@ class SizeChoice:
     examples: Sequence[Sizes]
     schedules: Sequence[Schedule]
     times: Sequence[Sequence[float]]
-    tree: Tree
+    tree: SizeTree
 
     @property
     def program(self) -> PrimFunc:
@@ -229,7 +229,7 @@ class SizeChoice:
 
 
 @dataclass(frozen=True)
-class Tree:
+class SizeTree:
     """A decision tree: the number of a schedule, or a comparison of one size with two trees below it.
 
     ``upto`` is the tree where the size ``name`` is at most ``end``, ``above`` that where it is larger.
@@ -238,8 +238,8 @@ class Tree:
     schedule: int = 0
     name: str = ""
     end: int = 0
-    upto: Tree | None = None
-    above: Tree | None = None
+    upto: SizeTree | None = None
+    above: SizeTree | None = None
 
     def of(self, sizes: Sizes) -> int:
         """Returns the number of the schedule for ``sizes``."""
@@ -247,7 +247,7 @@ class Tree:
             return self.schedule
         return (self.upto if sizes[self.name] <= self.end else self.above).of(sizes)
 
-    def leaves(self) -> list[Tree]:
+    def leaves(self) -> list[SizeTree]:
         """Returns the trees that are schedules, those of smaller sizes first."""
         return [self] if self.upto is None or self.above is None else [*self.upto.leaves(), *self.above.leaves()]
 
@@ -310,20 +310,20 @@ def _numbered(
     examples: Sequence[Sizes],
     schedules: Sequence[Schedule],
     rows: Sequence[Sequence[float]],
-    tree: Tree,
+    tree: SizeTree,
 ) -> SizeChoice:
     """Returns the choice of the schedules that the tree names, numbered anew."""
     used = list(dict.fromkeys(leaf.schedule for leaf in tree.leaves()))
 
-    def renamed(t: Tree) -> Tree:
+    def renamed(t: SizeTree) -> SizeTree:
         if t.upto is None or t.above is None:
-            return Tree(used.index(t.schedule))
-        return Tree(0, t.name, t.end, renamed(t.upto), renamed(t.above))
+            return SizeTree(used.index(t.schedule))
+        return SizeTree(0, t.name, t.end, renamed(t.upto), renamed(t.above))
 
     return SizeChoice(func, examples, [schedules[s] for s in used], [rows[s] for s in used], renamed(tree))
 
 
-def decided(examples: Sequence[Sizes], times: Sequence[Sequence[float]], most: int) -> Tree:
+def decided(examples: Sequence[Sizes], times: Sequence[Sequence[float]], most: int) -> SizeTree:
     """Returns the tree of at most ``most`` schedules that loses the least against the best schedule of each example.
 
     It grows greedily (Breiman et al., "Classification and Regression Trees", 1984): the split that gains most comes first,
@@ -351,11 +351,11 @@ def decided(examples: Sequence[Sizes], times: Sequence[Sequence[float]], most: i
         splits[n] = (name, end, len(leaves), len(leaves) + 1)
         leaves += [(part, *_least(losses, part)) for part in parts]
 
-    def grown(n: int) -> Tree:
+    def grown(n: int) -> SizeTree:
         if n not in splits:
-            return Tree(leaves[n][1])
+            return SizeTree(leaves[n][1])
         name, end, a, b = splits[n]
-        return Tree(0, name, end, grown(a), grown(b))
+        return SizeTree(0, name, end, grown(a), grown(b))
 
     return grown(0)
 
@@ -381,14 +381,14 @@ def _splits(
             yield gain if not math.isnan(gain) else 0.0, name, end, parts
 
 
-def dispatched(func: PrimFunc, schedules: Sequence[Schedule], tree: Tree) -> PrimFunc:
+def dispatched(func: PrimFunc, schedules: Sequence[Schedule], tree: SizeTree) -> PrimFunc:
     """Returns the function that computes by the schedule that ``tree`` names for its sizes."""
     if tree.upto is None or tree.above is None:
         return schedules[tree.schedule].func
     sizes = {v.name: v for v in typical_sizes(func)}
     number = 0
 
-    def body(t: Tree) -> Stmt:
+    def body(t: SizeTree) -> Stmt:
         nonlocal number
         if t.upto is None or t.above is None:
             number += 1

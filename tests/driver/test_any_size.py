@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.driver.any_size import Tree, chosen_on_record, decided, dispatched, examples_asked
+from tilewright.driver.any_size import SizeTree, chosen_on_record, decided, dispatched, examples_asked
 from tilewright.driver.planning import TuneError, plan
 from tilewright.schedule import Schedule
 from tilewright.tir import PrimFunc, parse
@@ -96,7 +96,7 @@ def test_a_tree_splits_where_it_gains() -> None:
     tree = decided(examples, [fast_small, fast_large], 10)
     assert (tree.name, tree.end) == ("n", 8)
     assert [tree.of({"n": n, "m": 7}) for n in (1, 8, 9, 1000)] == [0, 0, 1, 1]
-    assert decided(examples, [fast_small, fast_large], 1).leaves() == [Tree(0)]
+    assert decided(examples, [fast_small, fast_large], 1).leaves() == [SizeTree(0)]
     assert len(decided(examples, [[1.0] * 4, [1.001] * 4], 10).leaves()) == 1
     assert decided(examples, [[math.inf, 1.0, 1.0, 1.0], [2.0] * 4], 10).of({"n": 1, "m": 1}) == 1
 
@@ -116,7 +116,7 @@ def test_a_function_chooses_by_its_sizes_and_its_text_is_read_back() -> None:
         next(name for name in ("T_softmax_norm", "T_softmax_divide", "T_softmax") if name in func.script())
     )
     parallel.split(parallel.get_loops(block)[0], [None, 2])
-    made = dispatched(func, [plain, parallel], Tree(0, "n", 4, Tree(0), Tree(1)))
+    made = dispatched(func, [plain, parallel], SizeTree(0, "n", 4, SizeTree(0), SizeTree(1)))
     assert "n <= 4" in made.script()
     assert workload_key(parse(made.script())) == workload_key(made)
     agrees(tw.build(made, TARGET), (0, 1, 4, 5, 7, 33))
