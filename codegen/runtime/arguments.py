@@ -13,6 +13,7 @@ name and says what was expected, what was passed, and how to convert it.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -549,4 +550,24 @@ def _fresh(arguments: Arguments, param: Param, known: dict[Var, int], told: Mapp
             f"{'strides are its own' if param.buffer.strides else 'shape does not follow from the others'}"
         )
     check_not_negative(arguments.name, param.name, param.buffer.shape, [n for n in shape if n is not None], told)
-    return np.zeros([n for n in shape if n is not None], to_numpy(param.dtype))
+    return aligned_array([n for n in shape if n is not None], to_numpy(param.dtype), np.zeros)
+
+
+ALIGNMENT = 64
+"""Arrays that a call makes begin at a multiple of so many bytes: a line of the caches, and the widest vector."""
+
+_SMALL = 4096
+"""Arrays of fewer bytes are made as NumPy makes them, because finding the place takes longer than it saves."""
+
+
+def aligned_array(shape: Sequence[int], dtype: Any, make: Any = np.empty) -> np.ndarray:
+    """Returns a new array that begins at a multiple of 64 bytes, where NumPy's own mostly begin 16 behind one.
+
+    ``make``: ``np.empty``, or ``np.zeros`` for zeros.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size < _SMALL:
+        return make(shape, dtype)  # type: ignore[no-any-return]
+    room = make(size + ALIGNMENT, np.uint8)
+    start = -room.__array_interface__["data"][0] % ALIGNMENT
+    return room[start : start + size].view(dtype).reshape(shape)  # type: ignore[no-any-return]

@@ -30,7 +30,7 @@ from ...tir.expr import EQ, Add, Cast, Expr, IntImm, Mul, Select, Sub, Var, pre_
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target
-from .arguments import MOST_ARGUMENTS, apart, completed
+from .arguments import MOST_ARGUMENTS, aligned_array, apart, completed
 
 if TYPE_CHECKING:
     from .module import Function
@@ -557,7 +557,7 @@ def new_arrays(params: Sequence[Param], given: Sequence[Any]) -> list[Any]:
     first = next((g for g in given if hasattr(g, "__dlpack__")), None)
     if torch is not None and isinstance(first, torch.Tensor):
         return [torch.zeros(static_shape(p), dtype=getattr(torch, str(p.dtype))) for p in params]
-    return [np.zeros(static_shape(p) or (), to_numpy(p.dtype)) for p in params]
+    return [aligned_array(static_shape(p) or (), to_numpy(p.dtype), np.zeros) for p in params]
 
 
 def returned(arrays: Sequence[Any], given: Sequence[Any], dtypes: Iterable[str]) -> list[Any]:

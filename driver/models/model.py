@@ -18,7 +18,7 @@ from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
 from ...codegen.lowered import Param
 from ...codegen.packing import split_packing
-from ...codegen.runtime.arguments import ArgumentError, SizeError, check_not_negative
+from ...codegen.runtime.arguments import ArgumentError, SizeError, aligned_array, check_not_negative
 from ...codegen.runtime.export import Entry, LinkedLibrary, ModelSource, entry_ir, export_library, write_model_source
 from ...codegen.runtime.line_tables import modules_with_lines
 from ...codegen.runtime.loader import runtime_symbols
@@ -240,7 +240,7 @@ class Model:
             if len(outs) != len(self.outputs):
                 raise ArgumentError(f"{self.name} has {len(self.outputs)} outputs; out= has {len(outs)} arrays")
         else:
-            outs = [np.empty(shape, dtype) for shape, dtype in self._shapes.of(inputs)]
+            outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(inputs)]
         self._run(*inputs, *outs)
         if out is None and inputs and (self._has_bfloat16 or type(inputs[0]) is not np.ndarray):
             outs = returned(outs, inputs, [v.dtype for v in self.outputs])
@@ -270,7 +270,7 @@ class Model:
         lowered = self._lowered_calls(self._parts.timed_entry, f"tw_{self.name}_timed")
         loaded = self._link([self._machine_code(lowered)], [lowered.name])
         function = Function(lowered, loaded.address(lowered.name), loaded)
-        outs = [np.empty(shape, dtype) for shape, dtype in self._shapes.of(arrays)]
+        outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(arrays)]
         times = np.zeros(len(self.steps) + 2, np.int64)
         workspace = aligned_bytes(max(self._parts.workspace, 1))
         runs = []

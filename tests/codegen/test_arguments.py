@@ -401,3 +401,13 @@ def test_spans_that_meet():
         ]
         pairs = [(x, y) for n, x in enumerate(spans) for y in spans[:n] if x[2] or y[2]]
         assert apart(spans) == (not any(x[0] < y[1] and y[0] < x[1] for x, y in pairs))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_arrays_that_a_call_makes_are_aligned(symbolic):
+    rows = te.size_var("n") if symbolic else 40
+    x = te.placeholder((rows, 50), name="x")
+    module = compile(te.create_prim_func([x, te.compute((rows, 50), lambda i, j: x[i, j] + 1.0, name="y")]))
+    kept = [module(np.ones((40, 50), np.float32)) for _ in range(4)]
+    assert {y.ctypes.data % 64 for y in kept} == {0}
+    assert all((y == 2.0).all() and y.flags.writeable and y.flags.c_contiguous for y in kept)

@@ -223,6 +223,11 @@ def test_a_target_that_cannot_run_here_is_refused(runner):
         runner.open(add_one(), Target("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76"))
 
 
+def test_arrays_begin_where_numpys_begin():
+    arguments = make_arguments(add_one(), 0)
+    assert {v.ctypes.data % 64 for v in arguments.values} == {16}
+
+
 def test_inputs_follow_from_the_seed():
     one, two, other = (make_arguments(add_one(), seed) for seed in (1, 1, 2))
     assert np.array_equal(one.values[0], two.values[0])

@@ -20,6 +20,9 @@ from ...tir.walk import pre_order
 
 _GUARD = 64
 _GUARD_BYTE = 0xA5
+_PLACE = 16
+"""Arrays begin so many bytes behind a multiple of 64. Large arrays of NumPy and PyTorch do, and others anywhere."""
+
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -266,12 +269,12 @@ def _index_limits(func: PrimFunc) -> dict[Buffer, int]:
 
 
 def _guarded(buffer: Buffer) -> tuple[np.ndarray, np.ndarray]:
-    """Returns bytes with guards at both ends, and the array between them, aligned to 64 bytes."""
+    """Returns bytes with guards at both ends, and the array between them, which begins where NumPy's begin."""
     shape = tuple(e.value for e in buffer.shape if isinstance(e, IntImm))
     dtype = to_numpy(buffer.dtype)
     size = array_bytes(shape, buffer.dtype.element)
     raw = np.empty(size + 2 * _GUARD + 64, np.uint8)
-    start = _GUARD + (-(raw.ctypes.data + _GUARD)) % 64
+    start = _GUARD + (_PLACE - (raw.ctypes.data + _GUARD)) % 64
     raw = raw[start - _GUARD : start + size + _GUARD]
     raw[:_GUARD] = _GUARD_BYTE
     raw[_GUARD + size :] = _GUARD_BYTE

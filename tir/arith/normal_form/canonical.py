@@ -346,7 +346,12 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
                 y, _, top = other.args
                 if top is not None and top % upper:
                     continue
-                if y is x or y == x or _congruent(facts, x, y, upper) or _split(facts, y, lower, upper, atom.dtype) == {m: 1}:
+                if (
+                    y is x
+                    or y == x
+                    or _congruent(facts, x, y, upper)
+                    or _split(facts, y, lower, upper, atom.dtype) == {m: 1}
+                ):
                     rest = {k: v for k, v in p.items() if k not in (m, n)}
                     joined = _split(facts, y, lower, top, atom.dtype)
                     return join_splits(facts, add(rest, joined, c))
