@@ -68,6 +68,42 @@ def convolution(n: Any) -> list[te.Tensor]:
     return [x, w, te.ops.conv2d(x, w, padding=1)]
 
 
+def image(n: Any) -> list[te.Tensor]:
+    """A convolution of an image of n rows and 32 columns."""
+    x, w = te.placeholder((1, 32, n, 32), name="x"), te.placeholder((64, 32, 3, 3), name="w")
+    return [x, w, te.ops.relu(te.ops.conv2d(x, w, padding=1))]
+
+
+def signal(n: Any) -> list[te.Tensor]:
+    """A convolution of a signal of the size."""
+    x, w = te.placeholder((1, 32, n), name="x"), te.placeholder((32, 32, 5), name="w")
+    return [x, w, te.ops.conv1d(x, w, padding=2)]
+
+
+def depthwise(n: Any) -> list[te.Tensor]:
+    """A depthwise convolution of an image of n rows and 56 columns."""
+    x, w = te.placeholder((1, 32, n, 56), name="x"), te.placeholder((32, 1, 3, 3), name="w")
+    return [x, w, te.ops.depthwise_conv2d(x, w, padding=1)]
+
+
+def pool(n: Any) -> list[te.Tensor]:
+    """Maxima of windows of an image of n rows and 56 columns."""
+    x = te.placeholder((1, 32, n + 1, 56), name="x")
+    return [x, te.ops.max_pool2d(x, 2, stride=1)]
+
+
+def attention(n: Any) -> list[te.Tensor]:
+    """Attention of n tokens in four heads."""
+    q, k, v = (te.placeholder((4, n, 64), name=name) for name in "qkv")
+    return [q, k, v, te.ops.attention(q, k, v)]
+
+
+def batches(n: Any) -> list[te.Tensor]:
+    """A batch of n products."""
+    a, b = te.placeholder((n, 32, 64), name="a"), te.placeholder((n, 64, 48), name="b")
+    return [a, b, te.ops.batch_matmul(a, b)]
+
+
 def softmax(n: Any) -> list[te.Tensor]:
     """Rows of 384."""
     x = te.placeholder((n, 384), name="x")
@@ -125,7 +161,7 @@ def stencil(n: Any) -> list[te.Tensor]:
 KERNELS: dict[str, Kernel] = {
     f.__name__: f
     for f in (
-        product, square, linear, inner, convolution, softmax, long_softmax, norm, row_sums, column_sums, relu, pairs,
+        product, square, linear, inner, batches, convolution, image, signal, depthwise, pool, attention, softmax, long_softmax, norm, row_sums, column_sums, relu, pairs,
         transposed, stencil,
     )
 }  # fmt: skip

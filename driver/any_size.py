@@ -220,7 +220,7 @@ class SizeChoice:
     @property
     def program(self) -> PrimFunc:
         """Returns the function that chooses."""
-        return dispatched(self.func, self.schedules, self.tree)
+        return dispatched(self.func, [s.func for s in self.schedules], self.tree)
 
     def seconds(self, sizes: Sizes) -> float | None:
         """Returns what the chosen schedule took at an example; None for other sizes."""
@@ -381,10 +381,10 @@ def _splits(
             yield gain if not math.isnan(gain) else 0.0, name, end, parts
 
 
-def dispatched(func: PrimFunc, schedules: Sequence[Schedule], tree: SizeTree) -> PrimFunc:
-    """Returns the function that computes by the schedule that ``tree`` names for its sizes."""
+def dispatched(func: PrimFunc, programs: Sequence[PrimFunc], tree: SizeTree) -> PrimFunc:
+    """Returns the function that computes as the program that ``tree`` names for its sizes; all are ``func``, scheduled."""
     if tree.upto is None or tree.above is None:
-        return schedules[tree.schedule].func
+        return programs[tree.schedule]
     sizes = {v.name: v for v in typical_sizes(func)}
     number = 0
 
@@ -393,7 +393,7 @@ def dispatched(func: PrimFunc, schedules: Sequence[Schedule], tree: SizeTree) ->
         if t.upto is None or t.above is None:
             number += 1
             suffix = f"_{number}"
-            return fresh_copy(schedules[t.schedule].func.body, rename=lambda name: name + suffix)  # type: ignore[no-any-return]
+            return fresh_copy(programs[t.schedule].body, rename=lambda name: name + suffix)  # type: ignore[no-any-return]
         return IfThenElse(sizes[t.name] <= t.end, body(t.upto), body(t.above))
 
     return func.with_(body=BlockRealize((), const(True), Block((), (), (), "root", body(tree))))

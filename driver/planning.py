@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .. import te, tuner
@@ -26,9 +26,19 @@ from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm
 from ..tir.program_key import workload_key
 from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order
-from ..tuner.example_sizes import LARGER, ODD, example_of, shown_sizes, typical_sizes, unknown_sizes
+from ..tuner.example_sizes import (
+    EXAMPLE,
+    LARGER,
+    ODD,
+    example_numbers,
+    example_of,
+    shown_sizes,
+    typical_sizes,
+    unknown_sizes,
+    with_example,
+)  # fmt: skip
 from ..tuning_db import Database, TuningRecord, open_database
-from .any_size import chosen_on_record, shown
+from .any_size import SizeTree, chosen_on_record, dispatched, shown
 from .machine_report import bound_for, known_report
 from .workloads import Workload, WorkloadCase, parse_spec
 
@@ -400,11 +410,41 @@ def other_targets(db: Database, func: PrimFunc) -> str:
     return f" (it has records for {', '.join([row['text'] for row in rows])})" if rows else ""
 
 
-def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None:
-    """Returns a plan for symbolic sizes: by the analytic model's schedule for examples of them.
+_SMALL_SIZES = ((4, 6), (1, 1))
+"""Examples of small sizes, and up to which size the schedule for each is used, larger ones first."""
 
-    Where that does not apply, the function stays as written, and the origin says why. None: no examples are known.
+
+def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None:
+    """Returns a plan for symbolic sizes: by the analytic model's schedules for examples of them.
+
+    A function of one size has schedules of its own where that is small, because tiles for larger ones are mostly empty
+    there. Where none applies, the function stays as written, and the origin says why. None: no examples are known.
     """
+    made = _plan_by_one_example(asked, machine, before)
+    sizes = typical_sizes(asked.func)
+    if made is None or made.kind != "default" or len(sizes) != 1 or EXAMPLE in asked.func.attrs:
+        return made  # a function with an example says for what it is scheduled
+    ((size, usual),) = sizes.items()
+    programs, traces, tree, said = [made.scheduled], [made.trace], SizeTree(0), ""
+    for example, end in _SMALL_SIZES:
+        func = with_example(asked.func, {size.name: example})
+        if usual <= end or [*(example_numbers(func) or {}).values()] != [example]:
+            continue
+        small = _plan_by_one_example(Request(func), machine, "")
+        if small is not None and small.kind == "default" and small.trace not in traces:
+            tree = SizeTree(0, size.name, end, SizeTree(len(programs)), tree)
+            programs.append(small.scheduled)
+            traces.append(small.trace)
+            said += f", for {size.name} = {example} up to {end}"
+    if len(programs) == 1:
+        return made
+    shown = shown_sizes(asked.func)
+    origin = made.origin.replace(f"for {shown}", f"for {shown}{said}", 1)
+    return replace(made, origin=origin, scheduled=dispatched(asked.func, programs, tree))
+
+
+def _plan_by_one_example(asked: Request, machine: Target, before: str) -> Plan | None:
+    """Returns a plan by the schedule for the usual example of the sizes, or for another where that does not apply."""
     failed, divided = "", None
     for less in (0, ODD, LARGER):
         example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)

@@ -35,6 +35,7 @@ from ...tir.expr import (
 from ...tir.expr.node import IRNode
 from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
+from .edge_parts import MOST_PARTS, edge_in_parts
 from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform
 
@@ -228,7 +229,7 @@ class _Splitter(ScopedTransform):
         main = _assume(loop.body, plan.terms)
         if plan.rest is not None or extent is None:
             condition = _full_condition(var, plan.low, plan.high, plan.rest)
-            return self.versions(loop.with_(body=IfThenElse(condition, main, fresh_copy(loop.body))))
+            return self.versions(loop.with_(body=IfThenElse(condition, main, self.edge(var, loop.body, plan))))
         low, high = max(0, plan.low or 0), extent if plan.high is None else min(extent, plan.high)
         if high <= low:
             return None
@@ -262,8 +263,18 @@ class _Splitter(ScopedTransform):
         condition = _full_condition(
             let.var, None if low == first else low, None if high == last + 1 else high, plan.rest
         )
-        branches = IfThenElse(condition, _assume(let.body, plan.terms), fresh_copy(let.body, values))
+        edge = self.edge(let.var, let.body, plan) if plan.rest is not None else fresh_copy(let.body, values)
+        branches = IfThenElse(condition, _assume(let.body, plan.terms), edge)
         return self.versions(LetStmt(let.var, let.value, branches))
+
+    def edge(self, var: Var, body: Stmt, plan: _Plan) -> Stmt:
+        """Return what is done where the checks do not all hold."""
+        in_parts = (
+            None
+            if self.copies * MOST_PARTS > _MAX_COPIES
+            else edge_in_parts(var, body, plan.terms, _assume, self.analyzer)
+        )
+        return fresh_copy(body) if in_parts is None else in_parts
 
     def versions(self, split: For | LetStmt) -> Stmt:
         """Return a loop or let around two versions of its body, with the insides rewritten."""

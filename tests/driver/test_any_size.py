@@ -116,7 +116,7 @@ def test_a_function_chooses_by_its_sizes_and_its_text_is_read_back() -> None:
         next(name for name in ("T_softmax_norm", "T_softmax_divide", "T_softmax") if name in func.script())
     )
     parallel.split(parallel.get_loops(block)[0], [None, 2])
-    made = dispatched(func, [plain, parallel], SizeTree(0, "n", 4, SizeTree(0), SizeTree(1)))
+    made = dispatched(func, [plain.func, parallel.func], SizeTree(0, "n", 4, SizeTree(0), SizeTree(1)))
     assert "n <= 4" in made.script()
     assert workload_key(parse(made.script())) == workload_key(made)
     agrees(tw.build(made, TARGET), (0, 1, 4, 5, 7, 33))

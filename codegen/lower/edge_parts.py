@@ -1,0 +1,205 @@
+"""The rows at the edge of a tile in whole parts: of 11 rows that are left of a tile of 16, first 8, then 2, then 1.
+
+A tile of unrolled rows at the end of a symbolic size has fewer rows than others, and how many is known at the call. With a
+check around each row, values do not stay in registers, and a row costs more than several of a whole tile. Here the number
+of rows is written in binary: for each power of two there is code without checks, which runs where that digit is one.
+
+A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
+whole one is then one vector with a mask.
+
+The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.arith.affine import as_difference
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Max, Var, const, floordiv, floormod, structural_equal
+from ...tir.expr.node import IRNode
+from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.walk import LEAVES, all_nodes, fresh_copy, transform, uses_var, vars_in
+
+MOST_PARTS = 4
+"""The most parts of an edge; tiles of more than 16 rows keep their checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a tile: the variables of the loops over them, and of those over the lanes of each where it is a vector,
+    how many rows there are, of how many lanes, the distance of two tiles, and how many elements are left from the first
+    one of this tile on. ``joined``: one loop goes over the lanes of all rows."""
+
+    loops: frozenset[Var]
+    lanes: frozenset[Var]
+    tall: int
+    wide: int
+    step: int
+    left: Expr
+    joined: bool = False
+
+
+_LANES = 16
+"""The lanes of a row where a loop goes over the lanes of several: a vector of 64 bytes of float32."""
+
+
+def edge_in_parts(
+    var: Var, body: Stmt, terms: Sequence[Expr], assume: Callable[[Stmt, list[Expr]], Stmt], analyzer: Analyzer
+) -> Stmt | None:
+    """Returns what ``body`` does where not all ``terms`` hold, as parts without these checks, or None.
+
+    ``var`` counts the tiles, and ``assume(body, terms)`` takes checks as true. None stands for bodies whose rows are not
+    independent, or are not the unrolled rows of one tile.
+    """
+    loops = {n.loop_var: n for n in all_nodes(body) if type(n) is For}
+    rows = _rows_of(var, terms, loops, analyzer)
+    if rows is None:
+        return None
+    plain = assume(body, [*terms])
+    own = {n.buffer for n in all_nodes(body) if type(n) is Allocate}
+    if not (_uses_rows_only(var, rows, plain, own) and _are_independent(var, rows, plain, own)):
+        return None
+    left = Var(f"{var.name}_left", var.dtype)
+    parts: list[Stmt] = []
+    length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
+    while length:
+        unit = length * rows.wide
+        first = floordiv(left, 2 * unit) * (2 * unit) if 2 * length < rows.tall else const(0, left.dtype)
+        runs = floormod(floordiv(left, unit), 2).equal(1)
+        parts.append(IfThenElse(runs, fresh_copy(_moved(var, rows, plain, length, first))))
+        length //= 2
+    if rows.wide > 1:
+        first = floordiv(left, rows.wide) * rows.wide
+        parts.append(IfThenElse(first < left, fresh_copy(_moved(var, rows, body, 1, first))))
+    return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
+
+
+def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: Analyzer) -> _Rows | None:
+    """Returns the rows that all checks are about, or None where they are about other things."""
+    found: set[Var] = set()
+    across: set[Var] = set()
+    sizes: set[tuple[int, int, int, bool]] = set()
+    left: list[Expr] = []
+    for term in terms:
+        gap = as_difference(term)
+        inside = [loops[v] for v in vars_in(term) & loops.keys()]
+        if gap is None or not all(_is_constant(loop) for loop in inside):
+            return None
+        rows = [loop for loop in inside if loop.kind == "unrolled"]
+        lanes = [loop for loop in inside if loop.kind == "vectorized"]
+        joined = not rows
+        if joined and len(lanes) == 1 and _extent(lanes[0]) % _LANES == 0:
+            rows, lanes = lanes, []
+        if len(rows) != 1 or len(lanes) > 1 or len(rows) + len(lanes) != len(inside):
+            return None
+        wide = _extent(lanes[0]) if lanes else 1
+        linear = linear_coefficients(gap, [var, rows[0].loop_var, *[loop.loop_var for loop in lanes]])
+        numbers = [c.value if isinstance(c, IntImm) else None for c in linear[0]] if linear is not None else []
+        if linear is None or numbers[0] is None or numbers[1:] != [wide, *[1 for _ in lanes]]:
+            return None
+        found.add(rows[0].loop_var)
+        across.update(loop.loop_var for loop in lanes)
+        by = _LANES if joined else 1
+        sizes.add((_extent(rows[0]) // by, wide * by, numbers[0], joined))
+        left.append(analyzer.simplify(-linear[1] - var * numbers[0]))
+    if len(sizes) != 1 or any(not structural_equal(one, left[0]) for one in left):
+        return None
+    ((tall, wide, step, joined),) = sizes
+    if not 1 < tall <= 1 << MOST_PARTS or step <= 0:
+        return None
+    return _Rows(frozenset(found), frozenset(across), tall, wide, step, left[0], joined)
+
+
+def _is_constant(loop: For) -> bool:
+    return isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and loop.min.value == 0
+
+
+def _extent(loop: For) -> int:
+    assert isinstance(loop.extent, IntImm)
+    return loop.extent.value
+
+
+def _are_independent(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) -> bool:
+    """Returns whether rows can be computed one part after the other.
+
+    Memory of the tile is addressed by the row in one dimension, or by no row and is then made anew by each part. What is
+    stored elsewhere lies in the element's own row, and is read there only.
+    """
+    if any(
+        isinstance(n, Call) and n.op in ("tir.address_of", "tir.call_extern", "tir.assume") for n in all_nodes(body)
+    ):
+        return False
+    dims: dict[Buffer, set[int | None]] = {}
+    stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
+    for n in all_nodes(body):
+        if type(n) is BufferStore or (type(n) is BufferLoad and n.buffer in stored):
+            dims.setdefault(n.buffer, set()).add(_row_dim(n.indices, var, rows, inside=n.buffer in own))
+    return all(len(found) == 1 and (b in own or None not in found) and -1 not in found for b, found in dims.items())
+
+
+def _row_dim(indices: Sequence[Expr], var: Var, rows: _Rows, inside: bool) -> int | None:
+    """Returns the dimension that is the row of an access, None where no row is in it, -1 where rows are in it otherwise."""
+    used = [
+        d for d, i in enumerate(indices) if vars_in(i) & (rows.loops | rows.lanes) or (not inside and uses_var(i, var))
+    ]
+    if not used:
+        return None
+    if len(used) > 1:
+        return -1
+    index = indices[used[0]]
+    return used[0] if (_is_own_row(index, rows) if inside else _is_row(index, var, rows)) else -1
+
+
+def _is_row(e: Expr, var: Var, rows: _Rows) -> bool:
+    """Returns whether an index is one of this tile's row, plus what does not depend on the tile."""
+    return _coefficients(e, [var], rows) == [rows.step]
+
+
+def _is_own_row(e: Expr, rows: _Rows) -> bool:
+    """Returns whether an index is a row of memory that the tile has for itself."""
+    return _coefficients(e, [], rows) == [] and not vars_in(e) - rows.loops - rows.lanes
+
+
+def _coefficients(e: Expr, variables: list[Var], rows: _Rows) -> list[int | None] | None:
+    """Returns the coefficients of variables in an index of a row and its lane; None for other indices."""
+    used = vars_in(e)
+    row, lane = [*used & rows.loops], [*used & rows.lanes]
+    by = 1 if rows.joined else rows.wide
+    if len(row) != 1 or len(lane) != (by > 1) or (linear := linear_coefficients(e, [*variables, *row, *lane])) is None:
+        return None
+    numbers = [c.value if isinstance(c, IntImm) else None for c in linear[0]]
+    count = len(variables)
+    return numbers[:count] if numbers[count:] == [by, *[1 for _ in lane]] else None
+
+
+def _uses_rows_only(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) -> bool:
+    """Returns whether the tile's number and the rows stand for a row everywhere: in an index of this tile's row, or as the
+    row in memory of the tile."""
+
+    def fine(n: IRNode) -> bool:
+        if isinstance(n, Expr) and n.dtype == var.dtype and _is_row(n, var, rows):
+            return True
+        if n is var or n in rows.loops or n in rows.lanes:
+            return False
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
+            return all(fine(c) for c in n.children() if not (isinstance(c, Expr) and _is_own_row(c, rows)))
+        return type(n) in LEAVES or all(map(fine, n.children()))
+
+    return fine(body)
+
+
+def _moved(var: Var, rows: _Rows, body: Stmt, length: int, first: Expr) -> Stmt:
+    """Returns the code of ``length`` rows from the row ``first`` of the tile on."""
+
+    def row(n: IRNode) -> IRNode | None:
+        found = isinstance(n, Expr) and n.dtype == var.dtype and uses_var(n, var) and _is_row(n, var, rows)
+        return n + first if found else None  # type: ignore[operator]
+
+    def loop(n: IRNode) -> IRNode | None:
+        if isinstance(n, For) and n.loop_var in rows.loops:
+            return n.with_(extent=const(length * rows.wide if rows.joined else length, n.extent.dtype))
+        return None
+
+    return transform(body, row, loop)  # type: ignore[no-any-return]
