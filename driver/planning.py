@@ -431,7 +431,9 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
         if usual <= end or [*(example_numbers(func) or {}).values()] != [example]:
             continue
         small = _plan_by_one_example(Request(func), machine, "")
-        if small is not None and small.kind == "default" and small.trace not in traces:
+        if small is None or small.kind != "default" or _divides_by_sizes(small.scheduled):
+            continue
+        if small.trace not in traces:
             tree = SizeTree(0, size.name, end, SizeTree(len(programs)), tree)
             programs.append(small.scheduled)
             traces.append(small.trace)
