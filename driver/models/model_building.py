@@ -10,6 +10,7 @@ import ctypes
 import errno
 import importlib
 import inspect
+import mmap
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
-from ...graph.graph import Graph, GraphError, Value
+from ...graph.graph import Graph, GraphError, Value, copy_in_row_order, in_row_order
 from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
 from ...graph.memory_plan import order_kernels, plan_memory
 from ...pages.messages import short_repr
@@ -313,23 +314,41 @@ def _arguments(kernel: Kernel, built: BuiltKernel) -> list[object]:
 
 
 def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
-    """Returns the constants' bytes: packed weights by their functions, others as they are."""
+    """Returns the constants' bytes: packed weights by their functions, others as they are. The largest come first: what
+    they need beside the block is let go before the block's other pages are in memory."""
     data = aligned_bytes(max(blob.size, 1))
     packing = {p.symbol: k for k in kernels for p in k.packs.values()}
     functions: dict[str, Callable[..., int]] = {}
-    for key, at in blob.offsets.items():
+    for key, at in sorted(blob.offsets.items(), key=lambda place: -_bytes_of(place[0], constants)):
         if isinstance(key, _Packed):
             symbol = key.weight.symbol
             if symbol not in functions:
                 functions[symbol] = _pack_function(packing[symbol], symbol)
-            source = np.asarray(constants[key.value], order="C")
+            source = in_row_order(constants[key.value])
             code = functions[symbol](source.ctypes.data, data[at:].ctypes.data)
             if code:
                 raise BuildError(f"packing {key.value} failed with code {code}")
+            _unload(constants[key.value])
         elif isinstance(key, Value):
             array = constants[key]
-            data[at : at + array.nbytes] = np.asarray(array, order="C").reshape(-1).view(np.uint8)
+            copy_in_row_order(data[at : at + array.nbytes].view(array.dtype).reshape(array.shape), array)
+            _unload(array)
     return data
+
+
+def _bytes_of(key: object, constants: Mapping[Value, Any]) -> int:
+    """Returns the bytes of the array that a part of the block is made of."""
+    value = key.value if isinstance(key, _Packed) else key
+    return int(constants[value].nbytes) if isinstance(value, Value) else 0
+
+
+def _unload(array: Any) -> None:
+    """Let go of the memory of an array that is mapped from a file. It is read again where it is needed again."""
+    base = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    if base is not None and base.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        base._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def _pack_function(kernel: BuiltKernel, symbol: str) -> Callable[..., int]:
