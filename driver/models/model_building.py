@@ -27,7 +27,7 @@ from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
-from ...graph.graph import Graph, GraphError, Value, copy_in_row_order, in_row_order
+from ...graph.graph import Graph, GraphError, Value, copy_in_row_order
 from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
 from ...graph.memory_plan import order_kernels, plan_memory
 from ...pages.messages import short_repr
@@ -316,7 +316,7 @@ def _arguments(kernel: Kernel, built: BuiltKernel) -> list[object]:
 def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
     """Returns the constants' bytes: packed weights by their functions, others as they are. The largest come first: what
     they need beside the block is let go before the block's other pages are in memory."""
-    data = aligned_bytes(max(blob.size, 1))
+    data, scratch = aligned_bytes(max(blob.size, 1)), _Scratch()
     packing = {p.symbol: k for k in kernels for p in k.packs.values()}
     functions: dict[str, Callable[..., int]] = {}
     for key, at in sorted(blob.offsets.items(), key=lambda place: -_bytes_of(place[0], constants)):
@@ -324,7 +324,7 @@ def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltK
             symbol = key.weight.symbol
             if symbol not in functions:
                 functions[symbol] = _pack_function(packing[symbol], symbol)
-            source = in_row_order(constants[key.value])
+            source = scratch.in_row_order(constants[key.value])
             code = functions[symbol](source.ctypes.data, data[at:].ctypes.data)
             if code:
                 raise BuildError(f"packing {key.value} failed with code {code}")
@@ -334,6 +334,25 @@ def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltK
             copy_in_row_order(data[at : at + array.nbytes].view(array.dtype).reshape(array.shape), array)
             _unload(array)
     return data
+
+
+class _Scratch:
+    """Memory for copies of arrays, one after the other: fresh memory costs more time than a copy."""
+
+    def __init__(self) -> None:
+        self.room = np.empty(0, np.uint8)
+
+    def in_row_order(self, array: Any) -> Any:
+        """Returns the array itself if its elements lie in row-major order at aligned addresses, else a copy until the
+        next call."""
+        if array.flags.c_contiguous and array.flags.aligned:
+            return array
+        if not array.nbytes <= self.room.nbytes <= 4 * array.nbytes:
+            self.room = np.empty(0, np.uint8)  # the old memory goes first
+            self.room = np.empty(array.nbytes, np.uint8)
+        made = self.room[: array.nbytes].view(array.dtype).reshape(array.shape)
+        copy_in_row_order(made, array)
+        return made
 
 
 def _bytes_of(key: object, constants: Mapping[Value, Any]) -> int:
