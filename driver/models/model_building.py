@@ -34,6 +34,7 @@ from ...pages.messages import short_repr
 from ...te.tensor import Requirement
 from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var
+from ...tir.parser import collection_paused
 from ...tir.walk import pre_order
 from ...tuning_db import Database, open_database
 from ..example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
@@ -95,7 +96,8 @@ def load_model(what: Any, **options: Any) -> Graph:
     untaken = [name for name in options if name not in taken]
     if untaken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         raise TypeError(f"models of the kind {suffix} take no {', '.join(untaken)}")
-    graph = frontend(what, **options)
+    with collection_paused():
+        graph = frontend(what, **options)
     assert isinstance(graph, Graph)
     return graph
 
@@ -156,7 +158,13 @@ def build_graph(
     :class:`BuildError` for a symbolic size without a bound.
     """
     chosen = GraphOptions(**{**options, "bounds": {**graph.bounds, **(options.get("bounds") or {})}})
-    machine = Target.of(target)
+    with collection_paused():
+        return _build_graph(graph, Target.of(target), db, chosen)
+
+
+def _build_graph(
+    graph: Graph, machine: Target, db: Database | str | os.PathLike[str] | None, chosen: GraphOptions
+) -> Model:
     division = order_kernels(fuse(prepared(graph, machine, chosen.accuracy)))
     bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
