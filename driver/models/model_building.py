@@ -351,8 +351,8 @@ class _Scratch:
         self.room = np.empty(0, np.uint8)
 
     def in_row_order(self, array: Any) -> Any:
-        """Returns the array itself if its elements lie in row-major order at aligned addresses, else a copy until the
-        next call."""
+        """Returns the array itself if its elements lie in row-major order at aligned addresses. Else it is a copy, which
+        lasts until the next call."""
         if array.flags.c_contiguous and array.flags.aligned:
             return array
         if not array.nbytes <= self.room.nbytes <= 4 * array.nbytes:

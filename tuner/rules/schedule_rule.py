@@ -58,7 +58,7 @@ class ScheduleRule(ABC):
     __repr__ = short_repr("name")
 
     def shares_parts(self) -> object:
-        """Returns a key that rules have in common which offer the same parts for a group; else the rule itself."""
+        """Returns a key that rules with the same parts for a group share. By default it is the rule itself."""
         return self
 
     @abstractmethod
