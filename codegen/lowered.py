@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import Call, DType, Var
-from ..tir.stmt import AssertStmt, Block, Buffer, BufferStore, IRModule, PrimFunc
+from ..tir.stmt import AssertStmt, Block, Buffer, BufferStore, IRModule, PrimFunc, statements
 from ..tir.walk import nodes_by_type, pre_order
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class LoweredFunc:
 
     def assertions(self) -> list[AssertStmt]:
         """Return what the function asserts: it returns n when the n-th does not hold."""
-        return [*{id(n): n for n in pre_order(self.func.body) if isinstance(n, AssertStmt)}.values()]
+        return [*{id(n): n for n in statements(self.func) if isinstance(n, AssertStmt)}.values()]
 
     def script(self) -> str:
         """Return the lowered function's text."""

@@ -259,3 +259,25 @@ def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
     ]
     constants = {new.get(v, v): data for v, data in graph.constants.items()}
     return graph.replaced(nodes, outputs=tuple([new.get(v, v) for v in graph.outputs]), constants=constants)
+
+
+_BLOCK = 128
+"""How many columns of a transposed matrix are copied at a time: their source lines stay in the cache."""
+
+
+def copy_in_row_order(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
+    """Copy an array to another of its shape; a large transposed matrix goes block by block."""
+    if source.ndim > 1 and abs(source.strides[-1]) > source.itemsize and source.size > _BLOCK**2:
+        for start in range(0, source.shape[-1], _BLOCK):
+            target[..., start : start + _BLOCK] = source[..., start : start + _BLOCK]
+    else:
+        target[...] = source
+
+
+def in_row_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns the array itself if its elements lie in row-major order at aligned addresses, else a copy that does."""
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    made = np.empty(array.shape, array.dtype)
+    copy_in_row_order(made, array)
+    return made

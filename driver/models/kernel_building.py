@@ -22,7 +22,7 @@ from ...codegen.packing import LAYOUT_FREE, split_packing
 from ...graph.kernels import Kernel
 from ...schedule import ScheduleError, Trace, TraceError
 from ...tir.expr import array_bytes
-from ...tir.parser import parse
+from ...tir.parser import collection_paused, parse
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner.example_sizes import EXAMPLE, with_example
@@ -126,6 +126,11 @@ def kept_kernel(job: KernelJob) -> BuiltKernel | None:
 
 def build_kernel(job: KernelJob) -> BuiltKernel:
     """Plan and compile a kernel, and keep it on the disk."""
+    with collection_paused(collect=True):
+        return _built(job)
+
+
+def _built(job: KernelJob) -> BuiltKernel:
     func, target = parse(job.text()), Target(job.target)
     assert isinstance(func, PrimFunc)
     if target.missing_here():  # nothing could pack weights here

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import importlib
 import inspect
+import mmap
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +27,14 @@ from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
-from ...graph.graph import Graph, GraphError, Value
+from ...graph.graph import Graph, GraphError, Value, copy_in_row_order
 from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
 from ...graph.memory_plan import order_kernels, plan_memory
 from ...pages.messages import short_repr
 from ...te.tensor import Requirement
 from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var
+from ...tir.parser import collection_paused
 from ...tir.walk import pre_order
 from ...tuner.example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
 from ...tuning_db import Database, open_database
@@ -94,7 +96,8 @@ def load_model(what: Any, **options: Any) -> Graph:
     untaken = [name for name in options if name not in taken]
     if untaken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
         raise TypeError(f"models of the kind {suffix} take no {', '.join(untaken)}")
-    graph = frontend(what, **options)
+    with collection_paused():
+        graph = frontend(what, **options)
     assert isinstance(graph, Graph)
     return graph
 
@@ -155,7 +158,13 @@ def build_graph(
     :class:`BuildError` for a symbolic size without a bound.
     """
     chosen = GraphOptions(**{**options, "bounds": {**graph.bounds, **(options.get("bounds") or {})}})
-    machine = Target.of(target)
+    with collection_paused():
+        return _build_graph(graph, Target.of(target), db, chosen)
+
+
+def _build_graph(
+    graph: Graph, machine: Target, db: Database | str | os.PathLike[str] | None, chosen: GraphOptions
+) -> Model:
     division = order_kernels(fuse(prepared(graph, machine, chosen.accuracy)))
     bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
@@ -313,23 +322,60 @@ def _arguments(kernel: Kernel, built: BuiltKernel) -> list[object]:
 
 
 def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
-    """Returns the constants' bytes: packed weights by their functions, others as they are."""
-    data = aligned_bytes(max(blob.size, 1))
+    """Returns the constants' bytes: packed weights by their functions, others as they are. The largest come first: what
+    they need beside the block is let go before the block's other pages are in memory."""
+    data, scratch = aligned_bytes(max(blob.size, 1)), _Scratch()
     packing = {p.symbol: k for k in kernels for p in k.packs.values()}
     functions: dict[str, Callable[..., int]] = {}
-    for key, at in blob.offsets.items():
+    for key, at in sorted(blob.offsets.items(), key=lambda place: -_bytes_of(place[0], constants)):
         if isinstance(key, _Packed):
             symbol = key.weight.symbol
             if symbol not in functions:
                 functions[symbol] = _pack_function(packing[symbol], symbol)
-            source = np.asarray(constants[key.value], order="C")
+            source = scratch.in_row_order(constants[key.value])
             code = functions[symbol](source.ctypes.data, data[at:].ctypes.data)
             if code:
                 raise BuildError(f"packing {key.value} failed with code {code}")
+            _unload(constants[key.value])
         elif isinstance(key, Value):
             array = constants[key]
-            data[at : at + array.nbytes] = np.asarray(array, order="C").reshape(-1).view(np.uint8)
+            copy_in_row_order(data[at : at + array.nbytes].view(array.dtype).reshape(array.shape), array)
+            _unload(array)
     return data
+
+
+class _Scratch:
+    """Memory for copies of arrays, one after the other: fresh memory costs more time than a copy."""
+
+    def __init__(self) -> None:
+        self.room = np.empty(0, np.uint8)
+
+    def in_row_order(self, array: Any) -> Any:
+        """Returns the array itself if its elements lie in row-major order at aligned addresses. Else it is a copy, which
+        lasts until the next call."""
+        if array.flags.c_contiguous and array.flags.aligned:
+            return array
+        if not array.nbytes <= self.room.nbytes <= 4 * array.nbytes:
+            self.room = np.empty(0, np.uint8)  # the old memory goes first
+            self.room = np.empty(array.nbytes, np.uint8)
+        made = self.room[: array.nbytes].view(array.dtype).reshape(array.shape)
+        copy_in_row_order(made, array)
+        return made
+
+
+def _bytes_of(key: object, constants: Mapping[Value, Any]) -> int:
+    """Returns the bytes of the array that a part of the block is made of."""
+    value = key.value if isinstance(key, _Packed) else key
+    return int(constants[value].nbytes) if isinstance(value, Value) else 0
+
+
+def _unload(array: Any) -> None:
+    """Let go of the memory of an array that is mapped from a file. It is read again where it is needed again."""
+    base = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    if base is not None and base.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        base._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def _pack_function(kernel: BuiltKernel, symbol: str) -> Callable[..., int]:

@@ -85,6 +85,8 @@ def from_onnx(
 ) -> Graph:
     """Returns the graph of an ONNX model: a path, the bytes of a file, or a model in memory.
 
+    Large weights are mapped from the file, which has to stay as it is until the model is built.
+
     ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions that the
     model only names are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that cannot
     be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.

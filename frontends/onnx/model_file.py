@@ -1,9 +1,14 @@
-"""This module reads model files and the data of their tensors; nothing outside of a model's folder is opened."""
+"""This module reads model files and the data of their tensors; nothing outside of a model's folder is opened.
+
+Large weights stay in their file: :func:`without_large_data` takes them out of the bytes that protobuf parses, which would
+copy them, and they are mapped like data beside the model.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
+import mmap
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,10 +34,118 @@ def read_model(onnx: Any, model: Any) -> tuple[Any, Path | None]:
     if not path.is_file():
         raise OnnxError(f"there is no file {shown(path)}")
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise OnnxError(f"{shown(path)} cannot be read: {error.strerror}") from error
+        with path.open("rb") as file:
+            if path.stat().st_size < LARGE_BYTES or not _is_beside_itself(path):
+                data = file.read()
+            else:
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                    data = without_large_data(view, path.name)
+    except (OSError, ValueError) as error:
+        raise OnnxError(f"{shown(path)} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return _parsed(onnx, data, shown(path)), path.parent
+
+
+def _is_beside_itself(path: Path) -> bool:
+    """Returns whether :func:`_inside` finds the file by its name: it is no link to another folder."""
+    try:
+        return _inside(path.parent, path.name, "") == path.resolve()
+    except OnnxError:
+        return False
+
+
+LARGE_BYTES = 1 << 20
+"""Weights of at least so many bytes stay in the model's file."""
+
+_GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _LOCATION = 7, 5, 9, 13, 14
+"""The numbers of protobuf's fields on the way to a tensor's bytes, and of those that say where its data are."""
+
+
+def without_large_data(data: memoryview, name: str) -> bytes:
+    """Returns the bytes of a model whose large initializers are external data of the file ``name``. There they are at the
+    place where they stand in ``data``. Bytes that do not follow protobuf's form are returned as they are, for the parser to refuse."""
+    try:
+        return b"".join(_model_pieces(data, name))
+    except (IndexError, OverflowError):
+        return bytes(data)
+
+
+def _model_pieces(data: memoryview, name: str) -> Iterator[bytes | memoryview]:
+    for field, start, first, end in _fields(data, 0, len(data)):
+        if field != _GRAPH:
+            yield data[start:end]
+            continue
+        inner: list[bytes | memoryview] = []
+        for number, at, value, stop in _fields(data, first, end):
+            moved = (
+                _located(data, value, stop, name) if number == _INITIALIZER and stop - value >= LARGE_BYTES else None
+            )
+            inner.append(data[at:stop] if moved is None else _message(_INITIALIZER, moved))
+        yield _message(_GRAPH, b"".join(inner))
+
+
+def _located(data: memoryview, start: int, end: int, name: str) -> bytes | None:
+    """Returns a tensor that says where its bytes are in the file. None: they are not one large field."""
+    out: list[bytes | memoryview] = []
+    place: tuple[int, int] | None = None
+    for field, at, value, stop in _fields(data, start, end):
+        if field in (_EXTERNAL_DATA, _LOCATION) or (field == _RAW_DATA and place is not None):
+            return None
+        if field == _RAW_DATA:
+            place = value, stop - value
+        else:
+            out.append(data[at:stop])
+    if place is None or place[1] < LARGE_BYTES:
+        return None
+    entries = (("location", name), ("offset", str(place[0])), ("length", str(place[1])))
+    words = [_message(1, key.encode()) + _message(2, text.encode()) for key, text in entries]
+    return b"".join([*out, *[_message(_EXTERNAL_DATA, word) for word in words], bytes([_LOCATION << 3, 1])])
+
+
+def _fields(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yields number, start, start of the value, and end of each field of a message. IndexError where
+    it breaks protobuf's form."""
+    while at < end:
+        start = at
+        tag, at = _varint(data, at)
+        value, kind = at, tag & 7
+        if kind == 0:
+            _, at = _varint(data, at)
+        elif kind == 2:
+            length, value = _varint(data, at)
+            at = value + length
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise IndexError(f"wire type {kind}")
+        if at > end:
+            raise IndexError(f"a field ends at {at}, behind {end}")
+        yield tag >> 3, start, value, at
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Returns the number at a place, and the place behind it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return number, at
+        if shift > 63:
+            raise IndexError("a number of more than 64 bits")
+
+
+def _message(field: int, content: bytes) -> bytes:
+    """Returns a field of bytes: its number, its length and ``content``."""
+    return _number_bytes(field << 3 | 2) + _number_bytes(len(content)) + content
+
+
+def _number_bytes(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
 
 
 def _parsed(onnx: Any, data: bytes, what: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import DType, to_numpy
-from ..graph import Graph, Node, Value, substituted, with_replaced, without_unread
+from ..graph import Graph, Node, Value, in_row_order, substituted, with_replaced, without_unread
 from ..graph_operators import attributes_key
 from ..kernels import VIEWS, Services, unfused
 from ..reference import evaluate
@@ -86,7 +86,7 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     move = _MOVES.get(node.op)
     if move is not None:
         data = move(*[given[v] for v in node.given], **node.attrs)
-        return [np.array(data, to_numpy(node.output.dtype), order="C").reshape(node.output.shape)]
+        return [np.asarray(data, to_numpy(node.output.dtype)).reshape(node.output.shape)]
     small = max(math.prod(v.shape) for v in (*given, *node.outputs)) <= _SMALL
     if not small and services.run is None:
         return None
@@ -96,7 +96,7 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     kernel = next(unfused(alone).leaves()).kernel
     outputs = [np.zeros(v.shape, to_numpy(v.dtype)) for v in kernel.outputs]
     assert services.run is not None
-    services.run(kernel.func, *[np.asarray(given[v], order="C") for v in kernel.inputs], *outputs)
+    services.run(kernel.func, *[in_row_order(given[v]) for v in kernel.inputs], *outputs)
     return outputs
 
 

@@ -11,7 +11,8 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
 
-from tilewright.frontends.onnx import OnnxError, UnsupportedOnnxOperators, from_onnx, importer  # noqa: E402
+import tilewright  # noqa: E402
+from tilewright.frontends.onnx import OnnxError, UnsupportedOnnxOperators, from_onnx, importer, model_file  # noqa: E402
 
 from . import onnx_fuzz  # noqa: E402
 
@@ -150,3 +151,51 @@ def test_mutated_models():
     words = [sys.executable, "-m", "tests.frontends.onnx_fuzz", "--n", "60", "--seed", "5"]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True)
     assert "60 models: " in done.stdout and ", 0 findings" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("letters", range(1, 5))  # the bytes of names before a tensor decide how it is aligned
+def test_large_weights_stay_in_their_file(tmp_path, letters):
+    weights = np.random.default_rng(0).standard_normal((2100, 130)).astype(np.float32)
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Gemm", ["x", "w"], ["y"], transB=1), helper.make_node("Gather", ["w", "i"], ["z"])],
+            "g" * letters,
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 130]), helper.make_tensor_value_info("i", TensorProto.INT64, [2])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 2100]), helper.make_tensor_value_info("z", TensorProto.FLOAT, [2, 130])],
+            [onnx.numpy_helper.from_array(weights, "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path)
+    (base,) = [data for data in from_onnx(path).constants.values() if data.shape == weights.shape]
+    while base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert base is not None
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "m.onnx").symlink_to(path)
+    x = np.random.default_rng(1).standard_normal((3, 130)).astype(np.float32)
+    for model in (path, tmp_path / "links" / "m.onnx"):
+        y, z = tilewright.build(model)(x, np.array([2099, 5]))
+        np.testing.assert_allclose(y, x @ weights.T, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(z, weights[[2099, 5]])
+
+
+@pytest.mark.parametrize("number", range(len(onnx_fuzz.seeds())))
+def test_bytes_without_large_data(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(model_file, "LARGE_BYTES", 8)
+    proto = onnx_fuzz.seeds()[number]
+    data = proto.SerializeToString()
+    smaller = onnx.ModelProto.FromString(model_file.without_large_data(memoryview(data), "m.onnx"))
+    (tmp_path / "m.onnx").write_bytes(data)
+    outside = [t for t in proto.graph.initializer if t.data_location == TensorProto.EXTERNAL]
+    if not outside:
+        onnx.load_external_data_for_model(smaller, str(tmp_path))
+        for one, other in zip(proto.graph.initializer, smaller.graph.initializer, strict=True):
+            assert one.raw_data == other.raw_data and one.dims == other.dims and one.name == other.name
+    rng = np.random.default_rng(number)
+    for _ in range(200):  # damaged bytes: nothing but bytes comes back
+        damaged = bytearray(data[: rng.integers(len(data) + 1)])
+        for at in rng.integers(max(len(damaged), 1), size=3):
+            damaged[at : at + 1] = bytes([rng.integers(256)])
+        assert isinstance(model_file.without_large_data(memoryview(bytes(damaged)), "m.onnx"), bytes)

@@ -21,6 +21,7 @@ from tilewright.graph import (
     unfused,
     verify,
 )
+from tilewright.graph.graph import in_row_order
 from tilewright.graph.graph_operators import OPERATORS, Operator, infer
 from tilewright.graph.memory_plan import size_of
 
@@ -280,3 +281,15 @@ def test_types_are_inferred_once(monkeypatch):
     assert infer("often", [n], {}) is not infer("often", [n], {}) and len(count) == 4
     monkeypatch.setitem(OPERATORS, "often", Operator("often", lambda x: x, "opaque", {}))
     assert infer("often", [x], {}) == [("float32", (3,))]
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (7,), (1, 300), (129, 257), (3, 130, 131)])
+def test_copies_in_row_order(shape):
+    data = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
+    moved = np.empty(data.nbytes + 1, np.uint8)[1:].view(np.int32).reshape(shape)
+    moved[...] = data
+    for view in (data, data.T, data[::-1] if shape else data, np.broadcast_to(data, (2, *shape)), moved):
+        made = in_row_order(view)
+        np.testing.assert_array_equal(made, view)
+        assert made.flags.c_contiguous and made.flags.aligned
+    assert in_row_order(data) is data

@@ -19,6 +19,8 @@ from tilewright.tir.analysis.access import accesses_below
 from tilewright.tir.stmt import Block
 from tilewright.tir.walk import pre_order
 from tilewright.tuner import MachineModel, Space, choose_default
+from tilewright.tuner.rules.fused_stages import FusedPart
+from tilewright.tuner.space.sketch import RowTable
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 programs = importlib.import_module("affine_programs")
@@ -110,6 +112,19 @@ def test_stages_that_are_fused(name, groups):
     (variant,) = [v for v in space_of(name).variants if v.suffix == "_fused"]
     joined = [[b.name for b in g.blocks] for g, t in variant.groups if t[0].rule == "fused_stages"]
     assert [sorted(g) for g in joined] == [sorted(g) for g in groups]
+
+
+@pytest.mark.parametrize("name", ["blur", "unsharp", "masked_attention"])
+def test_a_part_that_several_rules_offer_costs_once(name, monkeypatch):
+    costed = []
+    costs = RowTable.seconds.func
+    monkeypatch.setattr(RowTable.seconds, "func", lambda table: (costed.append(table.part), costs(table))[1])
+    space = space_of(name)
+    groups = [tuple(part.group.blocks) for part in costed if isinstance(part, FusedPart)]
+    assert groups and len(set(groups)) == len(groups)
+    for variant in space.variants:
+        for group, tables in variant.groups:
+            assert all(table.rule in {rule.name for rule in space.rules} for table in tables), group
 
 
 def test_circular_buffers_are_predicted_to_save_work_and_traffic():

@@ -73,7 +73,7 @@ def parse_expression(text: str, names: Mapping[str, Any]) -> Any:
 def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
     """Return what :func:`parse` does, without limits; ``outer(name)`` returns the value of a name or
     ``NotImplemented``."""
-    with _collection_paused():
+    with collection_paused():
         return _parsed(source, outer)
 
 
@@ -92,11 +92,12 @@ def _parsed(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
 
 
 @contextmanager
-def _collection_paused() -> Iterator[None]:
+def collection_paused(collect: bool = False) -> Iterator[None]:
     """Pause the search for cyclic garbage inside the ``with``.
 
     The collector would visit all nodes built so far each time their number has grown by a quarter, so that a function
-    ten times as long would take more than ten times as long to parse.
+    ten times as long would take more than ten times as long to parse. ``collect``: at the end, look once through what was
+    made inside and is alive.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -105,3 +106,5 @@ def _collection_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+        if collect:
+            gc.collect(0)

@@ -717,6 +717,9 @@ class FusedStagesRule(ScheduleRule):
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         return _groups(program, tuple(free), self.depth, self.siblings).get(block)
 
+    def shares_parts(self) -> object:
+        return FusedStagesRule.parts
+
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         return [FusedPart(program, group, machine)]
 

@@ -57,6 +57,10 @@ class ScheduleRule(ABC):
 
     __repr__ = short_repr("name")
 
+    def shares_parts(self) -> object:
+        """Returns a key that rules with the same parts for a group share. By default it is the rule itself."""
+        return self
+
     @abstractmethod
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         """Returns the group that ``block`` anchors, made of blocks in ``free``; None when the rule does not take the

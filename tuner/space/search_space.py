@@ -73,6 +73,7 @@ class Space:
         self.avoid = avoid
         self.where: Where = where or {}
         self._names: dict[str, set[int]] = {}
+        self._offered: dict[tuple[object, Group], list[RowTable]] = {}
         self._guard = RuleGuard()
         self.rules = sorted(tuple(rules) if rules is not None else default_rules(), key=lambda r: r.priority)
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
@@ -174,7 +175,7 @@ class Space:
     def _fused(self, rules: Sequence[ScheduleRule], base: Schedule) -> list[Variant]:
         """Returns the function with its stages fused first, as each rule that fuses does it. Only stages that would be
         computed apart count. In ``base`` stages are inlined of which each element is computed once."""
-        program = ProgramInfo(base.func)
+        program = self.program if base.func is self.program.func else ProgramInfo(base.func)
         apart = {b.name: n for n, (group, _) in enumerate(self.variants[0].groups) for b in group.blocks}
         found: dict[tuple[tuple[str, ...], ...], Variant] = {}
         for rule in [rule for rule in rules if rule.fuses and len(program.blocks) > 1]:
@@ -210,8 +211,12 @@ class Space:
         return variant
 
     def _tables(self, rule: ScheduleRule, program: ProgramInfo, group: Group) -> list[RowTable]:
-        """Returns the rule's parts that have a sensible row."""
-        tables = []
+        """Returns the rule's parts that have a sensible row. What another rule offered for the group is not made again."""
+        key = rule.shares_parts(), group
+        known = self._offered.get(key)
+        if known is not None:
+            return [table.under(rule.name) for table in known]
+        tables = self._offered[key] = []
         for part in self._guard.ask(rule.name, rule.parts, program, group, self.machine) or ():
             for d in part.decisions:
                 for name in (d.name, f"{part.name}.{d.name}"):

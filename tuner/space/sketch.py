@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -170,6 +171,14 @@ class RowTable:
         self._values = [np.asarray(d.candidates, dtype=np.int64) for d in part.decisions]
         self.size = math.prod(self._sizes)
         self.complete = self.size <= ALL_ROWS
+
+    def under(self, rule: str) -> RowTable:
+        """Returns the same table as one of another rule's parts."""
+        if rule == self.rule:
+            return self
+        same = copy(self)
+        same.rule = rule
+        return same
 
     @cached_property
     def rows(self) -> np.ndarray:
