@@ -223,8 +223,14 @@ def picked(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str |
     """Returns the lanes that a load reads ``distance`` elements apart, in the type of memory. None stands for a
     gather."""
     active = e.dtype.lanes if e.predicate is None else _leading(e.predicate)
-    if active is None or not _is_near(em, distance, e.dtype):
+    if active is None or not _is_near(em, abs(distance), e.dtype):
         return None
+    if distance < 0:
+        if active < e.dtype.lanes:
+            return None
+        start = offset.plus(Linear(distance * (active - 1)))
+        forwards = _picked_lanes(em, e.buffer, start, e.dtype, -distance, active)
+        return em.fn.shuffled(memory_type(e.dtype), forwards, "poison", range(active - 1, -1, -1))
     return _picked_lanes(em, e.buffer, offset, e.dtype, distance, active)
 
 

@@ -191,3 +191,23 @@ def test_symbolic_sizes_get_the_schedules_of_fixed_ones(name):
     compiled(*fixed, out, target=NATIVE)(*given, want)
     built(*given, got)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("op", [te.sum, te.max])
+@pytest.mark.parametrize(("first", "step"), [(0, 1), (99, -1), (0, 2), (198, -2), (1, 3), (400, -4)])
+def test_rows_read_backwards_or_in_steps_are_reduced_as_vectors(op, first, step):
+    x, r = ph(40, 401), te.reduce_axis((0, 100), "r")
+    out = te.compute((40,), lambda i: op(x[i, first + step * r], axis=r), name="C")
+    made = compiled(x, out)
+    assert "vector_reduce" in made.get_source("lowered") and "masked.gather" not in made.get_source("ll")
+    made, (x,) = computed(out, x)
+    places = first + step * np.arange(100)
+    np.testing.assert_array_equal(made, (np.sum if op is te.sum else np.max)(x[:, places], axis=1))
+
+
+def test_products_of_pairs_have_vectors_of_columns():
+    a, b, r = ph(24, 40, 2), ph(40, 48, 2, name="B"), te.reduce_axis((0, 40), "r")
+    out = te.compute((24, 48), lambda i, j: te.sum(a[i, r, 0] * b[r, j, 0] - a[i, r, 1] * b[r, j, 1], axis=r), name="C")
+    assert "masked.gather" not in compiled(a, b, out).get_source("ll")
+    made, (a, b) = computed(out, a, b)
+    np.testing.assert_array_equal(made, a[..., 0] @ b[..., 0] - a[..., 1] @ b[..., 1])

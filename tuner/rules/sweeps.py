@@ -576,7 +576,7 @@ class RowPart(Part):
             else:
                 overhead = overhead + 10 + 2 * steps / columns["unroll"]
             core = core + work
-            loads = loads + vectors * len(info.loads) / machine.loads_per_cycle
+            loads = loads + vectors * self._lane_loads(info) / machine.loads_per_cycle
             stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
         moved = self._bytes()
         row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
@@ -607,6 +607,11 @@ class RowPart(Part):
             tasks_per_core=float(count) / machine.cores,
             epilogue=float(len(self.group.blocks)),
         )
+
+    def _lane_loads(self, block: BlockInfo) -> float:
+        """Returns how many instructions load what one vector of a row needs."""
+        along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
+        return sum([lane_loads(use, along[-1], self.lanes) if along else 1.0 for use in block.loads])
 
     def _bytes(self) -> int:
         inside = {use.buffer for b in self.group.blocks for use in b.stores}
