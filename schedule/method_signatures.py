@@ -140,6 +140,10 @@ class MethodSignatures:
         """Round the extents of a contraction's axes up to multiples of ``padding``, one number per axis."""
         raise NotImplementedError
 
+    def pad_reduction(self, block: Block) -> None:
+        """Give the reduction axes of a block constant bounds, and a condition where they depend on other axes."""
+        raise NotImplementedError
+
     def parallel(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in parallel."""
         raise NotImplementedError

@@ -1,7 +1,8 @@
 """This module brings a function into the form that schedule rules look for, by steps of a schedule.
 
 An axis that is used as ``h // 4`` and ``h % 4`` becomes two, ``h = 4 * h0 + h1``, and the accesses become affine. What else
-is not affine in a reduction, such as ``A[t[i], r]`` or ``A[(i + y) // 2]``, is copied before, where it is read often. The
+is not affine in a reduction, such as ``A[t[i], r]`` or ``A[(i + y) // 2]``, is copied before, where it is read often. A
+reduction over a triangle, such as ``r`` in ``range(i + 1)``, becomes one over a rectangle, under a condition. The
 buffers of the function that the axis counts through get two dimensions in its place, and the other stages of these
 buffers are split alike. The steps are recorded as all steps are, so that a trace replays on the function as written.
 """
@@ -24,10 +25,31 @@ _Place = tuple[BlockInfo | Buffer, int]
 
 
 def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
-    """Make the accesses of reductions affine; returns the program that results."""
+    """Make reductions rectangular, and their accesses affine; returns the program that results."""
+    _pad_triangles(sch)
     _split_divided_axes(sch)
     _copy_what_is_gathered(sch)
     return ProgramInfo(sch.func)
+
+
+_LARGER = 2
+"""How many times as large as the longest of its rows the rectangle around a triangle of loops may be."""
+
+
+def _pad_triangles(sch: Schedule) -> None:
+    """Give reductions constant bounds where these depend on other axes, unless they are a narrow band of a rectangle."""
+    for block in ProgramInfo(sch.func).blocks:
+        if not block.is_reduction or all(isinstance(loop.extent, IntImm) for loop in block.loops):
+            continue
+        before = sch.copy()
+        try:
+            sch.pad_reduction(block.name)
+        except ScheduleError:
+            sch.restore(before)
+            continue
+        padded = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
+        if padded.reduce_size > _LARGER * block.reduce_size:
+            sch.restore(before)
 
 
 _REUSE = 8

@@ -1,7 +1,7 @@
-"""This module defines pad_einsum, which makes padding, and decompose_padding, which takes it apart.
+"""This module defines pad_einsum and pad_reduction, which make padding, and decompose_padding, which takes it apart.
 
-The first rounds the axes of a contraction up to multiples, with padded copies of buffers; the second gives the constant part
-of a padding block a block of its own.
+The first rounds the axes of a contraction up to multiples, with padded copies of buffers; the second makes a rectangle of
+a triangle of loops; the third gives the constant part of a padding block a block of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.reductions import find_reducer
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import BlockScope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer, linear_coefficients
@@ -59,6 +60,7 @@ from ..require.block_preconditions import (
     check_plain_path,
     find_block,
     find_loop,
+    has_trivial_bindings,
     innermost_own_loops,
     loops_of,
     nest_of_its_own,
@@ -397,6 +399,112 @@ def _copy(source: Buffer, target: Buffer, name: str, analyzer: Analyzer, back: b
     if tests and not back:
         value = if_then_else(all_(*tests), value, const(0, source.dtype))
     return in_own_loops(element_block(name, axes, BufferStore(target, value, at)), prefix="i")
+
+
+@primitive
+def pad_reduction(func: PrimFunc, block: str) -> PrimFunc:
+    """Give the reduction axes of a block constant bounds, and a condition where they depend on other axes.
+
+    What lies outside of the old bounds combines the value that the reduction starts from, which changes nothing.
+
+    Applies to a block that stores one value, whose loops hold only this block and are its axes one to one, and which
+    starts from the identity of a known reducer, such as a sum from zero.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((16, 16)), B: T.Buffer((16,))):
+    ...     for i in range(16):
+    ...         for k in range(i + 1):
+    ...             with T.block("B"):
+    ...                 vi, vk = T.axis.remap("SR", [i, k])
+    ...                 with T.init():
+    ...                     B[vi] = T.float32(0)
+    ...                 B[vi] = B[vi] + A[vi, vk]
+    ... '''))
+    >>> sch.pad_reduction("B")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+        # with T.block("root"):
+        for i, k in T.grid(16, 16):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(A[vi, vk])
+                T.writes(B[vi])
+                with T.init():
+                    B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + T.if_then_else(vk < vi + 1, A[vi, vk], T.float32(0.0))
+    """
+    tree = tree_of(func)
+    realize = find_block(tree, block)
+    top = own_nest(tree, realize)
+    if top is None or not has_trivial_bindings(tree, realize):
+        raise ScheduleError(
+            f"the axes of block {block!r} are not its loops one to one, or these hold other blocks too", where=realize,
+            hint="do this before other steps on the loops",
+        )  # fmt: skip
+    loops = tree.loops_above(realize)
+    axes = {loop.loop_var: iv.var for loop, iv in zip(loops, realize.block.iter_vars, strict=True)}
+    new_loops, new_axes, tests = list(loops), list(realize.block.iter_vars), list[Expr]()
+    for n, (loop, iv) in enumerate(zip(loops, realize.block.iter_vars, strict=True)):
+        if iv.kind != IterVar.REDUCE or not any(uses_var(e, lambda v: v in axes) for e in (loop.min, loop.extent)):
+            continue
+        domain, inside = _padded_domain(tree, realize, loop)
+        new_loops[n] = loop.with_(min=domain.min, extent=domain.extent)
+        new_axes[n] = IterVar(domain, iv.var, iv.kind, iv.thread_tag)
+        tests += [substitute(test, axes) for test in inside]
+    if all(new is old for new, old in zip(new_loops, loops, strict=True)):
+        return func
+    body = _only_where(realize, all_(*tests))
+    changed = realize.block.with_(
+        iter_vars=tuple(new_axes), body=body, reads=access_regions(body, realize.block.init)[0]
+    )
+    new: Stmt = realize.with_(block=changed)
+    for loop in reversed(new_loops):
+        new = loop.with_(body=new)
+    return tree.replace({top: new})
+
+
+def _padded_domain(tree: Tree, realize: BlockRealize, loop: For) -> tuple[Range, list[Expr]]:
+    """Return the smallest constant range around the values of a loop, and the conditions that hold inside its bounds."""
+    outside = analyzer_at(tree, loop)
+    low, extent = outside.simplify(loop.min), outside.simplify(loop.extent)
+    end = outside.simplify(low + extent)
+    least, most = outside.const_int_bound(low)[0], outside.const_int_bound(end)[1]
+    read = any(isinstance(n, (BufferLoad, Call)) for e in (low, end) for n in pre_order(e))
+    if read or least is None or most is None or most <= least:
+        raise ScheduleError(
+            f"loop {loop.loop_var.name} of block {realize.block.name_hint!r} runs over {Range(loop.min, loop.extent)}, "
+            "which has no constant bounds",
+            where=(loop, realize),
+            hint="bounds are sums of loops with constant extents, and read no memory",
+        )
+    kind = loop.loop_var.dtype
+    domain = Range(const(least, kind), const(most - least, kind))
+    tests = [loop.loop_var >= low, loop.loop_var < end]
+    within = analyzer_at(tree, loop)
+    within.bind(loop.loop_var, domain)
+    return domain, [test for test in map(within.simplify, tests) if not is_const_int(test, 1)]
+
+
+def _only_where(realize: BlockRealize, condition: Expr) -> BufferStore:
+    """Return the update of a reduction that combines the start value where the condition does not hold."""
+    store, start = the_store(realize, realize.block.body), the_store(realize, realize.block.init)
+    found = find_reducer([start.value], [BufferLoad(store.buffer, store.indices)], [store.value])
+    if found is None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not known to keep its value when it combines {start.value}",
+            where=realize,
+            hint="reductions are written as C[i] = C[i] + x, from the identity on; register_reducer makes others known",
+        )
+    reducer, (term,) = found
+    old = (BufferLoad(store.buffer, store.indices),)
+    (value,) = reducer.combine(old, (if_then_else(condition, term, start.value),))
+    return store.with_(value=value)
 
 
 @primitive

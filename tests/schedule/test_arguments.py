@@ -77,6 +77,7 @@ SENSIBLE = {
     "loop_partition": (L0, [4, None], True),
     "merge": (L0, D0),
     "pad_einsum": ("C", [1, 1, 1]),
+    "pad_reduction": ("C",),
     "parallel": (L0,),
     "read_at": (C0, "C", 1, "local"),
     "reindex": ("B", ("read", 0), False),

@@ -211,3 +211,48 @@ def test_products_of_pairs_have_vectors_of_columns():
     assert "masked.gather" not in compiled(a, b, out).get_source("ll")
     made, (a, b) = computed(out, a, b)
     np.testing.assert_array_equal(made, a[..., 0] @ b[..., 0] - a[..., 1] @ b[..., 1])
+
+
+SQUARES = ph(40, 40), ph(40, 40, name="B")
+
+
+def triangles():
+    a, b = SQUARES
+
+    def reduced(op, begin, end, term):
+        def body(*at):
+            r = te.reduce_axis((begin(*at), end(*at)), "r")
+            return op(term(*at, r), axis=r)
+
+        return body
+
+    def product(i, j, r):
+        return a[i, r] * b[r, j]
+
+    yield "lower", (40, 40), reduced(te.sum, lambda i, j: 0, lambda i, j: i + 1, product), lambda a, b: np.tril(a) @ b
+    yield "upper", (40, 40), reduced(te.sum, lambda i, j: i, lambda i, j: 40, product), lambda a, b: np.triu(a) @ b
+    yield "right", (40, 40), reduced(te.sum, lambda i, j: j, lambda i, j: 40, product), lambda a, b: a @ np.tril(b)
+    yield "empty first row", (40,), reduced(te.sum, lambda i: 0, lambda i: i, lambda i, r: a[i, r] * b[i, r]), (
+        lambda a, b: np.tril(a * b, -1).sum(1))  # fmt: skip
+    yield "maximum", (40,), reduced(te.max, lambda i: i, lambda i: 40, lambda i, r: a[i, r] - b[i, r]), (
+        lambda a, b: np.where(np.tri(40).T > 0, a - b, -np.inf).max(1))  # fmt: skip
+    chosen = reduced(
+        te.sum, lambda i, j: 0, lambda i, j: 40, lambda i, j, r: te.if_then_else(r <= i, product(i, j, r), 0.0)
+    )
+    yield "conditions", (40, 40), chosen, lambda a, b: np.tril(a) @ b
+
+
+@pytest.mark.parametrize(("shape", "body", "reference"), [pytest.param(*case, id=n) for n, *case in triangles()])
+def test_reductions_over_triangles_have_vectors(shape, body, reference):
+    out = te.compute(shape, body, name="C")
+    assert "T.vectorized" in compiled(*SQUARES, out).get_source("tir")
+    made, (a, b) = computed(out, *SQUARES)
+    np.testing.assert_array_equal(made, reference(a, b))
+
+
+def test_a_narrow_band_is_no_rectangle():
+    x = ph(96, 104)
+    out = te.compute((96,), lambda i: (lambda r: te.sum(x[i, r], axis=r))(te.reduce_axis((i, i + 8), "r")), name="C")
+    assert "if_then_else" not in compiled(x, out).get_source("tir")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, [x[i, i : i + 8].sum() for i in range(96)])
