@@ -80,7 +80,7 @@ SENSIBLE = {
     "pad_reduction": ("C",),
     "parallel": (L0,),
     "read_at": (C0, "C", 1, "local"),
-    "reindex": ("B", ("read", 0), False),
+    "reindex": ("B", ("read", 0), False, 0),
     "reindex_cache_read": ("B", 0, "local", swap),
     "reindex_cache_write": ("B", 0, "local", swap),
     "interchange": (L1, L0),
