@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from ..schedule import Schedule, ScheduleError
 from ..tir.analysis.access import accesses
-from ..tir.expr import FloorDiv, FloorMod, IntImm, Var
+from ..tir.expr import IntImm, Var
 from ..tir.stmt import Buffer
 from ..tir.walk import pre_order
-from .program import BlockInfo, ProgramInfo, Use
+from .program import BlockInfo, ProgramInfo, Use, divisors_of
 
 _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
@@ -175,7 +175,7 @@ def _digits(name: str, factors: Sequence[int]) -> list[str]:
 def _divided_axes(program: ProgramInfo) -> Iterator[_Divided]:
     """Returns the groups of axes that reductions divide, with the dimensions that they count through."""
     free = [b for b in program.blocks if not b.keeps_order]
-    divisors = {b: _divisors(b) for b in free if b.is_reduction and not all(use.affine for use in b.loads)}
+    divisors = {b: divisors_of(b) for b in free if b.is_reduction and not all(use.affine for use in b.loads)}
     if not any(map(any, divisors.values())):
         return
     dims = _counted_dims(program, free)
@@ -203,23 +203,6 @@ def _divided_axes(program: ProgramInfo) -> Iterator[_Divided]:
         factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
         if factors:
             yield _Divided(factors, axes, counted, {buffer: program.writer[buffer] for buffer in counted})
-
-
-def _divisors(block: BlockInfo) -> list[set[int]]:
-    """Returns for each axis the numbers that it is divided by in indices. In ``h // 4 % 2`` they are 4 and 8."""
-    found: dict[Var, set[int]] = {v: set() for v in block.axes}
-    for access in accesses(block.block.body):
-        for node in [n for index in access.indices for n in pre_order(index)]:
-            if isinstance(node, (FloorDiv, FloorMod)) and isinstance(node.b, IntImm):
-                inner, by = node.a, node.b.value
-                if isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
-                    outer = inner.b.value
-                    if isinstance(inner.a, Var) and inner.a in found:
-                        found[inner.a].add(outer)
-                    inner, by = inner.a, by * outer
-                if isinstance(inner, Var) and inner in found:
-                    found[inner].add(by)
-    return [found[v] for v in block.axes]
 
 
 def _chain(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]:

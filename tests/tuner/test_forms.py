@@ -127,6 +127,16 @@ def test_a_transposed_operand_goes_through_squares():
     np.testing.assert_array_equal(made, a + b.T)
 
 
+@pytest.mark.parametrize("shape", [(96, 96), (3, 64, 64), (100, 100)])
+def test_an_array_and_its_transpose_go_through_squares(shape):
+    x = ph(*shape)
+    out = te.compute(shape, lambda *at: 2.0 * x(*at) - x(*at[:-2], at[-1], at[-2]) * x(*at), name="C")
+    made = compiled(x, out)
+    assert "gather" not in made.get_source("ll") and "T.Shuffle" in made.get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, 2 * x - x.swapaxes(-1, -2) * x)
+
+
 @pytest.mark.parametrize("each", [2, 4, 8])
 def test_lanes_near_one_another_come_from_one_vector(each):
     x = ph(128)
@@ -134,6 +144,19 @@ def test_lanes_near_one_another_come_from_one_vector(each):
     assert "masked.gather" not in compiled(x, out).get_source("ll")
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, x.repeat(each) * 2)
+
+
+@pytest.mark.parametrize("size", [960, 1000, 20])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+@pytest.mark.parametrize("count", [3, 5, 6, 7, 24])
+def test_short_arrays_are_repeated_by_permutations(count, dtype, size):
+    x, y = ph(2, size, dtype=dtype), ph(size, name="B", dtype=dtype)
+    out = te.compute((2, size), lambda n, i: x[n, i] + y[i % count] + y[i // count])
+    if dtype == "float32" and size > 20:
+        assert "masked.gather" not in compiled(x, y, out).get_source("ll")
+    made, (x, y) = computed(out, x, y)
+    i = np.arange(size)
+    np.testing.assert_array_equal(made, x + y[i % count] + y[i // count])
 
 
 def test_lanes_of_two_arrays_are_interleaved():
