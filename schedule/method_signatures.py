@@ -141,7 +141,7 @@ class MethodSignatures:
         raise NotImplementedError
 
     def pad_reduction(self, block: Block) -> None:
-        """Give the reduction axes of a block constant bounds, and a condition where they depend on other axes."""
+        """Let the bounds of reduction axes depend on no other axes; a condition takes the place of those bounds."""
         raise NotImplementedError
 
     def parallel(self, loop: LoopRV) -> None:

@@ -17,7 +17,7 @@ from ...tir.analysis.reductions import find_reducer
 from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import BlockScope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
-from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.arith import Analyzer, eval_interval, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
 from ...tir.expr import (
     GE,
@@ -45,7 +45,9 @@ from ...tir.expr import (
     ceildiv,
     conjuncts,
     const,
+    convert,
     is_const_int,
+    max_,
 )
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
@@ -403,7 +405,7 @@ def _copy(source: Buffer, target: Buffer, name: str, analyzer: Analyzer, back: b
 
 @primitive
 def pad_reduction(func: PrimFunc, block: str) -> PrimFunc:
-    """Give the reduction axes of a block constant bounds, and a condition where they depend on other axes.
+    """Let the bounds of reduction axes depend on no other axes; a condition takes the place of those bounds.
 
     What lies outside of the old bounds combines the value that the reduction starts from, which changes nothing.
 
@@ -470,25 +472,38 @@ def pad_reduction(func: PrimFunc, block: str) -> PrimFunc:
 
 
 def _padded_domain(tree: Tree, realize: BlockRealize, loop: For) -> tuple[Range, list[Expr]]:
-    """Return the smallest constant range around the values of a loop, and the conditions that hold inside its bounds."""
+    """Return a constant or symbolic range around all values of a loop, and the conditions inside it."""
     outside = analyzer_at(tree, loop)
-    low, extent = outside.simplify(loop.min), outside.simplify(loop.extent)
-    end = outside.simplify(low + extent)
+    low, end = outside.simplify(loop.min), outside.simplify(loop.min + loop.extent)
     least, most = outside.const_int_bound(low)[0], outside.const_int_bound(end)[1]
-    read = any(isinstance(n, (BufferLoad, Call)) for e in (low, end) for n in pre_order(e))
-    if read or least is None or most is None or most <= least:
+    ends = (least, most) if least is not None and most is not None else _symbolic_ends(tree, loop, low, end)
+    reads = any(isinstance(n, (BufferLoad, Call)) for e in (low, end) for n in pre_order(e))
+    if reads or ends is None or outside.can_prove(convert(ends[0]) >= ends[1]):
         raise ScheduleError(
             f"loop {loop.loop_var.name} of block {realize.block.name_hint!r} runs over {Range(loop.min, loop.extent)}, "
-            "which has no constant bounds",
+            "which has no bounds that are the same for all other loops",
             where=(loop, realize),
-            hint="bounds are sums of loops with constant extents, and read no memory",
+            hint="bounds are sums of loops and sizes, and read no memory",
         )
     kind = loop.loop_var.dtype
-    domain = Range(const(least, kind), const(most - least, kind))
+    first, last = convert(ends[0], kind), convert(ends[1], kind)
+    domain = Range(first, outside.simplify(max_(last - first, 0)))
     tests = [loop.loop_var >= low, loop.loop_var < end]
     within = analyzer_at(tree, loop)
     within.bind(loop.loop_var, domain)
     return domain, [test for test in map(within.simplify, tests) if not is_const_int(test, 1)]
+
+
+def _symbolic_ends(tree: Tree, loop: For, low: Expr, end: Expr) -> tuple[Expr, Expr] | None:
+    """Return bounds of the values of a loop without the variables of outer loops, or None."""
+    first, last = low, end - 1
+    for outer in reversed(tree.loops_above(loop)):
+        around = {outer.loop_var: Range(outer.min, outer.extent)}
+        lower, upper = eval_interval(first, around), eval_interval(last, around)
+        if lower is None or upper is None:
+            return None
+        first, last = lower[0], upper[1]
+    return first, last + 1
 
 
 def _only_where(realize: BlockRealize, condition: Expr) -> BufferStore:

@@ -323,7 +323,7 @@ def test_triangles_become_rectangles(agree, replays, loops, start, step):
     [
         (_triangle("i", "2.0"), "is not known to keep its value"),
         (_triangle("i", "0.0", "A[vi, vk] - B[vi]"), "is not known to keep its value"),
-        (_triangle("T.int32(A[i, 0])"), "has no constant bounds"),
+        (_triangle("T.int32(A[i, 0])"), "has no bounds that are the same"),
     ],
 )
 def test_what_is_no_rectangle(func, words):
@@ -336,3 +336,23 @@ def test_rectangles_come_before_splits(matmul):
     sch.split(sch.get_loops("B")[0], [None, 4])
     with pytest.raises(ScheduleError, match="not its loops one to one"):
         sch.pad_reduction("B")
+
+
+def test_a_triangle_of_symbolic_size_becomes_a_square():
+    func = parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n, n))
+    B = T.match_buffer(b, (n,))
+    for i in range(n):
+        for k in range(i, n):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+""")
+    sch = Schedule(func)
+    sch.pad_reduction("B")
+    assert "for i, k in T.grid(n, n):" in sch.func.script() and "T.if_then_else(vk >= vi" in sch.func.script()

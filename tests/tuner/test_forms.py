@@ -279,3 +279,20 @@ def test_a_narrow_band_is_no_rectangle():
     assert "if_then_else" not in compiled(x, out).get_source("tir")
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, [x[i, i : i + 8].sum() for i in range(96)])
+
+
+@pytest.mark.parametrize("size", [1, 17, 40, 100])
+def test_triangles_of_symbolic_size(size):
+    n = te.var("n")
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+
+    def product(i, j):
+        r = te.reduce_axis((0, i + 1), "r")
+        return te.sum(a[i, r] * b[r, j], axis=r)
+
+    out = te.compute((n, n), product, name="C")
+    assert "T.vectorized" in compiled(a, b, out).get_source("tir")
+    x, y = np.random.default_rng(0).integers(0, 5, (2, size, size)).astype("float32")
+    made = np.zeros((size, size), "float32")
+    compiled(a, b, out, target=NATIVE)(x, y, made)
+    np.testing.assert_array_equal(made, np.tril(x) @ y)
