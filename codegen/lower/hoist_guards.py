@@ -40,7 +40,7 @@ from ...tir.expr import (
 from ...tir.expr.node import IRNode
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
-from .loop_annotations import TAIL, plain_value
+from .loop_annotations import HORIZONTAL, TAIL, plain_value
 from .scoped_transform import ScopedTransform
 
 Domains = dict[Var, tuple[Expr, Expr] | None]
@@ -136,40 +136,48 @@ class _IdleCutter(ScopedTransform):
         anything."""
         if loop.kind not in ("serial", "parallel") or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
             return None
-        if not isinstance(loop.extent, IntImm):
-            return None
-        guards, updates = _guards_around(loop.body), self.updates(loop.body)
+        updates = self.updates(loop.body)
+        guards = _guards_around(loop.body) if isinstance(loop.extent, IntImm) else []
         if not guards and not updates:
             return None
-        inner, extent = inner_domains(loop.body), loop.extent.value
+        inner = inner_domains(loop.body)
         gaps = [linear_gap(t, loop.loop_var, inner, self.analyzer, always=False) for t in (*updates, *guards)]
-        end = min([extent, *[e for gap in gaps if gap and (e := _last_end(gap, self.analyzer)) is not None]])
-        if end <= 0:
-            return seq()
-        if loop.kind == "serial" and end > _FEW:
-            first, last = self.within_tile([gap for gap in gaps[: len(updates)] if gap], end)
+        shorter = loop
+        if isinstance(loop.extent, IntImm):
+            ends = [e for gap in gaps if gap and (e := _last_end(gap, self.analyzer)) is not None]
+            end = min([loop.extent.value, *ends])
+            if end <= 0:
+                return seq()
+            if end < loop.extent.value:
+                shorter = loop.with_(extent=const(end, loop.loop_var.dtype))
+        if loop.kind == "serial" and HORIZONTAL not in loop.annotations:
+            first, last = self.within_tile([gap for gap in gaps[: len(updates)] if gap], shorter.extent)
             if first is not None or last is not None:
-                return self.below(self.between(loop, first, const(end) if last is None else last))
-        return None if end >= extent else self.below(loop.with_(extent=const(end, loop.loop_var.dtype)))
+                return self.below(self.between(loop, first, shorter.extent if last is None else last))
+        return None if shorter is loop else self.below(shorter)
 
-    def within_tile(self, gaps: Sequence[LinearGap], extent: int) -> tuple[Expr | None, Expr | None]:
-        """Return where a loop of ``extent`` begins and ends, expressions of outer variables.
+    def within_tile(self, gaps: Sequence[LinearGap], extent: Expr) -> tuple[Expr | None, Expr | None]:
+        """Return where a loop of ``extent`` begins and ends, expressions of the variables of outer loops.
 
         None stands for an end that does not depend on them, or that never lies far inside.
         """
         first, last = None, None
+        size = extent.value if isinstance(extent, IntImm) else None
+        outer = {loop.loop_var for loop in self.loops}
+        if size is not None and size <= _FEW:
+            return None, None
         for gap in gaps:
-            if isinstance(gap.base, IntImm):
+            if not vars_in(gap.base) & outer:
                 continue
             if gap.slope > 0:
                 end = self.analyzer.simplify((gap.slope - 1 - gap.base) // gap.slope)
                 least = self.analyzer.const_int_bound(end)[0]
-                if least is not None and least * 2 <= extent:
+                if size is None or (least is not None and least * 2 <= size):
                     last = self.analyzer.simplify(op.max_(op.min_(end, extent), 0))
             elif gap.slope < 0:
                 start = self.analyzer.simplify(gap.base // -gap.slope + 1)
                 most = self.analyzer.const_int_bound(start)[1]
-                if most is not None and most * 2 >= extent:
+                if size is None or (most is not None and most * 2 >= size):
                     first = self.analyzer.simplify(op.max_(op.min_(start, extent), 0))
         return first, last
 
