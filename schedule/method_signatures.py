@@ -140,6 +140,10 @@ class MethodSignatures:
         """Round the extents of a contraction's axes up to multiples of ``padding``, one number per axis."""
         raise NotImplementedError
 
+    def pad_reduction(self, block: Block) -> None:
+        """Let the bounds of reduction axes depend on no other axes; a condition takes the place of those bounds."""
+        raise NotImplementedError
+
     def parallel(self, loop: LoopRV) -> None:
         """Run the iterations of a loop in parallel."""
         raise NotImplementedError
@@ -148,7 +152,7 @@ class MethodSignatures:
         """Copy in each iteration of ``loop`` all that it reads of a buffer, and read the copy instead."""
         raise NotImplementedError
 
-    def reindex(self, block: Block, buffer: Any, skip_simplify: bool = False) -> BlockRV:
+    def reindex(self, block: Block, buffer: Any, skip_simplify: bool = False, place: int | None = None) -> BlockRV:
         """Let a block access a copy of a buffer whose dimensions are the axes that address it."""
         raise NotImplementedError
 

@@ -1,7 +1,8 @@
 """This module brings a function into the form that schedule rules look for, by steps of a schedule.
 
 An axis that is used as ``h // 4`` and ``h % 4`` becomes two, ``h = 4 * h0 + h1``, and the accesses become affine. What else
-is not affine in a reduction, such as ``A[t[i], r]`` or ``A[(i + y) // 2]``, is copied before, where it is read often. The
+is not affine in a reduction, such as ``A[t[i], r]`` or ``A[(i + y) // 2]``, is copied before, where it is read often. A
+reduction over a triangle, such as ``r`` in ``range(i + 1)``, becomes one over a rectangle, under a condition. The
 buffers of the function that the axis counts through get two dimensions in its place, and the other stages of these
 buffers are split alike. The steps are recorded as all steps are, so that a trace replays on the function as written.
 """
@@ -14,20 +15,41 @@ from dataclasses import dataclass
 
 from ..schedule import Schedule, ScheduleError
 from ..tir.analysis.access import accesses
-from ..tir.expr import FloorDiv, FloorMod, IntImm, Var
+from ..tir.expr import IntImm, Var
 from ..tir.stmt import Buffer
 from ..tir.walk import pre_order
-from .program import BlockInfo, ProgramInfo, Use
+from .program import BlockInfo, ProgramInfo, Use, divisors_of
 
 _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
 
 
 def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
-    """Make the accesses of reductions affine; returns the program that results."""
+    """Make reductions rectangular, and their accesses affine; returns the program that results."""
+    _pad_triangles(sch)
     _split_divided_axes(sch)
     _copy_what_is_gathered(sch)
     return ProgramInfo(sch.func)
+
+
+_LARGER = 2
+"""How many times as large as the longest of its rows the rectangle around a triangle of loops may be."""
+
+
+def _pad_triangles(sch: Schedule) -> None:
+    """Give reductions constant bounds where these depend on other axes, unless they are a narrow band of a rectangle."""
+    for block in ProgramInfo(sch.func).blocks:
+        if not block.is_reduction or all(isinstance(loop.extent, IntImm) for loop in block.loops):
+            continue
+        before = sch.copy()
+        try:
+            sch.pad_reduction(block.name)
+        except ScheduleError:
+            sch.restore(before)
+            continue
+        padded = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
+        if padded.reduce_size > _LARGER * block.reduce_size:
+            sch.restore(before)
 
 
 _REUSE = 8
@@ -153,7 +175,7 @@ def _digits(name: str, factors: Sequence[int]) -> list[str]:
 def _divided_axes(program: ProgramInfo) -> Iterator[_Divided]:
     """Returns the groups of axes that reductions divide, with the dimensions that they count through."""
     free = [b for b in program.blocks if not b.keeps_order]
-    divisors = {b: _divisors(b) for b in free if b.is_reduction and not all(use.affine for use in b.loads)}
+    divisors = {b: divisors_of(b) for b in free if b.is_reduction and not all(use.affine for use in b.loads)}
     if not any(map(any, divisors.values())):
         return
     dims = _counted_dims(program, free)
@@ -181,23 +203,6 @@ def _divided_axes(program: ProgramInfo) -> Iterator[_Divided]:
         factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
         if factors:
             yield _Divided(factors, axes, counted, {buffer: program.writer[buffer] for buffer in counted})
-
-
-def _divisors(block: BlockInfo) -> list[set[int]]:
-    """Returns for each axis the numbers that it is divided by in indices. In ``h // 4 % 2`` they are 4 and 8."""
-    found: dict[Var, set[int]] = {v: set() for v in block.axes}
-    for access in accesses(block.block.body):
-        for node in [n for index in access.indices for n in pre_order(index)]:
-            if isinstance(node, (FloorDiv, FloorMod)) and isinstance(node.b, IntImm):
-                inner, by = node.a, node.b.value
-                if isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
-                    outer = inner.b.value
-                    if isinstance(inner.a, Var) and inner.a in found:
-                        found[inner.a].add(outer)
-                    inner, by = inner.a, by * outer
-                if isinstance(inner, Var) and inner in found:
-                    found[inner].add(by)
-    return [found[v] for v in block.axes]
 
 
 def _chain(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]:

@@ -13,7 +13,22 @@ from ..codegen.packing import layout_free_params
 from ..tir.analysis.access import Access, accesses
 from ..tir.arith import Analyzer
 from ..tir.arith.normal_form.forms import Linear, collect, expression_key
-from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var, is_const_int
+from ..tir.expr import (
+    BinaryOp,
+    BufferLoad,
+    Call,
+    Cast,
+    CmpOp,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    LogicalOp,
+    Range,
+    Var,
+    is_const_int,
+)
 from ..tir.expr.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, children_of
 from ..tir.walk import blocks_of, loads_and_stores, pre_order, uses_var
@@ -269,6 +284,23 @@ def _computed(value: Expr) -> Iterator[object]:
         if isinstance(node, Call) and node.op == "tir.if_then_else":
             for chosen in node.args[1:]:
                 yield from _computed(chosen)
+
+
+def divisors_of(block: BlockInfo) -> list[set[int]]:
+    """Returns for each axis the numbers that it is divided by in indices. In ``h // 4 % 2`` they are 4 and 8."""
+    found: dict[Var, set[int]] = {v: set() for v in block.axes}
+    for access in accesses(block.block.body):
+        for node in [n for index in access.indices for n in pre_order(index)]:
+            if isinstance(node, (FloorDiv, FloorMod)) and isinstance(node.b, IntImm):
+                inner, by = node.a, node.b.value
+                if isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
+                    outer = inner.b.value
+                    if isinstance(inner.a, Var) and inner.a in found:
+                        found[inner.a].add(outer)
+                    inner, by = inner.a, by * outer
+                if isinstance(inner, Var) and inner in found:
+                    found[inner].add(by)
+    return [found[v] for v in block.axes]
 
 
 def copies(block: BlockInfo) -> bool:

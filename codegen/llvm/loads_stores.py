@@ -223,15 +223,22 @@ def picked(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str |
     """Returns the lanes that a load reads ``distance`` elements apart, in the type of memory. None stands for a
     gather."""
     active = e.dtype.lanes if e.predicate is None else _leading(e.predicate)
-    if active is None or not _is_near(em, distance, e.dtype):
+    if active is None or not _is_near(em, abs(distance), e.dtype):
         return None
+    if distance < 0:
+        if active < e.dtype.lanes:
+            return None
+        start = offset.plus(Linear(distance * (active - 1)))
+        forwards = _picked_lanes(em, e.buffer, start, e.dtype, -distance, active)
+        return em.fn.shuffled(memory_type(e.dtype), forwards, "poison", range(active - 1, -1, -1))
     return _picked_lanes(em, e.buffer, offset, e.dtype, distance, active)
 
 
 def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
     """Returns lanes at known distances from the first one, picked out of the one vector that covers them.
 
-    An example is ``A[i + T.Ramp(0, 1, 16) // 4]``. None where they are not known, or lie farther apart than a register is long.
+    An example is ``A[i + T.Ramp(0, 1, 16) // 4]``. None where they are not known, or lie farther apart than two registers
+    are long.
     """
     buffer, dtype = e.buffer, e.dtype
     if buffer.dtype.lanes > 1 or dtype.is_bool:
@@ -243,7 +250,7 @@ def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
     places, offsets = flat
     read = [n for n, is_read in zip(offsets, active, strict=True) if is_read]
     first, span = min(read), max(read) - min(read) + 1
-    if not 1 < span <= em.target.vector_lanes(dtype):
+    if not 1 < span <= 2 * em.target.vector_lanes(dtype):
         return None
     start = em.total(((buffer.elem_offset, IntImm(1)), *places)).plus(Linear(first))
     whole = dtype.element.with_lanes(span)

@@ -11,15 +11,20 @@ conditions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from ...tir.analysis.reductions import find_reducer
 from ...tir.arith import Analyzer, eval_interval, linear_coefficients
 from ...tir.arith.affine import as_difference
 from ...tir.expr import (
+    Add,
     And,
+    BufferLoad,
     Call,
     Expr,
+    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -33,10 +38,10 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.node import IRNode
-from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
+from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
 from .edge_parts import MOST_PARTS, edge_in_parts
-from .loop_annotations import TAIL, plain_value
+from .loop_annotations import HORIZONTAL, TAIL, plain_value
 from .scoped_transform import ScopedTransform
 
 Domains = dict[Var, tuple[Expr, Expr] | None]
@@ -101,42 +106,159 @@ def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
 
     Where the factors of a split exceed the extent by less than one outer iteration, nothing is cut, because some checks
     hold in the last iteration.
+
+    A reduction that combines its identity does nothing either. So a sum over ``r <= i`` ends with the tile, here of 8
+    rows, in which ``i`` lies. Before::
+
+        for r in range(256):
+            for i1 in T.unroll(8): C[i1] = C[i1] + T.if_then_else(r <= i0 * 8 + i1, A[i0 * 8 + i1, r], 0)
+
+    After::
+
+        for r in range(i0 * 8 + 8):
+            for i1 in T.unroll(8): C[i1] = C[i1] + T.if_then_else(r <= i0 * 8 + i1, A[i0 * 8 + i1, r], 0)
     """
-    return ScopedTransform({For: _without_idle}).function(func)
+    return _IdleCutter(func).function(func)
 
 
-def _without_idle(loop: For, scope: ScopedTransform) -> Stmt | None:
-    """Returns ``loop`` up to the iteration from which it does nothing, or an empty result when no iteration does
-    anything."""
-    if loop.kind not in ("serial", "parallel") or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
-        return None
-    checks = _checks_around_body(loop.body) if isinstance(loop.extent, IntImm) else []
-    if not checks:
-        return None
-    inner = inner_domains(loop.body)
-    ends = [_end(term, loop.loop_var, inner, scope.analyzer) for term in checks]
-    end = min([e for e in ends if e is not None], default=loop.extent.value)  # type: ignore[attr-defined]
-    if end >= loop.extent.value:  # type: ignore[attr-defined]
-        return None
-    return scope.below(loop.with_(extent=const(end, loop.loop_var.dtype))) if end > 0 else seq()
+_FEW = 4
+"""The number of iterations up to which a loop keeps a constant extent."""
 
 
-def _checks_around_body(body: Stmt) -> list[Expr]:
-    """Returns the checks that must hold for ``body`` to do anything."""
+class _IdleCutter(ScopedTransform):
+    """The walk that shortens loops. ``unsigned`` are the buffers inside the function that never hold -0.0."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__({For: self.loop})
+        self.unsigned = _without_negative_zero(func)
+
+    def loop(self, loop: For, _: ScopedTransform) -> Stmt | None:
+        """Return ``loop`` up to the iteration from which it does nothing, or an empty result when no iteration does
+        anything."""
+        if loop.kind not in ("serial", "parallel") or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
+            return None
+        updates = self.updates(loop.body)
+        guards = _guards_around(loop.body) if isinstance(loop.extent, IntImm) else []
+        if not guards and not updates:
+            return None
+        inner = inner_domains(loop.body)
+        gaps = [linear_gap(t, loop.loop_var, inner, self.analyzer, always=False) for t in (*updates, *guards)]
+        shorter = loop
+        if isinstance(loop.extent, IntImm):
+            ends = [e for gap in gaps if gap and (e := _last_end(gap, self.analyzer)) is not None]
+            end = min([loop.extent.value, *ends])
+            if end <= 0:
+                return seq()
+            if end < loop.extent.value:
+                shorter = loop.with_(extent=const(end, loop.loop_var.dtype))
+        if loop.kind == "serial" and HORIZONTAL not in loop.annotations:
+            first, last = self.within_tile([gap for gap in gaps[: len(updates)] if gap], shorter.extent)
+            if first is not None or last is not None:
+                return self.below(self.between(loop, first, shorter.extent if last is None else last))
+        return None if shorter is loop else self.below(shorter)
+
+    def within_tile(self, gaps: Sequence[LinearGap], extent: Expr) -> tuple[Expr | None, Expr | None]:
+        """Return where a loop of ``extent`` begins and ends, expressions of the variables of outer loops.
+
+        None stands for an end that does not depend on them, or that never lies far inside.
+        """
+        first, last = None, None
+        size = extent.value if isinstance(extent, IntImm) else None
+        outer = {loop.loop_var for loop in self.loops}
+        if size is not None and size <= _FEW:
+            return None, None
+        for gap in gaps:
+            if not vars_in(gap.base) & outer:
+                continue
+            if gap.slope > 0:
+                end = self.analyzer.simplify((gap.slope - 1 - gap.base) // gap.slope)
+                least = self.analyzer.const_int_bound(end)[0]
+                if size is None or (least is not None and least * 2 <= size):
+                    last = self.analyzer.simplify(op.max_(op.min_(end, extent), 0))
+            elif gap.slope < 0:
+                start = self.analyzer.simplify(gap.base // -gap.slope + 1)
+                most = self.analyzer.const_int_bound(start)[1]
+                if size is None or (most is not None and most * 2 >= size):
+                    first = self.analyzer.simplify(op.max_(op.min_(start, extent), 0))
+        return first, last
+
+    def between(self, loop: For, first: Expr | None, last: Expr) -> For:
+        """Return the iterations of ``loop`` from ``first`` to ``last``."""
+        if first is None:
+            return loop.with_(extent=last)
+        body = substitute(loop.body, {loop.loop_var: loop.loop_var + first})
+        return loop.with_(extent=self.analyzer.simplify(op.max_(last - first, 0)), body=body)
+
+    def updates(self, body: Stmt) -> list[Expr]:
+        """Return the conditions without which all updates of reductions in ``body`` combine an identity."""
+        if isinstance(body, (For, LetStmt, AttrStmt)):
+            return self.updates(body.body)
+        if isinstance(body, IfThenElse):
+            return [] if body.else_case is not None else self.updates(body.then_case)
+        if isinstance(body, SeqStmt):
+            return _in_all([self.updates(part) for part in body.seq])
+        return _checks_of_update(body, self.unsigned) if isinstance(body, BufferStore) else []
+
+
+def _guards_around(body: Stmt) -> list[Expr]:
+    """Return the checks around ``body`` that must hold for it to do anything."""
     if isinstance(body, (For, LetStmt, AttrStmt)):
-        return _checks_around_body(body.body)
+        return _guards_around(body.body)
     if isinstance(body, IfThenElse):
-        return [] if body.else_case is not None else [*conjuncts(body.condition), *_checks_around_body(body.then_case)]
-    if isinstance(body, SeqStmt):
-        first, *others = [_checks_around_body(part) for part in body.seq]
-        return [t for t in first if all(any(structural_equal(t, other) for other in o) for o in others)]
-    return []
+        return [] if body.else_case is not None else [*conjuncts(body.condition), *_guards_around(body.then_case)]
+    return _in_all([_guards_around(part) for part in body.seq]) if isinstance(body, SeqStmt) else []
 
 
-def _end(term: Expr, var: Var, inner: Domains, analyzer: Analyzer) -> int | None:
-    """Returns the value of ``var`` from which on ``term`` holds for no values of the loops inside."""
-    gap = linear_gap(term, var, inner, analyzer, always=False)
-    if gap is None or gap.slope <= 0:
+def _in_all(lists: Sequence[list[Expr]]) -> list[Expr]:
+    """Return the expressions that each list holds."""
+    first, *others = lists
+    return [t for t in first if all(any(structural_equal(t, other) for other in o) for o in others)]
+
+
+def _checks_of_update(store: BufferStore, unsigned: Collection[Buffer]) -> list[Expr]:
+    """Return the checks without which a store combines what it stores to with the identity of a reducer.
+
+    For sums of floats that is 0.0, which changes nothing but -0.0.
+    """
+    if not any(isinstance(e, Call) and e.op == "tir.if_then_else" for e in store.value.children()):
+        return []
+    found = find_reducer(None, [BufferLoad(store.buffer, store.indices)], [store.value])
+    if found is None or not found[0].starts_from or store.value.dtype.lanes > 1:
+        return []
+    reducer, (term,) = found
+    (neutral,) = reducer.identity([str(store.value.dtype)])
+    if reducer.name == "sum" and store.value.dtype.is_float and store.buffer not in unsigned:
+        return []
+    checks: list[Expr] = []
+    while isinstance(term, Call) and term.op == "tir.if_then_else" and structural_equal(term.args[2], neutral):
+        checks += conjuncts(term.args[0])
+        term = term.args[1]
+    return checks
+
+
+def _without_negative_zero(func: PrimFunc) -> set[Buffer]:
+    """Return the buffers allocated inside the function that only hold positive constants, zeros, and sums with elements
+    of their own. A sum is -0.0 only if both its operands are."""
+    good: dict[Buffer, bool] = {}
+    for n in all_nodes(func.body):
+        if isinstance(n, BufferStore):
+            good[n.buffer] = good.get(n.buffer, True) and _keeps_sign(n)
+    inside = {b.data for b in func.buffer_map.values()}
+    return {buffer for buffer, is_good in good.items() if is_good and buffer.data not in inside}
+
+
+def _keeps_sign(store: BufferStore) -> bool:
+    value = store.value
+    if isinstance(value, FloatImm):
+        return value.value >= 0 and math.copysign(1.0, value.value) > 0
+    return isinstance(value, Add) and any(
+        isinstance(e, BufferLoad) and e.buffer is store.buffer for e in (value.a, value.b)
+    )
+
+
+def _last_end(gap: LinearGap, analyzer: Analyzer) -> int | None:
+    """Return the value of the variable from which on the check never holds, whatever the variables outside are."""
+    if gap.slope <= 0:
         return None
     least = analyzer.const_int_bound(gap.base)[0]
     return None if least is None else max(-(least // gap.slope), 0)  # slope * var + least >= 0

@@ -158,7 +158,7 @@ PASSES: tuple[Pass, ...] = (
     _step(form_fma, [Mul], target=True),
     _step(legalize_vector_loops, [VECTORIZED], [IfThenElse, UNROLLED], target=True),
     _step(split_unroll_factors, [UNROLL_FACTOR], [UNROLLED]),
-    _step(cut_idle_iterations, [IfThenElse]),
+    _step(cut_idle_iterations, [IfThenElse, "tir.if_then_else"]),
     _step(simplify),
     _step(choose_unrolled, [UNROLL_STEPS, UNROLL_EXPLICIT], [UNROLLED]),
     _step(name_quotients, _GUARDS),

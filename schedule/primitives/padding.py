@@ -1,7 +1,7 @@
-"""This module defines pad_einsum, which makes padding, and decompose_padding, which takes it apart.
+"""This module defines pad_einsum and pad_reduction, which make padding, and decompose_padding, which takes it apart.
 
-The first rounds the axes of a contraction up to multiples, with padded copies of buffers; the second gives the constant part
-of a padding block a block of its own.
+The first rounds the axes of a contraction up to multiples, with padded copies of buffers; the second makes a rectangle of
+a triangle of loops; the third gives the constant part of a padding block a block of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.reductions import find_reducer
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import BlockScope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
-from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.arith import Analyzer, eval_interval, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
 from ...tir.expr import (
     GE,
@@ -44,7 +45,9 @@ from ...tir.expr import (
     ceildiv,
     conjuncts,
     const,
+    convert,
     is_const_int,
+    max_,
 )
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
@@ -59,6 +62,7 @@ from ..require.block_preconditions import (
     check_plain_path,
     find_block,
     find_loop,
+    has_trivial_bindings,
     innermost_own_loops,
     loops_of,
     nest_of_its_own,
@@ -397,6 +401,125 @@ def _copy(source: Buffer, target: Buffer, name: str, analyzer: Analyzer, back: b
     if tests and not back:
         value = if_then_else(all_(*tests), value, const(0, source.dtype))
     return in_own_loops(element_block(name, axes, BufferStore(target, value, at)), prefix="i")
+
+
+@primitive
+def pad_reduction(func: PrimFunc, block: str) -> PrimFunc:
+    """Let the bounds of reduction axes depend on no other axes; a condition takes the place of those bounds.
+
+    What lies outside of the old bounds combines the value that the reduction starts from, which changes nothing.
+
+    Applies to a block that stores one value, whose loops hold only this block and are its axes one to one, and which
+    starts from the identity of a known reducer, such as a sum from zero.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((16, 16)), B: T.Buffer((16,))):
+    ...     for i in range(16):
+    ...         for k in range(i + 1):
+    ...             with T.block("B"):
+    ...                 vi, vk = T.axis.remap("SR", [i, k])
+    ...                 with T.init():
+    ...                     B[vi] = T.float32(0)
+    ...                 B[vi] = B[vi] + A[vi, vk]
+    ... '''))
+    >>> sch.pad_reduction("B")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+        # with T.block("root"):
+        for i, k in T.grid(16, 16):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(A[vi, vk])
+                T.writes(B[vi])
+                with T.init():
+                    B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + T.if_then_else(vk < vi + 1, A[vi, vk], T.float32(0.0))
+    """
+    tree = tree_of(func)
+    realize = find_block(tree, block)
+    top = own_nest(tree, realize)
+    if top is None or not has_trivial_bindings(tree, realize):
+        raise ScheduleError(
+            f"the axes of block {block!r} are not its loops one to one, or these hold other blocks too", where=realize,
+            hint="do this before other steps on the loops",
+        )  # fmt: skip
+    loops = tree.loops_above(realize)
+    axes = {loop.loop_var: iv.var for loop, iv in zip(loops, realize.block.iter_vars, strict=True)}
+    new_loops, new_axes, tests = list(loops), list(realize.block.iter_vars), list[Expr]()
+    for n, (loop, iv) in enumerate(zip(loops, realize.block.iter_vars, strict=True)):
+        if iv.kind != IterVar.REDUCE or not any(uses_var(e, lambda v: v in axes) for e in (loop.min, loop.extent)):
+            continue
+        domain, inside = _padded_domain(tree, realize, loop)
+        new_loops[n] = loop.with_(min=domain.min, extent=domain.extent)
+        new_axes[n] = IterVar(domain, iv.var, iv.kind, iv.thread_tag)
+        tests += [substitute(test, axes) for test in inside]
+    if all(new is old for new, old in zip(new_loops, loops, strict=True)):
+        return func
+    body = _only_where(realize, all_(*tests))
+    changed = realize.block.with_(
+        iter_vars=tuple(new_axes), body=body, reads=access_regions(body, realize.block.init)[0]
+    )
+    new: Stmt = realize.with_(block=changed)
+    for loop in reversed(new_loops):
+        new = loop.with_(body=new)
+    return tree.replace({top: new})
+
+
+def _padded_domain(tree: Tree, realize: BlockRealize, loop: For) -> tuple[Range, list[Expr]]:
+    """Return a constant or symbolic range around all values of a loop, and the conditions inside it."""
+    outside = analyzer_at(tree, loop)
+    low, end = outside.simplify(loop.min), outside.simplify(loop.min + loop.extent)
+    least, most = outside.const_int_bound(low)[0], outside.const_int_bound(end)[1]
+    ends = (least, most) if least is not None and most is not None else _symbolic_ends(tree, loop, low, end)
+    reads = any(isinstance(n, (BufferLoad, Call)) for e in (low, end) for n in pre_order(e))
+    if reads or ends is None or outside.can_prove(convert(ends[0]) >= ends[1]):
+        raise ScheduleError(
+            f"loop {loop.loop_var.name} of block {realize.block.name_hint!r} runs over {Range(loop.min, loop.extent)}, "
+            "which has no bounds that are the same for all other loops",
+            where=(loop, realize),
+            hint="bounds are sums of loops and sizes, and read no memory",
+        )
+    kind = loop.loop_var.dtype
+    first, last = convert(ends[0], kind), convert(ends[1], kind)
+    domain = Range(first, outside.simplify(max_(last - first, 0)))
+    tests = [loop.loop_var >= low, loop.loop_var < end]
+    within = analyzer_at(tree, loop)
+    within.bind(loop.loop_var, domain)
+    return domain, [test for test in map(within.simplify, tests) if not is_const_int(test, 1)]
+
+
+def _symbolic_ends(tree: Tree, loop: For, low: Expr, end: Expr) -> tuple[Expr, Expr] | None:
+    """Return bounds of the values of a loop without the variables of outer loops, or None."""
+    first, last = low, end - 1
+    for outer in reversed(tree.loops_above(loop)):
+        around = {outer.loop_var: Range(outer.min, outer.extent)}
+        lower, upper = eval_interval(first, around), eval_interval(last, around)
+        if lower is None or upper is None:
+            return None
+        first, last = lower[0], upper[1]
+    return first, last + 1
+
+
+def _only_where(realize: BlockRealize, condition: Expr) -> BufferStore:
+    """Return the update of a reduction that combines the start value where the condition does not hold."""
+    store, start = the_store(realize, realize.block.body), the_store(realize, realize.block.init)
+    found = find_reducer([start.value], [BufferLoad(store.buffer, store.indices)], [store.value])
+    if found is None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not known to keep its value when it combines {start.value}",
+            where=realize,
+            hint="reductions are written as C[i] = C[i] + x, from the identity on; register_reducer makes others known",
+        )
+    reducer, (term,) = found
+    old = (BufferLoad(store.buffer, store.indices),)
+    (value,) = reducer.combine(old, (if_then_else(condition, term, start.value),))
+    return store.with_(value=value)
 
 
 @primitive

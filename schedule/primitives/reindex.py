@@ -13,12 +13,13 @@ from typing import Any
 from ...tir.analysis.access import Access, accesses, opaque_buffers
 from ...tir.analysis.known_ranges import analyzer_at, analyzer_of, sized_analyzer
 from ...tir.analysis.region_cover import covers_domain
+from ...tir.analysis.regions import access_regions
 from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, all_, conjuncts, same
 from ...tir.stmt import Block, BlockRealize, Buffer, PrimFunc, Stmt
-from ...tir.walk import pre_order, substitute, uses_var
+from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..edit.buffers import CopyRequest, dependents, moved_accesses, place_beside, place_between
 from ..edit.loop_nests import copying_block, fresh_variables, in_loops_like, in_own_loops, point
 from ..errors import ScheduleError
@@ -40,7 +41,9 @@ from ..require.block_preconditions import (
 
 
 @primitive
-def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False) -> tuple[PrimFunc, BlockRV]:
+def reindex(
+    func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False, place: int | None = None
+) -> tuple[PrimFunc, BlockRV]:
     """Let a block access a copy of a buffer whose dimensions are the axes that address it. They come in the block's
     order.
 
@@ -48,9 +51,10 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
     block reads and writes it). A read buffer is copied before the block's loops, a written one after them. Indices of
     a read may come from memory that the block does not write, as in ``A[t[i], j]``. Indices are
     simplified first, unless ``skip_simplify``, so that an axis without influence gives no dimension. Returns the
-    copying block, ``<buffer>_reindex``.
+    copying block, ``<buffer>_reindex``. ``place``: the number of the place that is copied where the block reads the
+    buffer at several, in the order of its body; it reads the others as before.
 
-    Applies to a leaf block alone in its loops that accesses the buffer at one place. For reading, the block must not
+    Applies to a leaf block alone in its loops that accesses the buffer at one place, or names one. For reading, the block must not
     write the buffer. For writing, it must be the only writer, have an init or not read the buffer, run on its whole
     domain, and store each element for one value of its spatial axes.
 
@@ -94,8 +98,13 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
             where=realize,
             hint='say ("write", i) to reindex what it writes',
         )
+    if place is not None and written:
+        raise ScheduleError(
+            f"block {block!r} writes buffer {old.name}, of which place {place} shall be copied", where=realize,
+            hint="places are numbered in buffers that the block reads; leave place out",
+        )  # fmt: skip
     check_plain_path(tree, realize)
-    indices, found = accessed_point(realize, old, from_memory=not written)
+    indices, found = accessed_point(realize, old, from_memory=not written, place=place)
     top = own_nest(tree, realize)
     if top is None:
         raise ScheduleError(
@@ -120,8 +129,18 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
     inner, outer = BufferLoad(copy, tuple([iv.var for iv in axes])), BufferLoad(old, indices)
     source, target = (inner, outer) if written else (outer, inner)
     stage = in_own_loops(copying_block(request.name, axes, source, target, names="v"))
-    changed = {realize: put_point(realize, old, copy, inner.indices)}
+    if place is None:
+        changed = {realize: put_point(realize, old, copy, inner.indices)}
+    else:
+        changed = {realize: _put_there(realize, found, inner)}
     return request.inserted(place_beside(tree, top, after=written), stage, changed, copy), BlockRV(request.name)
+
+
+def _put_there(realize: BlockRealize, found: Sequence[Access], load: BufferLoad) -> BlockRealize:
+    """Return the block with the accesses ``found`` replaced by ``load``."""
+    block, nodes = realize.block, {access.node for access in found}
+    body = transform(block.body, lambda n: load if n in nodes else None)
+    return realize.with_(block=block.with_(body=body, reads=access_regions(body, block.init)[0]))
 
 
 def _is_zero(e: Expr) -> bool:
@@ -354,11 +373,11 @@ def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt, axes: list[Iter
 
 
 def accessed_point(
-    realize: BlockRealize, buffer: Buffer, from_memory: bool = False
+    realize: BlockRealize, buffer: Buffer, from_memory: bool = False, place: int | None = None
 ) -> tuple[tuple[Expr, ...], list[Access]]:
     """Return the indices at which a block accesses ``buffer``, the same in all accesses, and these accesses.
 
-    ``from_memory``: indices may be read from memory that the block does not write.
+    With ``place`` there may be several such indices, of which those of this number are returned. ``from_memory``: indices may be read from memory that the block does not write.
 
     ScheduleError is raised when the indices differ, when they depend on a loop inside the block, when the block holds
     other blocks, and when it uses the buffer through a pointer or a match_buffer.
@@ -388,6 +407,17 @@ def accessed_point(
             where=realize,
             hint="choose a buffer that the block reads or writes",
         )
+    analyzer = analyzer_of(block.iter_vars)
+    places = _places(analyzer, found)
+    if place is not None:
+        if not 0 <= place < len(places):
+            raise ScheduleError(
+                f"block {name!r} reads buffer {buffer.name} at {len(places)} places, of which none has the number {place}",
+                where=realize,
+                hint="the first one in its body has the number 0",
+            )
+        places = [places[place]]
+        (found,) = places
     indices = found[0].indices
     written = {region.buffer for region in block.writes}
     looked_up = [n.buffer for i in indices for n in pre_order(i) if isinstance(n, BufferLoad)]
@@ -397,21 +427,33 @@ def accessed_point(
             where=realize,
             hint="such indices cannot be turned into axes",
         )
-    analyzer = analyzer_of(block.iter_vars)
-    for other in found[1:]:
-        if not all(analyzer.can_prove_equal(a, b) for a, b in zip(indices, other.indices, strict=True)):
-            raise ScheduleError(
-                f"block {name!r} accesses buffer {buffer.name} at more than one place: {_shown(buffer, indices)} and "
-                f"{_shown(buffer, other.indices)}",
-                where=realize,
-                hint="each axis value has to stand for one element",
-            )
+    if len(places) > 1:
+        raise ScheduleError(
+            f"block {name!r} accesses buffer {buffer.name} at more than one place: {_shown(buffer, indices)} and "
+            f"{_shown(buffer, places[1][0].indices)}",
+            where=realize,
+            hint="each axis value has to stand for one element",
+        )
     inside = {lp.loop_var for a in found for lp in a.loops}
     if any(isinstance(n, Var) and n in inside for i in indices for n in pre_order(i)):
         raise ScheduleError(
             f"{_shown(buffer, indices)} in block {name!r} moves with a loop inside the block", where=realize,
         hint="choose the block inside that loop")  # fmt: skip
     return indices, found
+
+
+def _places(analyzer: Analyzer, found: Iterable[Access]) -> list[list[Access]]:
+    """Return the accesses of a buffer, those to equal indices together."""
+    places: list[list[Access]] = []
+    for access in found:
+        for same_place in places:
+            first = same_place[0].indices
+            if all(analyzer.can_prove_equal(a, b) for a, b in zip(first, access.indices, strict=True)):
+                same_place.append(access)
+                break
+        else:
+            places.append([access])
+    return places
 
 
 def _shown(buffer: Buffer, indices: Iterable[Expr]) -> str:

@@ -128,6 +128,11 @@ def pad_einsum(rng: Rng, sch: Schedule) -> None:
     sch.pad_einsum(block, [int(rng.choice([1, 1, 2, 4, 8])) for _ in the(sch, block).iter_vars])
 
 
+@step(1)
+def pad_reduction(rng: Rng, sch: Schedule) -> None:
+    sch.pad_reduction(a_block_where(rng, sch, reduces))
+
+
 @step(4)
 def decompose_padding(rng: Rng, sch: Schedule) -> None:
     block = a_block_where(rng, sch, lambda b: "if_then_else" in str(b))

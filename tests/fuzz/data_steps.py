@@ -48,7 +48,8 @@ def cache_write(rng: Rng, sch: Schedule) -> None:
 
 @step(2)
 def reindex(rng: Rng, sch: Schedule) -> None:
-    sch.reindex(a_block(rng, sch), (str(rng.choice(["read", "write"])), int(rng.integers(2))))
+    place = int(rng.integers(2)) if rng.random() < 0.3 else None
+    sch.reindex(a_block(rng, sch), (str(rng.choice(["read", "write"])), int(rng.integers(2))), place=place)
 
 
 def _a_map(rng: Rng, axes: int, sizes: Sequence[Var] = ()) -> Any:

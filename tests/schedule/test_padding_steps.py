@@ -1,4 +1,4 @@
-"""decompose_padding and pad_einsum: what comes out, that it computes the same, and what they refuse."""
+"""decompose_padding, pad_einsum and pad_reduction: what comes out, that it computes the same, and what they refuse."""
 
 import pytest
 
@@ -283,3 +283,76 @@ def test_split_loops_do_not_pad(matmul):
     sch.split(sch.get_loops("C")[0], [None, 4])
     with pytest.raises(ScheduleError, match="not to a loop from zero"):
         sch.pad_einsum("C", [8, 1, 1])
+
+
+# -- pad_reduction --------------------------------------------------------------------------------------------------
+
+
+def _triangle(loops, start="0.0", step="B[vi] + A[vi, vk]"):
+    return parse(f"""
+@T.prim_func
+def main(A: T.Buffer((13, 17)), B: T.Buffer((13,))):
+    for i in range(13):
+        for k in range({loops}):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32("{start}")
+                B[vi] = {step}
+""")
+
+
+@pytest.mark.parametrize("loops", ["i", "i + 1", "i, 17", "i // 2, i + 3", "i - 5", "3, i"])
+@pytest.mark.parametrize(
+    ("start", "step"), [("0.0", "B[vi] + A[vi, vk]"), ("-inf", "T.max(A[vi, vk], B[vi])"), ("1.0", "B[vi] * A[vi, vk]")]
+)
+def test_triangles_become_rectangles(agree, replays, loops, start, step):
+    func = _triangle(loops, start, step)
+    sch = Schedule(func, debug_mask="all")
+    sch.pad_reduction("B")
+    assert all(type(sch.get(loop).extent).__name__ == "IntImm" for loop in sch.get_loops("B"))
+    agree(func, sch.func)
+    replays(sch, func)
+    again = sch.func
+    sch.pad_reduction("B")  # it is a rectangle
+    assert sch.func is again
+
+
+@pytest.mark.parametrize(
+    ("func", "words"),
+    [
+        (_triangle("i", "2.0"), "is not known to keep its value"),
+        (_triangle("i", "0.0", "A[vi, vk] - B[vi]"), "is not known to keep its value"),
+        (_triangle("T.int32(A[i, 0])"), "has no bounds that are the same"),
+    ],
+)
+def test_what_is_no_rectangle(func, words):
+    with pytest.raises(ScheduleError, match=words):
+        Schedule(func).pad_reduction("B")
+
+
+def test_rectangles_come_before_splits(matmul):
+    sch = Schedule(_triangle("i"))
+    sch.split(sch.get_loops("B")[0], [None, 4])
+    with pytest.raises(ScheduleError, match="not its loops one to one"):
+        sch.pad_reduction("B")
+
+
+def test_a_triangle_of_symbolic_size_becomes_a_square():
+    func = parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n, n))
+    B = T.match_buffer(b, (n,))
+    for i in range(n):
+        for k in range(i, n):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+""")
+    sch = Schedule(func)
+    sch.pad_reduction("B")
+    assert "for i, k in T.grid(n, n):" in sch.func.script() and "T.if_then_else(vk >= vi" in sch.func.script()

@@ -393,3 +393,38 @@ def main(A: T.Buffer((5, 4)), L: T.Buffer((5,), "int32"), C: T.Buffer((5,))):
 """
     with pytest.raises(ScheduleError, match="the range of axis vk of block 'C' is read from buffer L"):
         Schedule(parse(text)).reindex("C", ("read", "L"))
+
+
+PLACES = """
+@T.prim_func
+def main(A: T.Buffer((7, 7)), B: T.Buffer((7, 7))):
+    for i, j in T.grid(7, 7):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = (A[vi, vj] + A[vj, vi]) * A[6 - vj, vi] + A[vj, 0 + vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [
+        (0, "(A_reindex[vi, vj] + A[vj, vi]) * A[6 - vj, vi] + A[vj, vi]"),
+        (1, "(A[vi, vj] + A_reindex[vi, vj]) * A[6 - vj, vi] + A_reindex[vi, vj]"),
+        (2, "(A[vi, vj] + A[vj, vi]) * A_reindex[vi, vj] + A[vj, vi]"),
+    ],
+)
+def test_reindex_of_one_of_several_places(agree, replays, place, left):
+    func = parse(PLACES)
+    sch = Schedule(func, debug_mask="all")
+    sch.reindex("B", ("read", 0), place=place)
+    assert left in sch.func.script()
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_reindex_of_no_place():
+    sch = Schedule(parse(PLACES))
+    with pytest.raises(ScheduleError, match="at 3 places, of which none has the number 3"):
+        sch.reindex("B", "A", place=3)
+    with pytest.raises(ScheduleError, match="places are numbered in buffers that the block reads"):
+        sch.reindex("B", ("write", 0), place=0)

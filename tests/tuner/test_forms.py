@@ -127,6 +127,16 @@ def test_a_transposed_operand_goes_through_squares():
     np.testing.assert_array_equal(made, a + b.T)
 
 
+@pytest.mark.parametrize("shape", [(96, 96), (3, 64, 64), (100, 100)])
+def test_an_array_and_its_transpose_go_through_squares(shape):
+    x = ph(*shape)
+    out = te.compute(shape, lambda *at: 2.0 * x(*at) - x(*at[:-2], at[-1], at[-2]) * x(*at), name="C")
+    made = compiled(x, out)
+    assert "gather" not in made.get_source("ll") and "T.Shuffle" in made.get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, 2 * x - x.swapaxes(-1, -2) * x)
+
+
 @pytest.mark.parametrize("each", [2, 4, 8])
 def test_lanes_near_one_another_come_from_one_vector(each):
     x = ph(128)
@@ -134,6 +144,19 @@ def test_lanes_near_one_another_come_from_one_vector(each):
     assert "masked.gather" not in compiled(x, out).get_source("ll")
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, x.repeat(each) * 2)
+
+
+@pytest.mark.parametrize("size", [960, 1000, 20])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+@pytest.mark.parametrize("count", [3, 5, 6, 7, 24])
+def test_short_arrays_are_repeated_by_permutations(count, dtype, size):
+    x, y = ph(2, size, dtype=dtype), ph(size, name="B", dtype=dtype)
+    out = te.compute((2, size), lambda n, i: x[n, i] + y[i % count] + y[i // count])
+    if dtype == "float32" and size > 20:
+        assert "masked.gather" not in compiled(x, y, out).get_source("ll")
+    made, (x, y) = computed(out, x, y)
+    i = np.arange(size)
+    np.testing.assert_array_equal(made, x + y[i % count] + y[i // count])
 
 
 def test_lanes_of_two_arrays_are_interleaved():
@@ -191,3 +214,85 @@ def test_symbolic_sizes_get_the_schedules_of_fixed_ones(name):
     compiled(*fixed, out, target=NATIVE)(*given, want)
     built(*given, got)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("op", [te.sum, te.max])
+@pytest.mark.parametrize(("first", "step"), [(0, 1), (99, -1), (0, 2), (198, -2), (1, 3), (400, -4)])
+def test_rows_read_backwards_or_in_steps_are_reduced_as_vectors(op, first, step):
+    x, r = ph(40, 401), te.reduce_axis((0, 100), "r")
+    out = te.compute((40,), lambda i: op(x[i, first + step * r], axis=r), name="C")
+    made = compiled(x, out)
+    assert "vector_reduce" in made.get_source("lowered") and "masked.gather" not in made.get_source("ll")
+    made, (x,) = computed(out, x)
+    places = first + step * np.arange(100)
+    np.testing.assert_array_equal(made, (np.sum if op is te.sum else np.max)(x[:, places], axis=1))
+
+
+def test_products_of_pairs_have_vectors_of_columns():
+    a, b, r = ph(24, 40, 2), ph(40, 48, 2, name="B"), te.reduce_axis((0, 40), "r")
+    out = te.compute((24, 48), lambda i, j: te.sum(a[i, r, 0] * b[r, j, 0] - a[i, r, 1] * b[r, j, 1], axis=r), name="C")
+    assert "masked.gather" not in compiled(a, b, out).get_source("ll")
+    made, (a, b) = computed(out, a, b)
+    np.testing.assert_array_equal(made, a[..., 0] @ b[..., 0] - a[..., 1] @ b[..., 1])
+
+
+SQUARES = ph(40, 40), ph(40, 40, name="B")
+
+
+def triangles():
+    a, b = SQUARES
+
+    def reduced(op, begin, end, term):
+        def body(*at):
+            r = te.reduce_axis((begin(*at), end(*at)), "r")
+            return op(term(*at, r), axis=r)
+
+        return body
+
+    def product(i, j, r):
+        return a[i, r] * b[r, j]
+
+    yield "lower", (40, 40), reduced(te.sum, lambda i, j: 0, lambda i, j: i + 1, product), lambda a, b: np.tril(a) @ b
+    yield "upper", (40, 40), reduced(te.sum, lambda i, j: i, lambda i, j: 40, product), lambda a, b: np.triu(a) @ b
+    yield "right", (40, 40), reduced(te.sum, lambda i, j: j, lambda i, j: 40, product), lambda a, b: a @ np.tril(b)
+    yield "empty first row", (40,), reduced(te.sum, lambda i: 0, lambda i: i, lambda i, r: a[i, r] * b[i, r]), (
+        lambda a, b: np.tril(a * b, -1).sum(1))  # fmt: skip
+    yield "maximum", (40,), reduced(te.max, lambda i: i, lambda i: 40, lambda i, r: a[i, r] - b[i, r]), (
+        lambda a, b: np.where(np.tri(40).T > 0, a - b, -np.inf).max(1))  # fmt: skip
+    chosen = reduced(
+        te.sum, lambda i, j: 0, lambda i, j: 40, lambda i, j, r: te.if_then_else(r <= i, product(i, j, r), 0.0)
+    )
+    yield "conditions", (40, 40), chosen, lambda a, b: np.tril(a) @ b
+
+
+@pytest.mark.parametrize(("shape", "body", "reference"), [pytest.param(*case, id=n) for n, *case in triangles()])
+def test_reductions_over_triangles_have_vectors(shape, body, reference):
+    out = te.compute(shape, body, name="C")
+    assert "T.vectorized" in compiled(*SQUARES, out).get_source("tir")
+    made, (a, b) = computed(out, *SQUARES)
+    np.testing.assert_array_equal(made, reference(a, b))
+
+
+def test_a_narrow_band_is_no_rectangle():
+    x = ph(96, 104)
+    out = te.compute((96,), lambda i: (lambda r: te.sum(x[i, r], axis=r))(te.reduce_axis((i, i + 8), "r")), name="C")
+    assert "if_then_else" not in compiled(x, out).get_source("tir")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, [x[i, i : i + 8].sum() for i in range(96)])
+
+
+@pytest.mark.parametrize("size", [1, 17, 40, 100])
+def test_triangles_of_symbolic_size(size):
+    n = te.var("n")
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+
+    def product(i, j):
+        r = te.reduce_axis((0, i + 1), "r")
+        return te.sum(a[i, r] * b[r, j], axis=r)
+
+    out = te.compute((n, n), product, name="C")
+    assert "T.vectorized" in compiled(a, b, out).get_source("tir")
+    x, y = np.random.default_rng(0).integers(0, 5, (2, size, size)).astype("float32")
+    made = np.zeros((size, size), "float32")
+    compiled(a, b, out, target=NATIVE)(x, y, made)
+    np.testing.assert_array_equal(made, np.tril(x) @ y)

@@ -166,16 +166,14 @@ def vector_axes(block: BlockInfo) -> list[Var]:
     wide = [axis for axis in block.spatial if block.extents[axis] > 1]
     for axis in reversed(wide):
         moving = [use for use in block.loads if axis in use.axes()]
-        contiguous = [use for use in moving if use.stride(axis) == 1]
         alone = [use for use in moving if use.dim_of(axis) is not None]
         last = axis is wide[-1]
         if (
             last
             and moving
             and (
-                len(contiguous) == len(moving)
-                or (len(moving_loads(block, axis)) == 1 and packable(block, axis))
-                or not _reads_rows(block)
+                (len(moving_loads(block, axis)) == 1 and packable(block, axis))
+                or not _reads_rows(block, max([_distance(use, axis) for use in moving]))
             )
         ):
             out.append(axis)
@@ -188,25 +186,37 @@ def lane_loads(use: Use, vector: Var, lanes: int) -> float:
     """Returns how many instructions it takes to load ``lanes`` elements along the axis ``vector``. Lanes a few elements
     apart are picked out of whole vectors, and farther ones are loaded one by one."""
     stride = use.stride(vector)
-    if stride in (0, 1):
+    if stride == 0:
         return 1.0
-    if stride == -1:
-        return 2.0
-    return float(2 * stride - 1) if stride is not None and 1 < stride <= NEAR else float(lanes)
+    distance = _distance(use, vector)
+    return float(lanes) if stride is None or distance > NEAR else 2.0 * distance - (stride > 0)
+
+
+def _distance(use: Use, axis: Var) -> float:
+    """Returns how many elements neighbours along ``axis`` are apart, in either direction.
+
+    It is infinity where that is not known. Code generation picks lanes out of whole vectors up to a distance of
+    :data:`NEAR`.
+    """
+    stride = use.stride(axis)
+    return math.inf if stride is None else float(abs(stride))
 
 
 _SHORT_ROW = 6
 """Elements of a row from which on it is added up as a vector, in place of vectors across rows."""
 
 
-def _reads_rows(block: BlockInfo) -> bool:
-    """Returns whether a reduction axis is contiguous in memory for at least the length of a vector.
+def _reads_rows(block: BlockInfo, distance: float) -> bool:
+    """Returns whether elements along a reduction axis are near one another, and nearer than ``distance``.
 
-    Where rows are all that is read, less is enough.
+    The axis is at least as long as a vector; less is enough where rows are all that is read.
     """
     over = [axis for axis in block.reduce if block.extents[axis] > 1]
     least = _SHORT_ROW if len(over) == 1 and len(block.loads) == 1 else 16
-    return any(use.stride(axis) == 1 and block.extents[axis] >= least for use in block.loads for axis in over)
+    limit = min(distance, NEAR + 1)
+    return any(
+        0 < _distance(use, axis) < limit and block.extents[axis] >= least for use in block.loads for axis in over
+    )
 
 
 def _reuses(block: BlockInfo, use: Use) -> bool:

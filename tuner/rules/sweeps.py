@@ -31,7 +31,7 @@ from ..cost.axis_roles import lane_loads, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
-from ..program import BlockInfo, ProgramInfo, Use
+from ..program import BlockInfo, ProgramInfo, Use, divisors_of
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
@@ -42,7 +42,8 @@ class ElementSweep:
     ``width`` elements are computed per iteration, as vectors of ``lanes`` elements, 0 for one of all. ``fused``: the loops
     become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time;
     ``staged`` names an input whose part for a tile is copied to scratch memory; ``turned`` tells which dimension of the copy
-    each axis of the block is, so that the copy lies as the axes do and rows are read in order. ``shared``: the threads share the loops
+    each axis of the block is, so that the copy lies as the axes do and rows are read in order. ``place``: the number of
+    the place that is copied where the block reads the input at several; the copy lies as the axes do. ``shared``: the threads share the loops
     outside the innermost one, and that one, too, where the others have fewer iterations than ``tasks``. ``unrolled``: the
     steps along a row are written out, so that conditions on the innermost axis are known in each.
     """
@@ -54,6 +55,7 @@ class ElementSweep:
     tile: int = 1
     staged: str = ""
     turned: tuple[int, ...] = ()
+    place: int | None = None
     shared: bool = False
     tasks: int = 0
     unrolled: bool = False
@@ -81,7 +83,11 @@ def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
     if sweep.unrolled and many:
         sch.unroll(step)
     if sweep.staged:
-        copy = sch.cache_read(block, sweep.staged, "local", consumer_blocks=[block])
+        if sweep.place is None:
+            copy = sch.cache_read(block, sweep.staged, "local", consumer_blocks=[block])
+        else:
+            copy = sch.reindex(block, sweep.staged, place=sweep.place)
+            sch.set_scope(copy, 0, "local")
         if sweep.turned:
             names = [f"i{n}" for n in range(len(sweep.turned))]
             moved = ", ".join([names[n] for n in sweep.turned])
@@ -347,6 +353,19 @@ def _whole_between(block: BlockInfo) -> int:
     return out
 
 
+_LONGEST_PERIOD = 16
+"""The number of vectors up to which a period of indices is one iteration."""
+
+
+def _vectors_of_a_period(block: BlockInfo, lanes: int) -> int:
+    """Returns after how many vectors the lanes of ``i % 3`` or ``i // 3`` repeat; 1 where that is soon or too late.
+
+    In iterations of so many vectors the place of each lane is known.
+    """
+    period = math.lcm(lanes, *divisors_of(block)[block.axes.index(_innermost(block))]) // lanes
+    return period if period <= _LONGEST_PERIOD else 1
+
+
 class ElementwisePart(Part):
     """This part makes one parallel loop outside and one vector loop inside. Its decision is ``vectors`` per iteration;
     for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is copied to scratch memory first.
@@ -369,7 +388,10 @@ class ElementwisePart(Part):
         self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
         self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
-        vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
+        self.unit = 1 if self.flat else _vectors_of_a_period(block, self.lanes)
+        vectors = up_to(
+            math.ceil(self.inner / self.lanes), *sorted({self.unit * max(1, n // self.unit) for n in (1, 2, 4, 8)})
+        )
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
         between = _whole_between(block)
@@ -383,15 +405,27 @@ class ElementwisePart(Part):
                 self.decisions += (Decision("staged", (0, 1)),)
 
     def _may_stage(self) -> bool:
-        """Returns whether the input is read once, each dimension by an axis of its own."""
+        """Returns whether each dimension of the input is read by an axis of its own."""
+        return self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
+
+    @property
+    def _place(self) -> int | None:
+        """Returns the number of the staged place of an input among those that are read.
+
+        None where the part that is read is copied as it lies: by plain copies, and where that part depends on conditions.
+        """
         assert self.jumping is not None
-        alone = sum(1 for use in self.block.loads if use.buffer is self.jumping.buffer) == 1
-        return alone and all(len(dim or {}) == 1 for dim in self.jumping.dims)
+        places = [use for use in self.block.loads if use.buffer is self.jumping.buffer]
+        if self.copies or (self.conditional and len(places) == 1):
+            return None
+        return next(n for n, use in enumerate(places) if use is self.jumping)
 
     @property
     def _turned(self) -> tuple[int, ...]:
-        """Returns the dimensions of the staged input in the order of the block's axes."""
+        """Returns the dimensions of the staged input in the order of the block's axes; none where its place is copied."""
         assert self.jumping is not None
+        if self.copies or self._place is not None:
+            return ()
         axes = [next(iter(dim or {})) for dim in self.jumping.dims]
         return tuple(sorted(range(len(axes)), key=lambda d: self.block.axes.index(axes[d])))
 
@@ -405,7 +439,7 @@ class ElementwisePart(Part):
         staged = self.jumping.buffer.name if row.get("staged") and self.jumping is not None else ""
         sweep = ElementSweep(
             min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
-            turned=self._turned if staged and not self.copies else (),
+            turned=self._turned if staged else (), place=self._place if staged else None,
             across=None if self.across is None else self.block.spatial.index(self.across),
             shared=self.parallel, tasks=2 * self.machine.cores, unrolled=self.apart,
         )  # fmt: skip
@@ -417,8 +451,10 @@ class ElementwisePart(Part):
         steps = ceil_div(self.inner, width) * (block.spatial_size / self.inner)
         vectors = steps * columns["vectors"]
         inner = _innermost(block)
-        strided = [u for u in block.loads if (s := u.stride(inner)) is None or s > NEAR]
-        near = sum(lane_loads(u, inner, self.lanes) for u in block.loads if u not in strided)
+        known = [u for u in block.loads if not u.affine] if self.unit > 1 else []  # a permutation of whole vectors
+        strided = [u for u in block.loads if u not in known and ((s := u.stride(inner)) is None or s > NEAR)]
+        near = sum(lane_loads(u, inner, self.lanes) for u in block.loads if u not in strided and u not in known)
+        near += len(known)
         moved = sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)})
         tile = columns.get("tile", np.ones(rows))
         staged = columns.get("staged", np.zeros(rows))
@@ -576,7 +612,7 @@ class RowPart(Part):
             else:
                 overhead = overhead + 10 + 2 * steps / columns["unroll"]
             core = core + work
-            loads = loads + vectors * len(info.loads) / machine.loads_per_cycle
+            loads = loads + vectors * self._lane_loads(info) / machine.loads_per_cycle
             stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
         moved = self._bytes()
         row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
@@ -607,6 +643,11 @@ class RowPart(Part):
             tasks_per_core=float(count) / machine.cores,
             epilogue=float(len(self.group.blocks)),
         )
+
+    def _lane_loads(self, block: BlockInfo) -> float:
+        """Returns how many instructions load what one vector of a row needs."""
+        along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
+        return sum([lane_loads(use, along[-1], self.lanes) if along else 1.0 for use in block.loads])
 
     def _bytes(self) -> int:
         inside = {use.buffer for b in self.group.blocks for use in b.stores}
