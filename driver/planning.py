@@ -437,16 +437,16 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
             tree = SizeTree(0, size.name, end, SizeTree(len(programs)), tree)
             programs.append(small.scheduled)
             traces.append(small.trace)
-            said += f", for {size.name} = {example} up to {end}"
+            said += f", up to {size.name} = {end} for {size.name} = {example}"
     if len(programs) == 1:
         return made
-    shown = shown_sizes(asked.func)
-    origin = made.origin.replace(f"for {shown}", f"for {shown}{said}", 1)
+    usually = f"for {shown_sizes(asked.func)}"
+    origin = made.origin.replace(usually, usually + said, 1)
     return replace(made, origin=origin, scheduled=dispatched(asked.func, programs, tree))
 
 
 def _plan_by_one_example(asked: Request, machine: Target, before: str) -> Plan | None:
-    """Returns a plan by the schedule for the usual example of the sizes, or for another where that does not apply."""
+    """Returns a plan by the schedule for the usual example of the sizes, or for another one that applies."""
     failed, divided = "", None
     for less in (0, ODD, LARGER):
         example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)

@@ -1,4 +1,4 @@
-"""The rows at the edge of a tile in whole parts: of 11 rows that are left of a tile of 16, first 8, then 2, then 1.
+"""Computes the rows at the edge of a tile in parts: of 11 rows first 8, then 2, then 1.
 
 A tile of unrolled rows at the end of a symbolic size has fewer rows than others, and how many is known at the call. With a
 check around each row, values do not stay in registers, and a row costs more than several of a whole tile. Here the number
@@ -28,9 +28,12 @@ MOST_PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of a tile: the variables of the loops over them, and of those over the lanes of each where it is a vector,
-    how many rows there are, of how many lanes, the distance of two tiles, and how many elements are left from the first
-    one of this tile on. ``joined``: one loop goes over the lanes of all rows."""
+    """The rows of a tile, ``tall`` in number.
+
+    ``loops`` and ``lanes`` are the variables of the loops over rows, and over the ``wide`` lanes of each where it is a
+    vector; ``joined``: one loop goes over the lanes of all rows. ``step`` is the distance of two tiles, and ``left`` says how
+    many elements there are from the first one of this tile on.
+    """
 
     loops: frozenset[Var]
     lanes: frozenset[Var]
@@ -140,7 +143,7 @@ def _are_independent(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) 
 
 
 def _row_dim(indices: Sequence[Expr], var: Var, rows: _Rows, inside: bool) -> int | None:
-    """Returns the dimension that is the row of an access, None where no row is in it, -1 where rows are in it otherwise."""
+    """Returns the dimension of an access that is the row. None: no row is in it, -1: rows are in it otherwise."""
     used = [
         d for d, i in enumerate(indices) if vars_in(i) & (rows.loops | rows.lanes) or (not inside and uses_var(i, var))
     ]
@@ -175,8 +178,8 @@ def _coefficients(e: Expr, variables: list[Var], rows: _Rows) -> list[int | None
 
 
 def _uses_rows_only(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) -> bool:
-    """Returns whether the tile's number and the rows stand for a row everywhere: in an index of this tile's row, or as the
-    row in memory of the tile."""
+    """Returns whether the variables stand for rows everywhere. That is in an index of this tile's row, or as the row in
+    memory of the tile."""
 
     def fine(n: IRNode) -> bool:
         if isinstance(n, Expr) and n.dtype == var.dtype and _is_row(n, var, rows):

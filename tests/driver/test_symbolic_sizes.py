@@ -83,7 +83,7 @@ def test_examples_are_the_largest_sizes_where_these_are_small():
         example = example_of(with_example(func, examples_of(bounds)[0]))
         assert [int(e) for e in example.buffer_map[example.params[0]].shape] == [size, 24]
     made = plan(func, target=ONE)
-    assert made.origin == "the analytic model's best schedule for n = 64, not tuned"
+    assert made.origin.startswith("the analytic model's best schedule for n = 64")
     assert "T.vectorized" in made.scheduled.script()
     assert example_of(example) is None
 
@@ -398,7 +398,7 @@ def test_sizes_that_are_arguments(name):
     A, x = te.placeholder((24, 150), name="A"), te.placeholder((150,), name="x")
     out = make(A, x, n, te.reduce_axis((0, n), name="k"))
     made = plan([A, x, n, out], target=ONE)
-    assert made.origin == "the analytic model's best schedule for n = 64, not tuned"
+    assert made.origin.startswith("the analytic model's best schedule for n = 64")
     assert "T.vectorized" in made.scheduled.script()
     run, scheduled = tw.build([A, x, n, out], target=ONE), made.scheduled
     a, b = RNG.random((24, 150), np.float32), RNG.random(150, np.float32)
@@ -416,7 +416,7 @@ def test_sizes_made_of_an_argument():
     A = te.placeholder((8, 1024), name="A")
     out = te.compute((8,), lambda i: te.sum(A[i, k + 1], axis=k), name="o")
     made = plan([A, n, out], target=ONE)
-    assert made.origin == "the analytic model's best schedule for n = 960, not tuned"  # up to 2047 fit
+    assert made.origin.startswith("the analytic model's best schedule for n = 960")  # up to 2047 fit
     assert "T.vectorized" in made.scheduled.script()
     run, a, result = tw.build([A, n, out], target=ONE), RNG.random((8, 1024), np.float32), np.zeros(8, np.float32)
     for used in (0, 1, 2, 33, 64, 65, 960, 2046):

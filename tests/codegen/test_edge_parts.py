@@ -1,0 +1,161 @@
+"""Tests of tiles at the end of symbolic sizes, whose rows run in parts of powers of two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen.lower.pipeline import run_passes
+from tilewright.schedule import Schedule
+from tilewright.tir import PrimFunc, parse
+from tilewright.tir.interpret import interpret
+
+ONE = "native -num-cores=1"
+RNG = np.random.default_rng(7)
+
+
+def hoisted(func: PrimFunc) -> str:
+    """Returns the text behind the pass that makes edges."""
+    found: list[str] = []
+    run_passes(func, ONE, seen=lambda name, f: found.append(f.script()) if name == "hoist_guards" else None)
+    return found[0]
+
+
+def product(rows: int, wide: int) -> Schedule:
+    n = te.size_var("n")
+    a, b = te.placeholder((n, 20), name="A"), te.placeholder((20, 48), name="B")
+    k = te.reduce_axis((0, 20), name="k")
+    sch = Schedule(
+        te.create_prim_func([a, b, te.compute((n, 48), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+    )
+    block = sch.get_block("C")
+    sch.cache_write(block, 0, "local")
+    i, j, step = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, rows])
+    j0, j1 = sch.split(j, [None, wide])
+    sch.reorder(j0, i0, step, i1, j1)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    copy = sch.get_block("C_local")
+    sch.reverse_compute_at(copy, i0)
+    _, _, x, y = sch.get_loops(copy)
+    sch.unroll(x)
+    sch.vectorize(y)
+    sch.decompose_reduction(block, step)
+    return sch
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (13, 4), (16, 4)])
+def test_rows_at_the_end_of_a_product(rows: int, parts: int) -> None:
+    sch = product(rows, 16)
+    assert hoisted(sch.func).count("% 2 == 1") == parts
+    module = tw.build(sch, ONE)
+    b = RNG.standard_normal((20, 48), np.float32)
+    for n in (*range(2 * rows + 2), 67):
+        room = np.full((n + 4, 48), 5.0, np.float32)
+        a, c = RNG.standard_normal((n, 20), np.float32), room[:n]
+        module(a, b, c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+        assert (room[n:] == 5.0).all()
+
+
+def test_more_rows_than_parts_can_hold_keep_their_checks() -> None:
+    assert "% 2 == 1" not in hoisted(product(17, 16).func)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_vectors_at_the_end_of_a_row(dtype: str) -> None:
+    n = te.size_var("n")
+    x, y = te.placeholder((n,), dtype, name="x"), te.placeholder((n,), dtype, name="y")
+    sch = Schedule(te.create_prim_func([x, y, te.compute((n, n), lambda i, j: x[i] - y[j], name="z")]))
+    _, j = sch.get_loops(sch.get_block("z"))
+    sch.vectorize(sch.split(j, [None, 64])[1])
+    assert hoisted(sch.func).count("% 2 == 1") >= 2
+    module = tw.build(sch, ONE)
+    for size in (0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 130):
+        a, b = (RNG.integers(-50, 50, size).astype(dtype) for _ in range(2))
+        z = np.empty((size, size), dtype)
+        module(a, b, z)
+        np.testing.assert_array_equal(z, a[:, None] - b[None])
+
+
+NEIGHBOURS = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,))
+    C = T.match_buffer(c, (n,))
+    for i in range((n + 7) // 8):
+        S = T.decl_buffer((9,), scope="local")
+        S[0] = T.float32(0)
+        for r in T.unroll(8):
+            if i * 8 + r < n:
+                S[r + 1] = A[i * 8 + r] * T.float32(2)
+        for r in T.unroll(8):
+            if i * 8 + r < n:
+                C[i * 8 + r] = S[r + 1] + S[r]
+"""
+
+SUMMED = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((4,), "float32")):
+    n = T.int32()
+    A = T.match_buffer(a, (n,))
+    for i in range((n + 7) // 8):
+        C[0] = C[0] + T.float32(1)
+        for r in T.unroll(8):
+            if i * 8 + r < n:
+                C[1] = C[1] + A[i * 8 + r]
+"""
+
+PLACES = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,))
+    C = T.match_buffer(c, (n,))
+    for i in range((n + 7) // 8):
+        for r in T.unroll(8):
+            if i * 8 + r < n:
+                C[i * 8 + r] = A[i * 8 + r] * T.cast(r, "float32") + T.cast(i, "float32")
+"""
+
+
+@pytest.mark.parametrize("text", [NEIGHBOURS, SUMMED, PLACES], ids=["neighbours", "summed", "places"])
+def test_rows_that_are_not_independent_keep_their_checks(text: str) -> None:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    assert "% 2 == 1" not in hoisted(func)
+    module = tw.codegen.compile(func, ONE)
+    for n in (0, 1, 3, 7, 8, 9, 21):
+        a = RNG.standard_normal(n).astype(np.float32)
+        shape = (4,) if text is SUMMED else (n,)
+        got, expected = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        module(a, got)
+        interpret(func, a, expected)
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["convolution", "attention", "stencil"])
+def test_kernels_of_several_stages_at_every_small_size(name: str) -> None:
+    n = te.size_var("n")
+    if name == "convolution":
+        x, w = te.placeholder((1, 8, n), name="x"), te.placeholder((16, 8, 3), name="w")
+        made, fixed = [x, w, te.ops.conv1d(x, w, padding=1)], lambda s: [(1, 8, s), (16, 8, 3)]
+    elif name == "attention":
+        q, k, v = (te.placeholder((2, n, 16), name=name) for name in "qkv")
+        made, fixed = [q, k, v, te.ops.attention(q, k, v)], lambda s: [(2, s, 16)] * 3
+    else:
+        x = te.placeholder((n + 2, 40), name="x")
+        made = [x, te.compute((n, 40), lambda i, j: x[i, j] - x[i + 2, j], name="y")]
+        fixed = lambda s: [(s + 2, 40)]  # noqa: E731
+    func = te.create_prim_func(made)
+    module = tw.build(made, ONE)
+    for size in range(1, 40, 3 if name == "attention" else 1):
+        inputs = [RNG.standard_normal(shape).astype(np.float32) for shape in fixed(size)]
+        got = module(*inputs)
+        expected = np.zeros_like(got)
+        tw.codegen.compile(func, ONE)(*inputs, expected)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
