@@ -29,7 +29,7 @@ import numpy as np
 
 from ..te.ops.elements import ELEMENTS, ElementOperator
 from ..tir.expr import DType, max_value, min_value
-from .graph import GraphError, Node, Value
+from .graph import GraphError, Node, Value, same_shape
 from .graph_operators import (
     PRODUCTS,
     Array,
@@ -435,10 +435,10 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     node, x, weight = m.root, m["x"], m.array("w")
     narrow = all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
     zero = _number(m, "x_zero")
-    if not narrow or not x.is_static or zero is None or _number(m, "w_zero") != 0:
+    if not narrow or zero is None or _number(m, "w_zero") != 0:
         return None
     shaped = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
-    if node.inputs[1] is None or m["w"].shape != node.inputs[1].shape or shaped is None or x.shape != shaped.shape:
+    if node.inputs[1] is None or m["w"].shape != node.inputs[1].shape or shaped is None or not same_shape(x.shape, shaped.shape):
         return None  # a scale or a zero point broadcasts the numbers
     if "view" in m:
         x = m.op("reshape", x, shape=m.node("view").output.shape)

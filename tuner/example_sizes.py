@@ -192,7 +192,7 @@ def _folded(func: PrimFunc) -> PrimFunc:
     inner = [made for n in pre_order(func.body) if isinstance(n, Block) for made in n.alloc_buffers]
     shapes = {b: tuple([simplify(extent) for extent in b.shape]) for b in (*func.buffers, *inner)}
     changed = {b: b.with_(shape=shape) for b, shape in shapes.items() if any(map(is_not, shape, b.shape))}
-    return _with_unit_loops(simplify(replace_buffers(func, changed) if changed else func))
+    return _with_unit_loops(simplify(replace_buffers(func, changed) if changed else func, data=False))
 
 
 def _with_unit_loops(func: PrimFunc) -> PrimFunc:

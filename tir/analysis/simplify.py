@@ -57,30 +57,33 @@ def loop_values(loop: For) -> Range | tuple[None, None]:
 
 
 @with_room
-def simplify(node: Any, analyzer: Analyzer | None = None) -> Any:
+def simplify(node: Any, analyzer: Analyzer | None = None, *, data: bool = True) -> Any:
     """Return ``node`` (expression, statement, PrimFunc or IRModule) simplified; the same object when nothing changed.
 
-    Loops of one iteration stay. A decided condition is removed with its dead branch.
+    Loops of one iteration stay. A decided condition is removed with its dead branch. ``data``: False leaves arithmetic on
+    values from memory, and on floats, as it is written, also the order of its operands.
     """
     an = Analyzer() if analyzer is None else analyzer
     if isinstance(node, IRModule):
-        functions = {name: simplify(f) for name, f in node.functions.items()}
+        functions = {name: simplify(f, data=data) for name, f in node.functions.items()}
         if all(functions[name] is f for name, f in node.functions.items()):
             return node
         return IRModule(functions, node.attrs)
     if isinstance(node, PrimFunc):
         bind_sizes(an, node)
-    return _Walk(an)(node)
+    return _Walk(an, data)(node)
 
 
 class _Walk:
     """Simplifies statements. What stands in a loop is simplified as if the loop had iterations."""
 
-    def __init__(self, analyzer: Analyzer) -> None:
-        self.an = analyzer
+    def __init__(self, analyzer: Analyzer, data: bool) -> None:
+        self.an, self.data = analyzer, data
 
     def __call__(self, node: Any) -> Any:
         if isinstance(node, Expr):
+            if not self.data and (node.dtype.is_float or reads_memory(node)):
+                return node.map_children(self)
             return self.an.simplify(node)
         visit = getattr(self, "_" + type(node).__name__.lower(), None)
         return node.map_children(self) if visit is None else visit(node)
