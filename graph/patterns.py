@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ..te.ops.elements import ELEMENTS, ElementOperator
-from ..tir.expr import DType, max_value, min_value
+from ..tir.expr import DType, max_value, min_value, to_numpy
 from .graph import GraphError, Node, Value, same_shape
 from .graph_operators import (
     PRODUCTS,
@@ -408,6 +408,49 @@ def product_of_shifted(m: Match) -> Value | None:
     return None if found is None else found[0]
 
 
+@rule(
+    op(
+        PRODUCTS,
+        op("cast", any_value("x"), dtype="int32") - any_value("zero"),
+        _shifted("w", constant("w")),
+        out_dtype="int32",
+    )
+)
+def product_of_moved(m: Match) -> Value | None:
+    """A product of integers less a zero point of the call becomes one of narrow integers. (x - z) · w is x · w - z · w,
+    exactly: sums of int32 wrap around alike."""
+    node, x, zero, weight = m.root, m["x"], m["zero"], m.array("w")
+    if (
+        not all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
+        or _number(m, "w_zero") != 0
+    ):
+        return None
+    if zero.dtype != "int32" or not zero.is_static or math.prod(zero.shape) != 1:  # type: ignore[arg-type]
+        return None
+    given = node.inputs[0]
+    if (
+        node.inputs[1] is None
+        or m["w"].shape != node.inputs[1].shape
+        or given is None
+        or not same_shape(x.shape, given.shape)
+    ):
+        return None
+    channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
+    if channels is None:
+        return None
+    if sums_whole_windows(node):
+        every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
+        moved = weight.astype(np.int64).sum(axis=every).reshape(-1)
+        sums = m.constant(_along(moved, m.out, channels).astype(np.int32))
+    elif all(isinstance(d, int) for d in x.shape[1:]):  # padded windows hold fewer numbers at the edges
+        ones = m.constant(np.ones((1, *x.shape[1:]), to_numpy(DType(x.dtype))))
+        sums = m.op(node.op, ones, m["w"], **node.attrs)
+    else:
+        return None
+    total = m.op(node.op, x, m["w"], **node.attrs)
+    return m.op("subtract", total, m.op("multiply", m.op("reshape", zero, shape=()), sums))
+
+
 def _integer_product(m: Match, bias: Value | None) -> Value | None:
     if m.root.output.dtype != "float32" or m.root.attrs.get("out_dtype"):
         return None
@@ -438,7 +481,12 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     if not narrow or zero is None or _number(m, "w_zero") != 0:
         return None
     shaped = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
-    if node.inputs[1] is None or m["w"].shape != node.inputs[1].shape or shaped is None or not same_shape(x.shape, shaped.shape):
+    if (
+        node.inputs[1] is None
+        or m["w"].shape != node.inputs[1].shape
+        or shaped is None
+        or not same_shape(x.shape, shaped.shape)
+    ):
         return None  # a scale or a zero point broadcasts the numbers
     if "view" in m:
         x = m.op("reshape", x, shape=m.node("view").output.shape)
@@ -509,7 +557,12 @@ def _padded(m: Match, x: Value, attrs: Mapping[str, Any], zero: int) -> Value | 
     return m.op("pad", x, pad_before=(0, 0, *before), pad_after=(0, 0, *after), value=zero)
 
 
-_QUANTIZED: tuple[Rule, ...] = (product_of_quantized, product_of_quantized_with_bias, product_of_shifted)
+_QUANTIZED: tuple[Rule, ...] = (
+    product_of_quantized,
+    product_of_quantized_with_bias,
+    product_of_shifted,
+    product_of_moved,
+)
 
 
 RULES: list[Rule] = [*_WRITTEN_OUT, *_NETWORKS, *_QUANTIZED]

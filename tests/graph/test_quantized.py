@@ -105,3 +105,32 @@ def test_narrow_weights_are_decoded_in_the_product(dtype, rows, op, axis, zero):
     if rows <= 16:
         wide = [line for line in text.splitlines() if "alloc_buffer" in line and str(steps) in line]
         assert all(dtype in line or "x_global" in line for line in wide), wide
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "weight", "attrs"),
+    [
+        ("dense", (3, 24), (16, 24), {}),
+        ("matmul", (2, 3, 24), (24, 16), {}),
+        ("conv2d", (2, 8, 9, 7), (6, 8, 3, 3), {"padding": 1}),
+        ("conv2d", (1, 8, 9, 7), (6, 8, 3, 2), {"padding": (0, 1, 2, 0), "stride": 2}),
+        ("conv2d", (2, 8, 5, 5), (6, 8, 1, 1), {}),
+        ("depthwise_conv2d", (1, 8, 6, 6), (8, 1, 3, 3), {"padding": 1}),
+    ],
+)
+@pytest.mark.parametrize("batch", ["number", "symbol"])
+def test_products_less_a_zero_point_of_the_call(op, shape, weight, attrs, batch):
+    rng = np.random.default_rng(5)
+    b = Builder("g")
+    first = tw.te.size_var("n") if batch == "symbol" else shape[0]
+    x, zero = b.input("x", (first, *shape[1:]), "uint8"), b.input("zero", (), "uint8")
+    w = b.constant(rng.integers(-128, 128, weight).astype(np.int8), "w")
+    moved = b.op("subtract", b.op("cast", x, dtype="int32"), b.op("cast", zero, dtype="int32"))
+    g = b.graph([b.op(op, moved, w, out_dtype="int32", **attrs)])
+    (product,) = [node for node in prepare(g).nodes if node.op == op and node.inputs[0].dtype != "int32"]
+    assert product.inputs[0].dtype == "uint8"
+    data = rng.integers(0, 256, shape).astype(np.uint8)
+    built = tw.build(g, "native -num-cores=1", **({"bounds": {"n": 4}} if batch == "symbol" else {}))
+    for z in (0, 1, 128, 255):
+        given = data, np.array(z, np.uint8)
+        np.testing.assert_array_equal(built(*given), evaluate(g, *given)[0])
