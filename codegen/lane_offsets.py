@@ -23,8 +23,10 @@ from ..tir.expr import (
     Not,
     Or,
     Ramp,
+    Select,
     Sub,
     make_binary,
+    structural_equal,
 )
 from ..tir.stmt import Buffer
 
@@ -70,6 +72,20 @@ def _offsets_by_constant(e: Mul | FloorDiv | FloorMod) -> Offsets | None:
     return zero, [(start + x) // by if isinstance(e, FloorDiv) else (start + x) % by for x in a[1]]
 
 
+def _offsets_of_choice(e: Select) -> Offsets | None:
+    """Returns the offsets of a choice that is known for each lane, between two vectors from one place."""
+    mask = known_mask(e.condition)
+    a, b = constant_lane_offsets(e.true_value), constant_lane_offsets(e.false_value)
+    if mask is None or a is None or b is None:
+        return None
+    apart = 0
+    if isinstance(a[0], IntImm) and isinstance(b[0], IntImm):
+        apart = b[0].value - a[0].value
+    elif not structural_equal(a[0], b[0]):
+        return None
+    return a[0], [x if held else y + apart for held, x, y in zip(mask, a[1], b[1], strict=True)]
+
+
 _OFFSETS: dict[type, Callable[[Any], Offsets | None]] = {
     Add: _offsets_of_sum,
     Broadcast: lambda e: (e.value, [0] * e.lanes),
@@ -78,6 +94,7 @@ _OFFSETS: dict[type, Callable[[Any], Offsets | None]] = {
     FloorMod: _offsets_by_constant,
     Mul: _offsets_by_constant,
     Ramp: _offsets_of_ramp,
+    Select: _offsets_of_choice,
     Sub: _offsets_of_sum,
 }
 

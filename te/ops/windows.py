@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.expr import DType, Expr, IntImm, Not, all_, const, convert, is_const_int, max_, min_, select
+from ...tir.expr import DType, Expr, IntImm, Not, all_, const, convert, is_const_int, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
@@ -167,7 +167,7 @@ def pad(
     """Returns ``x`` with elements added at both ends of each dimension (``pad_after`` defaults to ``pad_before``).
 
     ``mode``: ``constant`` (they are ``value``), ``edge`` (the nearest element), ``reflect`` (mirrored, the edge not
-    repeated).
+    repeated), ``wrap`` (from the other end).
     """
     check_tensor("pad", x)
     before = [convert(p) for p in pad_before]
@@ -177,8 +177,8 @@ def pad(
     for p in (*before, *after):
         if hasattr(p, "value") and p.value < 0:
             raise ValueError(f"pad: a negative padding, {p}")
-    if mode not in ("constant", "edge", "reflect"):
-        raise ValueError(f"pad: mode={mode!r}; there are 'constant', 'edge' and 'reflect'")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise ValueError(f"pad: mode={mode!r}; there are 'constant', 'edge', 'reflect' and 'wrap'")
     requires: list[Requirement] = []
     if mode == "edge":
         for d, (lo, hi, extent) in enumerate(zip(before, after, x.shape, strict=True)):
@@ -187,12 +187,13 @@ def pad(
                 raise ValueError(problem)
             if not isinstance(extent, IntImm) and not (is_const_int(lo, 0) and is_const_int(hi, 0)):
                 requires.append((extent > 0, problem))
-    if mode == "reflect":
+    if mode in ("reflect", "wrap"):
         for d, (lo, hi, extent) in enumerate(zip(before, after, x.shape, strict=True)):
             if is_const_int(lo, 0) and is_const_int(hi, 0):
                 continue
-            fits, sizes = all_(lo < extent, hi < extent), sizes_analyzer(lo, hi, extent)
-            problem = f"pad: dimension {d} of {shape_text(x)} is too short to reflect {lo} and {hi} elements"
+            fits = all_(lo < extent, hi < extent) if mode == "reflect" else all_(lo <= extent, hi <= extent)
+            sizes = sizes_analyzer(lo, hi, extent)
+            problem = f"pad: dimension {d} of {shape_text(x)} is too short to {mode} {lo} and {hi} elements"
             if sizes.can_prove(Not(fits)):
                 raise ValueError(problem)
             if not sizes.can_prove(fits):
@@ -205,9 +206,11 @@ def pad(
         for e, lo, hi, extent, here in zip(i, before, after, x.shape, padded, strict=True):
             at = e - lo if here else e
             if here and mode == "edge":
-                at = min_(max_(at, 0), extent - 1)
+                at = select(at >= 0, select(at < extent, at, extent - 1), 0)
             elif here and mode == "reflect":
-                at = select(at < 0, 0 - at, select(at >= extent, 2 * (extent - 1) - at, at))
+                at = select(at >= 0, select(at < extent, at, 2 * (extent - 1) - at), 0 - at)
+            elif here and mode == "wrap":
+                at = select(at >= 0, select(at < extent, at, at - extent), at + extent)
             elif here:
                 if not is_const_int(lo, 0):
                     inside.append(e >= lo)

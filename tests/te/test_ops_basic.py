@@ -235,7 +235,7 @@ def test_concat_split_stack(evaluate, rng):
         ops.split(A, 4, 1)
 
 
-@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
 def test_pad(mode, evaluate, rng):
     x = rng.random((3, 4)).astype("float32")
     A = ph(x)

@@ -296,3 +296,16 @@ def test_triangles_of_symbolic_size(size):
     made = np.zeros((size, size), "float32")
     compiled(a, b, out, target=NATIVE)(x, y, made)
     np.testing.assert_array_equal(made, np.tril(x) @ y)
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+@pytest.mark.parametrize("shape", [(3, 40), (5, 129), (2, 3, 58)])
+def test_padded_rows_are_vectors_without_gathers(mode, shape):
+    x = te.placeholder(shape, name="x")
+    before, after = [0] * (len(shape) - 2) + [1, 2], [0] * (len(shape) - 2) + [2, 1]
+    args = [x, te.ops.pad(x, before, after, mode=mode)]
+    module = compiled(*args)
+    data = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    np.testing.assert_array_equal(module(data), np.pad(data, list(zip(before, after, strict=True)), mode=mode))
+    if mode != "wrap":  # whose first and last vectors come from both ends
+        assert "masked.gather" not in module.get_source("ll")
