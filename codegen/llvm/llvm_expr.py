@@ -525,7 +525,10 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
     test = fn.pure(f"fcmp {'ogt' if largest else 'olt'} {type_} {x}, {y}")
     best = fn.chosen(bools, test, type_, x, y)
-    return best if x_is_number else fn.chosen(bools, fn.pure(f"fcmp uno {type_} {x}, {x}"), type_, x, best)
+    if x_is_number:
+        return best
+    best = fn.pure(f"freeze {type_} {best}")  # else the two choices become one, of a longer test
+    return fn.chosen(bools, fn.pure(f"fcmp uno {type_} {x}, {x}"), type_, x, best)
 
 
 def _is_number(e: E.Expr) -> bool:
