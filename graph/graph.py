@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -281,3 +282,43 @@ def in_row_order(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     made = np.empty(array.shape, array.dtype)
     copy_in_row_order(made, array)
     return made
+
+
+class MappedFile(np.memmap):
+    """An array in a file, which is read where it is used. ``stamp`` is the file's size and time when it was mapped."""
+
+    stamp: tuple[int, int]
+
+    @staticmethod
+    def of(path: Path, dtype: Any, offset: int, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """Returns the array of that shape which begins ``offset`` bytes behind the start of the file."""
+        made = MappedFile(path, dtype, "r", offset, shape or (1,))
+        made.stamp = _stamp(path)
+        return np.asarray(made).reshape(shape)
+
+
+def mapped_file(array: Any) -> MappedFile | None:
+    """Returns the mapped file that an array is a view of, or None."""
+    base = array
+    while base is not None and not isinstance(base, MappedFile):
+        base = getattr(base, "base", None)
+    return base
+
+
+def require_unchanged(graph: Graph) -> None:
+    """Raise GraphError where a constant lies in a file that was changed, or is gone, since it was mapped."""
+    for value, array in graph.constants.items():
+        found = mapped_file(array)
+        if found is not None and _stamp(Path(found.filename)) != found.stamp:  # type: ignore[arg-type]
+            raise GraphError(
+                f"{found.filename} was changed since {value.name or 'its weights'} were read from it; read the model again, "
+                "and leave the file as it is until the model is built"
+            )
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return -1, 0
+    return found.st_size, found.st_mtime_ns

@@ -27,7 +27,7 @@ from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
-from ...graph.graph import Graph, GraphError, Value, copy_in_row_order
+from ...graph.graph import Graph, GraphError, Value, copy_in_row_order, mapped_file, require_unchanged
 from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
 from ...graph.memory_plan import order_kernels, plan_memory
 from ...pages.messages import short_repr
@@ -165,6 +165,7 @@ def build_graph(
 def _build_graph(
     graph: Graph, machine: Target, db: Database | str | os.PathLike[str] | None, chosen: GraphOptions
 ) -> Model:
+    require_unchanged(graph)
     division = order_kernels(fuse(prepared(graph, machine, chosen.accuracy)))
     bounds = bounds_of(graph, chosen.bounds)
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
@@ -371,11 +372,9 @@ def _bytes_of(key: object, constants: Mapping[Value, Any]) -> int:
 
 def _unload(array: Any) -> None:
     """Let go of the memory of an array that is mapped from a file. It is read again where it is needed again."""
-    base = array
-    while base is not None and not isinstance(base, np.memmap):
-        base = getattr(base, "base", None)
-    if base is not None and base.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
-        base._mmap.madvise(mmap.MADV_DONTNEED)
+    base = mapped_file(array)
+    if base is not None and hasattr(mmap, "MADV_DONTNEED"):
+        base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _pack_function(kernel: BuiltKernel, symbol: str) -> Callable[..., int]:

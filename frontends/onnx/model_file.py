@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.graph import MappedFile
 from ...tir.expr import array_bytes, to_numpy
 from ..common.graph_call import UnsupportedOperators
 from .call import LARGEST, OUTSIDE, SMALL_DTYPES, OnnxError, bits_of, shown, stored_dtype
@@ -294,7 +295,7 @@ def _external(tensor: Any, folder: Path | None, label: str, shape: tuple[int, ..
         raise OnnxError(f"{label}: its external data ends behind the end of {shown(path.name)}")
     if not size:
         return np.empty(shape, kind)
-    return np.asarray(np.memmap(path, kind, "r", offset, shape or (1,))).reshape(shape)
+    return MappedFile.of(path, kind, offset, shape)
 
 
 def _number(entries: dict[str, str], key: str, default: int, label: str) -> int:

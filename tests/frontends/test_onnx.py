@@ -226,3 +226,26 @@ def test_results_up_to_a_size_are_computed_while_the_graph_is_made(monkeypatch):
         assert (made is not None) == is_known, shapes
         if made is not None:
             np.testing.assert_array_equal(made[0][0], a + b)
+
+
+def test_a_file_that_changed_after_it_was_read_is_an_error(tmp_path):
+    path = tmp_path / "m.onnx"
+    rng = np.random.default_rng(0)
+
+    def write(factor):
+        weight = onnx.numpy_helper.from_array((rng.standard_normal((600, 600)) * factor).astype(np.float32), "w")
+        node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+        types = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 600]) for n in "xy"]
+        onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", types[:1], types[1:], [weight])), path)
+
+    write(1.0)
+    graph = tw.from_onnx(path)
+    tw.build(graph, "native -num-cores=1")
+    write(2.0)
+    with pytest.raises(tw.graph.GraphError, match="was changed since"):
+        tw.build(graph, "native -num-cores=1")
+    path.unlink()
+    with pytest.raises(tw.graph.GraphError, match="read the model again"):
+        tw.build(graph, "native -num-cores=1")
+    write(2.0)
+    tw.build(tw.from_onnx(path), "native -num-cores=1")
