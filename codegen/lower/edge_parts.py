@@ -27,7 +27,7 @@ MOST_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _TileRows:
     """The rows of a tile, ``tall`` in number.
 
     ``loops`` and ``lanes`` are the variables of the loops over rows, and over the ``wide`` lanes of each where it is a
@@ -79,7 +79,7 @@ def edge_in_parts(
     return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
 
 
-def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: Analyzer) -> _Rows | None:
+def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: Analyzer) -> _TileRows | None:
     """Returns the rows that all checks are about, or None where they are about other things."""
     found: set[Var] = set()
     across: set[Var] = set()
@@ -112,7 +112,7 @@ def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: A
     ((tall, wide, step, joined),) = sizes
     if not 1 < tall <= 1 << MOST_PARTS or step <= 0:
         return None
-    return _Rows(frozenset(found), frozenset(across), tall, wide, step, left[0], joined)
+    return _TileRows(frozenset(found), frozenset(across), tall, wide, step, left[0], joined)
 
 
 def _is_constant(loop: For) -> bool:
@@ -124,7 +124,7 @@ def _extent(loop: For) -> int:
     return loop.extent.value
 
 
-def _are_independent(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) -> bool:
+def _are_independent(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer]) -> bool:
     """Returns whether rows can be computed one part after the other.
 
     Memory of the tile is addressed by the row in one dimension, or by no row and is then made anew by each part. What is
@@ -142,7 +142,7 @@ def _are_independent(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) 
     return all(len(found) == 1 and (b in own or None not in found) and -1 not in found for b, found in dims.items())
 
 
-def _row_dim(indices: Sequence[Expr], var: Var, rows: _Rows, inside: bool) -> int | None:
+def _row_dim(indices: Sequence[Expr], var: Var, rows: _TileRows, inside: bool) -> int | None:
     """Returns the dimension of an access that is the row. None: no row is in it, -1: rows are in it otherwise."""
     used = [
         d for d, i in enumerate(indices) if vars_in(i) & (rows.loops | rows.lanes) or (not inside and uses_var(i, var))
@@ -155,17 +155,17 @@ def _row_dim(indices: Sequence[Expr], var: Var, rows: _Rows, inside: bool) -> in
     return used[0] if (_is_own_row(index, rows) if inside else _is_row(index, var, rows)) else -1
 
 
-def _is_row(e: Expr, var: Var, rows: _Rows) -> bool:
+def _is_row(e: Expr, var: Var, rows: _TileRows) -> bool:
     """Returns whether an index is one of this tile's row, plus what does not depend on the tile."""
     return _coefficients(e, [var], rows) == [rows.step]
 
 
-def _is_own_row(e: Expr, rows: _Rows) -> bool:
+def _is_own_row(e: Expr, rows: _TileRows) -> bool:
     """Returns whether an index is a row of memory that the tile has for itself."""
     return _coefficients(e, [], rows) == [] and not vars_in(e) - rows.loops - rows.lanes
 
 
-def _coefficients(e: Expr, variables: list[Var], rows: _Rows) -> list[int | None] | None:
+def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int | None] | None:
     """Returns the coefficients of variables in an index of a row and its lane; None for other indices."""
     used = vars_in(e)
     row, lane = [*used & rows.loops], [*used & rows.lanes]
@@ -177,7 +177,7 @@ def _coefficients(e: Expr, variables: list[Var], rows: _Rows) -> list[int | None
     return numbers[:count] if numbers[count:] == [by, *[1 for _ in lane]] else None
 
 
-def _uses_rows_only(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) -> bool:
+def _uses_rows_only(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer]) -> bool:
     """Returns whether the variables stand for rows everywhere. That is in an index of this tile's row, or as the row in
     memory of the tile."""
 
@@ -193,7 +193,7 @@ def _uses_rows_only(var: Var, rows: _Rows, body: Stmt, own: Container[Buffer]) -
     return fine(body)
 
 
-def _moved(var: Var, rows: _Rows, body: Stmt, length: int, first: Expr) -> Stmt:
+def _moved(var: Var, rows: _TileRows, body: Stmt, length: int, first: Expr) -> Stmt:
     """Returns the code of ``length`` rows from the row ``first`` of the tile on."""
 
     def row(n: IRNode) -> IRNode | None:
