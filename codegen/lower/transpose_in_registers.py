@@ -81,6 +81,13 @@ def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
     return ScopedTransform({For: rewritten}).function(func)
 
 
+def begins_with_lines(loop: For, target: Target, own: frozenset[Var]) -> bool:
+    """Returns whether ``loop`` will become squares that begin with lines. ``own``: the function's scratch memory."""
+    nest = _nest(loop)
+    found = None if nest is None else _plan(nest, target, own)
+    return found is not None and bool(found.shifts)
+
+
 @dataclass(frozen=True)
 class _Nest:
     """A perfect nest: loops from outside to inside, the conditions between them, one store of one element. ``inside``:
