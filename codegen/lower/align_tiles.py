@@ -8,7 +8,7 @@ moved inside, over elements that their neighbours compute, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...tir.arith import Analyzer, constant_coefficients
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Max, Min, Var, const, same
@@ -140,6 +140,7 @@ class _Uses:
 
     loop: For
     step: int
+    analyzer: Analyzer = field(default_factory=Analyzer)
 
     def are_alike(self, nodes: list[IRNode], accesses: list[BufferLoad | BufferStore]) -> bool:
         """Returns whether it does with each element what depends on the number of the element alone.
@@ -179,10 +180,12 @@ class _Uses:
         return not self.elsewhere(self.loop.body, frozenset(variables), fine)
 
     def part(self, index: Expr, loops: list[For], alone: bool = False) -> tuple[int, list[Var], Expr] | None:
-        """Return how ``index`` counts elements: its step, the variables of a tile, and its start.
+        """Return how ``index`` counts elements: its step, the variables of a tile, and the start of it.
 
         ``alone``: it counts the elements of one tile, without the number of the tile. None: it counts otherwise.
         """
+        used = vars_in(index)
+        loops = [self.loop, *[loop for loop in loops[1:] if loop.loop_var in used]]
         variables = [loop.loop_var for loop in loops]
         steps = constant_coefficients(index, variables)
         if steps is None or (steps[0] == 0) != alone:
@@ -202,8 +205,8 @@ class _Uses:
             reach *= loop.extent.value
         if reach != step * self.step or (not alone and steps[0] != reach) or step < 1:
             return None
-        start = Analyzer().simplify(substitute(index, {v: const(0, v.dtype) for v in variables}))
-        return step, once, start
+        zero: dict[Var, Expr] = {v: const(0, v.dtype) for v in variables}
+        return step, once, self.analyzer.simplify(substitute(index, zero)) if alone else index
 
     def elsewhere(self, n: IRNode, variables: frozenset[Var], fine: set[int]) -> bool:
         """Return whether one of the variables occurs outside of these indices."""
