@@ -24,6 +24,7 @@ from ...tir.verify import verify
 from ...tir.walk import distinct
 from ..lowered import NONTEMPORAL_ATTR
 from ..machine.target import Target
+from .align_tiles import align_tiles
 from .carry_recurrences import carry_recurrences
 from .check_accesses import check_accesses
 from .compact_buffers import compact_buffers
@@ -164,6 +165,7 @@ PASSES: tuple[Pass, ...] = (
     _step(name_quotients, _GUARDS),
     _step(hoist_guards, _GUARDS),
     _step(join_split_indices, [VECTORIZED]),
+    _step(align_tiles, [VECTORIZED], target=True),
     _step(transpose_in_registers, [VECTORIZED], [MASK], target=True),
     _step(align_nontemporal_stores, [NONTEMPORAL_ATTR], [IfThenElse], target=True),
     _step(lower_horizontal, [HORIZONTAL], [MASK]),

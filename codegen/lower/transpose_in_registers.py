@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...tir.arith import Analyzer, constant_coefficients
 from ...tir.expr import (
@@ -17,6 +17,8 @@ from ...tir.expr import (
     Expr,
     FloatImm,
     IntImm,
+    Max,
+    Min,
     Not,
     Ramp,
     Shuffle,
@@ -25,8 +27,8 @@ from ...tir.expr import (
     const,
     op,
 )
-from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
-from ...tir.walk import pre_order, substitute, vars_in
+from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
+from ...tir.walk import fresh_copy, pre_order, substitute, vars_in
 from ..machine.target import Target
 from .lanes import NotVectorizable, widen
 from .scoped_transform import ScopedTransform
@@ -36,6 +38,8 @@ _LANE_BITS = 128
 _MOST_ROWS = 16
 _FEWEST_ROWS = 4
 _REGISTERS = ("local", "register")
+_FEWEST_LINES = 4
+"""The lines of a row from which on its squares are shifted to where lines begin."""
 _FEW_SQUARES = 4
 """The number of squares of scratch memory up to which they are written out."""
 
@@ -62,16 +66,26 @@ def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
     without gaps and no element is written twice. Conditions on one axis, and the bounds of incomplete squares, become
     masks of the loads and the stores; zeros around the source come from masked loads. Without the rewrite each vector
     would be gathered element by element.
+
+    In copies from argument to argument, squares begin where lines of memory begin (see :class:`_Shift`).
     """
+    own = frozenset([n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)])
 
     def rewritten(loop: For, _: ScopedTransform) -> Stmt | None:
         nest = _nest(loop)
-        found = None if nest is None else _plan(nest, target)
+        found = None if nest is None else _plan(nest, target, own)
         with suppress(NotVectorizable):
             return None if found is None else found.stmt()
         return None
 
     return ScopedTransform({For: rewritten}).function(func)
+
+
+def begins_with_lines(loop: For, target: Target, own: frozenset[Var]) -> bool:
+    """Returns whether ``loop`` will become squares that begin with lines. ``own``: the function's scratch memory."""
+    nest = _nest(loop)
+    found = None if nest is None else _plan(nest, target, own)
+    return found is not None and bool(found.shifts)
 
 
 @dataclass(frozen=True)
@@ -133,8 +147,8 @@ def _is_zero(e: Expr) -> bool:
     return isinstance(e, (IntImm, FloatImm)) and e.value == 0 and math.copysign(1.0, e.value) > 0
 
 
-def _plan(nest: _Nest, target: Target) -> _Transpose | None:
-    """Returns how to rewrite ``nest``, or None when it does not transpose."""
+def _plan(nest: _Nest, target: Target, own: frozenset[Var]) -> _Transpose | None:
+    """Returns how to rewrite ``nest``, or None when it does not transpose. ``own``: the function's scratch memory."""
     store, load = nest.store, nest.load
     dtype = store.buffer.dtype
     if dtype.is_bool or dtype.lanes > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
@@ -160,7 +174,13 @@ def _plan(nest: _Nest, target: Target) -> _Transpose | None:
     for n in range(last - 1, -1, -1):
         for i, j in ((n, last), (last, n)):
             if walks(sources, i) and walks(places, j) and not walks(sources, j) and not walks(places, i):
-                return _build(nest, i, j, target)
+                found = _build(nest, i, j, target)
+                if found is None or own & {store.buffer.data, load.buffer.data}:
+                    return found
+                shifts = [_shift(found, load, sources, places, target)]
+                if _rows_evict_each_other(store.buffer, [row[i] for row in places], found.size, target):
+                    shifts.append(_shift(found, store, places, sources, target))
+                return replace(found, shifts=tuple([s for s in shifts if s is not None]))
     return None
 
 
@@ -205,6 +225,100 @@ def _is(e: Expr, value: int) -> bool:
 
 
 @dataclass(frozen=True)
+class _Shift:
+    """An axis whose squares begin where lines of memory begin.
+
+    Arrays of callers need not begin with a line. Then each row of a square would lie in two lines, and each line would be
+    needed by two squares, between which it is often evicted. So squares are shifted to the left by ``by`` elements, the
+    distance of the first element from the beginning of its line, and there is one square more; what the first and the last
+    one have outside the axis is left out. All rows must begin at the same place in a line.
+
+    ``loops`` are the loops of the axis from the outside to the inside, ``steps`` the elements by which each advances, and
+    ``value`` is what ``by`` stands for.
+    """
+
+    by: Var
+    value: Expr
+    loops: tuple[For, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def extent(self) -> int:
+        """Returns the number of elements of the axis."""
+        return self.steps[0] * self.loops[0].extent.value  # type: ignore[attr-defined]
+
+    def before(self, loop: For) -> Expr:
+        """Return the number of elements in front of those that ``loop`` runs through."""
+        out: Expr = const(0, self.by.dtype)
+        for outer, step in zip(self.loops[: self.loops.index(loop)], self.steps, strict=False):
+            out += outer.loop_var * step
+        return out
+
+    def trips(self, loop: For, step: int) -> Expr:
+        """Return how often ``loop`` runs when each iteration takes ``step`` elements."""
+        whole = loop.extent.value * self.steps[self.loops.index(loop)] // step  # type: ignore[attr-defined]
+        if loop is not self.loops[0] and whole == 1:
+            return const(1, self.by.dtype)
+        trips = (self.extent + self.by - self.before(loop) + (step - 1)) // step
+        return trips if loop is self.loops[0] else Min(trips, const(whole, trips.dtype))
+
+    def within(self, value: Expr, after: int = 1) -> list[Expr]:
+        """Return the conditions under which ``after`` elements from ``value`` of the innermost variable on exist."""
+        first = self.before(self.loops[-1]) + value
+        return [first >= 0, first <= self.extent - after]
+
+    def nearest(self, value: Expr) -> Expr:
+        """Return the value of the innermost variable for the element of the axis that is nearest to that at ``value``."""
+        before = self.before(self.loops[-1])
+        return Max(Min(before + value, const(self.extent - 1, value.dtype)), const(0, value.dtype)) - before
+
+
+def _shift(
+    found: _Transpose, access: BufferLoad | BufferStore, rows: list[list[int]], others: list[list[int]], target: Target
+) -> _Shift | None:
+    """Returns how to shift the axis that runs through the rows of ``access``, or None where that does not help.
+
+    ``rows``: the increase of each of its indices per step of each loop; ``others``: of those of the other array.
+    """
+    nest, buffer, line_bytes = found.nest, access.buffer, target.caches.line
+    line = line_bytes // buffer.dtype.bytes
+    of = [n for n, step in enumerate(rows[-1]) if step]
+    loops, steps = [nest.loops[n] for n in of], [rows[-1][n] for n in of]
+    extents = [loop.extent.value for loop in loops]  # type: ignore[attr-defined]
+    if steps != [math.prod(extents[n + 1 :]) for n in range(len(of))] or math.prod(extents) < _FEWEST_LINES * line:
+        return None
+    if 2 * found.size < line or extents[-1] < line or (len(loops) > 1 and extents[-1] % found.size):
+        return None
+    variables = {loop.loop_var for loop in loops}
+    if any(vars_in(t) & variables for t in (*nest.terms, *nest.inside)):
+        return None
+    for index, stride in zip(rows[:-1], buffer.element_strides(), strict=False):
+        if any(index) and not (isinstance(stride, IntImm) and stride.value % line == 0):
+            return None
+    if any(index[of[-1]] * step != index[n] for index in others for n, step in zip(of, steps, strict=True)):
+        return None  # only the number of the element may count
+    zero: dict[Var, Expr] = {loop.loop_var: loop.min for loop in nest.loops}
+    first = BufferLoad(buffer, tuple([found.analyzer.simplify(substitute(e, zero)) for e in access.indices]))
+    by = Var(f"{loops[-1].loop_var.name}_shift", loops[-1].loop_var.dtype)
+    away = Call("tir.misaligned", (Call("tir.address_of", (first,), "handle"), const(line_bytes)), by.dtype)
+    return _Shift(by, away // buffer.dtype.bytes, tuple(loops), tuple(steps))
+
+
+def _rows_evict_each_other(buffer: Buffer, steps: list[int], rows: int, target: Target) -> bool:
+    """Returns whether ``rows`` lines that are these ``steps`` of the indices apart fill a set of the first-level cache.
+
+    Otherwise a line that is written by two squares one after the other remains there between them.
+    """
+    caches, pitch = target.caches, 0
+    for step, stride in zip(steps, buffer.element_strides(), strict=True):
+        if step and not isinstance(stride, IntImm):
+            return False
+        pitch += step * int(stride) * buffer.dtype.bytes if step else 0  # type: ignore[call-overload]
+    sets = caches.l1 // caches.l1_ways
+    return rows * math.gcd(pitch, sets) >= caches.l1_ways * sets
+
+
+@dataclass(frozen=True)
 class _Transpose:
     """One transposing copy. ``column`` runs through the source, ``row`` through the destination; squares have ``size``
     rows."""
@@ -215,6 +329,7 @@ class _Transpose:
     size: int
     block: int
     analyzer: Analyzer
+    shifts: tuple[_Shift, ...] = ()
 
     def stmt(self) -> Stmt:
         """Return the loops over squares, in the order of the loops that they replace.
@@ -222,12 +337,22 @@ class _Transpose:
         Squares of memory are long enough to be left in loops: LLVM would mix the loads of copies that are written out,
         so that lines are evicted before all of their square is read.
         """
+        if not self.shifts:
+            return self.squares()
+        plain = fresh_copy(replace(self, shifts=()).squares())
+        body: Stmt = IfThenElse(op.any_(*[s.by > 0 for s in self.shifts]), self.squares(), plain)
+        for shift in self.shifts:
+            body = LetStmt(shift.by, shift.value, body)
+        return body
+
+    def squares(self) -> Stmt:
+        """Return the loops over squares, shifted ones as far as there are shifts."""
         inner = self.nest.loops[-1]
         outer = self.row if inner is self.column else self.column
 
         def both(start: Expr, over: bool) -> Stmt:
             return self.along(
-                inner, lambda at, beyond: self.square({outer: start, inner: at}, {outer: over, inner: beyond})
+                inner, lambda at, beyond: self.edged({outer: start, inner: at}, {outer: over, inner: beyond})
             )
 
         body = self.along(outer, both)
@@ -236,8 +361,14 @@ class _Transpose:
             body = IfThenElse(op.all_(*around), body)
         for loop in reversed(self.nest.loops):
             if loop is not self.column and loop is not self.row:
-                body = loop.with_(body=body, kind=loop.kind if self.in_registers else "serial")
+                shift = self.shift(loop)
+                extent = loop.extent if shift is None else shift.trips(loop, shift.steps[shift.loops.index(loop)])
+                body = loop.with_(body=body, extent=extent, kind=loop.kind if self.in_registers else "serial")
         return body
+
+    def shift(self, loop: For) -> _Shift | None:
+        """Return the shift of the axis of which ``loop`` is a part."""
+        return next((s for s in self.shifts if loop in s.loops), None)
 
     @property
     def in_registers(self) -> bool:
@@ -248,6 +379,13 @@ class _Transpose:
         """Return a loop over the whole squares, and the incomplete square after it."""
         extent, dtype = loop.extent.value, loop.loop_var.dtype  # type: ignore[attr-defined]
         whole, parts = extent // self.size, []
+        shift = self.shift(loop)
+        if shift is not None:
+            trips = shift.trips(loop, self.size)
+            if _is(trips, 1):
+                return square(-shift.by, False)
+            var = Var(f"{loop.loop_var.name}_t", dtype)
+            return For(var, const(0, dtype), trips, "serial", square(var * self.size - shift.by, False))
         if whole == 1:
             parts.append(square(const(0, dtype), False))
         elif whole:
@@ -258,23 +396,43 @@ class _Transpose:
             parts.append(square(const(whole * self.size, dtype), True))
         return seq(*parts)
 
-    def square(self, start: dict[For, Expr], over: dict[For, bool]) -> Stmt:
-        """Return one square: its rows are loaded, then transposed and stored."""
+    def edged(self, start: dict[For, Expr], over: dict[For, bool]) -> Stmt:
+        """Return one square, with checks where it reaches over the ends of a shifted axis."""
+        if not self.shifts:
+            return self.square(start, over)
+        inside = [t for s in self.shifts for t in s.within(start[s.loops[-1]], self.size)]
+        return IfThenElse(op.all_(*inside), self.square(start, over), self.square(start, over, at_end=True))
+
+    def square(self, start: dict[For, Expr], over: dict[For, bool], at_end: bool = False) -> Stmt:
+        """Return one square: its rows are loaded, then transposed and stored.
+
+        ``at_end``: it may reach over the ends of shifted axes. No memory there is touched, not even with an empty mask: a
+        page without memory costs an interrupt each time. A row outside is the nearest one inside where it is loaded (its
+        lanes are not stored), and is left out where it is stored.
+        """
+        shifts = {s.loops[-1]: s for s in self.shifts} if at_end else {}
         nest, dtype = self.nest, self.nest.store.buffer.dtype.with_lanes(self.size)
         names: list[Expr] = []
         loads: list[tuple[Var, Expr]] = []
         for n in range(self.rows(self.row, start, over)):
-            indices = self.moved(nest.load.indices, self.row, self.column, start, n)
-            mask = self.mask(self.row, self.column, start, over, n, nest.inside)
+            row = start[self.row] + n
+            if self.row in shifts:
+                row = shifts[self.row].nearest(row)
+            indices = self.moved(nest.load.indices, {self.row: row, self.column: start[self.column]}, self.column)
+            mask = self.mask(self.row, self.column, start, over, n, nest.inside, shifts.get(self.column))
             loads.append((Var(f"row{n}", dtype), BufferLoad(nest.load.buffer, indices, mask)))
             names.append(loads[-1][0])
         nothing = Broadcast(const(0, nest.store.buffer.dtype), self.size)
         names += [nothing] * (self.size - len(names))
         stores = []
         for n, value in enumerate(transposed(names, self.block)[: self.rows(self.column, start, over)]):
-            indices = self.moved(nest.store.indices, self.column, self.row, start, n)
-            mask = self.mask(self.column, self.row, start, over, n)
-            stores.append(BufferStore(nest.store.buffer, value, indices, mask))
+            column = start[self.column] + n
+            indices = self.moved(nest.store.indices, {self.column: column, self.row: start[self.row]}, self.row)
+            mask = self.mask(self.column, self.row, start, over, n, shift=shifts.get(self.row))
+            store: Stmt = BufferStore(nest.store.buffer, value, indices, mask)
+            if self.column in shifts:
+                store = IfThenElse(op.all_(*shifts[self.column].within(column)), store)
+            stores.append(store)
         body = seq(*stores)
         for var, value in reversed(loads):
             body = LetStmt(var, value, body)
@@ -284,12 +442,10 @@ class _Transpose:
         """Return the number of rows of the square along ``loop``."""
         return loop.extent.value - start[loop].value if over[loop] else self.size  # type: ignore[attr-defined]
 
-    def moved(
-        self, indices: tuple[Expr, ...], fixed: For, lanes: For, start: dict[For, Expr], n: int
-    ) -> tuple[Expr, ...]:
-        """Return the indices of row ``n`` along ``fixed``, a vector along ``lanes``."""
-        at = {fixed.loop_var: start[fixed] + n, lanes.loop_var: start[lanes]}
-        *others, last = [self.analyzer.simplify(substitute(i, at)) for i in indices]
+    def moved(self, indices: tuple[Expr, ...], at: dict[For, Expr], lanes: For) -> tuple[Expr, ...]:
+        """Return the indices of the row ``at`` these values of the two variables, a vector along ``lanes``."""
+        values = {loop.loop_var: value for loop, value in at.items()}
+        *others, last = [self.analyzer.simplify(substitute(i, values)) for i in indices]
         return (*others, Ramp(last, const(1, last.dtype), self.size))
 
     def mask(
@@ -300,10 +456,12 @@ class _Transpose:
         over: dict[For, bool],
         n: int,
         inside: tuple[Expr, ...] = (),
+        shift: _Shift | None = None,
     ) -> Expr | None:
-        """Return the active lanes of that row, None for all."""
+        """Return the active lanes of that row, None for all. ``shift``: of the lanes, where they may be outside."""
         parts: list[Expr] = []
         limits = [lanes.loop_var < lanes.extent] if over[lanes] else []
+        limits += [] if shift is None else shift.within(lanes.loop_var)
         for term in (*self.nest.terms, *limits, *inside):
             if lanes.loop_var in vars_in(term):
                 parts.append(widen(vectorize_expr(term, lanes.loop_var, start[lanes], self.size), self.size))

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.codegen import Target
+from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower import lower
 from tilewright.codegen.lower.transpose_in_registers import transposed
@@ -67,6 +69,7 @@ def main(A: T.Buffer(({columns}, {rows}), "{dtype}"), B: T.Buffer(({rows}, {colu
         (13, 50, (8, 16)),
         (37, 41, (16, 32)),
         (5, 64, (4, 64)),
+        (80, 64, (16, 32)),
         (1, 7, None),
     ],
 )
@@ -82,7 +85,7 @@ def test_transposes_of_other_types(dtype, target):
 
 @pytest.mark.parametrize(("target", "shuffles"), [(SSE, 8), (AVX2, 24), (AVX512, 64)])
 def test_a_square_is_as_many_shuffles_as_it_takes(target, shuffles):
-    text = emit(lower(parse(copy(64, 64, "float32", (16, 16), "j")), target))
+    text = emit(lower(parse(copy(48, 48, "float32", (16, 16), "j")), target))
     assert text.count("shufflevector") == shuffles and "gather" not in text and "insertelement" not in text
 
 
@@ -188,3 +191,113 @@ def main(inout: T.Buffer((1,), "float32"), B: T.Buffer(({rows}, {columns}), "flo
 """),
         AVX512,
     )
+
+
+def part(rows: int, columns: int, pitch: int, tiles: tuple[int, int], dtype: str, shift: int = 0) -> str:
+    """B[:rows, :columns] = A[:columns, shift : shift + rows].T of wider arrays, in tiles."""
+    ti, tj = tiles
+    return f"""
+@T.prim_func
+def main(A: T.Buffer(({max(columns, 1)}, {pitch}), "{dtype}"), B: T.Buffer(({max(rows, 1)}, {pitch}), "{dtype}")):
+    for i0, j0, i1 in T.grid({rows // ti}, {columns // tj}, {ti}):
+        for j1 in T.vectorized({tj}):
+            with T.block("B"):
+                vi = T.axis.spatial({max(rows, 1)}, i0 * {ti} + i1)
+                vj = T.axis.spatial({max(columns, 1)}, j0 * {tj} + j1)
+                B[vi, vj] = A[vj, vi + {shift}]
+"""
+
+
+def placed(array: np.ndarray, offset: int) -> np.ndarray:
+    """Return a copy of an array that begins ``offset`` bytes after a multiple of 4096."""
+    memory = np.full(array.nbytes + 2 * 4096 + 64, 77, np.uint8)
+    start = -memory.ctypes.data % 4096 + offset
+    out = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    out[...] = array
+    return out
+
+
+def check_at_addresses(text: str, rows: int, columns: int, shift: int, target: str, offsets=range(0, 64, 4)) -> str:
+    """Compare with NumPy where both arrays begin at different places in a line; return the lowered text."""
+    func = parse(text)
+    kernel = compile_function(func, target, "kernel")
+    (pitch,) = {int(b.shape[1]) for b in func.buffer_map.values()}
+    dtype = str(next(iter(func.buffer_map.values())).dtype)
+    a = np.random.default_rng(0).integers(1, 100, (max(columns, 1), pitch)).astype(dtype)
+    b = np.full((max(rows, 1), pitch), 101, dtype)
+    want = b.copy()
+    want[:rows, :columns] = a[:columns, shift : shift + rows].T
+    for offset in offsets:
+        for other in {offset, 16, 60 - offset}:
+            size = np.dtype(dtype).itemsize
+            source, result = placed(a, offset // size * size), placed(b, other // size * size)
+            whole = result.base
+            while whole.base is not None:
+                whole = whole.base
+            kernel(source, result)
+            np.testing.assert_array_equal(result, want, err_msg=f"at {offset} and {other}")
+            place = result.ctypes.data - whole.ctypes.data
+            assert (whole[:place] == 77).all() and (whole[place + result.nbytes :] == 77).all()
+    return str(lower(func, target).func)
+
+
+LENGTHS = [0, 1, 15, 16, 17, 63, 64, 65, 255, 256, 257]
+
+
+@pytest.mark.parametrize("target", [AVX2, AVX512])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_transposes_at_any_address(length, target):
+    if Target(target).missing_here():
+        pytest.skip("needs instructions that this machine lacks")
+    for rows, columns in [(length, 80), (80, length), (length, length)]:
+        text = check_at_addresses(
+            part(rows, columns, 1024, (rows or 1, columns or 1), "float32"), rows, columns, 0, target, range(0, 64, 12)
+        )
+        assert "misaligned" in text or length != 256
+
+
+@pytest.mark.parametrize("target", [SSE, AVX2, AVX512])
+@pytest.mark.parametrize(
+    ("rows", "columns", "tiles", "dtype"),
+    [(256, 192, (16, 64), "float32"), (96, 256, (32, 128), "float32"), (128, 64, (16, 32), "float64")],
+)
+@pytest.mark.parametrize("shift", [0, 5])
+def test_tiled_transposes_at_any_address(rows, columns, tiles, dtype, shift, target):
+    if Target(target).missing_here():
+        pytest.skip("needs instructions that this machine lacks")
+    text = check_at_addresses(part(rows, columns, 1024, tiles, dtype, shift), rows, columns, shift, target)
+    assert target == SSE or text.count("misaligned") == {AVX2: 1, AVX512: 2}[target]
+
+
+@pytest.mark.parametrize(("pitch", "shifts"), [(256, 1), (257, 0), (1024, 2), (1040, 1)])
+def test_what_is_shifted_depends_on_the_distance_of_rows(pitch, shifts):
+    """Stores are shifted where the lines of a square's rows are in the same set of the cache."""
+    text = check_at_addresses(part(256, 128, pitch, (16, 64), "float32"), 256, 128, 0, AVX512, [0, 4, 16])
+    assert text.count("misaligned") == shifts
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("B[i0 * 16 + i1, j0 * 64 + j1]", "A[j1, j0, i0 * 16 + i1]"),  # rows have other neighbours
+        ("B[i0 * 16 + i1, j0 * 64 + j1]", "A[0, j0 * 64 + j1, i0 * 16 + i1]"),
+    ],
+)
+def test_an_axis_of_two_dimensions(place, source):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((64, 256, 1024), "float32"), B: T.Buffer((128, 1024), "float32")):
+    for i0, j0, i1 in T.grid(8, 4, 16):
+        for j1 in T.vectorized(64):
+            {place} = {source}
+""")
+    text = str(lower(func, AVX512).func)
+    assert "i1_shift" in text and ("j1_shift" in text) == ("A[0," in source)
+    kernel = compile_function(func, "native -num-cores=1", "kernel")
+    a = np.random.default_rng(0).random((64, 256, 1024)).astype("float32")
+    want = a[:, :4, :128].transpose(2, 1, 0).reshape(128, 256) if "A[j1" in source else a[0, :256, :128].T
+    for offset in (0, 4, 16, 60):
+        x, y = placed(a, offset), placed(np.zeros((128, 1024), "float32"), offset)
+        kernel(x, y)
+        np.testing.assert_array_equal(y[:, :256], want)
+        assert not y[:, 256:].any()

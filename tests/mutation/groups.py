@@ -47,7 +47,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "schedule/primitives/transform_layout.py",
     ),
     "passes": (
-        "codegen/lower/form_fma.py", "codegen/lower/insert_prefetches.py", "codegen/lower/join_split_indices.py",
+        "codegen/lower/align_tiles.py", "codegen/lower/form_fma.py", "codegen/lower/insert_prefetches.py", "codegen/lower/join_split_indices.py",
         "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/promote_registers.py",
         "codegen/lower/tile_accesses.py", "codegen/lower/transpose_in_registers.py",
         "codegen/lower/widen_half_floats.py",
