@@ -96,6 +96,8 @@ class MachineModel:
     l1_ways: int = 12
     line_bytes: int = 64
     jump_cycles: float = 18.0
+    masked_store_cycles: float = 1.0
+    """Cycles of a store under a mask that is not known before."""
     int8_dots: bool = False
     """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
     int8_tiles: bool = False
@@ -125,6 +127,7 @@ class MachineModel:
             int8_dots=target.has_vnni and target.vector_bits == 512,
             int8_tiles=target.has_amx_int8,
             loads_first=target.is_wasm,
+            masked_store_cycles=1.0 if target.has_masks else 20.0,
         )
 
     def lanes(self, itemsize: int) -> int:

@@ -153,6 +153,10 @@ _TRANSPOSED = 0.35
 _SCALARS = 10.0
 """The registers in which scalars wait to be broadcast."""
 
+_UNEVEN = 0.08
+"""The time that pipes are idle where as many sums are in hand as they need, as a share. Operations do not begin in the order
+of their chains, and more sums make up for it."""
+
 _AHEAD = 224.0
 """The instructions that a processor begins ahead of one that waits: half of what fits its reorder buffer."""
 
@@ -215,7 +219,8 @@ class TilingCosts:
             if kept_load(self.block, self.axes.vector, use):
                 continue
             each = 1.0 if use is self.part.packed else lane_loads(use, self.axes.vector, self.lanes)
-            each *= 2.0 if self.part.conditional else 1.0
+            if self.part.conditional:  # a mask for each load; in a window that is written out, many are known
+                each = each * np.where(self.columns["unroll"] >= self.block.reduce_size, 2.0, 3.0)
             vectors = vectors + copies * self.columns["vectors"] * each * self._kept_in_window(use)[0]
         return vectors, broadcasts
 
@@ -303,6 +308,13 @@ class TilingCosts:
                 run > 0, _TRANSPOSED + 24.0 * cycles * crowd / np.maximum(run, 1), cycles * (1.0 + 3.0 * crowd)
             )
         return cost
+
+    def _cycles_of_a_store(self) -> np.ndarray:
+        """Returns the cycles of storing a vector. Where the body has conditions, the last tile of a row is not taken apart
+        from the others, so that all store under a mask."""
+        vector = self.axes.vector
+        masked = (self.extents[vector] % self.tile[vector] != 0) & (self.trips[vector] > 1) & self.part.conditional
+        return np.where(masked, self.machine.masked_store_cycles, 1.0)
 
     def _contiguous_rows(self) -> np.ndarray:
         """Returns how many rows lie side by side in memory where tiles are transposed in registers on their way there.
@@ -485,7 +497,8 @@ class TilingCosts:
         tiles = np.prod(list(self.trips.values()), axis=0)
         steps = tiles * self.block.reduce_size
         operations = max(1.0, self.block.operations / 2)
-        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / accumulators / self._tiles_at_once())
+        latency = machine.fma_latency * machine.fma_pipes / accumulators / self._tiles_at_once()
+        latency = np.maximum(1.0, latency) + _UNEVEN * np.minimum(1.0, latency) ** 4
         step_core = accumulators * operations / machine.fma_pipes * latency
         issue = (accumulators * operations + vectors + broadcasts + 3.0 / columns["unroll"]) / machine.issue_width
         step_load = np.maximum((vectors + broadcasts) / machine.loads_per_cycle, issue)
@@ -500,12 +513,12 @@ class TilingCosts:
         costs = Costs(self.rows).put(
             core_cycles=steps * step_core,
             load_cycles=steps * step_load,
-            store_cycles=tiles * accumulators * np.maximum(1.0, scatter),
+            store_cycles=tiles * accumulators * np.maximum(self._cycles_of_a_store(), scatter),
             loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
             + steps * 0.3 / columns["unroll"]
             + 0.75 * self.ahead * self._fetched / machine.line_bytes,
             spill_cycles=steps * 2.0 * (np.maximum(self._live - machine.registers, 0) + self._waiting())
-            + tiles * 2.0 * self._stored_again(),
+            + tiles * max(1.0, machine.vector_bytes / 32) * self._stored_again(),
             jump_cycles=waiting,
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict) + self._crowded_rows(steps),
             l3_bytes=far - 0.7 * early + evicted,
