@@ -106,6 +106,9 @@ class MachineModel:
     """Whether all loads of a loop's body run before its arithmetic, as engines of WebAssembly compile it: what is loaded
     waits in registers."""
 
+    broadcasts_operands: bool = True
+    """Whether arithmetic broadcasts an operand by itself, as AVX-512 and NEON do. Else it takes a register."""
+
     features: ClassVar[Features] = PROCESSOR
 
     __repr__ = short_repr()
@@ -127,6 +130,7 @@ class MachineModel:
             int8_dots=target.has_vnni and target.vector_bits == 512,
             int8_tiles=target.has_amx_int8,
             loads_first=target.is_wasm,
+            broadcasts_operands=target.arch != "x86_64" or target.has("avx512f"),
             masked_store_cycles=1.0 if target.has_masks else 20.0,
         )
 

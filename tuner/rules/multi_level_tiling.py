@@ -157,6 +157,10 @@ _UNEVEN = 0.08
 """The time that pipes are idle where as many sums are in hand as they need, as a share. Operations do not begin in the order
 of their chains, and more sums make up for it."""
 
+_HELD = 0.6
+"""The share of the second-level cache in which a panel stays. Its pages lie there by chance, and more of them than others
+share sets."""
+
 _AHEAD = 224.0
 """The instructions that a processor begins ahead of one that waits: half of what fits its reorder buffer."""
 
@@ -255,7 +259,8 @@ class TilingCosts:
     @cached_property
     def _live(self) -> np.ndarray:
         """Registers in use in an unrolled body. Where the tile's rows slide over what the reduction reads (a window), a
-        value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows."""
+        value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows.
+        Where each broadcast is of one use, those of the next rows and steps are made ahead."""
         axes, last = self.axes, self.axes.reduce[-1]
         rows = [v for v in (axes.rows, axes.rows2) if v is not None]
         kept = np.zeros(self.rows)
@@ -265,7 +270,9 @@ class TilingCosts:
             sliding = [v for dim in use.dims if dim and dim.get(last) for v in rows if dim.get(v)]
             if sliding:
                 kept = kept + np.prod([self.tile[v] for v in sliding], axis=0)
-        return self.registers + np.where(self.columns["unroll"] > 1, kept, 0.0)
+        waiting = np.where(self.columns["unroll"] > 1, 2.0, 1.0) * (self.columns["vectors"] == 1) * (self.loads[1] > 1)
+        waiting = waiting * (not self.machine.broadcasts_operands)
+        return self.registers + np.maximum(np.where(self.columns["unroll"] > 1, kept, 0.0), waiting)
 
     @cached_property
     def _block_trips(self) -> tuple[np.ndarray, np.ndarray]:
@@ -333,7 +340,7 @@ class TilingCosts:
         for number, use in enumerate(self.block.loads):
             if use is self.part.packed:
                 continue
-            moved = nest.traffic(self.machine.l2_bytes, only=number)
+            moved = nest.traffic(_HELD * self.machine.l2_bytes, only=number)
             share, lines = self._crowded(use)
             again = share * np.maximum(
                 0.0, steps * lines * 64 - moved
@@ -507,7 +514,7 @@ class TilingCosts:
         epilogue = 0.0 if self.part.epilogue is None else float(self.part.epilogue.operations)
         scatter = self._per_element() * self.lanes
         packed = float(self.part.packed is not None)
-        far = nest.traffic(machine.l2_bytes)
+        far = nest.traffic(_HELD * machine.l2_bytes)
         early = self.ahead * np.minimum(far, self._fetched)
         evicted, waiting = self._beyond(nest, steps)
         costs = Costs(self.rows).put(
