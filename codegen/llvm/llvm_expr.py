@@ -517,6 +517,11 @@ def extreme(em: LlvmScope, e: E.Min | E.Max) -> str:
     return em.fn.chosen(llvm_type(DType("bool").with_lanes(dtype.lanes)), test, llvm_type(dtype), x, y)
 
 
+_NAN = "0xFFFFFFFFE0000000"
+"""The NaN of which all bits of a float32 are set, so that a mask of comparison gives it by a bitwise "or". A choice of the
+operand itself would be joined with the choice before it, and no instruction for the maximum be found."""
+
+
 def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_is_number: bool = False) -> str:
     """Returns Min or Max of floats, NaN if either is NaN. This is one instruction when one operand is a constant number.
 
@@ -525,7 +530,13 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
     test = fn.pure(f"fcmp {'ogt' if largest else 'olt'} {type_} {x}, {y}")
     best = fn.chosen(bools, test, type_, x, y)
-    return best if x_is_number else fn.chosen(bools, fn.pure(f"fcmp uno {type_} {x}, {x}"), type_, x, best)
+    if x_is_number:
+        return best
+    unordered = fn.pure(f"fcmp uno {type_} {x}, {x}")
+    if dtype.element not in ("float32", "float64"):
+        return fn.chosen(bools, unordered, type_, x, best)
+    nan = _NAN if dtype.lanes == 1 else f"splat ({llvm_type(dtype.element)} {_NAN})"
+    return fn.chosen(bools, unordered, type_, nan, best)
 
 
 def _is_number(e: E.Expr) -> bool:

@@ -628,7 +628,7 @@ def main(A: T.Buffer(({n},), "float32"), n: T.int64, B: T.Buffer((16,), "float32
     assert "select" not in emit(lower(func, NATIVE))
 
 
-@pytest.mark.parametrize("rest", ["-0.0", "1.0"])
+@pytest.mark.parametrize("rest", ["-0.0", "0.0", "1.0"])
 def test_other_values_than_zero_are_chosen(rest):
     func = parse(f"""
 @T.prim_func
@@ -638,4 +638,20 @@ def main(A: T.Buffer((5,), "float32"), B: T.Buffer((8,), "float32")):
 """)
     out = np.zeros(8, "float32")
     compile(func, NATIVE, cache=False)(np.ones(5, "float32"), out)
-    np.testing.assert_array_equal(1 / out[5:], np.full(3, 1 / np.float32(rest)))
+    np.testing.assert_array_equal(out[5:], np.full(3, float(rest)))
+    assert (np.signbit(out[5:]) == np.signbit(float(rest))).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_the_larger_of_two_vectors_is_nan_where_one_is(op, dtype):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((16,), "{dtype}"), B: T.Buffer((16,), "{dtype}"), C: T.Buffer((16,), "{dtype}")):
+    for i in T.vectorized(16):
+        C[i] = T.{op}(A[i], B[i])
+""")
+    a, b = np.arange(16, dtype=dtype), np.arange(16, dtype=dtype)[::-1].copy()
+    a[[1, 2, 14]] = np.nan, np.inf, -np.nan
+    b[[2, 3, 14]] = np.nan, -np.inf, np.nan
+    agrees(func, a, b, np.zeros(16, dtype))
