@@ -517,9 +517,9 @@ def extreme(em: LlvmScope, e: E.Min | E.Max) -> str:
     return em.fn.chosen(llvm_type(DType("bool").with_lanes(dtype.lanes)), test, llvm_type(dtype), x, y)
 
 
-_NAN = "0xFFFFFFFFE0000000"
-"""The NaN of which all bits of a float32 are set, so that a mask of comparison gives it by a bitwise "or". A choice of the
-operand itself would be joined with the choice before it, and no instruction for the maximum be found."""
+_NANS = {"float32": "0xFFFFFFFFE0000000", "float64": "0xFFFFFFFFFFFFFFFF"}
+"""The NaN of which all bits are set, so that a mask of a comparison gives it by a bitwise "or". A choice of the operand
+itself would be joined with the choice before it, and no instruction for the maximum be found."""
 
 
 def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_is_number: bool = False) -> str:
@@ -533,10 +533,10 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     if x_is_number:
         return best
     unordered = fn.pure(f"fcmp uno {type_} {x}, {x}")
-    if dtype.element not in ("float32", "float64"):
-        return fn.chosen(bools, unordered, type_, x, best)
-    nan = _NAN if dtype.lanes == 1 else f"splat ({llvm_type(dtype.element)} {_NAN})"
-    return fn.chosen(bools, unordered, type_, nan, best)
+    nan = _NANS.get(dtype.element)
+    if nan is not None and dtype.lanes > 1:
+        nan = f"splat ({llvm_type(dtype.element)} {nan})"
+    return fn.chosen(bools, unordered, type_, nan or x, best)
 
 
 def _is_number(e: E.Expr) -> bool:
