@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ...tir import stmt as S
 from ...tir.arith import Analyzer
-from ...tir.expr import Call, Cast, DType, Expr, IntImm, Let, Shuffle, Var, index_like
+from ...tir.expr import Call, Cast, DType, Expr, IntImm, Let, Shuffle, Var, conjuncts, index_like, same
 from ...tir.expr import nodes as E
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import Allocate, AssertStmt, Buffer, For, IfThenElse, Stmt, While
@@ -439,8 +439,26 @@ def _cast(em: Emitter[V], e: E.Cast) -> V:
 
 
 def _select(em: Emitter[V], e: E.Select) -> V:
+    if _is_zero(e.false_value) and _zero_unless(e.true_value, e.condition):
+        return em.value(e.true_value)
     yes, no = em.value(e.true_value), em.value(e.false_value)
     return em.choice(em.value(e.condition), yes, no, e.dtype, e.condition.dtype)
+
+
+def _zero_unless(e: Expr, condition: Expr) -> bool:
+    """Returns whether ``e`` is zero in the lanes in which ``condition`` does not hold. It is a load then, under a mask
+    that includes the condition."""
+    while isinstance(e, E.Select) and _is_zero(e.false_value):
+        e = e.true_value
+    if not isinstance(e, E.BufferLoad) or e.predicate is None or e.buffer.scope == REGISTER_SCOPE:
+        return False
+    return any(same(condition, part) for part in conjuncts(e.predicate))
+
+
+def _is_zero(e: Expr) -> bool:
+    """Returns whether all bits of a constant are 0."""
+    value = constant_of(e)
+    return value == 0 and math.copysign(1.0, value) > 0
 
 
 EXPRESSIONS: dict[type, Callable[[Any, Any], Any]] = {

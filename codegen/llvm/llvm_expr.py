@@ -517,6 +517,11 @@ def extreme(em: LlvmScope, e: E.Min | E.Max) -> str:
     return em.fn.chosen(llvm_type(DType("bool").with_lanes(dtype.lanes)), test, llvm_type(dtype), x, y)
 
 
+_NANS = {"float32": "0xFFFFFFFFE0000000", "float64": "0xFFFFFFFFFFFFFFFF"}
+"""The NaN of which all bits are set, so that a mask of a comparison gives it by a bitwise "or". A choice of the operand
+itself would be joined with the choice before it, and no instruction for the maximum be found."""
+
+
 def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_is_number: bool = False) -> str:
     """Returns Min or Max of floats, NaN if either is NaN. This is one instruction when one operand is a constant number.
 
@@ -527,8 +532,11 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     best = fn.chosen(bools, test, type_, x, y)
     if x_is_number:
         return best
-    best = fn.pure(f"freeze {type_} {best}")  # else the two choices become one, of a longer test
-    return fn.chosen(bools, fn.pure(f"fcmp uno {type_} {x}, {x}"), type_, x, best)
+    unordered = fn.pure(f"fcmp uno {type_} {x}, {x}")
+    nan = _NANS.get(dtype.element)
+    if nan is not None and dtype.lanes > 1:
+        nan = f"splat ({llvm_type(dtype.element)} {nan})"
+    return fn.chosen(bools, unordered, type_, nan or x, best)
 
 
 def _is_number(e: E.Expr) -> bool:

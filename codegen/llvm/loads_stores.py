@@ -69,8 +69,16 @@ def store(
 ) -> None:
     """Write ``value`` of type ``dtype``; the predicate marks the lanes to write."""
     lanes, memory = dtype.lanes, memory_type(dtype)
-    mask = None if predicate is None else em.value(predicate)
     where = em.lane_offsets(buffer, indices)
+    active = None if predicate is None or em.target.has_masks else _leading(predicate)
+    if active and where.distance == 1:
+        value = em.fn.resized(memory_type(dtype.element), em.to_memory(value, dtype), lanes, active)
+        pointer, memory = em.pointer(buffer, _first(em, where)), memory_type(dtype.element.with_lanes(active))
+        align = em.alignment(buffer, _first(em, where), dtype)
+        em.fn.do(f"store {memory} {value}, ptr {pointer}, align {align}")
+        em.touch(buffer.data)
+        return
+    mask = None if predicate is None else em.value(predicate)
     offset, stride = _first(em, where), em.total(where.apart)
     spread = _irregular(em, where, stride, lanes)
     value = em.to_memory(value, dtype)

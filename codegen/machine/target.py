@@ -186,6 +186,12 @@ class Target:
         return any(self.has(name) for name in _MULTIPLY_ADD.get(self.arch, ("fma",)))
 
     @property
+    def has_masks(self) -> bool:
+        """Returns whether some lanes of a vector are stored as fast as all of them. AVX2 has such a store, but processors
+        take dozens of cycles for it; elsewhere it is a store for each lane."""
+        return self.has("avx512f") or self.is_scalable
+
+    @property
     def has_vnni(self) -> bool:
         """Return whether AVX-512 VNNI multiplies and adds four int8 pairs per lane (512-bit vpdpbusd)."""
         return self.has("avx512vnni")

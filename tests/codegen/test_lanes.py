@@ -600,3 +600,58 @@ def test_a_predicate_that_names_values_is_used_more_than_once():
     got = np.zeros(14, np.float32)
     compile(sch.func)(a, b, got)
     np.testing.assert_array_equal(got, np.mod(a, b))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float64", "float16"])
+@pytest.mark.parametrize("n", [1, 2, 7, 13, 16])
+def test_the_first_lanes_are_stored_without_a_mask(n, dtype):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((16,), "{dtype}"), B: T.Buffer(({n},), "{dtype}")):
+    B.vstore([T.Ramp(0, 1, 16)], A[T.Ramp(0, 1, 16)], predicate=T.Ramp(0, 1, 16) < T.Broadcast({n}, 16))
+""")
+    agrees(func, np.arange(16).astype(dtype), np.zeros(n, dtype))
+    assert "mask" not in emit(lower(func, "llvm -mcpu=x86-64-v3")).partition("define")[2]
+
+
+@pytest.mark.parametrize("n", [2, 13])
+def test_a_load_under_a_mask_is_not_cleared_again(n):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({n},), "float32"), n: T.int64, B: T.Buffer((16,), "float32")):
+    for i in T.vectorized(16):
+        B[i] = T.if_then_else(i < n and i < {n}, A[i], T.float32(0.0))
+""")
+    a = np.linspace(1, 2, n, dtype="float32")
+    for m in (0, 1, n, 16):
+        agrees(func, a, m, np.ones(16, "float32"))
+    assert "select" not in emit(lower(func, NATIVE))
+
+
+@pytest.mark.parametrize("rest", ["-0.0", "0.0", "1.0"])
+def test_other_values_than_zero_are_chosen(rest):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((5,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in T.vectorized(8):
+        B[i] = T.if_then_else(i < 5, A[i], T.float32({rest}))
+""")
+    out = np.zeros(8, "float32")
+    compile(func, NATIVE, cache=False)(np.ones(5, "float32"), out)
+    np.testing.assert_array_equal(out[5:], np.full(3, float(rest)))
+    assert (np.signbit(out[5:]) == np.signbit(float(rest))).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_the_larger_of_two_vectors_is_nan_where_one_is(op, dtype):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((16,), "{dtype}"), B: T.Buffer((16,), "{dtype}"), C: T.Buffer((16,), "{dtype}")):
+    for i in T.vectorized(16):
+        C[i] = T.{op}(A[i], B[i])
+""")
+    a, b = np.arange(16, dtype=dtype), np.arange(16, dtype=dtype)[::-1].copy()
+    a[[1, 2, 14]] = np.nan, np.inf, -np.nan
+    b[[2, 3, 14]] = np.nan, -np.inf, np.nan
+    agrees(func, a, b, np.zeros(16, dtype))

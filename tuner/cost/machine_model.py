@@ -96,6 +96,8 @@ class MachineModel:
     l1_ways: int = 12
     line_bytes: int = 64
     jump_cycles: float = 18.0
+    masked_store_cycles: float = 1.0
+    """Cycles of a store under a mask that is not known before."""
     int8_dots: bool = False
     """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
     int8_tiles: bool = False
@@ -103,6 +105,9 @@ class MachineModel:
     loads_first: bool = False
     """Whether all loads of a loop's body run before its arithmetic, as engines of WebAssembly compile it: what is loaded
     waits in registers."""
+
+    broadcasts_operands: bool = True
+    """Whether arithmetic broadcasts an operand by itself, as AVX-512 and NEON do. Else it takes a register."""
 
     features: ClassVar[Features] = PROCESSOR
 
@@ -125,6 +130,8 @@ class MachineModel:
             int8_dots=target.has_vnni and target.vector_bits == 512,
             int8_tiles=target.has_amx_int8,
             loads_first=target.is_wasm,
+            broadcasts_operands=target.arch != "x86_64" or target.has("avx512f"),
+            masked_store_cycles=1.0 if target.has_masks else 20.0,
         )
 
     def lanes(self, itemsize: int) -> int:

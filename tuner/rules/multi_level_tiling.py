@@ -153,6 +153,14 @@ _TRANSPOSED = 0.35
 _SCALARS = 10.0
 """The registers in which scalars wait to be broadcast."""
 
+_UNEVEN = 0.08
+"""The time that pipes are idle where as many sums are in hand as they need, as a share. Operations do not begin in the order
+of their chains, and more sums make up for it."""
+
+_HELD = 0.6
+"""The share of the second-level cache in which a panel stays. Its pages lie there by chance, and more of them than others
+share sets."""
+
 _AHEAD = 224.0
 """The instructions that a processor begins ahead of one that waits: half of what fits its reorder buffer."""
 
@@ -215,7 +223,8 @@ class TilingCosts:
             if kept_load(self.block, self.axes.vector, use):
                 continue
             each = 1.0 if use is self.part.packed else lane_loads(use, self.axes.vector, self.lanes)
-            each *= 2.0 if self.part.conditional else 1.0
+            if self.part.conditional:  # a mask for each load; in a window that is written out, many are known
+                each = each * np.where(self.columns["unroll"] >= self.block.reduce_size, 2.0, 3.0)
             vectors = vectors + copies * self.columns["vectors"] * each * self._kept_in_window(use)[0]
         return vectors, broadcasts
 
@@ -250,7 +259,8 @@ class TilingCosts:
     @cached_property
     def _live(self) -> np.ndarray:
         """Registers in use in an unrolled body. Where the tile's rows slide over what the reduction reads (a window), a
-        value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows."""
+        value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows.
+        Where each broadcast is of one use, those of the next rows and steps are made ahead."""
         axes, last = self.axes, self.axes.reduce[-1]
         rows = [v for v in (axes.rows, axes.rows2) if v is not None]
         kept = np.zeros(self.rows)
@@ -260,7 +270,9 @@ class TilingCosts:
             sliding = [v for dim in use.dims if dim and dim.get(last) for v in rows if dim.get(v)]
             if sliding:
                 kept = kept + np.prod([self.tile[v] for v in sliding], axis=0)
-        return self.registers + np.where(self.columns["unroll"] > 1, kept, 0.0)
+        waiting = np.where(self.columns["unroll"] > 1, 2.0, 1.0) * (self.columns["vectors"] == 1) * (self.loads[1] > 1)
+        waiting = waiting * (not self.machine.broadcasts_operands)
+        return self.registers + np.maximum(np.where(self.columns["unroll"] > 1, kept, 0.0), waiting)
 
     @cached_property
     def _block_trips(self) -> tuple[np.ndarray, np.ndarray]:
@@ -304,6 +316,13 @@ class TilingCosts:
             )
         return cost
 
+    def _cycles_of_a_store(self) -> np.ndarray:
+        """Returns the cycles of storing a vector. Where the body has conditions, the last tile of a row is not taken apart
+        from the others, so that all store under a mask."""
+        vector = self.axes.vector
+        masked = (self.extents[vector] % self.tile[vector] != 0) & (self.trips[vector] > 1) & self.part.conditional
+        return np.where(masked, self.machine.masked_store_cycles, 1.0)
+
     def _contiguous_rows(self) -> np.ndarray:
         """Returns how many rows lie side by side in memory where tiles are transposed in registers on their way there.
         Code generation does it for tiles of four rows and more that no other stage reads. Else 0."""
@@ -321,7 +340,7 @@ class TilingCosts:
         for number, use in enumerate(self.block.loads):
             if use is self.part.packed:
                 continue
-            moved = nest.traffic(self.machine.l2_bytes, only=number)
+            moved = nest.traffic(_HELD * self.machine.l2_bytes, only=number)
             share, lines = self._crowded(use)
             again = share * np.maximum(
                 0.0, steps * lines * 64 - moved
@@ -485,7 +504,8 @@ class TilingCosts:
         tiles = np.prod(list(self.trips.values()), axis=0)
         steps = tiles * self.block.reduce_size
         operations = max(1.0, self.block.operations / 2)
-        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / accumulators / self._tiles_at_once())
+        latency = machine.fma_latency * machine.fma_pipes / accumulators / self._tiles_at_once()
+        latency = np.maximum(1.0, latency) + _UNEVEN * np.minimum(1.0, latency) ** 4
         step_core = accumulators * operations / machine.fma_pipes * latency
         issue = (accumulators * operations + vectors + broadcasts + 3.0 / columns["unroll"]) / machine.issue_width
         step_load = np.maximum((vectors + broadcasts) / machine.loads_per_cycle, issue)
@@ -494,18 +514,18 @@ class TilingCosts:
         epilogue = 0.0 if self.part.epilogue is None else float(self.part.epilogue.operations)
         scatter = self._per_element() * self.lanes
         packed = float(self.part.packed is not None)
-        far = nest.traffic(machine.l2_bytes)
+        far = nest.traffic(_HELD * machine.l2_bytes)
         early = self.ahead * np.minimum(far, self._fetched)
         evicted, waiting = self._beyond(nest, steps)
         costs = Costs(self.rows).put(
             core_cycles=steps * step_core,
             load_cycles=steps * step_load,
-            store_cycles=tiles * accumulators * np.maximum(1.0, scatter),
+            store_cycles=tiles * accumulators * np.maximum(self._cycles_of_a_store(), scatter),
             loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
             + steps * 0.3 / columns["unroll"]
             + 0.75 * self.ahead * self._fetched / machine.line_bytes,
             spill_cycles=steps * 2.0 * (np.maximum(self._live - machine.registers, 0) + self._waiting())
-            + tiles * 2.0 * self._stored_again(),
+            + tiles * max(1.0, machine.vector_bytes / 32) * self._stored_again(),
             jump_cycles=waiting,
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict) + self._crowded_rows(steps),
             l3_bytes=far - 0.7 * early + evicted,
