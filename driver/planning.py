@@ -204,7 +204,7 @@ def not_measurable(asked: Request, target: Target) -> str | None:
         return None
     name = next((v.name for v in typical_sizes(asked.func)), None)
     if name is None:
-        return f"{unknown}, and only functions of fixed sizes are measured"
+        return f"{unknown}, and only functions of fixed sizes are measured; give numbers in their place"
     return f"{unknown}; give examples to measure: sizes={{{name!r}: [16, 256, 1024]}}, --size {name}=16,256,1024"
 
 
