@@ -222,7 +222,7 @@ class TilingCosts:
                 continue
             if kept_load(self.block, self.axes.vector, use):
                 continue
-            each = 1.0 if use is self.part.packed else lane_loads(use, self.axes.vector, self.lanes)
+            each: Any = 1.0 if use is self.part.packed else lane_loads(use, self.axes.vector, self.lanes)
             if self.part.conditional:  # a mask for each load; in a window that is written out, many are known
                 each = each * np.where(self.columns["unroll"] >= self.block.reduce_size, 2.0, 3.0)
             vectors = vectors + copies * self.columns["vectors"] * each * self._kept_in_window(use)[0]
