@@ -425,18 +425,20 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     if made is None or made.kind != "default" or len(sizes) != 1 or EXAMPLE in asked.func.attrs:
         return made  # a function with an example says for what it is scheduled
     ((size, usual),) = sizes.items()
-    programs, traces, tree, said = [made.scheduled], [made.trace], SizeTree(0), ""
+    assert made.trace is not None
+    programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
     for example, end in _SMALL_SIZES:
         func = with_example(asked.func, {size.name: example})
         if usual <= end or [*(example_numbers(func) or {}).values()] != [example]:
             continue
         small = _plan_by_one_example(Request(func), machine, "")
-        if small is None or small.kind != "default" or _divides_by_sizes(small.scheduled):
+        if small is None or small.trace is None or _divides_by_sizes(small.scheduled):
             continue
-        if small.trace not in traces:
-            tree = SizeTree(0, size.name, end, SizeTree(len(programs)), tree)
+        if (trace := small.trace.dumps()) not in traces:
             programs.append(small.scheduled)
-            traces.append(small.trace)
+            traces.append(trace)
+        if (number := traces.index(trace)) != tree.of({size.name: end}):
+            tree = SizeTree(0, size.name, end, SizeTree(number), tree)
             said += f", up to {size.name} = {end} for {size.name} = {example}"
     if len(programs) == 1:
         return made

@@ -165,3 +165,14 @@ def test_an_extent_that_is_an_argument_is_tuned(tmp_path: Path) -> None:
 def test_symbolic_functions_without_examples_say_how_to_give_them() -> None:
     with pytest.raises(TuneError, match=r"sizes=\{'n': \[16, 256, 1024\]\}"):
         tw.tune(rows(), TARGET, trials=1)
+
+
+def test_small_sizes_have_schedules_of_their_own_where_these_differ() -> None:
+    n = te.size_var("n")
+    x = te.placeholder((n, 256), name="x")
+    assert "up to" not in plan([x, te.ops.exp(x)], TARGET).origin
+    made = plan([x, te.ops.softmax(x, axis=1)], TARGET)
+    assert "up to n = 6 for n = 4, up to n = 1 for n = 1" in made.origin
+    assert "n <= 1" in made.scheduled.script() and "n <= 6" in made.scheduled.script()
+    asked = with_example(te.create_prim_func([x, te.ops.softmax(x, axis=1)]), {"n": 32})
+    assert "n <= 1" not in plan(asked, TARGET).scheduled.script()
