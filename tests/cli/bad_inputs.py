@@ -118,7 +118,7 @@ INPUTS = {
         (
             "tune kernels.py:symbolic",
             1,
-            "the symbolic shape (n), and only functions of fixed sizes are measured; give numbers",
+            "the symbolic shape (n); give examples to measure",
         ),
         ("tune folder", 2, "no workload is called 'folder'"),
     ],
