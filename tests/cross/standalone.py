@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.codegen.c.c_source import argument_type
+from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.runtime.arguments import Arguments, c_types, completed
 
 from .machines import Machine
