@@ -24,6 +24,9 @@ SIZE = "int64"
 """The C type of a symbolic size, whatever the type of its variable."""
 REGISTER_SCOPE = "register"
 """The scope of buffers of shape ``()`` that are values in registers."""
+ALIGNED_ARRAYS = "aligned_buffers"
+"""The attribute of a function whose arrays always begin with a line of the caches: no tile is shifted to one."""
+
 NONTEMPORAL_ATTR = "nontemporal_store"
 """The attribute that the emitter reads: 1 around stores whose alignment it has to prove, :data:`ALIGNED` around stores
 whose full vectors are known to be aligned."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import IntImm, Var
 from ..tir.stmt import BlockRealize, Buffer, PrimFunc, SeqStmt, Stmt, root_block, seq
+from .lowered import ALIGNED_ARRAYS
 
 LAYOUT_FREE = "layout_free_buffers"
 
@@ -112,7 +113,7 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
         (source, made),
         root_block("root", seq(*[statements[n] for n in packing]), inner),
         {source: weight, made: packed},
-        {"global_symbol": name, "tir.noalias": True},
+        {"global_symbol": name, "tir.noalias": True, ALIGNED_ARRAYS: True},
     )
     return main, pack
 

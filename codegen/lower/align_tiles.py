@@ -17,6 +17,7 @@ from ...tir.expr.intrinsics.operation_row import Effect
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, While
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
+from ..lowered import ALIGNED_ARRAYS
 from ..machine.target import Target
 from .scoped_transform import ScopedTransform
 from .transpose_in_registers import begins_with_lines
@@ -44,7 +45,7 @@ def align_tiles(func: PrimFunc, target: Target) -> PrimFunc:
     It applies where a tile is as wide as a line, all rows begin at the same place in a line, one iteration touches more
     memory than half of the first-level cache, and what becomes of an element does not depend on its place in a tile.
     """
-    if target.is_hls:
+    if target.is_hls or func.attrs.get(ALIGNED_ARRAYS):
         return func
     own = frozenset([n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)])
 

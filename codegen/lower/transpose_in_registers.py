@@ -29,6 +29,7 @@ from ...tir.expr import (
 )
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import fresh_copy, pre_order, substitute, vars_in
+from ..lowered import ALIGNED_ARRAYS
 from ..machine.target import Target
 from .lanes import NotVectorizable, widen
 from .scoped_transform import ScopedTransform
@@ -70,6 +71,8 @@ def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
     In copies from argument to argument, squares begin where lines of memory begin (see :class:`_Shift`).
     """
     own = frozenset([n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)])
+    if func.attrs.get(ALIGNED_ARRAYS):
+        own |= {b.data for b in func.buffers}
 
     def rewritten(loop: For, _: ScopedTransform) -> Stmt | None:
         nest = _nest(loop)
