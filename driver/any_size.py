@@ -102,7 +102,7 @@ def shown(numbers: Sizes) -> str:
 class SizesTuneResult:
     """What tuning at several sizes has found: a :class:`~tilewright.tuner.TuneResult` for each example, by its sizes.
 
-    ``schedules`` are those that a build takes, and :meth:`built_seconds` what the function takes at each example by them.
+    ``schedules`` are those that a build takes, and ``choice.seconds(sizes)`` is what the function takes by them at an example.
     """
 
     func: PrimFunc

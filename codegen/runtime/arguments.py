@@ -568,6 +568,11 @@ def aligned_array(shape: Sequence[int], dtype: Any, make: Any = np.empty) -> np.
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size < _SMALL:
         return make(shape, dtype)  # type: ignore[no-any-return]
+    return aligned_bytes(size, make).view(dtype).reshape(shape)
+
+
+def aligned_bytes(size: int, make: Any = np.empty) -> np.ndarray:
+    """Returns so many bytes that begin at a multiple of 64, whatever their number."""
     room = make(size + ALIGNMENT, np.uint8)
     start = -room.__array_interface__["data"][0] % ALIGNMENT
-    return room[start : start + size].view(dtype).reshape(shape)  # type: ignore[no-any-return]
+    return room[start : start + size]  # type: ignore[no-any-return]

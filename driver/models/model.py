@@ -18,7 +18,7 @@ from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
 from ...codegen.lowered import Param
 from ...codegen.packing import split_packing
-from ...codegen.runtime.arguments import ArgumentError, SizeError, aligned_array, check_not_negative
+from ...codegen.runtime.arguments import ArgumentError, SizeError, aligned_array, aligned_bytes, check_not_negative
 from ...codegen.runtime.export import Entry, LinkedLibrary, ModelSource, entry_ir, export_library, write_model_source
 from ...codegen.runtime.line_tables import modules_with_lines
 from ...codegen.runtime.loader import runtime_symbols
@@ -26,7 +26,6 @@ from ...codegen.runtime.module import Function
 from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
-from ...graph.memory_plan import ALIGNMENT
 from ...pages.messages import short_repr
 from ...pages.written_files import write_file
 from ...te.tensor import Requirement
@@ -394,12 +393,6 @@ class Model:
         symbols = [*symbols, *[built.symbol for built in self._distinct()]]
         imports = {**runtime_symbols(), self._entry.data: self._constants().ctypes.data}
         return load([*objects, *self._objects()], symbols, imports)
-
-
-def aligned_bytes(size: int) -> Any:
-    """Returns so many bytes that begin at a multiple of the alignment of results."""
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    return room[-room.ctypes.data % ALIGNMENT :][:size]
 
 
 _KEPT = 256

@@ -25,6 +25,7 @@ import numpy as np
 from ...codegen import Target
 from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
+from ...codegen.runtime.arguments import aligned_bytes
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.graph import Graph, GraphError, Value, copy_in_row_order, mapped_file, require_unchanged
@@ -41,7 +42,7 @@ from ...tuning_db import Database, open_database
 from ..graph_services import prepared
 from ..planning import BuildError, NoRecordError, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, build_kernels, job_for
-from .model import CLOCK, Model, Parts, Step, Version, aligned_bytes
+from .model import CLOCK, Model, Parts, Step, Version
 
 FRONTENDS: dict[str, str] = {
     ".onnx": "frontends.onnx:from_onnx",
