@@ -439,9 +439,7 @@ def product_of_moved(m: Match) -> Value | None:
     if channels is None:
         return None
     if sums_whole_windows(node):
-        every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
-        moved = weight.astype(np.int64).sum(axis=every).reshape(-1)
-        sums = m.constant(_along(moved, m.out, channels).astype(np.int32))
+        sums = m.constant(_along(_sums_of(weight, channels), m.out, channels).astype(np.int32))
     elif all(isinstance(d, int) for d in x.shape[1:]):  # padded windows hold fewer numbers at the edges
         ones = m.constant(np.ones((1, *x.shape[1:]), to_numpy(DType(x.dtype))))
         sums = m.op(node.op, ones, m["w"], **node.attrs)
@@ -503,18 +501,22 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
         x, attrs = padded, {**attrs, "padding": 0}
     total = m.op(node.op, x, m["w"], **attrs)
     if zero:
-        every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
-        moved = -zero * weight.astype(np.int64).sum(axis=every).reshape(-1)
+        moved = -zero * _sums_of(weight, channels)
         total = m.op("add", total, m.constant(_along(moved, m.out, channels).astype(np.int32)))
     return total, channels
 
 
 def _sums_fit(m: Match, channels: Channels) -> bool:
     """Returns whether each sum of (number - zero point) · weight, and of its parts, is below 2³¹ for all numbers."""
-    weight = np.abs(m.array("w").astype(np.int64))
-    every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
+    sums = _sums_of(np.abs(m.array("w").astype(np.int64)), channels)
     largest = 255 + abs(_number(m, "x_zero") or 0)
-    return int(weight.sum(axis=every).max(initial=0)) * largest < 1 << 31
+    return int(sums.max(initial=0)) * largest < 1 << 31
+
+
+def _sums_of(weight: Array, channels: Channels) -> Array:
+    """Returns the sum of the weights of each channel, in int64."""
+    every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
+    return weight.astype(np.int64).sum(axis=every).reshape(-1)
 
 
 def _number(m: Match, name: str) -> int | None:
