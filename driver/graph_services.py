@@ -20,6 +20,7 @@ from ..graph.kernels import Kernel, Services
 from ..graph.passes import prepare
 from ..tir.stmt import PrimFunc
 from ..tuner import Space, default_rules
+from ..tuner.cost.machine_model import MachineModel
 
 _MOST = 10_000
 """The number of predictions that are kept for a target."""
@@ -32,9 +33,16 @@ def prepared(graph: Graph, machine: Target, accuracy: float | None = None) -> Gr
         raise ValueError(f"accuracy is a relative error of 0 or more, as 1e-6, or None for any, not {accuracy!r}")
     times = _Predictions(machine)
     winograd = machine.winograd if machine.kind in ("native", "llvm") and not machine.is_freestanding else 0
-    after = prepare(graph, services=Services(_run, times.seconds, winograd, accuracy))
+    after = prepare(graph, services=Services(_run, times.seconds, winograd, accuracy, _packed_nbits(machine)))
     times.keep()
     return after
+
+
+def _packed_nbits(machine: Target) -> frozenset[str]:
+    """Returns the types of data by which a rule multiplies packed weights of a few bits on this machine."""
+    if machine.is_gpu or machine.kind not in ("native", "llvm"):
+        return frozenset()
+    return frozenset(["float32", "int8"] if MachineModel.of(machine).int8_dots else ["float32"])
 
 
 def choices_key(machine: Target) -> list[str]:

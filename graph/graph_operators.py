@@ -157,10 +157,10 @@ _register("broadcast", "broadcast_to prelu")
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
           "gather_elements gather_nd triangle rotary depth_to_space")  # fmt: skip
 _register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")
-_register("rows", "softmax log_softmax layer_norm rms_norm group_norm batch_norm")
+_register("rows", "quantize_groups softmax log_softmax layer_norm rms_norm group_norm batch_norm")
 _register(
     "anchor",
-    "matmul dense batch_matmul max_pool1d max_pool2d max_pool3d "
+    "matmul dense dense_nbits dense_packed_nbits batch_matmul max_pool1d max_pool2d max_pool3d "
     "avg_pool1d avg_pool2d avg_pool3d global_avg_pool global_max_pool adaptive_avg_pool1d adaptive_avg_pool2d "
     "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
 )

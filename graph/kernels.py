@@ -538,12 +538,14 @@ class Services:
     ``seconds(kernel)`` predicts the time of a kernel when it is scheduled as well as possible; without it choices follow
     from counts of operations and bytes. ``winograd``: the largest tile of results that convolutions by Winograd's method may
     compute at a time, 0 where they are not allowed; ``accuracy``: the largest error that they may have by
-    :func:`~.passes.choose_winograd.winograd_error`, None for any.
+    :func:`~.passes.choose_winograd.winograd_error`, None for any. ``packed_nbits``: the types of data by which there are
+    products with packed weights of a few bits, float32 and int8.
     """
 
     run: Callable[..., Any] | None = None
     seconds: Callable[[Kernel], float] | None = None
     winograd: int = 0
     accuracy: float | None = None
+    packed_nbits: frozenset[str] = frozenset()
 
     __repr__ = short_repr()

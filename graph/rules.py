@@ -396,10 +396,15 @@ class Match:
 
     def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         """Returns the result of a new operator."""
-        ((dtype, shape),) = infer(op, inputs, attrs)
-        out = Value(self._sweep.fresh(op), dtype, shape)
-        self._sweep.append(Node(op, inputs, (out,), attrs))
+        (out,) = self.several(op, *inputs, **attrs)
         return out
+
+    def several(self, op: str, *inputs: Value | None, **attrs: Any) -> tuple[Value, ...]:
+        """Returns the results of a new operator."""
+        found = infer(op, inputs, attrs)
+        outputs = tuple([Value(self._sweep.fresh(op), dtype, shape) for dtype, shape in found])
+        self._sweep.append(Node(op, inputs, outputs, attrs))
+        return outputs
 
     def constant(self, data: Any, dtype: str | None = None) -> Value:
         """Returns a new constant. Data of bfloat16 is its bits, or numbers to round."""

@@ -213,30 +213,21 @@ def matmul_of_few_bits(c: OnnxCall) -> Value:
     blocks = -(-depth // size)
     if packed.shape != (rows, blocks, size * bits // 8):
         raise c.error(f"the weights are {packed.type_text}, not ({rows}, {blocks}, {size * bits // 8})")
-    numbers = c.op("reshape", _unpacked(c, packed, bits), shape=(rows, blocks * size))
     scale = c.op("reshape", scales, shape=(rows, blocks))
-    zero = c.constant(np.full((1, 1), 1 << (bits - 1), np.uint8), "uint8")
+    zero = None
     if zeros is not None and zeros.dtype == "uint8":
         width = -(-blocks * bits // 8)
-        codes = _unpacked(c, c.op("reshape", zeros, shape=(rows, width)), bits)
-        zero = c.part(codes, 1, 0, blocks)
+        zero = c.part(_unpacked(c, c.op("reshape", zeros, shape=(rows, width)), bits), 1, 0, blocks)
     elif zeros is not None:
         zero = c.op("reshape", zeros, shape=(rows, blocks))
-
-    def spread(v: Value) -> Value:
-        """Returns one entry per weight; the weights of a row belong to its blocks in order, or as ``places`` say."""
-        if v.shape == (1, 1):
-            return v
-        if places is not None:
-            return c.op("take", v, c.part(places, 0, 0, depth), axis=1)
-        return c.part(c.op("repeat", v, repeats=size, axis=1), 1, 0, depth)
-
-    numbers = c.part(numbers, 1, 0, depth)
-    if zero.dtype == "uint8":
-        weight = _real(c, *_centered(c, numbers, spread(scale), spread(zero)))
-    else:
-        offset = c.op("subtract", c.op("cast", numbers, dtype="float32"), c.cast(spread(zero), "float32"))
-        weight = c.op("multiply", offset, c.cast(spread(scale), "float32"))
+    if places is None:
+        rounded = "int8" if c.attr("accuracy_level", 0) == 4 else "float32"
+        return _with_bias(c, c.op("dense_nbits", x, packed, scale, zero, bits=bits, activations=rounded), bias)
+    at = c.part(places, 0, 0, depth)
+    numbers = c.part(c.op("reshape", _unpacked(c, packed, bits), shape=(rows, blocks * size)), 1, 0, depth)
+    offset = c.op("cast", numbers, dtype="float32")
+    less = c.like(1 << (bits - 1), offset) if zero is None else c.op("take", c.cast(zero, "float32"), at, axis=1)
+    weight = c.op("multiply", c.op("subtract", offset, less), c.op("take", c.cast(scale, "float32"), at, axis=1))
     out = product(c, x, c.op("transpose", c.cast(weight, x.dtype), axes=(1, 0)))
     return _with_bias(c, out, bias)
 
@@ -253,17 +244,6 @@ def _unpacked(c: OnnxCall, packed: Value, bits: int) -> Value:
     low = [c.op("expand_dims", c.op("bitwise_and", p, mask), axis=packed.ndim) for p in parts]
     joined = c.op("concatenate", *low, axis=packed.ndim)
     return c.op("reshape", joined, shape=(*packed.shape[:-1], packed.shape[-1] * len(parts)))
-
-
-def _centered(c: OnnxCall, x: Value, scale: Value, zero: Value) -> tuple[Value, Value, Value | None]:
-    """Returns numbers less their zero points as int8 where both are known and the differences fit; else all as given."""
-    data, less = c.builder.constants.get(x), c.builder.constants.get(zero)
-    if data is None or less is None:
-        return x, scale, zero
-    exact = data.astype(np.int16) - less
-    if exact.size and (exact.min() < -128 or exact.max() > 127):
-        return x, scale, zero
-    return c.constant(exact.astype(np.int8), "int8"), scale, None
 
 
 @contributed("GatherBlockQuantized")

@@ -24,6 +24,7 @@ from .fold_constants import distinct_outputs, fold_constants, fold_narrow, merge
 from .fold_scales import fold_scales
 from .hoist_from_loops import hoist_from_loops
 from .join_products import join_products
+from .pack_nbits import find_nbits_weights, pack_nbits_weights
 from .split_transposed import split_transposed
 
 
@@ -116,6 +117,7 @@ PASSES: list[GraphPass] = [
     GraphPass("fold_narrow", fold_narrow),
     GraphPass("simplify_operators", simplify_operators),
     GraphPass("patterns", recognize),
+    GraphPass("find_nbits", find_nbits_weights),
     GraphPass("fold_constants", fold_constants),
     GraphPass("fold_scales", fold_scales),
     GraphPass("loop_bodies", _prepare_bodies),
@@ -125,6 +127,7 @@ PASSES: list[GraphPass] = [
     GraphPass("fold_constants", fold_constants),
     GraphPass("simplify_operators", simplify_operators),
     GraphPass("choose_winograd", choose_winograd),
+    GraphPass("pack_nbits", pack_nbits_weights),
     GraphPass("merge_equal", merge_equal),
     GraphPass("distinct_outputs", distinct_outputs),
 ]

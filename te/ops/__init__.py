@@ -35,6 +35,7 @@ from .pool import (
     max_pool_positions,
 )
 from .products import attention, batch_matmul, dense, einsum, matmul, rotary
+from .quantized import dense_nbits, dense_packed_nbits, pack_nbits, quantize_groups
 from .reductions import (
     argmax,
     argmin,
@@ -87,11 +88,12 @@ __all__ = [  # those of the table of element-wise operators, and
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "argmax", "argmin", "attention", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "batch_matmul", "batch_norm", "broadcast_to", "cast", "col2im", "concat", "concatenate", "conv1d",
-    "conv2d", "conv2d_transpose", "conv3d", "cumprod", "cumsum", "deformable_windows", "dense", "depth_to_space",
+    "conv2d", "conv2d_transpose", "conv3d", "cumprod", "cumsum", "deformable_windows", "dense", "dense_nbits",
+    "dense_packed_nbits", "depth_to_space",
     "depthwise_conv2d", "div", "einsum", "expand_dims", "flatten", "flip", "full", "gather_elements", "gather_nd",
     "global_avg_pool", "global_max_pool", "grid_sample", "group_norm", "layer_norm", "log_softmax", "matmul", "max",
-    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "mean", "min", "mul", "one_hot", "pad", "prelu",
-    "prod", "reinterpret", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "rms_norm",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "mean", "min", "mul", "one_hot", "pack_nbits", "pad", "prelu",
+    "prod", "quantize_groups", "reinterpret", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "rms_norm",
     "roi_align", "rotary", "scatter_elements", "scatter_nd", "softmax", "split", "squeeze", "stack",
     "strided_slice", "sub", "sum", "take", "tile", "topk", "transpose", "triangle", "winograd_conv2d",
     "winograd_weights",

@@ -1,7 +1,7 @@
 """Schedule rules: each takes a kind of blocks; its recipe and its costs stand in the same file.
 
 ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``int8_products``: products of int8 by
-dot-product instructions and by a matrix unit. ``winograd``: convolutions by Winograd's method. ``fused_stages``: several stages of any
+dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``winograd``: convolutions by Winograd's method. ``fused_stages``: several stages of any
 kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
 scans, and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
@@ -15,6 +15,7 @@ from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
 from .in_order import GpuOrderRule, InOrderRule
 from .int8_products import DotRule, TileRule
 from .multi_level_tiling import MultiLevelTilingRule
+from .nbits_products import NbitsRule
 from .recurrences import RecurrenceRule
 from .schedule_rule import Group, ScheduleFunction, ScheduleRule, default_rules, register_rule
 from .stages_to_inline import blocks_to_inline, paddings_to_inline
@@ -34,6 +35,7 @@ __all__ = [
     "Group",
     "InOrderRule",
     "MultiLevelTilingRule",
+    "NbitsRule",
     "RecurrenceRule",
     "RowReductionRule",
     "ScheduleFunction",
@@ -64,6 +66,7 @@ RULES = (
     MultiLevelTilingRule(),
     RowReductionRule(),
     WinogradRule(),
+    NbitsRule(),
 )
 """The library's rules; those of equal priority are asked in this order."""
 

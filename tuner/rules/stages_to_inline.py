@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 
-from ...tir.annotations import WINOGRAD
+from ...tir.annotations import NBITS, WINOGRAD
 from ...tir.cost import Length, inlined_length
 from ...tir.expr import BufferLoad, Expr
 from ...tir.stmt import Buffer, BufferStore
@@ -149,8 +149,9 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
     consumers = program.consumers(block)
     if block.is_reduction or not consumers or program.is_output(block) or not block.writes_in_order:
         return False
-    if WINOGRAD in block.block.annotations:  # one rule computes the stages together, and reads the tiles of the result
-        return bool(block.block.annotations[WINOGRAD] == "taken")
+    parts = [block.block.annotations[key] for key in (WINOGRAD, NBITS) if key in block.block.annotations]
+    if parts:  # one rule computes the stages together, and reads the tiles of the result
+        return bool(parts[0] == "taken")
     if program.other_writers(block):
         return False
     if copies(block):
