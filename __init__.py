@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tilewright.doors import jax_door as jax
     from tilewright.doors import lazy_door as lazy
     from tilewright.doors import torch_door as torch
-    from tilewright.driver import bench, build, from_mlir, to_mlir, tune, workload
+    from tilewright.driver import bench, build, from_mlir, quantization_report, quantize, to_mlir, tune, workload
     from tilewright.driver import build as compile
     from tilewright.frontends.onnx import from_onnx
     from tilewright.frontends.stablehlo import from_stablehlo
@@ -69,6 +69,8 @@ __all__ = [
     "meta_schedule",
     "mlir",
     "nd",
+    "quantization_report",
+    "quantize",
     "runtime",
     "schedule",
     "script",
@@ -101,6 +103,8 @@ _HOMES = {
     "from_onnx": "frontends.onnx",
     "from_stablehlo": "frontends.stablehlo",
     "from_torch": "frontends.torch",
+    "quantization_report": "driver",
+    "quantize": "driver",
     "to_mlir": "driver",
     "tune": "driver",
     "workload": "driver",

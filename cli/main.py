@@ -22,6 +22,7 @@ COMMANDS = {
     "tune": "Search for the fastest schedule of a workload, and record what was tried.",
     "bench": "Time a workload: default schedule, tuned, and NumPy side by side.",
     "build": "Compile a workload to a library, an object file, or source.",
+    "quantize": "Quantize a model, and print what that costs in accuracy.",
     "show": "Print a workload at a stage of compilation.",
     "db": "Show and maintain a database of tuning records.",
     "report": "Write a page about the contents of a database.",

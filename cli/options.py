@@ -38,7 +38,7 @@ _DEFAULTS: dict[str, str | None] = {
     "num_threads": None,
     "log": "warning",
 }
-_COMMANDS = ("tune", "bench", "build", "show", "db", "report", "workloads", "worker", "doctor")
+_COMMANDS = ("tune", "bench", "build", "quantize", "show", "db", "report", "workloads", "worker", "doctor")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from .models.model import Model, Profile
 from .models.model_building import GraphOptions, build_graph
 from .models.model_tuning import ModelProgress, ModelTuneResult, ModelTuningInterrupted
 from .planning import BuildError, NoRecordError, Plan, TuneError, plan
+from .quantizing import QuantizationReport, quantization_report, quantize
 from .tuning import tune
 from .workloads import (
     Parameter,
@@ -38,6 +39,7 @@ __all__ = [
     "Parameter",
     "Plan",
     "Profile",
+    "QuantizationReport",
     "SizesTuneResult",
     "TuneError",
     "Workload",
@@ -51,6 +53,8 @@ __all__ = [
     "from_mlir",
     "parse_spec",
     "plan",
+    "quantization_report",
+    "quantize",
     "to_mlir",
     "tune",
     "workload",

@@ -23,6 +23,7 @@ What passes ask of the layers above (running a function, predicting its time) is
 
 from .builder import Builder, add_cond, add_scan, add_while
 from .graph import Graph, GraphError, Node, Value, specialize
+from .graph_file import load_graph, save_graph
 from .graph_operators import register_operator
 from .kernels import Division, Kernel, Services, fuse, unfused
 from .memory_plan import MemoryPlan, order_kernels, plan_memory
@@ -32,6 +33,6 @@ from .text import named_constants, parse
 
 __all__ = [
     "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",
-    "Services", "Value", "add_cond", "add_scan", "add_while", "evaluate", "fuse", "named_constants", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
-    "register_rule", "specialize", "unfused", "verify",
+    "Services", "Value", "add_cond", "add_scan", "add_while", "evaluate", "fuse", "load_graph", "named_constants", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
+    "register_rule", "save_graph", "specialize", "unfused", "verify",
 ]  # fmt: skip

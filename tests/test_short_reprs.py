@@ -83,7 +83,7 @@ def objects():
         model, rows[0], driver.BenchResult(case.spec, str(target), 1.0, 1.0, rows), driver.GraphOptions(),
         driver.ModelBenchResult("net", str(target), rows, {}), driver.plan(func), model.profile(np.zeros((4, 8), "float32")),
         driver.ModelProgress("net", "k", 1, 2, 1, 10, 1e-3, 1e-3, 1.0), case, case.workload, case.workload.parameters[0],
-        driver.ModelTuneResult("net", target, (), "trials", 1.0), driver.SizesTuneResult(func, target, {}, None, 1.0),
+        driver.ModelTuneResult("net", target, (), "trials", 1.0), driver.QuantizationReport(whole, "int8", (), (), 1), driver.SizesTuneResult(func, target, {}, None, 1.0),
     ]  # fmt: skip
     found = {}
     for one in out:

@@ -50,6 +50,7 @@ FRONTENDS: dict[str, str] = {
     ".jax": "frontends.stablehlo:from_stablehlo",
     ".mlir": "frontends.stablehlo:from_stablehlo",
     ".mlirbc": "frontends.stablehlo:from_stablehlo",
+    ".twgraph": "graph.graph_file:load_graph",
 }
 """The front ends of this package: module and function, by the suffix of files."""
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...graph.graph import Value
+from ...graph.quantize import dequantized, quantized
 from ...tir.expr import max_value, min_value
 from ..common import product
 from .call import SMALL_DTYPES, OnnxCall, bits_of, contributed, converter, dtype_of, holding
@@ -54,14 +55,9 @@ def _ends(dtype: str) -> tuple[float, float]:
 
 def _quantized(c: OnnxCall, x: Value, scale: Value, zero: Value | None, to: str) -> Value:
     """Returns the numbers of the type ``to`` that are nearest to ``x``, ties to even, saturated."""
-    wide = c.cast(x, "float32")
-    whole = c.op("round", c.op("divide", wide, c.cast(scale, "float32")))
-    if zero is not None:
-        whole = c.op("add", whole, c.cast(zero, "float32"))
-    low, high = _ends(to)
     small = to in SMALL_DTYPES.values()
-    held = c.op("clip", whole, low=float(low), high=float(high))
-    out = c.op("cast", held, dtype=holding(to) if small else to)
+    given = c.cast(x, "float32"), c.cast(scale, "float32"), None if zero is None else c.cast(zero, "float32")
+    out = quantized(c.builder, *given, _ends(to), holding(to) if small else to)
     if small:
         c.small[out] = to
     return out
@@ -69,10 +65,7 @@ def _quantized(c: OnnxCall, x: Value, scale: Value, zero: Value | None, to: str)
 
 def _real(c: OnnxCall, x: Value, scale: Value, zero: Value | None) -> Value:
     """Returns what numbers stand for, in float32."""
-    wide = c.cast(x, "int32")
-    if zero is not None:
-        wide = c.op("subtract", wide, c.cast(zero, "int32"))
-    return c.op("multiply", c.op("cast", wide, dtype="float32"), c.cast(scale, "float32"))
+    return dequantized(c.builder, x, scale, zero)
 
 
 @converter("QuantizeLinear")

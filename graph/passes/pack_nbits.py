@@ -108,15 +108,8 @@ def find_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
         weights = _as_codes(found if m.root.op == "dense" or attrs.get("transpose_b") else found.transposed((1, 0)))
         if weights is None:
             return None
-        rows, groups = weights.scales.shape
-        unit = 8 // weights.bits
-        depth = weights.codes.shape[1]
-        full = np.zeros((rows, -(-depth // unit) * unit), np.uint8)
-        full[:, :depth] = weights.codes
-        joined = full[:, ::unit].copy()
-        for n in range(1, unit):
-            joined |= full[:, n::unit] << (n * weights.bits)
-        codes = m.constant(joined.reshape(rows, groups, -1), "uint8")
+        groups = weights.scales.shape[1]
+        codes = m.constant(joined_codes(weights.codes, weights.bits, groups), "uint8")
         zeros = None if weights.zeros is None else m.constant(weights.zeros)
         return m.op("dense_nbits", x, codes, m.constant(weights.scales), zeros, bits=weights.bits)
 
@@ -133,6 +126,18 @@ def find_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
         return m.op("dense_nbits", *node.inputs[:2], m.constant(scales), *node.inputs[3:], **node.attrs)
 
     return rewritten(graph, (decoded, scaled))
+
+
+def joined_codes(codes: Array, bits: int, groups: int) -> Array:
+    """Returns codes, one a byte, (N, K), as bytes (N, G, bytes of a group). The first code is in the lowest bits."""
+    rows, depth = codes.shape
+    unit = 8 // bits
+    full = np.zeros((rows, -(-depth // (unit * groups)) * unit * groups), np.uint8)
+    full[:, :depth] = codes
+    joined = full[:, ::unit].copy()
+    for n in range(1, unit):
+        joined |= full[:, n::unit] << (n * bits)
+    return joined.reshape(rows, groups, -1)
 
 
 _SMALL = 1 << 16

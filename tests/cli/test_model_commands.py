@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
@@ -128,3 +129,33 @@ def test_a_microcontroller_gets_a_folder_with_c(run, tmp_path, model):
     assert "int32_t g(const float* x, float* y);" in (tmp_path / "firmware" / "g.h").read_text()
     told = json.loads(run(*words, "--json").out)
     assert told["files"] == ["firmware/g.c", "firmware/g.h"] and told["workspace_bytes"] > 0
+
+
+def test_quantize_writes_a_model_and_says_what_it_costs(run, tmp_path):
+    from tilewright.graph import Builder, save_graph
+
+    rng, b = np.random.default_rng(0), Builder("net")
+    x = b.input("x", (4, 64))
+    y = b.op("dense", x, b.constant((rng.standard_normal((48, 64)) / 8).astype("float32")), name="scores")
+    save_graph(b.graph([y]), "m.twgraph")
+    (tmp_path / "words.npz").write_text("words")
+    np.savez("samples.npz", x=rng.standard_normal((5, 4, 64)).astype("float32"))
+    words = ["quantize", "m.twgraph", "--num-cores", "1", "--kind"]
+    done = run(*words, "int8", "--calibration", "samples.npz", "-o", "q.twgraph")
+    assert done.code == 0, done.err
+    assert "scores" in done.out and "5 samples" in done.out and "tilewright bench q.twgraph" in done.out
+    told = json.loads(run(*words, "int4-weights", "--json").out)
+    assert told["kind"] == "int4-weights" and told["bytes_after"] < told["bytes_before"] / 5
+    assert run("bench", "q.twgraph", "--num-cores", "1", "--rounds", "1").code == 0
+    for wrong, says in [
+        ([*words, "int8"], "needs --calibration"),
+        ([*words, "int8-weights", "--calibration", "words.npz"], "no file of arrays"),
+        ([*words, "int8-weights", "-o", "q.onnx"], "has to end in .twgraph"),
+        ([*words, "int8-weights", "-o", "nowhere/q.twgraph"], "there is no folder nowhere"),
+        (["quantize", "matmul:M=8,N=8,K=8"], "is no model"),
+    ]:
+        refused = run(*wrong)
+        assert refused.code == 2 and says in refused.err, refused.err
+    np.savez("other.npz", z=np.zeros((4, 64), "float32"))
+    refused = run(*words, "int8", "--calibration", "other.npz")
+    assert refused.code == 2 and "has z; the model takes x" in refused.err

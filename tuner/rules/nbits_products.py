@@ -120,14 +120,12 @@ class NbitsPart(Part):
             lead.append(tiles)
             inside.append(within)
         sch.reorder(over, *lead, *inside, vector, lane)
-        at = over
+        ahead = bool(row["ahead"])
+        if self.parallel and not ahead:
+            over, lead = fuse_all(sch, [over, *lead]), []
         if self.parallel:
-            at = over = (
-                fuse_all(sch, [over]) if stages.code is not None and row["ahead"] else fuse_all(sch, [over, *lead])
-            )
             sch.parallel(over)
-        if lead and (over is at) and not (self.parallel and not row["ahead"]):
-            at = lead[-1]
+        at = lead[-1] if lead else over
         sch.compute_at(panel, at, preserve_unit_loops=True)
         sch.set_scope(panel, 0, "local")
         *rows, p, columns, b = loops_within(sch, panel, at)
@@ -138,11 +136,11 @@ class NbitsPart(Part):
         sch.reorder(g, c, h, p, *rows, columns, w)
         if stages.code is not None:
             code = sch.get_block(stages.code.name)
-            around = over if row["ahead"] else p
+            around = over if ahead else p
             sch.compute_at(code, around, preserve_unit_loops=True)
             *outer, first, second = loops_within(sch, code, around)
             sch.vectorize(sch.fuse(first, second))
-            if row["ahead"]:
+            if ahead:
                 sch.unroll(outer[-1])
             else:
                 sch.set_scope(code, 0, "local")
