@@ -26,6 +26,7 @@ from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm
 from ..tir.program_key import workload_key
 from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order
+from ..tuner.canonical_form import split_axes_by_sizes
 from ..tuner.example_sizes import (
     EXAMPLE,
     LARGER,
@@ -449,22 +450,26 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
 
 def _plan_by_one_example(asked: Request, machine: Target, before: str) -> Plan | None:
     """Returns a plan by the schedule for the usual example of the sizes, or for another one that applies."""
+    if machine.is_gpu or machine.stays_as_written:
+        return None
     failed, divided = "", None
+    base = Schedule(asked.func)
+    split_axes_by_sizes(base)
     for less in (0, ODD, LARGER):
-        example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
+        example = example_of(base.func, less)
         if example is None:
             break
         default = tuner.choose_default(tuner.Space(example, machine))
-        trace = default.schedule.trace
+        schedule = base.copy()
         try:
-            scheduled = tuner.replay(asked.func, trace).func
+            default.schedule.trace.apply_to_schedule(schedule)
         except (ScheduleError, TraceError) as error:
             failed = failed or f"the schedule for {shown_sizes(asked.func, less)} does not apply: {error}"
             continue
         best = "the analytic model's best schedule"
         origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
-        made = Plan(asked, machine, "default", origin, scheduled, None, trace)
-        if not _divides_by_sizes(scheduled):
+        made = Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace)
+        if not _divides_by_sizes(schedule.func):
             return made
         divided = divided or made
     if divided is not None:
