@@ -192,7 +192,7 @@ class LlvmScope(Emitter[str]):
             return text
         return self.fn.pure(f"zext {llvm_type(dtype)} {text} to {memory_type(dtype)}")
 
-    def lanes_compared(self, steps: Sequence[int], how: str, distance: Linear, reach: int) -> str:
+    def lanes_compared(self, steps: list[int], how: str, distance: Linear, reach: int) -> str:
         """Return which of the numbers ``steps``, one a lane, compare with a distance as ``how`` says.
 
         A distance that is not within ``reach``, which all steps are, may stand for any other beyond it.
