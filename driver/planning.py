@@ -17,15 +17,16 @@ from typing import Any
 
 from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
-from ..codegen.lowered import symbol_problem, usable_symbol
+from ..codegen.lowered import size_vars, symbol_problem, usable_symbol
 from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_text, table
 from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..tir.annotations import is_for_code
-from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm
+from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm, Var, is_const_int
 from ..tir.program_key import workload_key
 from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
-from ..tir.walk import pre_order
+from ..tir.walk import pre_order, vars_in
+from ..tuner.canonical_form import split_axes_by_sizes
 from ..tuner.example_sizes import (
     EXAMPLE,
     LARGER,
@@ -413,12 +414,16 @@ def other_targets(db: Database, func: PrimFunc) -> str:
 _SMALL_SIZES = ((4, 6), (1, 1))
 """Examples of small sizes, and up to which size the schedule for each is used, larger ones first."""
 
+_LARGE_SIZE = (1024, 512)
+"""An example of large sizes, and above which size its schedule is used, where one result is made of so many elements."""
+
 
 def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None:
     """Returns a plan for symbolic sizes: by the analytic model's schedules for examples of them.
 
     A function of one size has schedules of its own where that is small, because tiles for larger ones are mostly empty
-    there. Where none applies, the function stays as written, and the origin says why. None: no examples are known.
+    there. It has one for large sizes where it reduces to one result: partial results then fill several vectors.
+    Where none applies, the function stays as written, and the origin says why. None: no examples are known.
     """
     made = _plan_by_one_example(asked, machine, before)
     sizes = typical_sizes(asked.func)
@@ -427,17 +432,24 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     ((size, usual),) = sizes.items()
     assert made.trace is not None
     programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
-    for example, end in _SMALL_SIZES:
+    for example, end in (*_SMALL_SIZES, _LARGE_SIZE):
+        large = example > end
         func = with_example(asked.func, {size.name: example})
-        if usual <= end or [*(example_numbers(func) or {}).values()] != [example]:
+        if large and (usual >= example or not _reduces_to_one(asked.func, size)):
             continue
-        small = _plan_by_one_example(Request(func), machine, "")
-        if small is None or small.trace is None or _divides_by_sizes(small.scheduled):
+        if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
-        if (trace := small.trace.dumps()) not in traces:
-            programs.append(small.scheduled)
+        other = _plan_by_one_example(Request(func), machine, "")
+        if other is None or other.trace is None or _divides_by_sizes(other.scheduled):
+            continue
+        if (trace := other.trace.dumps()) not in traces:
+            programs.append(other.scheduled)
             traces.append(trace)
-        if (number := traces.index(trace)) != tree.of({size.name: end}):
+        number = traces.index(trace)
+        if large and number != tree.of({size.name: end + 1}):
+            tree = SizeTree(0, size.name, end, tree, SizeTree(number))
+            said += f", above {size.name} = {end} for {size.name} = {example}"
+        elif not large and number != tree.of({size.name: end}):
             tree = SizeTree(0, size.name, end, SizeTree(number), tree)
             said += f", up to {size.name} = {end} for {size.name} = {example}"
     if len(programs) == 1:
@@ -447,24 +459,38 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     return replace(made, origin=origin, scheduled=dispatched(asked.func, programs, tree))
 
 
+def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
+    """Returns whether a block reduces along a size of arrays to one result, and no block goes along it twice."""
+    if size not in size_vars(func):
+        return False
+    blocks = [realize.block for realize in blocks_of(func)]
+    along = [[iv for iv in block.iter_vars if size in vars_in(iv.dom.extent)] for block in blocks]
+    alone = [all(iv.kind == "reduce" or is_const_int(iv.dom.extent, 1) for iv in block.iter_vars) for block in blocks]
+    return all(len(axes) <= 1 for axes in along) and any(map(all, zip(along, alone, strict=True)))
+
+
 def _plan_by_one_example(asked: Request, machine: Target, before: str) -> Plan | None:
     """Returns a plan by the schedule for the usual example of the sizes, or for another one that applies."""
+    if machine.is_gpu or machine.stays_as_written:
+        return None
     failed, divided = "", None
+    base = Schedule(asked.func)
+    split_axes_by_sizes(base)
     for less in (0, ODD, LARGER):
-        example = None if machine.is_gpu or machine.stays_as_written else example_of(asked.func, less)
+        example = example_of(base.func, less)
         if example is None:
             break
         default = tuner.choose_default(tuner.Space(example, machine))
-        trace = default.schedule.trace
+        schedule = base.copy()
         try:
-            scheduled = tuner.replay(asked.func, trace).func
+            default.schedule.trace.apply_to_schedule(schedule)
         except (ScheduleError, TraceError) as error:
             failed = failed or f"the schedule for {shown_sizes(asked.func, less)} does not apply: {error}"
             continue
         best = "the analytic model's best schedule"
         origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
-        made = Plan(asked, machine, "default", origin, scheduled, None, trace)
-        if not _divides_by_sizes(scheduled):
+        made = Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace)
+        if not _divides_by_sizes(schedule.func):
             return made
         divided = divided or made
     if divided is not None:

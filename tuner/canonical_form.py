@@ -10,14 +10,17 @@ buffers are split alike. The steps are recorded as all steps are, so that a trac
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..schedule import Schedule, ScheduleError
+from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
-from ..tir.expr import IntImm, Var
-from ..tir.stmt import Buffer
-from ..tir.walk import pre_order
+from ..tir.analysis.known_ranges import evaluate
+from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
+from ..tir.stmt import Buffer, PrimFunc, Stmt
+from ..tir.walk import blocks_of, pre_order, vars_in
+from .example_sizes import ODD, example_numbers, example_of
 from .program import BlockInfo, ProgramInfo, Use, divisors_of
 
 _Place = tuple[BlockInfo | Buffer, int]
@@ -27,7 +30,7 @@ _Place = tuple[BlockInfo | Buffer, int]
 def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results."""
     _pad_triangles(sch)
-    _split_divided_axes(sch)
+    _split_divided_axes(sch, _by_numbers)
     _copy_what_is_gathered(sch)
     return ProgramInfo(sch.func)
 
@@ -89,12 +92,76 @@ def _axes_of(block: BlockInfo, buffer: Buffer) -> set[Var]:
     return {n for index in places for n in pre_order(index) if isinstance(n, Var) and n in block.extents}
 
 
-def _split_divided_axes(sch: Schedule) -> None:
+def split_axes_by_sizes(sch: Schedule) -> None:
+    """Split the axes that reductions divide by symbolic sizes, as in ``A[i % n]`` for ``i`` in ``range(4 * n)``.
+
+    The function of example sizes has the number in place of the size, and what is split there would fit no other size.
+    It only shows which axes and buffers belong together; each step is proved for all sizes.
+    """
+    if any(_sizes_dividing(realize.block.iter_vars, realize.block.body) for realize in blocks_of(sch.func)):
+        _split_divided_axes(sch, _by_sizes)
+
+
+@dataclass(frozen=True)
+class _Divisors:
+    """The blocks of a function, and by what reductions divide each axis: the divisors by their numbers.
+
+    A divisor is the number itself, or a symbolic size whose example the number is.
+    """
+
+    program: ProgramInfo
+    of: Mapping[BlockInfo, Sequence[Mapping[int, int | Expr]]]
+
+
+def _by_numbers(func: PrimFunc) -> _Divisors:
+    """Returns the numbers by which reductions divide axes."""
+    program = ProgramInfo(func)
+    return _Divisors(
+        program, {b: [{d: d for d in found} for found in divisors_of(b)] for b in _not_affine_reductions(program)}
+    )
+
+
+def _by_sizes(func: PrimFunc) -> _Divisors:
+    """Returns the symbolic sizes by which reductions divide axes; the blocks are those of the function of example sizes."""
+    example, numbers = example_of(func, ODD), example_numbers(func, ODD)
+    if example is None or not numbers:
+        return _Divisors(ProgramInfo(func), {})
+    program, found = ProgramInfo(example), {}
+    named = {realize.block.name_hint: realize.block for realize in blocks_of(func)}
+    for b in _not_affine_reductions(program):
+        block = named[b.name]
+        sizes = _sizes_dividing(block.iter_vars, block.body)
+        found[b] = [
+            {d: size for size in sizes.get(iv.var, ()) if (d := evaluate(size, numbers))} for iv in block.iter_vars
+        ]
+    return _Divisors(program, found)
+
+
+def _sizes_dividing(iter_vars: Iterable[IterVar], body: Stmt) -> dict[Var, list[Expr]]:
+    """Returns for axes the symbolic sizes that they are divided by in indices."""
+    axes = {iv.var for iv in iter_vars}
+    found: dict[Var, list[Expr]] = {}
+    for node in [n for access in accesses(body) for index in access.indices for n in pre_order(index)]:
+        if isinstance(node, (FloorDiv, FloorMod)) and isinstance(node.a, Var) and node.a in axes:
+            size = node.b.value if isinstance(node.b, Cast) else node.b
+            if not isinstance(size, IntImm) and not reads_memory(size) and not vars_in(size) & axes:
+                found.setdefault(node.a, []).append(size)
+    return found
+
+
+def _not_affine_reductions(program: ProgramInfo) -> list[BlockInfo]:
+    """Returns the reductions that read at an index that is not affine."""
+    return [
+        b for b in program.blocks if not b.keeps_order and b.is_reduction and not all(use.affine for use in b.loads)
+    ]
+
+
+def _split_divided_axes(sch: Schedule, divisors: Callable[[PrimFunc], _Divisors]) -> None:
     """Split the axes that reductions divide, where that makes accesses affine."""
-    program = ProgramInfo(sch.func)
+    known = divisors(sch.func)
     refused: set[frozenset[str]] = set()
     while True:
-        found = next((group for group in _divided_axes(program) if group.blocks not in refused), None)
+        found = next((group for group in _divided_axes(known) if group.blocks not in refused), None)
         if found is None:
             return
         before = sch.copy()
@@ -102,9 +169,11 @@ def _split_divided_axes(sch: Schedule) -> None:
             found.split(sch)
         except ScheduleError:
             sch.restore(before)
-        after = ProgramInfo(sch.func)
-        if _not_affine(after) < _not_affine(program) and len(after.left) <= len(program.left):
-            program = after
+        after = divisors(sch.func)
+        if _not_affine(after.program) < _not_affine(known.program) and (
+            len(after.program.left) <= len(known.program.left)
+        ):
+            known = after
         else:
             sch.restore(before)
             refused.add(found.blocks)
@@ -123,7 +192,7 @@ class _Divided:
     it.
     """
 
-    factors: tuple[int, ...]
+    factors: tuple[int | Expr, ...]
     axes: dict[BlockInfo, list[int]]
     dims: dict[Buffer, list[int]]
     writers: dict[Buffer, BlockInfo]
@@ -150,34 +219,33 @@ class _Divided:
         for name, numbers, rank in nests:
             sch.transform_block_layout(name, self._map(rank, numbers))
 
-    def _map(self, rank: int, numbers: Sequence[int]) -> str:
-        """Returns the text of the index map that splits the indices of these ``numbers``."""
-        names = [f"i{n}" for n in range(rank)]
-        new = [
-            part for n, name in enumerate(names) for part in (_digits(name, self.factors) if n in numbers else [name])
-        ]
-        return f"lambda {', '.join(names)}: ({', '.join(new)},)"
+    def _map(self, rank: int, numbers: Sequence[int]) -> IndexMap:
+        """Returns the index map that splits the indices of these ``numbers``."""
+        indices = [Var(f"i{n}") for n in range(rank)]
+        new = [part for n, i in enumerate(indices) for part in (_digits(i, self.factors) if n in numbers else [i])]
+        return IndexMap(tuple(indices), tuple(new))
 
 
-def _digits(name: str, factors: Sequence[int]) -> list[str]:
+def _digits(index: Expr, factors: Sequence[int | Expr]) -> list[Expr]:
     """Returns the digits of an index, the outermost one first.
 
-    >>> _digits("h", (2, 4))
-    ['h // 8', 'h // 4 % 2', 'h % 4']
+    >>> _digits(Var("h"), (2, 4))
+    [h // 8, h // 4 % 2, h % 4]
     """
-    out, below = [], 1
+    out: list[Expr] = []
+    below: int | Expr | None = None
     for factor in reversed(factors):
-        out.append(f"{name} // {below} % {factor}" if below > 1 else f"{name} % {factor}")
-        below *= factor
-    return [f"{name} // {below}", *reversed(out)]
+        out.append(floormod(index if below is None else floordiv(index, below), factor))
+        below = factor if below is None else below * factor
+    return [index if below is None else floordiv(index, below), *reversed(out)]
 
 
-def _divided_axes(program: ProgramInfo) -> Iterator[_Divided]:
+def _divided_axes(divisors: _Divisors) -> Iterator[_Divided]:
     """Returns the groups of axes that reductions divide, with the dimensions that they count through."""
-    free = [b for b in program.blocks if not b.keeps_order]
-    divisors = {b: divisors_of(b) for b in free if b.is_reduction and not all(use.affine for use in b.loads)}
-    if not any(map(any, divisors.values())):
+    program = divisors.program
+    if not any(map(any, divisors.of.values())):
         return
+    free = [b for b in program.blocks if not b.keeps_order]
     dims = _counted_dims(program, free)
     together: dict[_Place, list[_Place]] = {(block, n): [(block, n)] for block in free for n in range(len(block.axes))}
     together.update({(buffer, d): [(buffer, d)] for buffer, numbers in dims.items() for d in numbers})
@@ -199,10 +267,17 @@ def _divided_axes(program: ProgramInfo) -> Iterator[_Divided]:
                 axes.setdefault(what, []).append(n)
             else:
                 counted.setdefault(what, []).append(n)
-        by = {d for block, numbers in axes.items() if block in divisors for n in numbers for d in divisors[block][n]}
+        by = {
+            d: divisor
+            for block, numbers in axes.items()
+            if block in divisors.of
+            for n in numbers
+            for d, divisor in divisors.of[block][n].items()
+        }
         factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
         if factors:
-            yield _Divided(factors, axes, counted, {buffer: program.writer[buffer] for buffer in counted})
+            named = tuple([by.get(f, f) for f in factors])
+            yield _Divided(named, axes, counted, {buffer: program.writer[buffer] for buffer in counted})
 
 
 def _chain(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]:

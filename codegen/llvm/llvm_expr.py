@@ -34,7 +34,6 @@ from .function_builder import (
     llvm_type,
     splat_constant,
     suffix,
-    sum_text,
     vector_constant,
     zero,
 )
@@ -458,7 +457,7 @@ def _lane_mask(em: LlvmScope, e: E.CmpOp) -> str | None:
         return None
     if not (index_like(e.a.base) and index_like(e.b.value)):
         return None
-    fn, lanes, stride = em.fn, e.a.lanes, e.a.stride.value
+    lanes, stride = e.a.lanes, e.a.stride.value
     gap = em.linear(e.b.value).plus(em.linear(e.a.base), -1)  # stride * lane  OP  gap
     if not gap.terms:
         return vector_constant([int(_HOLDS[type(e)](stride * n, gap.const)) for n in range(lanes)], "i1")
@@ -466,11 +465,7 @@ def _lane_mask(em: LlvmScope, e: E.CmpOp) -> str | None:
     if isinstance(e, (E.EQ, E.NE)) or reach >= 1 << 30:
         return None
     # beyond the reach of the lanes the distance makes no difference
-    low = fn.called("llvm.smax.i64", "i64", sum_text(gap, fn), str(-reach))
-    clamped = fn.called("llvm.smin.i64", "i64", low, str(reach))
-    narrow = fn.pure(f"trunc i64 {clamped} to i32")
-    steps = vector_constant([stride * n for n in range(lanes)], "i32")
-    return fn.pure(f"icmp {_COMPARE[type(e)][1]} <{lanes} x i32> {steps}, {em.splat(narrow, 'int32', lanes)}")
+    return em.lanes_compared([stride * n for n in range(lanes)], _COMPARE[type(e)][1], gap, reach)
 
 
 def logical(em: LlvmScope, e: E.And | E.Or) -> str:

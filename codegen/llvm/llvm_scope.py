@@ -16,7 +16,16 @@ from ..backend.analyses import Effects
 from ..backend.emitter import CACHE_LINE, Emitter, EmitterTables, Unit, constant_of, power_of_two
 from ..lane_offsets import Products
 from ..lowered import LoweredFunc
-from .function_builder import FunctionBuilder, InsertionPoint, align_of, llvm_type, memory_type, product, sum_text
+from .function_builder import (
+    FunctionBuilder,
+    InsertionPoint,
+    align_of,
+    llvm_type,
+    memory_type,
+    product,
+    sum_text,
+    vector_constant,
+)
 
 _INDEX_OPERATIONS = {">>": "ashr", "&": "and", "u//": "udiv", "u%": "urem"}
 """Instructions by the operation; sums and products are linear forms here."""
@@ -182,6 +191,19 @@ class LlvmScope(Emitter[str]):
         if not dtype.is_bool:
             return text
         return self.fn.pure(f"zext {llvm_type(dtype)} {text} to {memory_type(dtype)}")
+
+    def lanes_compared(self, steps: list[int], how: str, distance: Linear, reach: int) -> str:
+        """Return which of the numbers ``steps``, one a lane, compare with a distance as ``how`` says.
+
+        A distance that is not within ``reach``, which all steps are, may stand for any other beyond it.
+        """
+        fn, lanes = self.fn, len(steps)
+        low = fn.called("llvm.smax.i64", "i64", sum_text(distance, fn), str(-reach))
+        clamped = fn.called("llvm.smin.i64", "i64", low, str(reach))
+        narrow = fn.pure(f"trunc i64 {clamped} to i32")
+        return fn.pure(
+            f"icmp {how} <{lanes} x i32> {vector_constant(steps, 'i32')}, {self.splat(narrow, 'int32', lanes)}"
+        )
 
     # -- indices ---------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import BufferLoad, DType, Expr, IntImm
+from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp, index_like
 from ...tir.stmt import Buffer
-from ..lane_offsets import NEAR, LaneOffsets, flat_lanes, known_mask
+from ..lane_offsets import NEAR, LaneOffsets, constant_lane_offsets, flat_lanes, known_mask
 from ..lowered import ALIGNED
 from ..machine.target import Target
 from .function_builder import align_of, llvm_type, memory_type, stored_suffix, sum_text, vector_constant
@@ -55,13 +55,47 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
     close = _from_a_span(em, e)
     if close is not None:
         return em.from_memory(close, dtype)
+    few = _few_places(e, where)
+    if few is not None and spread is not None:
+        firsts, order = few
+        spread = em.fn.shuffled(f"<{lanes} x i64>", spread, "poison", firsts)
+        pointers = _pointers(em, buffer, offset, stride, spread, len(firsts))
+        part = dtype.element.with_lanes(len(firsts))
+        found = _gathered(em, buffer, part, pointers, vector_constant([1] * len(firsts), "i1"))
+        return em.from_memory(em.fn.shuffled(memory_type(part), found, "zeroinitializer", order), dtype)
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
+    return em.from_memory(_gathered(em, buffer, dtype, pointers, mask or vector_constant([1] * lanes, "i1")), dtype)
+
+
+def _gathered(em: LlvmScope, buffer: Buffer, dtype: DType, pointers: str, mask: str) -> str:
+    lanes, memory = dtype.lanes, memory_type(dtype)
     text = em.fn.intrinsic(
         f"llvm.masked.gather.{stored_suffix(dtype)}.v{lanes}p0", memory,
         [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", memory],
-        [pointers, str(align_of(dtype)), mask or vector_constant([1] * lanes, "i1"), "zeroinitializer"],
+        [pointers, str(align_of(dtype)), mask, "zeroinitializer"],
     )  # fmt: skip
-    return em.from_memory(em.cached_load(buffer, text), dtype)
+    return em.cached_load(buffer, text)
+
+
+def _few_places(e: BufferLoad, where: LaneOffsets) -> tuple[list[int], list[int]] | None:
+    """Returns a lane for each place that several lanes read, and for each lane the number of its place.
+
+    An example is ``A[i, T.Ramp(0, 1, 16) // 4, j]``. Lanes that read nothing have a larger number. None where most lanes have
+    a place of their own.
+    """
+    lanes, found = e.dtype.lanes, [constant_lane_offsets(index) for index, _ in where.irregular]
+    active = [True] * lanes if e.predicate is None else known_mask(e.predicate)
+    if active is None or where.apart or None in found:
+        return None
+    places = [*zip(*[offsets for _, offsets in filter(None, found)], strict=True)]
+    firsts = {place: n for n, place in reversed([*enumerate(places)]) if active[n]}
+    count = 1 << max(len(firsts) - 1, 1).bit_length()  # a power of two
+    if not firsts or 2 * count > lanes:
+        return None
+    numbers = {place: n for n, place in enumerate(firsts)}
+    kept = [*firsts.values()]
+    order = [numbers[place] if is_read else count for place, is_read in zip(places, active, strict=True)]
+    return kept + [kept[-1]] * (count - len(kept)), order
 
 
 def store(
@@ -231,8 +265,10 @@ def picked(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str |
     """Returns the lanes that a load reads ``distance`` elements apart, in the type of memory. None stands for a
     gather."""
     active = e.dtype.lanes if e.predicate is None else _leading(e.predicate)
-    if active is None or not _is_near(em, abs(distance), e.dtype):
+    if not _is_near(em, abs(distance), e.dtype):
         return None
+    if active is None:
+        return _picked_active(em, e, offset, distance) if distance > 0 else None
     if distance < 0:
         if active < e.dtype.lanes:
             return None
@@ -310,6 +346,46 @@ def _picked_first(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, d
         found = em.fn.shuffled(memory, found or "zeroinitializer", vector, order)
     held = vector_constant([int(n < active) for n in range(lanes)], "i1")
     return em.fn.pure(f"select <{lanes} x i1> {held}, {memory} {found}, {memory} zeroinitializer")
+
+
+def _picked_active(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str | None:
+    """Returns the lanes below an end that is known when the code runs, and 0 in the others.
+
+    That is how the last tile of a symbolic size ends. Masked loads read nothing beyond the last lane. None stands for other
+    masks, and machines without such loads.
+    """
+    dtype, left = e.dtype, _lanes_left(em, e.predicate)
+    lanes = min(dtype.lanes, em.target.vector_lanes(dtype))
+    if left is None or not _has_masked_loads(em.target, dtype):
+        return None
+    part, one, whole = dtype.element.with_lanes(lanes), memory_type(dtype.element), ""
+    for done in range(0, dtype.lanes, lanes):
+        found = ""
+        for start in range(0, distance * lanes, lanes):
+            # an element is read where the lane that is its place over the distance, rounded up, is active
+            steps = [done - (-start - n) // distance for n in range(lanes)]
+            inside = em.lanes_compared(steps, "slt", left, dtype.lanes + 1)
+            vector = active_lanes(em, e.buffer, offset.plus(Linear(done * distance + start)), part, inside)
+            places = [distance * n - start for n in range(lanes)]
+            order = [lanes + p if 0 <= p < lanes else n if p < 0 else -1 for n, p in enumerate(places)]
+            found = em.fn.shuffled(memory_type(part), found or "zeroinitializer", vector, order)
+        whole = em.fn.appended(one, whole, found, done, lanes) if done else found
+    return whole
+
+
+def _lanes_left(em: LlvmScope, test: Expr | None) -> Linear | None:
+    """Returns how many lanes are active in a condition of lanes below an end; None for other conditions."""
+    if not (isinstance(test, LT) and isinstance(test.a, Ramp) and isinstance(test.b, Broadcast)):
+        return None
+    one = isinstance(test.a.stride, IntImm) and test.a.stride.value == 1
+    if not (one and index_like(test.a.base) and index_like(test.b.value)):
+        return None
+    return em.linear(test.b.value).plus(em.linear(test.a.base), -1)
+
+
+def _has_masked_loads(target: Target, dtype: DType) -> bool:
+    """Returns whether the machine has an instruction that loads some lanes of a vector of this type."""
+    return target.has("avx512bw") or (target.has("avx2") and dtype.element.bytes >= 4)
 
 
 def _picked_register(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, distance: int) -> str:

@@ -409,7 +409,7 @@ class _Checks:
                 found.bind(*s.let)
         for r in bound:
             if not isinstance(r.extent, IntImm):
-                scope.known.enter_context(found.constraint(GE(r.extent, const(1, r.extent.dtype))))
+                scope.known.enter_context(found.nonempty(r.extent))
         for condition in [c for c, _ in self.asserted] + [s.guard for s in scope.path if s.guard is not None]:
             scope.known.enter_context(found.constraint(condition))
             if isinstance(condition, Or):  # a part of it may be false here

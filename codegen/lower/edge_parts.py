@@ -157,24 +157,35 @@ def _row_dim(indices: Sequence[Expr], var: Var, rows: _TileRows, inside: bool) -
 
 def _is_row(e: Expr, var: Var, rows: _TileRows) -> bool:
     """Returns whether an index is one of this tile's row, plus what does not depend on the tile."""
-    return _coefficients(e, [var], rows) == [rows.step]
+    return _times_row(e, var, rows) == 1
+
+
+def _times_row(e: Expr, var: Var, rows: _TileRows) -> int:
+    """Returns how far an index moves with each row or lane of this tile; 0 for other indices."""
+    numbers = _coefficients(e, [var], rows)
+    times = (numbers or [0])[-1]
+    return times if numbers is not None and times > 0 and numbers == _of_row(times, [rows.step], rows) else 0
 
 
 def _is_own_row(e: Expr, rows: _TileRows) -> bool:
     """Returns whether an index is a row of memory that the tile has for itself."""
-    return _coefficients(e, [], rows) == [] and not vars_in(e) - rows.loops - rows.lanes
+    return _coefficients(e, [], rows) == _of_row(1, [], rows) and not vars_in(e) - rows.loops - rows.lanes
 
 
-def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int | None] | None:
-    """Returns the coefficients of variables in an index of a row and its lane; None for other indices."""
+def _of_row(times: int, before: list[int], rows: _TileRows) -> list[int]:
+    """Returns the coefficients of ``times`` the index of a row and its lane, behind those of other variables."""
+    return [times * c for c in (*before, *([1] if rows.joined or rows.wide == 1 else [rows.wide, 1]))]
+
+
+def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int] | None:
+    """Returns the coefficients of variables, a row and its lane in an index; None for other indices."""
     used = vars_in(e)
     row, lane = [*used & rows.loops], [*used & rows.lanes]
     by = 1 if rows.joined else rows.wide
     if len(row) != 1 or len(lane) != (by > 1) or (linear := linear_coefficients(e, [*variables, *row, *lane])) is None:
         return None
-    numbers = [c.value if isinstance(c, IntImm) else None for c in linear[0]]
-    count = len(variables)
-    return numbers[:count] if numbers[count:] == [by, *[1 for _ in lane]] else None
+    numbers = [c.value for c in linear[0] if isinstance(c, IntImm)]
+    return numbers if len(numbers) == len(linear[0]) else None
 
 
 def _uses_rows_only(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer]) -> bool:
@@ -182,7 +193,7 @@ def _uses_rows_only(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer
     memory of the tile."""
 
     def fine(n: IRNode) -> bool:
-        if isinstance(n, Expr) and n.dtype == var.dtype and _is_row(n, var, rows):
+        if isinstance(n, Expr) and n.dtype == var.dtype and _times_row(n, var, rows):
             return True
         if n is var or n in rows.loops or n in rows.lanes:
             return False
@@ -197,8 +208,8 @@ def _moved(var: Var, rows: _TileRows, body: Stmt, length: int, first: Expr) -> S
     """Returns the code of ``length`` rows from the row ``first`` of the tile on."""
 
     def row(n: IRNode) -> IRNode | None:
-        found = isinstance(n, Expr) and n.dtype == var.dtype and uses_var(n, var) and _is_row(n, var, rows)
-        return n + first if found else None  # type: ignore[operator]
+        times = _times_row(n, var, rows) if isinstance(n, Expr) and n.dtype == var.dtype and uses_var(n, var) else 0
+        return n + first * times if times else None  # type: ignore[operator]
 
     def loop(n: IRNode) -> IRNode | None:
         if isinstance(n, For) and n.loop_var in rows.loops:

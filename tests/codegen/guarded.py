@@ -138,6 +138,23 @@ def main(a: T.handle, b: T.handle):
                     B[vi, vj] = T.max(A[vi, vj] + A[vi, vj], A[vi, vj])
 """
 
+SPACED_TAILS = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    m = T.int32()
+    n = T.int32()
+    A = T.match_buffer(a, (3, m), "{0}")
+    B = T.match_buffer(b, (3, n), "{0}")
+    for i in range(3):
+        for j0 in T.serial((n + {1} - 1) // {1}):
+            for j1 in T.vectorized({1}):
+                with T.block("B"):
+                    vi = T.axis.spatial(3, i)
+                    vj = T.axis.spatial(n, j0 * {1} + j1)
+                    T.where(j0 * {1} + j1 < n)
+                    B[vi, vj] = A[vi, vj * {2}]
+"""
+
 STREAM = """
 @T.prim_func
 def main(A: T.Buffer((3, {0}), "{1}"), V: T.Buffer(({0},), "{1}"), B: T.Buffer((3, {0}), "{1}")):
@@ -175,6 +192,12 @@ def cases():
         ("float32", 16, 2), ("float32", 32, 3), ("float32", 8, 4), ("float64", 16, 2), ("int8", 64, 4), ("int16", 4, 3),
     ):  # fmt: skip
         yield f"spaced_{dtype}_{lanes}_{distance}", parse(SPACED.format(dtype, lanes, distance)), {}
+    for dtype, lanes, distance in (
+        ("float32", 16, 2), ("float32", 32, 3), ("float32", 8, 4), ("float64", 16, 2), ("int8", 64, 4), ("int16", 32, 3),
+    ):  # fmt: skip
+        for n in (1, 3, 13, 16, 17, 40, 65):
+            text = SPACED_TAILS.format(dtype, lanes, distance)
+            yield f"spaced_tails_{dtype}_{lanes}_{distance}_{n}", parse(text), {"n": n, "m": distance * (n - 1) + 1}
     for dtype, height in (("float32", 6), ("float32", 8), ("float64", 7), ("int16", 8)):
         yield f"packed_{dtype}_{height}", parse(PACKED.format(dtype, height)), {}
     for dtype, units in (("float32", "T.float32"), ("float64", "T.float64"), ("int32", "T.int32")):

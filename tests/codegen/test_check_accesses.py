@@ -372,3 +372,29 @@ def test_what_is_checked_is_what_happens(seed):
             caught = True
             assert "dimension 0:" in str(error), f"not checked for n = {n}, m = {m}: {error}"
         assert caught == ((n, m) in wrong), f"n = {n}, m = {m}\n{checked.script()}"
+
+
+FACTORS = {
+    "n * (n // 2)": lambda n: (n, n // 2),
+    "3 * n * (n // 2)": lambda n: (3 * n, n // 2),
+    "(n - 2) * (n // 2)": lambda n: (n - 2, n // 2),
+    "4 * n * (n - 2)": lambda n: (4 * n, n - 2),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_loops_of_two_sizes_that_were_fused_need_no_checks(name: str) -> None:
+    """A loop over a product has iterations where both factors are at least 1; quotients and remainders are in range."""
+    n = te.var("n")
+    rows, columns = FACTORS[name](n)
+    x, u = te.placeholder((rows, columns), name="x"), te.placeholder((n,), name="u")
+    sch = tw.Schedule(te.create_prim_func([u, x, te.compute((rows, columns), lambda i, j: x[i, j] + 1.0, name="y")]))
+    sch.fuse(*sch.get_loops("y"))
+    assert not any(isinstance(node, AssertStmt) for node in pre_order(lower(sch.func, TARGET).func.body))
+    run = tw.build(sch, TARGET)
+    for size in (2, 3, 4, 9, 17):
+        shape = FACTORS[name](size)
+        a = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
+        b = np.zeros(shape, np.float32)
+        run(ones(size), a, b)
+        np.testing.assert_array_equal(b, a + 1)

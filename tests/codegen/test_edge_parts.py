@@ -81,6 +81,23 @@ def test_vectors_at_the_end_of_a_row(dtype: str) -> None:
         np.testing.assert_array_equal(z, a[:, None] - b[None])
 
 
+@pytest.mark.parametrize("distance", [2, 3])
+def test_vectors_of_spaced_elements_at_the_end_of_a_row(distance: int) -> None:
+    """What is read lies farther apart than what is written."""
+    n = te.size_var("n")
+    x = te.placeholder((n, distance * n), name="x")
+    sch = Schedule(te.create_prim_func([x, te.compute((n, n), lambda i, j: x[i, distance * j + 1], name="z")]))
+    _, j = sch.get_loops(sch.get_block("z"))
+    sch.vectorize(sch.split(j, [None, 64])[1])
+    assert hoisted(sch.func).count("% 2 == 1") == 2
+    module = tw.build(sch, ONE)
+    for size in (0, 1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 130):
+        a = np.arange(size * distance * size, dtype=np.float32).reshape(size, distance * size)
+        z = np.empty((size, size), np.float32)
+        module(a, z)
+        np.testing.assert_array_equal(z, a[:, 1::distance])
+
+
 NEIGHBOURS = """
 @T.prim_func
 def main(a: T.handle, c: T.handle):

@@ -72,6 +72,68 @@ def test_lanes_at_the_end_of_a_row_are_picked_out_of_vectors_too(lanes, active, 
         np.testing.assert_array_equal(b, a[:, 1::distance])
 
 
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("lanes", "distance", "dtype"), [
+    (16, 2, "float32"), (32, 3, "float32"), (8, 4, "int32"), (8, 2, "float64"), (64, 2, "int8"),
+])  # fmt: skip
+def test_lanes_at_the_end_of_a_symbolic_row_are_picked_out_of_vectors_too(lanes, distance, dtype, target):
+    """How many are left is known at the call."""
+    func = parse(f"""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (3, n * {distance}), "{dtype}")
+    B = T.match_buffer(b, (3, n), "{dtype}")
+    for i, k in T.grid(3, (n + {lanes - 1}) // {lanes}):
+        for j in T.vectorized({lanes}):
+            with T.block("B"):
+                vi = T.axis.spatial(3, i)
+                vj = T.axis.spatial(n, k * {lanes} + j)
+                T.where(k * {lanes} + j < n)
+                B[vi, vj] = A[vi, vj * {distance} + 1]
+""")
+    instruction = target == "x86-64-v4" or dtype != "int8"
+    assert ("masked.gather" in emit(lower(func, TARGETS[target]))) != instruction
+    if TARGETS[target].missing_here():
+        return
+    run = compile(func, TARGETS[target])
+    for n in (1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 65, 100):
+        a = np.arange(3 * n * distance).astype(dtype).reshape(3, -1)
+        b = np.zeros((3, n), dtype)
+        run(a, b)
+        np.testing.assert_array_equal(b, a[:, 1::distance], err_msg=str(n))
+
+
+@pytest.mark.parametrize("active", [16, 12])
+@pytest.mark.parametrize(("repeats", "gathered"), [(3, 8), (4, 4), (8, 2), (2, 8), (1, 16)])
+def test_a_place_that_several_lanes_read_is_gathered_once(repeats, gathered, active):
+    """Sixteen lanes read columns of an array of n columns; a symbolic stride is no distance of lanes that are picked."""
+    func = parse(f"""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (16, n))
+    B = T.match_buffer(b, (n, {active}))
+    for i in range(n):
+        for j in T.vectorized(16):
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)
+                vj = T.axis.spatial({active}, j)
+                T.where(j < {active})
+                B[vi, vj] = A[vj // {repeats}, vi]
+""")
+    text = emit(lower(func, TARGETS["x86-64-v4"]))
+    count = 1 << (-(-active // repeats) - 1).bit_length() if repeats > 1 else 16
+    assert f"masked.gather.v{count}f32" in text and count <= gathered
+    if TARGETS["x86-64-v4"].missing_here():
+        return
+    run = compile(func, TARGETS["x86-64-v4"])
+    for n in (1, 2, 5, 17):
+        a, b = np.arange(16 * n, dtype="float32").reshape(16, n), np.zeros((n, active), "float32")
+        run(a, b)
+        np.testing.assert_array_equal(b, a.repeat(repeats, 0)[:active].T)
+
+
 @pytest.mark.parametrize("distance", [2, 3, 4])
 def test_the_code_for_a_vector_of_spaced_lanes_is_short(distance):
     """An instruction for each vector and for each but one to join them."""

@@ -422,3 +422,37 @@ def test_sizes_made_of_an_argument():
     for used in (0, 1, 2, 33, 64, 65, 960, 2046):
         run(a, used, result)
         np.testing.assert_allclose(result, a[:, 1 : used // 2 + 1].sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["largest of all", "every second"])
+def test_large_sizes_have_a_schedule_of_their_own(name):
+    """Where all elements make one result, partial results of large sizes fill several vectors."""
+    n = te.var("n")
+    x = te.placeholder((n,), name="x")
+    length = n if name == "largest of all" else n // 2
+    r = te.reduce_axis((0, length), name="r")
+    chosen = te.compute(
+        (length,), lambda i, x=(lambda i: x[i]) if length is n else (lambda i: x[2 * i + 1]): te.if_then_else(x(i) > 0.0, x(i), -1.0), name="c",
+    )  # fmt: skip
+    tensors = [x, te.compute((), lambda: te.max(chosen[r] * chosen[r], axis=r), name="o")]
+    made = plan(tensors, target=ONE)
+    assert "above n = 512 for n = 1024" in made.origin
+    lanes = [int(text.partition(")")[0]) for text in made.scheduled.script().split("T.vectorized(")[1:]]
+    assert "n <= 512" in made.scheduled.script() and max(lanes[-2:]) >= 2 * max(lanes[:-2])
+    run = made.compile()
+    for size in (2, 3, 7, 64, 65, 511, 512, 513, 1000, 1025, 5000):
+        a, result = RNG.standard_normal(size).astype(np.float32), np.zeros((), np.float32)
+        run(a, result)
+        read = a if length is n else a[1::2]
+        np.testing.assert_allclose(result, np.where(read > 0, read * read, 1).max(), rtol=1e-6, err_msg=str(size))
+
+
+def test_other_functions_have_no_schedule_for_large_sizes():
+    n = te.var("n")
+    x, y, r = te.placeholder((n, n), name="x"), te.placeholder((64, n), name="y"), te.reduce_axis((0, n), name="r")
+    for tensors in (
+        [x, te.compute((n, n), lambda i, j: x[j, i] + 1.0, name="z")],
+        [y, te.compute((64,), lambda i: te.sum(y[i, r], axis=r), name="z")],
+        [y, te.ops.cumsum(y, axis=1)],
+    ):
+        assert "above" not in plan(tensors, target=ONE).origin

@@ -33,7 +33,17 @@ def test_sizes_are_at_least_one_inside_loops_over_them():
     handle = Var("handle", "handle")
     bind_sizes(analyzer, PrimFunc((handle,), Evaluate(const(0)), {handle: decl_buffer((n, m, 4), "float32", "A")}))
     assert analyzer.const_int_bound(n) == (0, None) and not analyzer.can_prove(n >= 1)
-    for extent, least in ((n, 1), (n * m, 1), ((n + 31) // 32, 1), (n - 3, 4), (n // 4, 4), (n + 1, 0), (n * 0 + 7, 0)):
+    for extent, least in (
+        (n, 1),
+        (n * m, 1),
+        ((n + 31) // 32, 1),
+        (n - 3, 4),
+        (n // 4, 4),
+        (n // 2 * m, 2),
+        ((n - 3) * (n // 4), 4),
+        (n + 1, 0),
+        (n * 0 + 7, 0),
+    ):
         with analyzer.nonempty(extent):
             assert analyzer.can_prove(n >= least) and not analyzer.can_prove(n >= least + 1), extent
         assert not analyzer.can_prove(n >= 1), extent

@@ -6,11 +6,14 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.machine.target import Target
+from tilewright.driver.planning import plan
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir import assert_structural_equal, parse
+from tilewright.tir.expr import FloorMod
 from tilewright.tir.interpret import interpret
+from tilewright.tir.walk import pre_order
 from tilewright.tuner import Space, default_schedule
-from tilewright.tuner.canonical_form import bring_into_canonical_form
+from tilewright.tuner.canonical_form import bring_into_canonical_form, split_axes_by_sizes
 
 WIDE = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
 THREADS = Target("llvm -mcpu=x86-64-v3 -num-cores=2")
@@ -248,3 +251,62 @@ def test_a_symbolic_number_of_groups(group):
         out = np.zeros((size * group, 24, 32), "float32")
         module(a, b, out)
         np.testing.assert_allclose(out, a @ np.repeat(b, group, 0), rtol=1e-4, atol=1e-4)
+
+
+BY_SIZES = {
+    "i % n": (lambda n: 4 * n, lambda n: n),
+    "i % (n - 2)": (lambda n: 4 * (n - 2), lambda n: n - 2),
+    "i % (n // 2)": (lambda n: 3 * (n // 2), lambda n: n // 2),
+    "i % (2 * n)": (lambda n: 8 * n, lambda n: 2 * n),
+}
+
+
+@pytest.mark.parametrize("read_later", [False, True], ids=["", "read through a table"])
+@pytest.mark.parametrize("name", BY_SIZES)
+def test_axes_divided_by_a_symbolic_size(name, read_later):
+    """The axis becomes two, by the size itself. The sums that a table reads are copied from ones of two dimensions."""
+    long, short = BY_SIZES[name]
+    n = te.var("n")
+    A, B = te.placeholder((long(n), 16), name="A"), te.placeholder((short(n), 16), name="B")
+    t = te.placeholder((long(n),), "int32", name="t")
+    r = te.reduce_axis((0, 16), name="r")
+    acc = te.compute((long(n),), lambda i: te.sum(A[i, r] * B[i % short(n), r], axis=r), name="acc")
+    u = te.placeholder((n,), name="u")  # from which n is known
+    out = te.compute((long(n),), lambda i: (acc[t[i]] if read_later else acc[i]) + u[0], name="out")
+    func = te.create_prim_func([u, A, B, t, out] if read_later else [u, A, B, out])
+    made = plan(func, target=WIDE)
+    assert made.origin.startswith("the analytic model's best schedule for n = 64")
+    split = Schedule(func)
+    split_axes_by_sizes(split)
+    assert [step.kind.name for step in split.trace.insts if "block_layout" in step.kind.name]
+    assert not any(isinstance(node, FloorMod) for node in pre_order(split.func.body))
+    assert_symbolic_trace(func, made)
+    module = made.compile()
+    for size in (1, 2, 3, 4, 9, 33, 64, 65):
+        if (rows := short(size)) < 1:
+            continue
+        rng = np.random.default_rng(size)
+        a = rng.integers(-4, 5, (long(size), 16)).astype("float32")
+        b = rng.integers(-4, 5, (rows, 16)).astype("float32")
+        table = rng.integers(0, len(a), len(a)).astype("int32")
+        result = np.full(len(a), np.nan, "float32")
+        sums = (a * np.tile(b, (len(a) // rows, 1))).sum(1)
+        module(np.ones(size, "float32"), a, b, *([table] if read_later else []), result)
+        np.testing.assert_array_equal(result, (sums[table] if read_later else sums) + 1, err_msg=str(size))
+
+
+def assert_symbolic_trace(func, made):
+    """Asserts that the steps of a plan replay on the function as written, whatever its size."""
+    again = Schedule(func)
+    Trace.from_json(made.trace.dumps()).apply_to_schedule(again)
+    assert "T.vectorized" in again.func.script()
+
+
+def test_a_size_that_does_not_divide_the_axis_stays():
+    n = te.var("n")
+    A, B = te.placeholder((4 * n + 1, 16), name="A"), te.placeholder((n, 16), name="B")
+    r = te.reduce_axis((0, 16), name="r")
+    out = te.compute((4 * n + 1,), lambda i: te.sum(A[i, r] * B[i % n, r], axis=r), name="out")
+    sch = Schedule(te.create_prim_func([A, B, out]))
+    split_axes_by_sizes(sch)
+    assert not sch.trace.insts

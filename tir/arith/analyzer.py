@@ -37,12 +37,18 @@ from ..expr.deep_recursion import with_room
 from ..expr.node import IRNode
 from ..expr.traversal import pre_order, reads_memory, substitute
 from .normal_form.canonical import Canonical, join_splits
-from .normal_form.forms import EVERYTHING, ONE, Interval, Poly, add, const_of, constant, scale
+from .normal_form.forms import EVERYTHING, ONE, Interval, Mono, Poly, add, const_of, constant, scale
 from .rewrite_rules import RULES
 from .smt import solver_proves
 
 _MAX_PARTS = 6
 _NATURAL = Interval(0, None)
+
+
+def _without(m: Mono, a: int) -> Mono:
+    """Return the product of the factors of ``m`` but one ``a``."""
+    at = m.index(a)
+    return (*m[:at], *m[at + 1 :])
 
 
 class Analyzer(Canonical):
@@ -171,7 +177,8 @@ class Analyzer(Canonical):
     def _iterations(self, extents: Iterable[Expr]) -> Iterator[Expr]:
         """Yield what holds where loops of these extents have iterations.
 
-        Variables that are at least 0 are at least 1 when an extent would be 0 with them.
+        Variables that are at least 0 are at least 1 when an extent would be 0 with them. So are other factors of an extent,
+        as in ``n // 2 * m``, and what they multiply is at least 1 then, too.
         """
         for extent in extents:
             if isinstance(extent, IntImm) or extent.dtype not in INDEX_TYPES:
@@ -182,7 +189,20 @@ class Analyzer(Canonical):
                     least = self.simplify(substitute(extent, {var: const(0, var.dtype)}))
                     if isinstance(least, IntImm) and least.value <= 0:
                         yield var >= 1
+            rest = self.poly(extent)
+            for a in self._factors(rest):
+                low = self.atom_bound(a).lo
+                if low is not None and low >= 0:
+                    rest = {_without(m, a): c for m, c in rest.items()}
+                    yield self.to_expr({(a,): 1}, extent.dtype) >= const(1, extent.dtype)
+                    times = gcd(*rest.values())
+                    yield self.to_expr({m: c // times for m, c in rest.items()}, extent.dtype) >= const(1, extent.dtype)
             yield extent >= 1
+
+    def _factors(self, p: Poly) -> list[int]:
+        """Return the atoms that each term of ``p`` has; none of what is read from memory."""
+        first = next(iter(p), ()) if len(p) > 1 or any(len(m) > 1 for m in p) else ()
+        return [] if self.data(p) else [a for a in dict.fromkeys(first) if all(a in m for m in p)]
 
     def _learn(self, e: Expr, holds: bool, facts: list[Poly], tight: dict[int, Interval]) -> None:
         if isinstance(e, Not):
