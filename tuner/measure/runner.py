@@ -408,7 +408,7 @@ class LocalRunner(Runner):
                     del busy[worker]
                     queue.clear()
                 elif time.monotonic() >= limit:
-                    job.fail("compile_timeout", f"compiling takes more than {self.limits.compile_timeout:g} s")
+                    job.fail("timeout", f"compiling takes more than {self.limits.compile_timeout:g} s")
                     self._lost(worker, jobs)
                     del busy[worker]
             if time.monotonic() < deadline:
