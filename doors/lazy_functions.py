@@ -84,6 +84,8 @@ def _of_elements(name: str, row: ElementOperator) -> Callable[..., Array]:
     """Returns a function of single elements, whose data types are those of NumPy's function of that name."""
     if row.types == "choice":
         return lambda condition, x1, x2, /: record(row.name, asarray(condition, dtype="bool"), *common(x1, x2))
+    if row.types == "test":  # of any type; NumPy converts small integers to float16 for some
+        return lambda x, /: record(row.name, asarray(x))
     ufunc = getattr(np, name)
 
     def apply(*given: Any) -> Array:

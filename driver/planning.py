@@ -6,9 +6,10 @@ The steps, in the order in which they run:
    inputs into one form, a :class:`Request` with a PrimFunc.
 2. :func:`plan_request` makes a :class:`Plan` of it. Where there is a database, the fastest records (:func:`recorded`) are
    replayed one after the other, until one applies; for symbolic sizes, those of examples of the sizes.
-3. Without a record, a function that its caller has scheduled stays as it is, and so does one for a target that takes programs as they are written.
-   A function of symbolic sizes gets the analytic model's schedule for an example of the sizes (:func:`plan_by_example`); any
-   other one the record of a near size, or else the model's best schedule (:func:`~tilewright.tuner.choose_default`).
+3. Without a record, a function that its caller has scheduled stays as it is, and so does one for a target that takes programs
+   as they are written. A function of symbolic sizes gets the analytic model's schedule for an example of the sizes
+   (:func:`plan_by_example`); any other one the record of a near size, or else the model's best schedule
+   (:func:`~tilewright.tuner.choose_default`).
 4. :meth:`Plan.compile` compiles the scheduled function. The plan's ``origin`` goes along, and says in words what was chosen.
 
 Notebooks show a plan as where its schedule came from, its share of the roofline, and the program.

@@ -165,6 +165,16 @@ def test_a_row_is_an_operator_of_graphs(name):
     agree(built(graph)(*given), wide(*[g.astype("float64") for g in given]), "float32")
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint64", "float32"])
+def test_tests_of_lazy_arrays_of_any_type(dtype):
+    x = np.array([0, 1, 2, 100]).astype(dtype)
+    x = -x if dtype in ("int8", "int32", "float32") else x
+    for function in "signbit isnan isinf isfinite".split():
+        np.testing.assert_array_equal(
+            np.asarray(getattr(tw.lazy, function)(tw.lazy.asarray(x))), getattr(np, function)(x)
+        )
+
+
 HLO = [(row.name, hlo) for row in ELEMENTS.values() for hlo, _ in row.names("hlo")]
 
 
