@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..frontends.common.arithmetic import power_of_integers
+from ..frontends.common.graph_call import entering
 from ..te.ops.elements import ELEMENTS, ElementOperator
 from .lazy_array import BY_UFUNC, NAMES, Array, asarray, broadcast_to, default_dtype, dtype_of, gathered, leaf, record
 
@@ -41,13 +42,11 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "from_dlpack": lambda x, /, *, device=None, copy=None: asarray(np.from_dlpack(x), copy=copy or False),
     "full_like": lambda x, /, fill_value, *, dtype=None, device=None: full(x.shape, fill_value, dtype=dtype or x.dtype),
     "isin": lambda x1, x2, /, *, invert=False: FUNCTIONS["any"](x1[..., None] == _flat(x2), axis=-1) ^ invert,
-    "reciprocal": lambda x, /: 1.0 / asarray(x),
     "round": lambda x, /: record("round", x),
     "searchsorted": lambda x1, x2, /, *, side="left", sorter=None: FUNCTIONS["count_nonzero"](
         FUNCTIONS["less" if side == "left" else "less_equal"](x1 if sorter is None else x1[sorter], x2[..., None]),
         axis=-1,
     ),
-    "signbit": lambda x, /: FUNCTIONS["copysign"](1.0, x) < 0.0,
     "sort": lambda x, /, *, axis=-1, descending=False, stable=True: _ordered(x, axis, descending, 0),
     "stack": lambda arrays, /, *, axis=0: record("stack", *common(*arrays), axis=axis),
     "std": lambda x, /, **options: FUNCTIONS["sqrt"](var(x, **options)),
@@ -85,6 +84,8 @@ def _of_elements(name: str, row: ElementOperator) -> Callable[..., Array]:
     """Returns a function of single elements, whose data types are those of NumPy's function of that name."""
     if row.types == "choice":
         return lambda condition, x1, x2, /: record(row.name, asarray(condition, dtype="bool"), *common(x1, x2))
+    if row.types == "test":  # of any type; NumPy converts small integers to float16 for some
+        return lambda x, /: record(row.name, asarray(x))
     ufunc = getattr(np, name)
 
     def apply(*given: Any) -> Array:
@@ -161,8 +162,12 @@ def _ordered(x: Any, axis: int, descending: Any, which: int) -> Array:
     return record("topk", x, which=which, k=x.shape[axis], axis=axis, largest=descending)
 
 
+_OF_ELEMENTS = {name: _of_elements(name, row) for row in ELEMENTS.values() for name, _ in row.names("array_api")}
+if _TWICE := _OF_ELEMENTS.keys() & _FORMULAS.keys():
+    raise ValueError(f"{', '.join(sorted(_TWICE))}: a row of ELEMENTS and a formula; leave one of them out")
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _of_elements(name, row) for row in ELEMENTS.values() for name, _ in row.names("array_api")},
+    **_OF_ELEMENTS,
     **{row.partition("=")[0]: _reduction(*(row.split("=") * 2)[:2]) for row in _REDUCTIONS.split()},
     **{name: _moving(name, move) for names, move in _MOVES for name in names.split()},
     "cumulative_sum": _running("cumulative_sum", "cumsum", 0),
@@ -259,6 +264,6 @@ class Info(type(np.__array_namespace_info__())):  # type: ignore[misc]
         return {name: np.dtype(name) for name in NAMES if kind is None or np.isdtype(np.dtype(name), kind)}
 
 
-FUNCTIONS.update({f.__name__: f for f in (asarray, broadcast_to, full, pow, clip, matmul, tensordot, var, result_type)})
-FUNCTIONS.update({f.__name__: f for f in (diff, concat, meshgrid)})
+for _function in (asarray, broadcast_to, full, pow, clip, matmul, tensordot, var, result_type, diff, concat, meshgrid):
+    entering(FUNCTIONS, _function.__name__)(_function)
 BY_UFUNC.update({getattr(np, n): f for n, f in FUNCTIONS.items() if isinstance(getattr(np, n, None), np.ufunc)})

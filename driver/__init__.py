@@ -7,7 +7,8 @@ parameters; :mod:`.machine_report` measures what this machine can do.
 
 from .any_size import SizesTuneResult
 from .benching import BenchResult, BenchRow, ModelBenchResult, bench
-from .building import build, from_mlir, to_mlir
+from .building import build
+from .mlir_modules import from_mlir, to_mlir
 from .models.model import Model, Profile
 from .models.model_building import GraphOptions, build_graph
 from .models.model_tuning import ModelProgress, ModelTuneResult, ModelTuningInterrupted

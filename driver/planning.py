@@ -1,9 +1,18 @@
 """What is asked of build, tune and bench, and by which schedule it is computed.
 
-:func:`request` brings the inputs into one form, :func:`plan_request` takes the best recorded schedule, or the analytic model's.
+The steps, in the order in which they run:
 
-Functions of symbolic sizes get the model's schedule for examples of the sizes. Notebooks show a plan as where its schedule
-came from, its share of the roofline, and the program.
+1. :func:`in_order` tells the target from ``args``; :func:`request` (or :func:`requests`, for several functions) brings the
+   inputs into one form, a :class:`Request` with a PrimFunc.
+2. :func:`plan_request` makes a :class:`Plan` of it. Where there is a database, the fastest records (:func:`recorded`) are
+   replayed one after the other, until one applies; for symbolic sizes, those of examples of the sizes.
+3. Without a record, a function that its caller has scheduled stays as it is, and so does one for a target that takes programs
+   as they are written. A function of symbolic sizes gets the analytic model's schedule for an example of the sizes
+   (:func:`plan_by_example`); any other one the record of a near size, or else the model's best schedule
+   (:func:`~tilewright.tuner.choose_default`).
+4. :meth:`Plan.compile` compiles the scheduled function. The plan's ``origin`` goes along, and says in words what was chosen.
+
+Notebooks show a plan as where its schedule came from, its share of the roofline, and the program.
 """
 
 from __future__ import annotations
@@ -42,6 +51,23 @@ from ..tuning_db import Database, TuningRecord, open_database
 from .any_size import SizeTree, chosen_on_record, dispatched, shown
 from .machine_report import bound_for, known_report
 from .workloads import Workload, WorkloadCase, parse_spec
+
+log = logging.getLogger("tilewright")
+
+
+class BuildError(RuntimeError):
+    """The request cannot be built."""
+
+
+class TuneError(RuntimeError):
+    """The request cannot be tuned, or nothing could be measured."""
+
+
+class NoRecordError(BuildError):
+    """``require_tuned`` was asked for, and the database has no record of the workload on the target."""
+
+
+# what is asked
 
 
 @dataclass(frozen=True)
@@ -222,22 +248,10 @@ def is_scheduled(func: PrimFunc) -> bool:
     return False
 
 
-log = logging.getLogger("tilewright")
+# by which schedule it is computed
 
 _RECORDS = 4
 """The number of records that are tried before the analytic model is asked."""
-
-
-class BuildError(RuntimeError):
-    """The request cannot be built."""
-
-
-class TuneError(RuntimeError):
-    """The request cannot be tuned, or nothing could be measured."""
-
-
-class NoRecordError(BuildError):
-    """``require_tuned`` was asked for, and the database has no record of the workload on the target."""
 
 
 @dataclass(frozen=True)
@@ -260,12 +274,10 @@ class Plan:
     __repr__ = short_repr("kind", "origin", "target")
 
     def _repr_html_(self) -> str:
-
         return plan_html(self)
 
     def shown(self, *before: str) -> str:
         """Returns the plan as HTML after other parts, for modules that were built by it."""
-
         return plan_html(self, *before)
 
     def compile(self) -> Module:
@@ -411,8 +423,11 @@ def other_targets(db: Database, func: PrimFunc) -> str:
     return f" (it has records for {', '.join([row['text'] for row in rows])})" if rows else ""
 
 
+# schedules for symbolic sizes, by examples of them
+
 _SMALL_SIZES = ((4, 6), (1, 1))
-"""Examples of small sizes, and up to which size the schedule for each is used, larger ones first."""
+"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 4 up to 6, that for 1 for 1
+alone. Larger ones stand first: each condition goes around those before it."""
 
 _LARGE_SIZE = (1024, 512)
 """An example of large sizes, and above which size its schedule is used, where one result is made of so many elements."""
@@ -507,6 +522,9 @@ def _divides_by_sizes(func: PrimFunc) -> bool:
     return any(
         isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm) for v in values for n in pre_order(v)
     )
+
+
+# how notebooks show a plan
 
 
 def plan_html(plan: Plan, *before: str) -> str:

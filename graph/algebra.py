@@ -169,6 +169,13 @@ def division_by_power_of_two(m: Match) -> Value | None:
     return m.op("multiply", m["x"], m.constant((1.0 / data).astype(data.dtype), m["c"].dtype))
 
 
+@rule(op("reciprocal", _x))
+def one_kind_of_division(m: Match) -> Value | None:
+    """The reciprocal of a float is 1 / x, exactly, so that other rules have one kind to look for."""
+    v = _if_same(m, m["x"])
+    return None if v is None else m.op("divide", m.constant(1.0, v.dtype), v)
+
+
 @rule(either(op("divide", number(1.0), op("sqrt", _x)), op("power", _x, number(-0.5), bind="power")))
 def reciprocal_of_root(m: Match) -> Value | None:
     """1 / √x is rsqrt(x), to one rounding.
@@ -285,6 +292,7 @@ _ELEMENT_RULES: tuple[Rule, ...] = (
     clip_of_clip,
     constants_meet,
     division_by_power_of_two,
+    one_kind_of_division,
     reciprocal_of_root,
     product_with_itself,
     division_by_root,

@@ -4,10 +4,8 @@
 quantized numbers.
 
 The rules of element-wise operators come first. Their formulas are the ``forms`` of the rows of
-:data:`tilewright.te.ops.elements.ELEMENTS`, for example ``x * sigmoid(x)`` of ``silu``. In a form stand the row's
-operands by their names, numbers, other operators as functions with attributes by keyword, and ``either(f, g)`` where
-there are several ways. The name of a parameter stands for a constant number or an attribute; a form with values,
-``("relu6(x)", {"low": 0.0, "high": 6.0})``, says what the parameters are.
+:data:`tilewright.te.ops.elements.ELEMENTS`, for example ``x * sigmoid(x)`` of ``silu``; what may stand in a form is said
+there.
 
 A form is replaced for floats, where no operand was broadcast or converted. The steps may overflow where the operator does
 not, and float16 and bfloat16 are rounded once, at the end; docs/guides/models.md, "What rewriting may change", has the bounds.
@@ -60,9 +58,13 @@ class _FormNames(dict[str, Any]):
 
     def __missing__(self, name: str) -> Callable[..., Pattern]:
         def applied(*args: Pattern, **attrs: Any) -> Pattern:
+            for a in args:
+                if not isinstance(a, (Pattern, int, float)):
+                    raise GraphError(f"{getattr(a, '__name__', a)!r} is neither an operand nor a parameter")
             defaults = ELEMENTS[name].parameters if name in ELEMENTS else {}
             return op(name, *args, **{key: _attribute(value) for key, value in {**defaults, **attrs}.items()})
 
+        applied.__name__ = name
         return applied
 
 
@@ -77,7 +79,15 @@ def _pattern(row: ElementOperator, operands: tuple[str, ...], form: str) -> Patt
     names = _FormNames({name: any_value(name) for name in operands})
     names |= {name: constant(name) for name in row.parameters}
     names["either"] = either
-    found: Pattern = eval(form, {"__builtins__": {}}, names)  # a literal of the table
+    try:
+        found: Pattern = eval(form, {"__builtins__": {}}, names)  # a literal of the table
+    except Exception as error:
+        raise ValueError(
+            f"the form {form!r} of the row {row.name!r} of ELEMENTS cannot be read: {error}. A form is a formula of "
+            f"{', '.join([*operands, *row.parameters])}, numbers, + - * /, operators such as exp(x), and either(f, g)"
+        ) from error
+    if not isinstance(found, Pattern):
+        raise ValueError(f"the form {form!r} of the row {row.name!r} of ELEMENTS is {found!r}, and no operator")
     return found
 
 

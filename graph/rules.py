@@ -64,6 +64,9 @@ class Pattern:
     def __sub__(self, other: Pattern | float) -> Pattern:
         return _arithmetic("subtract", self, other)
 
+    def __rsub__(self, other: float) -> Pattern:
+        return _arithmetic("subtract", other, self)
+
     def __mul__(self, other: Pattern | float) -> Pattern:
         return _arithmetic("multiply", self, other)
 

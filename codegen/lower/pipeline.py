@@ -52,7 +52,7 @@ from .unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
 from .vectorize_loops import vectorize_loops
 from .widen_half_floats import widen_half_floats
 
-# Tells what a program contains, so that passes with nothing to do are left out.
+# what a program contains, so that passes with nothing to do are left out
 
 Content = type | str
 HALF, INIT, MASK, SCAN = "half", "init", "mask", "scan"
@@ -111,7 +111,7 @@ _WORDS: dict[type, Callable[[Any], Iterable[Content]]] = {
 }
 
 
-# The order of the lowering passes, and the function that runs them: timed, printed on request, verified.
+# the passes
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, ReferenceFailed, TuneOptions, TuningSession
 from ...tuner.example_sizes import example_of, unknown_sizes
-from ...tuner.measure.runner import require_share, runner_for
+from ...tuner.measure.runner import require_share
+from ...tuner.remote import runner_for
 from ...tuner.search.tune_result import ENDS, Stopped, checked_limit
 from ...tuning_db import Database, open_database
 from ..graph_services import prepared

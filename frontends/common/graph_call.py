@@ -11,6 +11,7 @@ from ...graph.builder import Builder
 from ...graph.graph import GraphError, Value
 from ...pages.messages import near_words
 from ...te.ops.arguments import from_front, sizes_analyzer
+from ...te.ops.elements import ElementOperator
 from ...tir.expr import Expr, vars_in
 
 Converter = Callable[..., Any]
@@ -22,7 +23,7 @@ Key = TypeVar("Key")
 
 
 def entering(table: MutableMapping[Key, Converter], *keys: Key) -> Callable[[C], C]:
-    """Returns a decorator that enters a converter under keys, in place of those that are there.
+    """Returns a decorator that enters a converter under keys; ValueError for a key that has a converter already.
 
     >>> table = {}
     >>> @entering(table, "twice", "double")
@@ -33,10 +34,26 @@ def entering(table: MutableMapping[Key, Converter], *keys: Key) -> Callable[[C],
     """
 
     def enter(function: C) -> C:
-        table.update(dict.fromkeys(keys, function))
+        for key in keys:
+            if key in table:
+                raise ValueError(
+                    f"{key!r} has two converters: {_place(table[key])} and {_place(function)}. "
+                    "Leave one out; to replace a converter, delete it from the table first"
+                )
+            table[key] = function
         return function
 
     return enter
+
+
+def enter_row(table: MutableMapping[Key, Converter], row: ElementOperator, convert: Converter, *keys: Key) -> None:
+    """Enter the converter that a front end has made of a row of the table of element-wise operators."""
+    convert.__qualname__ = f"ELEMENTS[{row.name!r}]"
+    entering(table, *keys)(convert)
+
+
+def _place(function: Converter) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 _SHOWN = 20

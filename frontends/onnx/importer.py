@@ -4,6 +4,19 @@ body.
 Nodes whose inputs are all known while the graph is made (constants, and what is computed from shapes) are evaluated by
 ONNX's own reference implementation. An operator without a converter that ONNX defines as a function is replaced by the
 body of that function.
+
+:func:`from_onnx` makes a ``_Reader``, which goes through the model like this::
+
+    graph             the inputs and constants, then the nodes, then the outputs
+      nodes           the nodes of the model, of a function or of a branch, no deeper than ``_DEEPEST``
+        each          each node in order: looks up its inputs, and enters its results into the scope
+          checked     turns whatever goes wrong with a node into an OnnxError that names it
+            node      chooses how a node is read, by the first of these that can
+              body        the model's own function of that name: its nodes, by ``nodes`` again
+              special     Constant, Shape, If, Loop, Scan, which need the scope or the model beside their inputs
+              known       its value, where all inputs are known
+              CONVERTERS  its converter
+              expanded    the body that ONNX defines for the operator
 """
 
 from __future__ import annotations
@@ -273,6 +286,7 @@ class _Reader:
             return None
 
     def nodes(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
+        """Read the nodes of the model, of a function or of a branch. OnnxError where these nest too deeply."""
         if self.depth >= _DEEPEST:
             raise OnnxError(f"graphs and functions nest more than {_DEEPEST} deep; does a function call itself?")
         self.depth += 1
@@ -282,6 +296,7 @@ class _Reader:
             self.depth -= 1
 
     def each(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
+        """Read each node, and enter its results into ``scope`` by their names."""
         for node in in_order(nodes, scope):
             self.read += 1
             if max(self.read, len(self.builder.nodes)) > _MOST_NODES:
@@ -333,6 +348,7 @@ class _Reader:
     def node(
         self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
+        """Returns the results of a node, by the first way to read it that there is; the module lists them."""
         domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
         label = label_of(node)
         function = self.functions.get((node.domain, node.op_type))
@@ -371,7 +387,11 @@ class _Reader:
     def special(
         self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
-        """Returns the results of operators that have to do with the model itself: constants, shapes, branches."""
+        """Returns the results of an operator that reads more than the values of its inputs.
+
+        Constants read an attribute, ``Shape`` and ``Size`` the sizes of an input, branches and loops their nodes in the scope
+        around them.
+        """
         if node.op_type == "Constant":
             return [self.constant_node(node)]
         if not any(v is not None for v in inputs):

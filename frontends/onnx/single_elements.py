@@ -11,7 +11,7 @@ import numpy as np
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, to_numpy
-from ..common.graph_call import Converter
+from ..common.graph_call import Converter, enter_row
 from .call import CONVERTERS, OnnxCall, converter, dtype_of
 
 
@@ -26,7 +26,9 @@ def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
     return convert
 
 
-CONVERTERS.update({("", name): _convert(row, told) for row in ELEMENTS.values() for name, told in row.names("onnx")})
+for _row in ELEMENTS.values():
+    for _name, _told in _row.names("onnx"):
+        enter_row(CONVERTERS, _row, _convert(_row, _told), ("", _name))
 
 
 def _aligned(c: OnnxCall) -> tuple[Value, Value]:
@@ -123,11 +125,6 @@ def clip(c: OnnxCall) -> Value:
         if limit is not None:
             x = c.op(op, x, limit)
     return x if x is not c.input(0) else c.op("identity", x)
-
-
-@converter("Reciprocal")
-def reciprocal(c: OnnxCall) -> Value:
-    return c.op("divide", c.like(1, c.input(0)), c.input(0))
 
 
 @converter("Swish")

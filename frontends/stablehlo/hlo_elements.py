@@ -11,7 +11,7 @@ from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType
 from ..common.arithmetic import OF_TRUTHS, power_of_integers
-from ..common.graph_call import Converter
+from ..common.graph_call import Converter, enter_row
 from .hlo_call import CONVERTERS, HloCall, hlo, known
 
 _ORDER = {"EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal"}
@@ -32,9 +32,7 @@ def _convert(row: ElementOperator) -> Converter:
 
 for _row in ELEMENTS.values():
     for _name, _ in _row.names("hlo"):
-        CONVERTERS[_name] = _convert(_row)
-        if _name.startswith("chlo."):
-            CONVERTERS[f"composite {_name}"] = _convert(_row)
+        enter_row(CONVERTERS, _row, _convert(_row), _name, *[f"composite {_name}"] * _name.startswith("chlo."))
 
 
 def direction(c: HloCall) -> str:
@@ -104,28 +102,6 @@ def power(c: HloCall) -> Value:
     small = c.op("where", c.op("equal", a, c.constant(-1, c.dtype)), minus, zero)
     small = c.op("where", c.op("equal", a, one), one, small)
     return c.op("where", c.op("less", b, zero), small, out)
-
-
-@hlo("cbrt")
-def cube_root(c: HloCall) -> Value:
-    x = c.x
-    wide = x if x.dtype in ("float32", "float64") else c.op("cast", x, dtype="float32")
-    whole = c.op("abs", wide)
-    tiny = c.op("less", whole, c.constant(float(np.finfo(wide.dtype).tiny), wide.dtype))
-    size = c.op(
-        "where", tiny, c.op("multiply", whole, c.constant(2.0**60, wide.dtype)), whole
-    )  # subnormal numbers lose digits
-    third = c.constant(1 / 3, wide.dtype)
-    near = c.op("power", size, third)
-    square = c.op("multiply", near, near)
-    left = c.op("subtract", c.op("multiply", square, near), size)  # one step of Newton's method
-    step = c.op("divide", c.op("multiply", left, third), square)
-    good = c.op(
-        "logical_and", c.op("greater", size, c.constant(0, wide.dtype)), c.op("logical_not", c.op("is_inf", size))
-    )
-    root = c.op("where", good, c.op("subtract", near, step), size)
-    root = c.op("where", tiny, c.op("multiply", root, c.constant(2.0**-20, wide.dtype)), root)
-    return c.cast(c.op("copysign", root, wide), c.dtype)
 
 
 @hlo("round_nearest_afz")

@@ -11,7 +11,7 @@ from ...graph.graph import Value
 from ...te.ops.elements import ElementOperator
 from ...tir.expr import DType, Expr
 from ..common.arithmetic import OF_TRUTHS, power_of_integers
-from ..common.graph_call import Converter
+from ..common.graph_call import Converter, enter_row
 from .aten_call import CONVERTERS, AtenCall, aten, op, operators_of_table
 
 
@@ -53,7 +53,8 @@ def _converted(c: AtenCall, row: ElementOperator, operands: Sequence[Any]) -> tu
     return name, *[c.value(x, dtype) for x in operands]
 
 
-CONVERTERS.update({name: _convert(row, told) for name, row, told in operators_of_table()})
+for _name, _row, _told in operators_of_table():
+    enter_row(CONVERTERS, _row, _convert(_row, _told), _name)
 
 
 @aten("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")
@@ -154,11 +155,6 @@ def clamp(c: AtenCall, x: Value, low: Any = None, high: Any = None, **named: Any
     return out if out is not x else c.op("identity", x)
 
 
-@aten("reciprocal")
-def reciprocal(c: AtenCall, x: Value) -> Value:
-    return c.op("divide", c.constant(1, c.dtype), c.cast(x, c.dtype))
-
-
 @aten("sign", "sgn")
 def sign(c: AtenCall, x: Value) -> Value:
     """Returns -1, 0 or 1; NaN and both zeros give 0."""
@@ -167,13 +163,6 @@ def sign(c: AtenCall, x: Value) -> Value:
     none = c.constant(0, x.dtype)
     above, below = [c.cast(c.op(row, x, none), x.dtype) for row in ("greater", "less")]
     return above if DType(x.dtype).kind == "uint" else c.op("subtract", above, below)
-
-
-@aten("signbit")
-def signbit(c: AtenCall, x: Value) -> Value:
-    if DType(x.dtype).is_float:
-        x = c.op("copysign", c.constant(1, x.dtype), x)
-    return c.full(x.shape, False, "bool") if x.dtype == "bool" else c.op("less", x, c.constant(0, x.dtype))
 
 
 @aten("fmax", "fmin")

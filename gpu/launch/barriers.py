@@ -55,7 +55,10 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import loads_and_stores, pre_order, statements
-from .launch_form import BULK_SCOPE, BULK_WAIT, THREAD_TAGS, GpuError, inside_threads, is_private, tag_of, with_body
+from .launch_form import THREAD_TAGS, GpuError, inside_threads, is_private, tag_of, with_body
+
+BULK_SCOPE, BULK_WAIT = "bulk_scope", "tir.ptx_wait_barrier"
+"""The attribute around a row that is copied in bulk, and the call that waits for it (:mod:`.bulk_copies`)."""
 
 MOST = 1 << 19
 """Accesses with more combinations of threads and iterations than this are taken to overlap."""

@@ -33,26 +33,33 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import loads_and_stores, pre_order, statements, substitute, transform_statements
-from .barriers import MOST, barrier, values_of
+from .barriers import BULK_SCOPE, BULK_WAIT, MOST, barrier, values_of
 from .launch_form import (
     BLOCK_TAGS,
-    BULK,
-    BULK_SCOPE,
-    BULK_WAIT,
     SWIZZLED,
     THREAD_TAGS,
     GpuError,
-    copies,
     inside_threads,
+    is_shared,
     tag_of,
     with_body,
 )
 
+BULK = "bulk_copy"
+"""The annotation of a loop that copies a row."""
 BARRIERS = "shared.barrier"
 """The scope of mbarriers."""
 EXPECT = "tir.ptx_arrive_barrier_expect_tx"
 PIECE = 16
 """Rows begin at multiples of so many bytes, and have a multiple of them."""
+
+
+def copies(s: BufferStore, written: Set[Var]) -> bool:
+    """Returns whether a store moves an element of global memory that is only read to shared memory."""
+    value = s.value
+    if not isinstance(value, BufferLoad) or value.dtype.element != s.buffer.dtype.element:
+        return False
+    return is_shared(s.buffer.scope) and value.buffer.scope == "global" and value.buffer.data not in written
 
 
 def is_row(s: object) -> bool:

@@ -23,22 +23,19 @@ A store or an atomic addition to memory that threads share, outside of the loops
 that axis alone. Shorter loops than the longest one on an axis run under a condition.
 
 The axes of a GPU stand first: blocks, threads and virtual threads, and which threads hold a tile together.
-
-A statement with the attribute ``async_scope`` only starts its copies. ``T.ptx_commit_group()`` closes a group of the copies that the
-thread has started, and ``T.ptx_wait_group(n)`` waits until at most ``n`` groups are not done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 
 from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
-from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Var, const
+from ...tir.expr import Call, DType, Expr, IntImm, Var, const
 from ...tir.expr.intrinsics.matrix_operations import group_columns, is_warp_tile
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
-from ...tir.walk import loads_and_stores, statements, substitute
+from ...tir.walk import statements, substitute
 
 BLOCK_TAGS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
 THREAD_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
@@ -88,7 +85,7 @@ def is_private(scope: str) -> bool:
     return not is_shared(scope) and scope.split(".")[0] != "global"
 
 
-# Says which threads hold a tile together, in registers: a warp, or the four warps of a warp group.
+# tiles in registers that a warp, or the four warps of a warp group, hold together
 
 SWIZZLED = "shared.swizzled"
 """The scope of shared memory in rows of 128 bytes whose pieces of 16 bytes are exchanged."""
@@ -228,39 +225,3 @@ def with_body(kernel: Stmt, body: Stmt) -> Stmt:
     if tag_of(kernel) or (isinstance(kernel, Allocate) and any(tag_of(n) for n in statements(kernel.body))):
         return kernel.with_(body=with_body(kernel.body, body))  # type: ignore[attr-defined]
     return body
-
-
-SCOPE = "async_scope"
-COMMIT, WAIT = "tir.ptx_commit_group", "tir.ptx_wait_group"
-BULK, BULK_SCOPE, BULK_WAIT = "bulk_copy", "bulk_scope", "tir.ptx_wait_barrier"
-"""The words of copies of whole rows (:mod:`.bulk_copies`)."""
-
-
-def started(s: Stmt, written: Set[Var]) -> Stmt:
-    """Returns ``s``, whose copies are only started. ``written``: memory that the kernel writes.
-
-    GpuError when ``s`` does anything else than copying elements of global memory, which no one writes, to shared memory.
-    """
-    for access in loads_and_stores(s):
-        if isinstance(access, BufferStore) and not copies(access, written):
-            raise GpuError(f"{access.buffer.name} cannot be filled by asynchronous copies, which move elements of global "
-                           "memory to shared memory as they are")  # fmt: skip
-    return AttrStmt(None, SCOPE, const(1, "int32"), s)
-
-
-def copies(s: BufferStore, written: Set[Var]) -> bool:
-    """Returns whether a store moves an element of global memory that is only read to shared memory."""
-    value = s.value
-    if not isinstance(value, BufferLoad) or value.dtype.element != s.buffer.dtype.element:
-        return False
-    return is_shared(s.buffer.scope) and value.buffer.scope == "global" and value.buffer.data not in written
-
-
-def commit() -> Stmt:
-    """Returns the statement that closes a group of copies."""
-    return Evaluate(Call(COMMIT, (), "int32"))
-
-
-def wait(groups: int) -> Stmt:
-    """Returns the statement that waits until at most so many groups are not done."""
-    return Evaluate(Call(WAIT, (const(groups, "int32"),), "int32"))

@@ -3,7 +3,7 @@ computing.
 
 The annotations are TVM's: ``software_pipeline_stage`` has for each statement of the loop's body by how many iterations it
 lags behind, ``software_pipeline_order`` its place among the others. ``software_pipeline_async_stages`` lists the stages whose
-copies from global to shared memory run beside the threads (:mod:`.launch_form`). A step then begins by waiting for the
+copies from global to shared memory run beside the threads (``cp.async``). A step then begins by waiting for the
 copies that it uses, and by a barrier, as they were started by all threads of the block. Rows that are copied in bulk
 (:mod:`.bulk_copies`) are awaited by their mbarriers. Where a listed stage has products of warp groups, those of a step go on during
 the next one, and their operands have one more version.
@@ -11,16 +11,17 @@ the next one, and their operands have one more version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, const
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
 from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
     AttrStmt,
     Buffer,
     BufferStore,
+    Evaluate,
     For,
     IfThenElse,
     PrimFunc,
@@ -31,8 +32,8 @@ from ...tir.stmt import (
 )
 from ...tir.walk import fresh_copy, loads_and_stores, statements, transform, transform_statements
 from .barriers import barrier
-from .bulk_copies import Arrivals, Rows, has_rows, number_of, only_rows
-from .launch_form import SCOPE, GpuError, commit, is_shared, started, tag_of, wait
+from .bulk_copies import Arrivals, Rows, copies, has_rows, number_of, only_rows
+from .launch_form import GpuError, is_shared, tag_of
 
 STAGE, ORDER, ASYNC = "software_pipeline_stage", "software_pipeline_order", "software_pipeline_async_stages"
 
@@ -201,7 +202,7 @@ class _Pipeline:
             s = in_flight(s) if stage in self.flying else s
             copy = fresh_copy(_in_version(s, self.wider, self.loop.loop_var), {self.loop.loop_var: iteration})
             out.append(copy)
-        starts = [n for n, s in enumerate(out) if isinstance(s, AttrStmt) and s.attr_key == SCOPE]
+        starts = [n for n, s in enumerate(out) if isinstance(s, AttrStmt) and s.attr_key == ASYNC_SCOPE]
         if starts:
             last = max(starts)
             out.insert(last + 1, commit())
@@ -269,9 +270,40 @@ def _in_version(s: Stmt, wider: Mapping[Buffer, Buffer], iteration: Expr) -> Stm
     return transform(s, post=post)
 
 
+# copies that run beside the threads
+
+ASYNC_SCOPE = "async_scope"
+"""The attribute of a statement that only starts its copies."""
+COMMIT_COPIES, WAIT_FOR_COPIES = "tir.ptx_commit_group", "tir.ptx_wait_group"
+"""The calls that close a group of the copies that the thread has started, and that wait until at most so many groups are not
+done."""
+
+
+def started(s: Stmt, written: Set[Var]) -> Stmt:
+    """Returns ``s``, whose copies are only started. ``written``: memory that the kernel writes.
+
+    GpuError when ``s`` does anything else than copying elements of global memory, which no one writes, to shared memory.
+    """
+    for access in loads_and_stores(s):
+        if isinstance(access, BufferStore) and not copies(access, written):
+            raise GpuError(f"{access.buffer.name} cannot be filled by asynchronous copies, which move elements of global "
+                           "memory to shared memory as they are")  # fmt: skip
+    return AttrStmt(None, ASYNC_SCOPE, const(1, "int32"), s)
+
+
+def commit() -> Stmt:
+    """Returns the statement that closes a group of copies."""
+    return Evaluate(Call(COMMIT_COPIES, (), "int32"))
+
+
+def wait(groups: int) -> Stmt:
+    """Returns the statement that waits until at most so many groups are not done."""
+    return Evaluate(Call(WAIT_FOR_COPIES, (const(groups, "int32"),), "int32"))
+
+
 # Products of warp groups that go on beside the threads until the next step of a pipeline waits for them.
 
-WAIT = "tir.wgmma_wait"
+WAIT_FOR_PRODUCTS = "tir.wgmma_wait"
 
 
 def has_products(s: Stmt) -> bool:
@@ -280,16 +312,20 @@ def has_products(s: Stmt) -> bool:
 
 
 def _waits(s: IRNode) -> bool:
-    return isinstance(s, BufferStore) and isinstance(s.value, Call) and s.value.op == WAIT
+    return isinstance(s, BufferStore) and isinstance(s.value, Call) and s.value.op == WAIT_FOR_PRODUCTS
 
 
 def in_flight(s: Stmt) -> Stmt:
     """Returns ``s``, whose waits leave the last group of products to the next one."""
 
     def post(n: IRNode) -> IRNode | None:
-        if not isinstance(n, Call) or n.op != WAIT or not (isinstance(n.args[1], IntImm) and n.args[1].value == 0):
+        if (
+            not isinstance(n, Call)
+            or n.op != WAIT_FOR_PRODUCTS
+            or not (isinstance(n.args[1], IntImm) and n.args[1].value == 0)
+        ):
             return None
-        return Call(WAIT, (n.args[0], const(1, n.args[1].dtype)), n.dtype)
+        return Call(WAIT_FOR_PRODUCTS, (n.args[0], const(1, n.args[1].dtype)), n.dtype)
 
     return transform(s, post=post)
 

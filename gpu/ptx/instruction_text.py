@@ -16,8 +16,10 @@ from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
 from ...tir.expr.intrinsics.matrix_operations import GROUP_STEPS, PANEL, group_columns
 from ...tir.stmt import Buffer, BufferStore
+from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import COPY, EXPECT, INIT, PIECE
-from ..launch.launch_form import BULK_WAIT, COMMIT, SWIZZLED, SWIZZLED_ALIGNMENT, WAIT, threads_of_tile
+from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_tile
+from ..launch.software_pipeline import COMMIT_COPIES, WAIT_FOR_COPIES
 
 _BYTES = (4, 8, 16)
 """What one instruction copies."""
@@ -69,7 +71,10 @@ def _wait_for_copies(em: LlvmScope, e: Call) -> str:
     return "0"
 
 
-COPY_CALLS = {COMMIT.removeprefix("tir."): _commit_copies, WAIT.removeprefix("tir."): _wait_for_copies}
+COPY_CALLS = {
+    COMMIT_COPIES.removeprefix("tir."): _commit_copies,
+    WAIT_FOR_COPIES.removeprefix("tir."): _wait_for_copies,
+}
 """The emitters of calls that belong to asynchronous copies."""
 
 

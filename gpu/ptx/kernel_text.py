@@ -22,7 +22,6 @@ from ..launch.barriers import BARRIER
 from ..launch.bulk_copies import BARRIERS
 from ..launch.launch_form import (
     BLOCK_TAGS,
-    SCOPE,
     SWIZZLED,
     SWIZZLED_ALIGNMENT,
     THREAD_TAGS,
@@ -33,6 +32,7 @@ from ..launch.launch_form import (
     threads_of_scope,
     threads_of_tile,
 )
+from ..launch.software_pipeline import ASYNC_SCOPE
 from .instruction_text import (
     ATOMIC_CALLS,
     BULK_CALLS,
@@ -244,7 +244,7 @@ def _allocate(em: PtxEmitter, s: Allocate) -> None:
 
 
 def _attribute(em: PtxEmitter, s: AttrStmt) -> None:
-    outer, em.copying = em.copying, em.copying or s.attr_key == SCOPE
+    outer, em.copying = em.copying, em.copying or s.attr_key == ASYNC_SCOPE
     attribute(em, s)
     em.copying = outer
 

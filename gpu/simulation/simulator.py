@@ -32,14 +32,10 @@ from ...tir.stmt import (
     While,
     statements_in,
 )
-from ..launch.barriers import is_barrier
+from ..launch.barriers import BULK_SCOPE, is_barrier
 from ..launch.launch_form import (
     BLOCK_TAGS,
-    BULK_SCOPE,
-    COMMIT,
-    SCOPE,
     THREAD_TAGS,
-    WAIT,
     GpuError,
     inside_threads,
     is_private,
@@ -48,6 +44,7 @@ from ..launch.launch_form import (
     threads_of_scope,
     threads_of_tile,
 )
+from ..launch.software_pipeline import ASYNC_SCOPE, COMMIT_COPIES, WAIT_FOR_COPIES
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
 from .tile_values import GroupProducts, count_product, store_fragment, store_tile, tile_value
@@ -199,7 +196,7 @@ class _Simulator:
         if s.attr_key == BULK_SCOPE:
             self.arriving.copy(s, self, mask)
             return
-        outer, self.copying = self.copying, self.copying or s.attr_key == SCOPE
+        outer, self.copying = self.copying, self.copying or s.attr_key == ASYNC_SCOPE
         self.stmt(s.body, mask)
         self.copying = outer
 
@@ -261,10 +258,10 @@ class _Simulator:
         if isinstance(s.value, Call) and s.value.op in OPERATIONS:
             self.arriving.run(s.value, self, mask)
             return
-        if isinstance(s.value, Call) and s.value.op == COMMIT:
+        if isinstance(s.value, Call) and s.value.op == COMMIT_COPIES:
             self.groups = self.groups + np.asarray(mask, np.int64)
             return
-        if isinstance(s.value, Call) and s.value.op == WAIT:
+        if isinstance(s.value, Call) and s.value.op == WAIT_FOR_COPIES:
             done = np.where(mask, self.groups - self.value(s.value.args[0]), 0)
             for memory in self.memory.values():
                 memory.arrive(done, self.epoch)

@@ -19,8 +19,9 @@ import numpy as np
 from ...tir.expr import BufferLoad, Call, Expr, Var, to_numpy
 from ...tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For
+from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import EXPECT, INIT, PIECE
-from ..launch.launch_form import BULK_WAIT, GpuError
+from ..launch.launch_form import GpuError
 from .lane_values import Mask, Value, held_type
 
 NOBODY, SEVERAL = -1, -2

@@ -3,6 +3,20 @@
 From a row come the function here, the operator of graphs, and the converters of the readers of ONNX, PyTorch and StableHLO
 and of lazy arrays. A new operator is one row. :func:`element` makes a row of a formula, :func:`_of` one of a function of
 the IR; :class:`ElementOperator` says what a row has. Shapes broadcast as in NumPy.
+
+**Forms.** A program that has no word for an operator writes it out: ``x * sigmoid(x)`` is ``silu``. Such formulas are the
+``forms`` of a row; :mod:`tilewright.graph.patterns` makes a rule of them that puts the operator in their place. They are texts:
+
+- ``x``, the row's operand by its name, stands for any value, and always for the same one;
+- ``1``, ``0.5``: a constant of that number, rounded to the data type. Numbers of many digits fit when they are near;
+- ``alpha``, a parameter of the row: a constant number, which the operator gets. ``hardtanh(x, min_val=low)`` takes it from
+  an attribute;
+- ``+ - * /``, and each operator of graphs as a function: ``exp(negative(x))``. Attributes stand by keyword; those that a row
+  has and the form leaves out have its defaults;
+- sums and products of several fit in any order, and so do the operands of ``maximum``, ``equal`` and the like;
+- ``either(f, g)``: one of both.
+
+A form with values, ``("relu6(x)", {"low": 0.0, "high": 6.0})``, says what the parameters are that it does not tell.
 """
 
 from __future__ import annotations
@@ -11,6 +25,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from ...tir.expr import (
@@ -29,6 +44,7 @@ from ...tir.expr import (
     truncdiv,
     truncmod,
 )
+from ...tir.expr.dtype import round_float
 from ...tir.expr.intrinsics import Operation
 from ...tir.expr.intrinsics import number_operations as operations
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
@@ -224,6 +240,26 @@ floor = _of(operations.floor, "rounding", onnx="Floor", aten="floor", hlo="stabl
 ceil = _of(operations.ceil, "rounding", onnx="Ceil", aten="ceil", hlo="stablehlo.ceil", array_api="ceil")
 round = _of(operations.round_, "rounding", "round", onnx="Round", aten="round", hlo="stablehlo.round_nearest_even")
 trunc = _of(operations.trunc, "rounding", aten="trunc", array_api="trunc")
+
+
+@element(onnx="Reciprocal", aten="reciprocal", array_api="reciprocal")
+def reciprocal(x: Expr) -> Expr:
+    """Returns 1 / x."""
+    return const(1.0, x.dtype) / x
+
+
+@element(hlo="stablehlo.cbrt")
+def cbrt(x: Expr) -> Expr:
+    """Returns the cube root, which has the sign of x.
+
+    It is a power whose exponent ``third`` is the float next to 1/3, times exp((1/3 - third) · log|x|), of which the first two
+    terms make up for the exponent's rounding: at most 1.5 units in the last place off. Of 0 and infinity the power is right.
+    """
+    third, size = round_float(1.0 / 3.0, x.dtype), abs_(x)
+    lost = const(float(Fraction(1, 3) - Fraction(third)), x.dtype)
+    near = pow_(size, const(third, x.dtype))
+    inside = And(size > const(0.0, x.dtype), size < const(math.inf, x.dtype))
+    return operations.copysign(select(inside, near + near * (operations.log(size) * lost), near), x)
 
 
 # numbers
@@ -679,6 +715,15 @@ def is_inf(x: Expr, detect_negative: int = 1, detect_positive: int = 1) -> Expr:
 def is_finite(x: Expr) -> Expr:
     """Returns whether the element is neither infinite nor NaN."""
     return isfinite(x) if x.dtype.is_float else const(True, "bool")
+
+
+@element("test", aten="signbit", array_api="signbit")
+def signbit(x: Expr) -> Expr:
+    """Returns whether the element has a minus sign; that of -0.0 and of NaN is the sign of their bits."""
+    if x.dtype.is_float:
+        kind = f"int{x.dtype.bits}"
+        return as_bits(kind, x) < const(0, kind)
+    return x < const(0, x.dtype) if x.dtype.kind == "int" else const(False, "bool")
 
 
 @element("truth", onnx="And", aten="logical_and", array_api="logical_and")

@@ -235,3 +235,10 @@ def test_sums_with_factors(alpha, beta):
     x, y = np.array([[1, 2], [3, 4]], np.float32), np.array([1, np.nan if beta == 0 else 5], np.float32)
     (found,) = computed(lambda c, v, w: common.scaled_sum(c, v, w, alpha, beta), x, y)
     np.testing.assert_array_equal(found, alpha * x + (0 if beta == 0 else beta * y))
+
+
+def test_a_second_converter_is_refused():
+    table = {}
+    common.graph_call.entering(table, "twice")(computed)
+    with pytest.raises(ValueError, match=r"'twice' has two converters: .*\.computed and .*\.stretched\. .* delete it"):
+        common.graph_call.entering(table, "double", "twice")(stretched)

@@ -123,10 +123,17 @@ def test_names_of_onnx(name, op):
         want = runtime.InferenceSession(model.SerializeToString(), options).run(
             None, dict(zip(names, given, strict=True))
         )[0]
-        agree(built(tw.from_onnx(model))(*given), want, "float32")
+        graph = tw.from_onnx(model)
+        assert [n.op for n in graph.nodes] == [name]
+        agree(built(graph)(*given), want, "float32")
 
 
 ARRAYS = [(row.name, name) for row in ELEMENTS.values() for name, _ in row.names("array_api")]
+
+
+def recorded(expression):
+    """Returns the operators that an expression of lazy arrays applies."""
+    return {expression.op}.union(*[recorded(e) for e in expression.inputs])
 
 
 @pytest.mark.parametrize("name, function", ARRAYS, ids=[f for _, f in ARRAYS])
@@ -143,6 +150,7 @@ def test_names_of_the_array_api(name, function):
             if "shift" in function or (dtype == "int32" and row.name in ("floor_divide", "floor_mod")):
                 continue  # negative shifts and divisors of 0 are errors or open there
             got = getattr(xp, function)(*[xp.asarray(g) for g in given])
+        assert name in recorded(got.expression)
         agree(np.asarray(got), want, str(want.dtype) if want.dtype.kind == "f" else dtype)
 
 
@@ -155,6 +163,75 @@ def test_a_row_is_an_operator_of_graphs(name):
     inputs = [tw.te.placeholder(g.shape, "float64", f"x{n}") for n, g in enumerate(given)]
     wide = tw.build([*inputs, row.function(*inputs)], target="native -num-cores=1")
     agree(built(graph)(*given), wide(*[g.astype("float64") for g in given]), "float32")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint64", "float32"])
+def test_tests_of_lazy_arrays_of_any_type(dtype):
+    x = np.array([0, 1, 2, 100]).astype(dtype)
+    x = -x if dtype in ("int8", "int32", "float32") else x
+    for function in "signbit isnan isinf isfinite".split():
+        np.testing.assert_array_equal(
+            np.asarray(getattr(tw.lazy, function)(tw.lazy.asarray(x))), getattr(np, function)(x)
+        )
+
+
+HLO = [(row.name, hlo) for row in ELEMENTS.values() for hlo, _ in row.names("hlo")]
+
+
+@pytest.mark.parametrize("name, hlo", HLO, ids=[h for _, h in HLO])
+def test_names_of_stablehlo(name, hlo):
+    from tilewright.frontends.stablehlo.hlo_call import CONVERTERS
+
+    for key in [hlo, *[f"composite {hlo}"] * hlo.startswith("chlo.")]:
+        assert CONVERTERS[key].__qualname__ == f"ELEMENTS[{name!r}]"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_cube_roots_reciprocals_and_signs_at_the_edges(dtype):
+    info = np.finfo(dtype)
+    x = np.array(
+        [0.0, np.inf, np.nan, info.smallest_subnormal, info.tiny / 3, info.tiny, 0.3, 1, 8, 27, info.max], dtype
+    )
+    x = np.concatenate([x, -x])
+    for name, most in ("cbrt", 2), ("reciprocal", 0), ("signbit", 0):
+        b = Builder("one")
+        got = built(b.graph([b.op(name, b.input("x", x.shape, dtype))]))(x)
+        with np.errstate(all="ignore"):
+            want = np.cbrt(x.astype(np.longdouble)).astype(dtype) if name == "cbrt" else getattr(np, name)(x)
+        assert got.dtype == want.dtype
+        if got.dtype != "bool":
+            np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(want[~np.isnan(x)]))
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        finite = np.isfinite(want)
+        np.testing.assert_array_equal(got[~finite], want[~finite])
+        if most and got.dtype != "bool":
+            np.testing.assert_array_max_ulp(got[finite], want[finite], most)
+        else:
+            np.testing.assert_array_equal(got[finite], want[finite])
+
+
+@pytest.mark.parametrize(
+    "written", [lambda b, x: b.op("reciprocal", x), lambda b, x: b.op("divide", b.constant(1.0), x)]
+)
+def test_reciprocals_are_divisions_to_the_forms(written):
+    from tilewright.graph.passes import prepare
+
+    b = Builder("one")
+    x = b.input("x", (8,))
+    out = written(b, b.op("add", b.constant(1.0), b.op("exp", b.op("negative", x))))
+    assert [n.op for n in prepare(b.graph([out])).nodes] == ["sigmoid"]
+
+
+def test_forms_that_cannot_be_read_are_named():
+    from tilewright.graph.patterns import _pattern
+
+    for form, reason in {
+        "log(x": "was never closed", "nothing(x)": "no operator 'nothing'", "exp(y)": "'y' is neither", "3": "no operator",
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=f"of the row 'silu' of ELEMENTS .*{reason}") as caught:
+            _pattern(ELEMENTS["silu"], ("x",), form)
+        assert repr(form) in str(caught.value)
+    _pattern(ELEMENTS["silu"], ("x",), "log(x / (1 - x))")
 
 
 def test_forms_of_jax_become_the_operator():

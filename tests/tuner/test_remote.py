@@ -10,8 +10,8 @@ from tilewright import te
 from tilewright.codegen.machine.target import Target
 from tilewright.te import ops
 from tilewright.tuner import LocalRunner, tune
-from tilewright.tuner.measure import MeasureResult, runner
-from tilewright.tuner.remote import measuring, runner_for
+from tilewright.tuner.measure import MeasureResult
+from tilewright.tuner.remote import measuring, runner_addresses, runner_for
 from tilewright.tuner.remote.measuring import VERSION, Answer, Measurer, MeasureRequest, pretend
 from tilewright.tuning_db import Database
 
@@ -79,7 +79,9 @@ class Entry:
 
 
 def test_packages_offer_runners(monkeypatch):
-    monkeypatch.setattr(runner, "entry_points", lambda group: [Entry] if group == "tilewright.runners" else [])
+    monkeypatch.setattr(
+        runner_addresses, "entry_points", lambda group: [Entry] if group == "tilewright.runners" else []
+    )
     assert isinstance(runner_for("mine://somewhere"), LocalRunner) and isinstance(runner_for("local"), LocalRunner)
     with pytest.raises(ValueError, match="runner 'tapir://x': no such runner; there are local, dask.*://…, mine://…"):
         runner_for("tapir://x")

@@ -190,6 +190,15 @@ def test_a_hang_is_ended():
     assert "more than 1 s" in result.error
 
 
+def test_compiling_that_takes_too_long_is_ended():
+    with LocalRunner(workers=1, compile_timeout=0.001) as runner:
+        func = add_one()
+        runner.open(func, TARGET, verify=False)
+        (result,) = runner.measure(programs(func))
+    assert result.status == "timeout"
+    assert result.error == "compiling takes more than 0.001 s"
+
+
 def test_a_reference_that_fails_is_reported(runner):
     with pytest.raises(ReferenceFailed, match="does not run: .*SIGABRT"):
         runner.open(calling("abort"), TARGET)

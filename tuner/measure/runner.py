@@ -7,20 +7,16 @@ overlap (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 
 Timings of the same code are skewed, because noise only adds time. So the figure of a candidate (:func:`estimate`) is the median
 of the faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
-
-:func:`runner_for` finds a runner by an address: ``local``, ``dask://host:8786``, or a scheme that an installed package offers.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,7 +232,8 @@ class LocalRunner(Runner):
         ]
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
-        self._about: dict[str, object] = {}
+        self._about_reference: dict[str, object] = {}
+        """What workers are told of the reference: the scales of its results, and whether it was computed in float64."""
         self._ready: dict[WorkerProcess, int | None] = {}
         self._next_job = 0
         self._check_seconds = 0.0
@@ -315,7 +312,7 @@ class LocalRunner(Runner):
         environment = self.workers[0].environment
         other = LocalRunner(workers=1, environment=environment, timing=self._timing, **vars(self.limits))
         other._check_seconds, other._open_message = self._check_seconds, self._open_message
-        other._reference, other._about = self._reference, self._about
+        other._reference, other._about_reference = self._reference, self._about_reference
         other._simulated = self._simulated
         other.workers[0].memory_bytes = self.workers[0].memory_bytes
         return other
@@ -324,6 +321,12 @@ class LocalRunner(Runner):
         return [worker.pid for worker in self.workers if worker.pid is not None]
 
     def _compute_reference(self) -> None:
+        """Compute the results that candidates are compared with, from arguments by the first of :data:`FILLS` that serves.
+
+        A fill serves when most results are finite and a worker finds that they tell right from wrong (``telling``,
+        :func:`~.reference.tells`). Only the results of recurrences may fail to tell, as they grow or saturate from step to step;
+        only for them the fills after the second one are tried.
+        """
         worker = self.workers[0]
         answers: dict[str, Message] = {}
         for fill in FILLS:
@@ -349,13 +352,13 @@ class LocalRunner(Runner):
             answers[fill] = answer
             finite, telling = answer.header["finite"] >= 0.5, answer.header["telling"]
             if finite and telling or fill == FILLS[1] and all(a.header["telling"] for a in answers.values()):
-                break  # the others are for recurrences
+                break
         else:  # nothing keeps this recurrence in range
             fill = next((f for f, a in answers.items() if a.header["finite"] >= 0.5), FILLS[1])
             answer = answers[fill]
         self._open_message["fill"] = fill
         self._reference = answer.blobs
-        self._about = {name: answer.header[name] for name in ("scales", "exact")}
+        self._about_reference = {name: answer.header[name] for name in ("scales", "exact")}
         self._ready.clear()
 
     def _make_ready(self, worker: WorkerProcess) -> None:
@@ -365,7 +368,7 @@ class LocalRunner(Runner):
         worker.start()
         messages: list[tuple[dict[str, object], Sequence[bytes]]] = [(self._open_message, ())]
         if self._reference is not None:
-            messages.append(({"command": "expect", **self._about}, self._reference))
+            messages.append(({"command": "expect", **self._about_reference}, self._reference))
         for header, blobs in messages:
             answer = worker.request(header, blobs, timeout=60.0)
             if answer.header["status"] != "ok":
@@ -408,7 +411,7 @@ class LocalRunner(Runner):
                     del busy[worker]
                     queue.clear()
                 elif time.monotonic() >= limit:
-                    job.fail("compile_timeout", f"compiling takes more than {self.limits.compile_timeout:g} s")
+                    job.fail("timeout", f"compiling takes more than {self.limits.compile_timeout:g} s")
                     self._lost(worker, jobs)
                     del busy[worker]
             if time.monotonic() < deadline:
@@ -512,37 +515,3 @@ class LocalRunner(Runner):
 
 def _in(job: _Job, busy: dict[WorkerProcess, tuple[_Job, float]]) -> bool:
     return any(other is job for other, _ in busy.values())
-
-
-GROUP = "tilewright.runners"
-"""The entry point group in which packages offer runners: a name is a scheme, the value a function of the address."""
-
-_OWN = {"dask": "dask_runner:DaskRunner", "dask+tls": "dask_runner:DaskRunner"}
-
-
-def runner_for(address: str | Runner) -> Runner:
-    """Returns the runner of ``address``, or the runner that is given. ValueError when no package offers the scheme,
-    TypeError for what is neither."""
-    if isinstance(address, Runner):
-        return address
-    if not isinstance(address, str):
-        made = f"; {address.__name__}() makes one" if isinstance(address, type) and issubclass(address, Runner) else ""
-        raise TypeError(f"runner is an address such as 'dask://host:8786', or a tuner.Runner, not {address!r}{made}")
-    scheme, found, _ = address.partition("://")
-    if address == "local":
-        return LocalRunner()
-    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if found and scheme in offered:
-        return _made(offered[scheme].load(), address)
-    if found and scheme in _OWN:
-        module, name = _OWN[scheme].split(":")
-        return _made(getattr(importlib.import_module(f"..remote.{module}", __package__), name), address)
-    known = ", ".join(["local", *[f"{name}://…" for name in sorted({*_OWN, *offered})]])
-    raise ValueError(f"runner {address!r}: no such runner; there are {known}")
-
-
-def _made(factory: Callable[[str], object], address: str) -> Runner:
-    runner = factory(address)
-    if not isinstance(runner, Runner):
-        raise ValueError(f"runner {address!r}: {type(runner).__name__} is no Runner")
-    return runner

@@ -81,6 +81,17 @@ def tiled_product(
 ) -> tuple[dict[str, Any], Any]:  # fmt: skip
     """Schedule ``block``; return its loops by name, and the copy of the packed operand (None without one).
 
+    A product whose tiles have 4 rows and 2 vectors, with a packed operand and an epilogue, becomes::
+
+        for k, j: P[j0, k, j1] = B[k, j]                            # the panels of ``packed``
+        for i0, j0 (the loops of ``outer``; some of them parallel):
+            for i1 (written out): for j1 (vectors): acc[i1, j1] = 0
+            for k (the loops of ``reduce``; unrolled by ``unroll``):
+                for i1 (written out): for j1 (vectors): acc[i1, j1] += A[i, k] * P[j0, k, j1]
+            for i1 (written out): for j1 (vectors): C[i, j] = relu(acc[i1, j1] + bias[j])    # ``epilogue``
+
+    The loops of ``tile`` are i1 and j1; ``acc`` stays in registers.
+
     ``packed``: the operand that is copied into panels, before everything else or, with ``within``, in that loop.
     ``epilogue``: the stages that read the result element by element; all but the last one are inlined into the last one,
     which is computed tile by tile while the sums are in registers.
@@ -300,7 +311,12 @@ class TilingCosts:
     def _per_element(self) -> np.ndarray:
         """Returns the cycles per element of the tile where the result or the epilogue's operands are not contiguous.
         Their contiguous axis is then another one than the vector axis: elements are stored and read one by one, and
-        rows that share a set of the cache evict each other."""
+        rows that share a set of the cache evict each other.
+
+        An element that is read takes 1 cycle, one that is stored 1.5; where its line was evicted (with the likelihood
+        ``crowd``), 3 times that more. Of tiles that are transposed in registers the elements take ``_TRANSPOSED`` cycles, and a
+        line that was evicted 24 times that, which the elements of its run share.
+        """
         axes, itemsize = self.axes, self.block.itemsize
         last = self.part.epilogue or self.block
         vector = last.spatial[self.block.spatial.index(axes.vector)]
@@ -498,7 +514,15 @@ class TilingCosts:
         return np.asarray((crowded + np.maximum(unroll * broadcasts - _SCALARS, 0.0)) / unroll)
 
     def costs(self) -> Costs:
-        """Returns all of it."""
+        """Returns the cycles of the parts of a core, the bytes that move between caches, and properties of the tile.
+
+        ``latency`` is by what factor the sums take longer than the pipes need. As many are in hand as the tile has
+        accumulators, times the tiles at once; where these are fewer than latency times pipes, pipes wait in proportion. Where
+        they are just as many, a share of ``_UNEVEN`` is still lost, which the fourth power lets vanish as there are more: of
+        twice as many a sixteenth remains. An unrolled step issues 3 instructions of its loop besides loads and sums; a tile
+        begins and ends in 20 cycles. Of the bytes that are fetched ahead 0.7 arrive in time, and a fetch takes 0.75 of
+        a cycle for each line.
+        """
         machine, columns = self.machine, self.columns
         accumulators, (vectors, broadcasts) = self.accumulators, self.loads
         tiles = np.prod(list(self.trips.values()), axis=0)
@@ -541,7 +565,11 @@ class TilingCosts:
         return self._with_properties(costs)
 
     def _with_properties(self, costs: Costs) -> Costs:
-        """Add the properties of the tile and its nest to ``costs``."""
+        """Add the properties of the tile and its nest to ``costs``, by which the learned model tells candidates apart.
+
+        ``variant`` numbers the order of the loops: 0, 1 with panels outermost, and twice the panels of a slice. Its names are
+        for all rules; here ``tile_a`` is the decision ``block``, ``tile_b`` is ``rows2``, and ``tile_c`` is ``ahead``.
+        """
         machine, axes, columns, block = self.machine, self.axes, self.columns, self.block
         accumulators, (vectors, broadcasts) = self.accumulators, self.loads
         strided = any(

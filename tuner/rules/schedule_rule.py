@@ -40,7 +40,10 @@ class ScheduleRule(ABC):
     """A schedule rule offers recipes. Derive from it and :func:`register_rule` an instance, or pass rules to
     ``tune(rules=...)``.
 
-    Rules are asked in the order of ``priority`` (smaller first), each about every block that no earlier group holds.
+    Rules are asked in the order of ``priority`` (smaller first), each about every block that no earlier group holds. Where
+    stages are fused, rules of a priority below 9 are asked before the rules that fuse, and keep their blocks; all others
+    are asked after them. Those below 9 are the rules of special instructions; give a rule of your own 0 to 8 if its blocks are
+    not to be fused.
     """
 
     name: str = "rule"

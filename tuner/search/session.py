@@ -31,7 +31,8 @@ from ...tuning_db import Database, TuningRecord, open_database, utc_now
 from ..cost.cost_model import XGBCostModel
 from ..example_sizes import at_example
 from ..measure import LocalRunner, MeasureResult, Runner
-from ..measure.runner import TimeUp, estimate, interval, runner_for
+from ..measure.runner import TimeUp, estimate, interval
+from ..remote import runner_for
 from ..space.search_space import Space, choose_default
 from .strategy import Candidate, ModelGuidedSearch
 from .tune_result import (

@@ -57,10 +57,12 @@ class Space:
     """A space has all candidates for ``func`` on ``target``: ``sketches``, each with rows of decisions.
 
     Args:
-        func: the unscheduled function. Blocks whose extents are not constant stay as they are. rules: which schedule
-        rules to ask; the registered ones by default. An exception in one becomes a RuntimeWarning. avoid: pairs of the
-        name of a rule and of a block about which the rule is not asked. where: the values that decisions may take
-        (:data:`Where`); ValueError for a decision that no part has.
+        func: The unscheduled function. Blocks whose extents are not constant stay as they are.
+        target: For what it is scheduled.
+        rules: Which schedule rules to ask; the registered ones by default. An exception in one becomes a RuntimeWarning.
+        machine: The machine's figures; by default those of the target.
+        avoid: Pairs of the name of a rule and of a block about which the rule is not asked.
+        where: The values that decisions may take (:data:`Where`); ValueError for a decision that no part has.
     """
 
     def __init__(
