@@ -47,6 +47,7 @@ from .loop_annotations import (
 from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
 from .promote_registers import promote_registers
+from .read_all_lanes import read_all_lanes
 from .transpose_in_registers import transpose_in_registers
 from .unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
 from .vectorize_loops import vectorize_loops
@@ -171,6 +172,7 @@ PASSES: tuple[Pass, ...] = (
     _step(lower_horizontal, [HORIZONTAL], [MASK]),
     _step(vectorize_loops, [VECTORIZED], [MASK]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
+    _step(read_all_lanes, [MASK]),
     _step(carry_recurrences, [SCAN]),
     _step(promote_registers, [Allocate]),
     _step(insert_prefetches, [PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),

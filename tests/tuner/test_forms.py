@@ -309,3 +309,27 @@ def test_padded_rows_are_vectors_without_gathers(mode, shape):
     np.testing.assert_array_equal(module(data), np.pad(data, list(zip(before, after, strict=True)), mode=mode))
     if mode != "wrap":  # whose first and last vectors come from both ends
         assert "masked.gather" not in module.get_source("ll")
+
+
+CHOSEN = ph(4, 321), ph(4, 160, name="B"), ph(4, 8, name="few")
+
+
+def chosen_forms():
+    x, y, few = CHOSEN
+    yield "every second", lambda i, j: (x[i, 2 * j + 1],) * 2, lambda x, y, few: (x[:, 1::2],) * 2
+    yield "backwards", lambda i, j: (x[i, 320 - 2 * j],) * 2, lambda x, y, few: (x[:, :1:-2],) * 2
+    yield "a third", lambda i, j: (x[i, j // 3],) * 2, lambda x, y, few: (x[:, np.arange(160) // 3],) * 2
+    yield "another array", lambda i, j: (y[i, j], few[i, j % 8]), lambda x, y, few: (y, few[:, np.arange(160) % 8])
+
+
+@pytest.mark.parametrize(("pair", "reference"), [pytest.param(*case, id=n) for n, *case in chosen_forms()])
+def test_lanes_under_a_condition_are_picked_out_of_whole_vectors(pair, reference):
+    def body(i, j):
+        condition, value = pair(i, j)
+        return te.if_then_else(condition > 2, value, te.const(-1, "float32"))
+
+    out = te.compute((4, 160), body, name="C")
+    assert "masked.gather" not in compiled(*CHOSEN, out).get_source("ll")
+    made, given = computed(out, *CHOSEN)
+    condition, value = reference(*given)
+    np.testing.assert_array_equal(made, np.where(condition > 2, value, -1))
