@@ -33,6 +33,7 @@ from .form_fma import form_fma
 from .hoist_guards import cut_idle_iterations, hoist_guards, name_quotients
 from .horizontal_reductions import lower_horizontal
 from .insert_prefetches import insert_prefetches
+from .interleave_stores import interleave_stores
 from .join_split_indices import join_split_indices
 from .legalize_loops import legalize_vector_loops, loops_for_hls, remove_unit_loops, serialize_vector_loops
 from .loop_annotations import (
@@ -173,6 +174,7 @@ PASSES: tuple[Pass, ...] = (
     _step(vectorize_loops, [VECTORIZED], [MASK]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
     _step(read_all_lanes, [MASK]),
+    _step(interleave_stores, [VECTORIZED]),
     _step(carry_recurrences, [SCAN]),
     _step(promote_registers, [Allocate]),
     _step(insert_prefetches, [PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
