@@ -192,6 +192,16 @@ Products = tuple[tuple[Expr, Expr], ...]
 NEAR = 4
 """The largest distance of lanes, in elements, at which code generation picks them out of whole vectors."""
 
+
+def lanes_are_near(indices: Sequence[Expr], strides: Sequence[Expr]) -> bool:
+    """Returns whether the lanes of an access lie at known places that are near one another.
+
+    The stretch of memory that holds them is at most :data:`NEAR` times as long as the vector.
+    """
+    flat = flat_lanes(indices, strides)
+    return flat is not None and bool(flat[1]) and max(flat[1]) - min(flat[1]) < NEAR * len(flat[1])
+
+
 _ONE = IntImm(1)
 
 

@@ -3,15 +3,16 @@
 The tuner's rules call them with the decisions of a candidate, kernels scheduled by hand with numbers of their own. Each stands
 with its costs and its rule in a file of :mod:`.rules`. ``tiled_product``: reductions in register tiles, and products of one row, row
 after row. ``dot_tile``, ``matrix_unit_product``: tiles by dot-product instructions and by a matrix unit. ``sweep_elements``: element-wise
-stages and transposes; ``sweep_rows``: reductions along rows with what depends on them. ``fused_tiles``: several stages, tile by tile
-of the last one. ``winograd_tiles``: convolutions by Winograd's method. The steps that several recipes take are in :mod:`.loop_steps`.
+stages and transposes; ``sweep_rows``: reductions along rows with what depends on them; ``reduce_columns``: vectors of results of a
+reduction. ``fused_tiles``: several stages, tile by tile of the last one. ``winograd_tiles``: convolutions by Winograd's method. The
+steps that several recipes take are in :mod:`.loop_steps`.
 """
 
 from .loop_steps import Panels, arrange, by_lanes, finish_tile, inline_padding, loops_within, pack, pad_product
 from .rules.fused_stages import TileStage, fused_tiles
 from .rules.int8_products import TILE, DotInstruction, UnitTiles, dot_tile, matrix_unit_product, steps_of
 from .rules.multi_level_tiling import TileNest, outer_sums, tiled_product
-from .rules.sweeps import ElementSweep, RowSweep, sweep_elements, sweep_rows
+from .rules.sweeps import ElementSweep, RowSweep, reduce_columns, sweep_elements, sweep_rows
 from .rules.winograd import WinogradBlocks, WinogradStages, winograd_tiles
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "outer_sums",
     "pack",
     "pad_product",
+    "reduce_columns",
     "steps_of",
     "sweep_elements",
     "sweep_rows",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...tir.arith import Analyzer
 from ...tir.expr import (
@@ -29,6 +29,7 @@ from ...tir.expr import (
     const,
     negate,
 )
+from ..lane_offsets import constant_lane_offsets
 
 
 class NotVectorizable(Exception):
@@ -52,6 +53,24 @@ def first_and_last_lane(e: Expr) -> tuple[Expr, Expr] | None:
     if isinstance(e, Broadcast):
         return e.value, e.value
     return (e, e) if e.dtype.lanes == 1 else None
+
+
+def all_inside(indices: Sequence[Expr], shape: Sequence[Expr], analyzer: Analyzer) -> bool:
+    """Returns whether an access, whose indices may be vectors, certainly lies inside its buffer in every lane."""
+    prove = analyzer.can_prove
+    for index, extent in zip(indices, shape, strict=True):
+        ends = _least_and_greatest(index)
+        if ends is None or not all(prove(end >= 0) and prove(end < extent) for end in dict.fromkeys(ends)):
+            return False
+    return True
+
+
+def _least_and_greatest(e: Expr) -> tuple[Expr, Expr] | None:
+    """Returns the least and the greatest lane, in either order, where lanes are evenly spaced or at known distances."""
+    ends = first_and_last_lane(e)
+    if ends is None and (found := constant_lane_offsets(e)) is not None:
+        ends = found[0] + min(found[1]), found[0] + max(found[1])
+    return ends
 
 
 # -- arithmetic on evenly spaced lanes -----------------------------------------------------------------------------------

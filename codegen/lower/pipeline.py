@@ -33,6 +33,7 @@ from .form_fma import form_fma
 from .hoist_guards import cut_idle_iterations, hoist_guards, name_quotients
 from .horizontal_reductions import lower_horizontal
 from .insert_prefetches import insert_prefetches
+from .interleave_stores import interleave_stores
 from .join_split_indices import join_split_indices
 from .legalize_loops import legalize_vector_loops, loops_for_hls, remove_unit_loops, serialize_vector_loops
 from .loop_annotations import (
@@ -47,6 +48,7 @@ from .loop_annotations import (
 from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
 from .promote_registers import promote_registers
+from .read_all_lanes import read_all_lanes
 from .transpose_in_registers import transpose_in_registers
 from .unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
 from .vectorize_loops import vectorize_loops
@@ -171,6 +173,8 @@ PASSES: tuple[Pass, ...] = (
     _step(lower_horizontal, [HORIZONTAL], [MASK]),
     _step(vectorize_loops, [VECTORIZED], [MASK]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
+    _step(read_all_lanes, [MASK]),
+    _step(interleave_stores, [VECTORIZED]),
     _step(carry_recurrences, [SCAN]),
     _step(promote_registers, [Allocate]),
     _step(insert_prefetches, [PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),

@@ -48,7 +48,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
-from .lanes import NotVectorizable, all_lanes, any_lane, both_masks, first_and_last_lane, ramp_arithmetic, widen
+from .lanes import NotVectorizable, all_inside, all_lanes, any_lane, both_masks, ramp_arithmetic, widen
 from .scoped_transform import ScopedTransform
 
 Named = tuple[Var, Expr]
@@ -162,17 +162,12 @@ class VectorExpressions:
     def once(self, e: BufferLoad) -> Expr:
         """Return a load from one address for all lanes. It happens only when some lane needs it, unless it is certainly
         in bounds."""
-        if self.predicate is None or self.in_bounds(e.indices, e.buffer.shape):
+        if self.predicate is None or all_inside(e.indices, e.buffer.shape, self.analyzer):
             return e
         some = any_lane(self.mask(), self.analyzer)
         if self.analyzer.can_prove(some):
             return e
         return Call("tir.if_then_else", (some, e, const(0, e.dtype)), e.dtype)
-
-    def in_bounds(self, indices: Sequence[Expr], shape: Sequence[Expr]) -> bool:
-        """Return whether a scalar access certainly lies inside its buffer."""
-        prove = self.analyzer.can_prove
-        return all(prove(i >= 0) and prove(i < n) for i, n in zip(indices, shape, strict=True))
 
     def readable_in_all_lanes(self, e: Expr) -> bool:
         """Return whether ``e`` may be computed in every lane: it reads certainly inside its buffers and calls no
@@ -183,11 +178,8 @@ class VectorExpressions:
             if isinstance(n, BufferLoad):
                 if n.buffer in self.buffers or n.predicate is not None or any(map(reads_memory, n.indices)):
                     return False
-                ends = [first_and_last_lane(self.expr(i)) for i in n.indices]
-                for side in (0, 1):  # with the first and the last lane, all lanes lie inside
-                    lane = [end[side] for end in ends if end is not None]
-                    if len(lane) < len(ends) or not self.in_bounds(lane, n.buffer.shape):
-                        return False
+                if not all_inside([self.expr(i) for i in n.indices], n.buffer.shape, self.analyzer):
+                    return False
         return True
 
     # -- operations --------------------------------------------------------------------------------------------------

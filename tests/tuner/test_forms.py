@@ -309,3 +309,82 @@ def test_padded_rows_are_vectors_without_gathers(mode, shape):
     np.testing.assert_array_equal(module(data), np.pad(data, list(zip(before, after, strict=True)), mode=mode))
     if mode != "wrap":  # whose first and last vectors come from both ends
         assert "masked.gather" not in module.get_source("ll")
+
+
+CHOSEN = ph(4, 321), ph(4, 160, name="B"), ph(4, 8, name="few")
+
+
+def chosen_forms():
+    x, y, few = CHOSEN
+    yield "every second", lambda i, j: (x[i, 2 * j + 1],) * 2, lambda x, y, few: (x[:, 1::2],) * 2
+    yield "backwards", lambda i, j: (x[i, 320 - 2 * j],) * 2, lambda x, y, few: (x[:, :1:-2],) * 2
+    yield "a third", lambda i, j: (x[i, j // 3],) * 2, lambda x, y, few: (x[:, np.arange(160) // 3],) * 2
+    yield "another array", lambda i, j: (y[i, j], few[i, j % 8]), lambda x, y, few: (y, few[:, np.arange(160) % 8])
+
+
+@pytest.mark.parametrize(("pair", "reference"), [pytest.param(*case, id=n) for n, *case in chosen_forms()])
+def test_lanes_under_a_condition_are_picked_out_of_whole_vectors(pair, reference):
+    def body(i, j):
+        condition, value = pair(i, j)
+        return te.if_then_else(condition > 2, value, te.const(-1, "float32"))
+
+    out = te.compute((4, 160), body, name="C")
+    assert "masked.gather" not in compiled(*CHOSEN, out).get_source("ll")
+    made, given = computed(out, *CHOSEN)
+    condition, value = reference(*given)
+    np.testing.assert_array_equal(made, np.where(condition > 2, value, -1))
+
+
+@pytest.mark.parametrize(("size", "by"), [(480, 3), (490, 3), (1000, 5), (640, 7)])
+def test_reductions_by_quotients_have_vectors_without_gathers(size, by):
+    x, y, r = ph(size), ph(-(-size // by), name="B"), te.reduce_axis((0, size), "r")
+    out = te.compute((), lambda: te.sum(x[r] * y[r // by] + y[r % by], axis=r), name="C")
+    assert "masked.gather" not in compiled(x, y, out).get_source("ll")
+    made, (x, y) = computed(out, x, y)
+    at = np.arange(size)
+    np.testing.assert_array_equal(made, (x * y[at // by] + y[at % by]).sum())
+
+
+@pytest.mark.parametrize("times", [2, 3, 4])
+def test_results_that_repeat_are_stored_as_whole_vectors(times):
+    x, r = ph(6, 5, 96), te.reduce_axis((0, 2), "r")
+    out = te.compute((3, 5, 96 * times), lambda i, j, h: te.max(x[2 * i + r, j, h // times], axis=r), name="C")
+    assert "masked.scatter" not in compiled(x, out).get_source("ll")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.reshape(3, 2, 5, 96).max(1).repeat(times, 2))
+
+
+@pytest.mark.parametrize("rows", [4, 12])
+def test_results_whose_contiguous_axis_is_far_in_an_operand_are_transposed_in_registers(rows):
+    x, y, r = ph(rows, 14, 8), ph(rows, 8, 16, name="B"), te.reduce_axis((0, 8), "r")
+    out = te.compute((14, 16, rows), lambda i, h, v: te.sum(x[v, i, r] * y[v, r, h], axis=r), name="C")
+    text = compiled(x, y, out).get_source("ll")
+    assert "masked.scatter" not in text and "masked.gather" not in text and "shufflevector" in text
+    made, (x, y) = computed(out, x, y)
+    np.testing.assert_array_equal(made, np.einsum("vir,vrh->ihv", x, y))
+
+
+def test_vectors_lie_along_the_axis_that_is_contiguous_in_an_operand():
+    x, y, r = ph(28, 28, 4, 14), ph(7, 14, 16, name="B"), te.reduce_axis((0, 14), "r")
+    out = te.compute((16, 4, 28, 28), lambda i, j, h, v: te.sum(x[v, h, j, r] * y[v // 4, r, i], axis=r), name="C")
+    text = compiled(x, y, out).get_source("ll")
+    assert "masked.scatter" not in text and "masked.gather" not in text
+    made, (x, y) = computed(out, x, y)
+    np.testing.assert_array_equal(made, np.einsum("vhjr,vri->ijhv", x, y.repeat(4, 0)))
+
+
+@pytest.mark.parametrize("width", [47, 48, 130])
+def test_small_reductions_that_divide_their_axes_have_vectors_of_results(width):
+    x, y = ph(5, 40, 2 * width), ph(5, 5, 4, 3, name="B")
+    r, q = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 2), "q")
+    out = te.compute(
+        (5, 19, width),
+        lambda i, j, h: te.sum(x[i, 2 * j + r, 2 * h + q] * y[i, j // 4, h % 4, r], axis=[r, q]),
+        name="C",
+    )
+    assert "T.vectorized" in compiled(x, y, out).get_source("tir")
+    assert "masked.gather" not in compiled(x, y, out).get_source("ll") or width % 16
+    made, (x, y) = computed(out, x, y)
+    by = y[:, np.arange(19) // 4][:, :, np.arange(width) % 4]
+    pairs = x.reshape(5, 40, width, 2).sum(3)
+    np.testing.assert_array_equal(made, sum(pairs[:, n : n + 37 : 2] * by[..., n] for n in range(3)))

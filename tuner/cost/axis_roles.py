@@ -33,6 +33,13 @@ class TileAxes:
     reduce: tuple[Var, ...]
 
 
+_FEWEST_TRANSPOSED = 4
+"""Rows of a tile from which on it is transposed in registers on its way to memory."""
+
+_SHORT_SUM = 16
+"""Steps of a reduction up to which storing the result takes longer than loading an operand again for each row."""
+
+
 def tile_axes(block: BlockInfo, vector: Var) -> TileAxes:
     """Returns the roles of the axes when ``vector`` becomes vectors."""
     moving = [use for use in block.loads if vector in use.axes()]
@@ -40,6 +47,11 @@ def tile_axes(block: BlockInfo, vector: Var) -> TileAxes:
     # rows that do not move the vector operand reuse its loads; without any, rows only hide the latency
     shared = [v for v in candidates if not any(v in use.axes() for use in moving)]
     ordered = shared + [v for v in candidates if v not in shared]
+    # a result whose rows are contiguous is transposed in registers, where elements would be stored one by one
+    store = block.stores[0]
+    near = [v for v in candidates if store.stride(v) == 1 and block.extents[v] >= _FEWEST_TRANSPOSED]
+    if store.stride(vector) != 1 and (block.reduce_size <= _SHORT_SUM or set(near) <= set(shared)):
+        ordered = near + [v for v in ordered if v not in near]
     rows = ordered[0] if ordered else None
     rows2 = shared[1] if len(shared) > 1 and rows is not None and block.extents[rows] < 16 else None
     others = tuple(v for v in block.spatial if v is not vector and v is not rows and v is not rows2)
@@ -162,7 +174,8 @@ def vector_axes(block: BlockInfo) -> list[Var]:
     """Returns the spatial axes worth a vector, best first. They are contiguous in the result, or contiguous after
     packing and not in the result's innermost place. None of them when every load would have to gather and cannot be
     packed."""
-    out = []
+    out: list[Var] = []
+    near: list[Var] = []
     wide = [axis for axis in block.spatial if block.extents[axis] > 1]
     for axis in reversed(wide):
         moving = [use for use in block.loads if axis in use.axes()]
@@ -178,8 +191,9 @@ def vector_axes(block: BlockInfo) -> list[Var]:
         ):
             out.append(axis)
         elif not last and len(moving) == 1 and alone and _reuses(block, moving[0]):
-            out.append(axis)
-    return out[:2]
+            (near if _distance(moving[0], axis) == 1 else out).append(axis)
+    last_axis = [axis for axis in out if axis is wide[-1]]
+    return [*last_axis, *near, *[axis for axis in out if axis is not wide[-1]]][:2]
 
 
 def lane_loads(use: Use, vector: Var, lanes: int) -> float:

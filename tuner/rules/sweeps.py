@@ -11,6 +11,9 @@ variable waits for each step to be done before the next. So each reduction gets 
 of their own (rfactor, a fixed order of summation chosen by the schedule), which horizontal operations add up at the end of the
 row. Several rows are computed together: while one waits for its horizontal sum, another continues, and memory delivers many
 streams faster than one. :class:`RowReductionRule` finds them.
+
+:func:`reduce_columns` computes vectors of results side by side, each through all steps of its reduction. It is for reductions
+whose accesses are not affine, of which no tiles can be made.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import numpy as np
 
 from ...codegen.lane_offsets import NEAR
 from ...schedule import Schedule
+from ...tir.analysis.access import accesses
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
@@ -357,13 +361,18 @@ _LONGEST_PERIOD = 16
 """The number of vectors up to which a period of indices is one iteration."""
 
 
-def _vectors_of_a_period(block: BlockInfo, lanes: int) -> int:
-    """Returns after how many vectors the lanes of ``i % 3`` or ``i // 3`` repeat; 1 where that is soon or too late.
+def _vectors_of_a_period(block: BlockInfo, axis: Var, lanes: int) -> int:
+    """Returns after how many vectors along ``axis`` the lanes of ``i % 3`` or ``i // 3`` repeat.
 
-    In iterations of so many vectors the place of each lane is known.
+    In iterations of so many vectors the place of each lane is known. It is 1 where that is soon or too late.
     """
-    period = math.lcm(lanes, *divisors_of(block)[block.axes.index(_innermost(block))]) // lanes
+    period = math.lcm(lanes, *divisors_of(block)[block.axes.index(axis)]) // lanes
     return period if period <= _LONGEST_PERIOD else 1
+
+
+def _whole_periods(unit: int) -> list[int]:
+    """Returns numbers of vectors that an iteration may take, all of which are multiples of ``unit``."""
+    return sorted({unit * max(1, n // unit) for n in (1, 2, 4, 8)})
 
 
 class ElementwisePart(Part):
@@ -388,10 +397,8 @@ class ElementwisePart(Part):
         self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
         self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
-        self.unit = 1 if self.flat else _vectors_of_a_period(block, self.lanes)
-        vectors = up_to(
-            math.ceil(self.inner / self.lanes), *sorted({self.unit * max(1, n // self.unit) for n in (1, 2, 4, 8)})
-        )
+        self.unit = 1 if self.flat else _vectors_of_a_period(block, _innermost(block), self.lanes)
+        vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
         between = _whole_between(block)
@@ -536,7 +543,115 @@ class RowReductionRule(ScheduleRule):
         return None if members is None else Group(block, members)
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
-        return [RowPart(group, machine)]
+        parts: list[Part] = [RowPart(group, machine)]
+        if len(group.blocks) == 1 and _may_have_columns(group.anchor, machine):
+            parts.append(ColumnPart(group.anchor, machine))
+        return parts
+
+
+def _may_have_columns(block: BlockInfo, machine: MachineModel) -> bool:
+    """Returns whether vectors of results lie side by side in memory, while no tile of them is possible."""
+    if not block.spatial or len(block.stores) != 1 or all(use.affine for use in block.loads):
+        return False
+    inner = _innermost(block)
+    if inner is not block.spatial[-1] or block.extents[inner] < machine.lanes(block.itemsize):
+        return False
+    return block.stores[0].stride(inner) == 1
+
+
+_WRITTEN_STEPS = 32
+"""The steps of a reduction up to which they are written out."""
+
+
+def reduce_columns(sch: Schedule, block: Any, rank: int, width: int, lanes: int, *, shared: bool = False) -> None:
+    """Compute vectors of ``lanes`` results, each through all steps of the reduction.
+
+    ``width`` results of the last of ``rank`` spatial axes are computed at a time.
+    """
+    block = sch.get_block(block) if isinstance(block, str) else block
+    loops = list(sch.get_loops(block))
+    (*outer, last), reduced = loops[:rank], loops[rank:]
+    result = sch.cache_write(block, 0, "local")
+    step, columns = sch.split(last, [None, width])
+    vector, columns = sch.split(columns, [None, lanes])
+    sch.reorder(*outer, step, *reduced, vector, columns)
+    sch.reverse_compute_at(result, step)
+    if shared:
+        sch.parallel(fuse_all(sch, outer) if outer else step)
+    init = sch.decompose_reduction(block, reduced[0])
+    if math.prod(extent_of(sch, loop) for loop in reduced) * (width // lanes) <= _WRITTEN_STEPS:
+        for loop in reduced:
+            sch.unroll(loop)
+    sch.unroll(vector)
+    sch.vectorize(columns)
+    sch.vectorize(sch.get_loops(result)[-1])
+    *_, vector, columns = sch.get_loops(init)
+    sch.unroll(vector)
+    sch.vectorize(columns)
+
+
+class ColumnPart(Part):
+    """This part computes vectors of results side by side, of reductions whose accesses are not affine.
+
+    Its decision is ``vectors`` per iteration.
+    """
+
+    structure = ("vectors",)
+
+    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
+        self.block, self.machine = block, machine
+        self.inner = _innermost(block)
+        self.lanes = machine.lanes(block.itemsize)
+        self.parallel = worth_threads(machine, [block])
+        self.name = f"columns_{block.name}"
+        self.unit = _vectors_of_a_period(block, self.inner, self.lanes)
+        vectors = block.extents[self.inner] // self.lanes
+        self.decisions = (Decision("vectors", up_to(vectors, *_whole_periods(self.unit))),)
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        width = row["vectors"] * self.lanes
+        reduce_columns(sch, self.block.name, len(self.block.spatial), width, self.lanes, shared=self.parallel)
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine, block = self.machine, self.block
+        taken = columns["vectors"]
+        extent = block.extents[self.inner]
+        tiles = block.spatial_size / extent * ceil_div(extent, taken * self.lanes)
+        steps = tiles * taken * block.reduce_size
+        crowded = np.where(taken > machine.registers / 2, 2.0, 1.0)
+        loads = sum(self._loads(use) for use in block.loads)
+        chain = tiles * block.reduce_size * machine.fma_latency
+        moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
+        return Costs(rows).put(
+            core_cycles=np.maximum(steps * block.operations / machine.fma_pipes * crowded, chain),
+            load_cycles=steps * loads / machine.loads_per_cycle,
+            store_cycles=tiles * taken / machine.stores_per_cycle,
+            loop_cycles=tiles * (4.0 + 2.0 * block.reduce_size * (block.reduce_size * taken > _WRITTEN_STEPS)),
+            l2_bytes=moved,
+            l3_bytes=moved if moved > machine.l2_bytes else 0.0,
+            memory_bytes=moved if moved > machine.l3_bytes else 0.0,
+            flops=block.flops,
+            regions=float(self.parallel),
+            lanes_used=float(self.lanes),
+            columns=taken,
+            tasks=float(max(1, block.spatial_size // extent)) if self.parallel else 1.0,
+            column_extent=float(extent),
+        )
+
+    def _loads(self, use: Use) -> float:
+        """Returns how many instructions load a vector of a step.
+
+        Lanes at known places are picked out of whole vectors. Those that are read from a table, or far apart, are gathered.
+        """
+        if use.stride(self.inner) is not None:
+            loads = lane_loads(use, self.inner, self.lanes)
+            return loads if loads < self.lanes else 2.0 * loads
+        places = [access.indices for access in accesses(self.block.block.body, use.buffer)]
+        far = any(n is self.inner for *outer, _ in places for i in outer for n in pre_order(i))
+        tables = [n for *_, i in places for n in pre_order(i) if isinstance(n, BufferLoad)]
+        looked_up = any(n is self.inner for table in tables for n in pre_order(table))
+        known = divisors_of(self.block)[self.block.axes.index(self.inner)] and not far and not looked_up
+        return 2.0 if known else 2.0 * self.lanes
 
 
 class RowPart(Part):
@@ -556,12 +671,22 @@ class RowPart(Part):
         row = math.ceil(max(self._row_size(b) for b in group.blocks) / self.lanes)
         reductions = [b.reduce_size for b in group.blocks if b.is_reduction]
         steps = math.ceil(max(reductions) / self.lanes)
+        self.unit = math.lcm(*[self._period(b) for b in group.blocks if b.is_reduction])
         self.decisions = (
-            Decision("accumulators", up_to(steps, 1, 2, 4, 8)),
+            Decision("accumulators", up_to(steps, *_whole_periods(self.unit))),
             Decision("unroll", up_to(steps, 1, 2, 4)),
             Decision("vectors", up_to(row, 1, 2, 4, 8)),
             Decision("rows", tuple(r for r in (1, 2, 4, 8, 16) if self._last_extent() % r == 0)),
         )
+
+    def _period(self, block: BlockInfo) -> int:
+        """Returns after how many vectors of a row the lanes of quotients and remainders repeat.
+
+        1 where registers do not hold the partial results of so many vectors.
+        """
+        along = [v for v in block.reduce if block.extents[v] > 1]
+        period = _vectors_of_a_period(block, along[-1], self.lanes) if along else 1
+        return period if 2 * period <= self.machine.registers else 1
 
     def _last_extent(self) -> int:
         """Returns the rows along the innermost of their axes; 1 where the recipe cannot compute several rows at a
@@ -647,7 +772,13 @@ class RowPart(Part):
     def _lane_loads(self, block: BlockInfo) -> float:
         """Returns how many instructions load what one vector of a row needs."""
         along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
-        return sum([lane_loads(use, along[-1], self.lanes) if along else 1.0 for use in block.loads])
+        known = self.unit > 1 and block.is_reduction
+        return sum(
+            [
+                lane_loads(use, along[-1], self.lanes) if along and (use.affine or not known) else 1.0
+                for use in block.loads
+            ]
+        )
 
     def _bytes(self) -> int:
         inside = {use.buffer for b in self.group.blocks for use in b.stores}

@@ -1,0 +1,53 @@
+"""Reads all lanes of a vector, in place of those that a condition chooses, where that is allowed and faster."""
+
+from __future__ import annotations
+
+from ...tir.expr import BufferLoad, Ramp, is_const_int, reads_memory
+from ...tir.expr.node import IRNode
+from ...tir.stmt import BufferStore, LetStmt, PrimFunc, Stmt
+from ...tir.walk import transform
+from ..lane_offsets import lanes_are_near
+from .lanes import all_inside
+from .scoped_transform import ScopedTransform
+
+
+def read_all_lanes(func: PrimFunc) -> PrimFunc:
+    """Drop masks of loads that lie inside of their buffers without them.
+
+    Before (``A`` has 64 elements)::
+
+        for i in range(2):
+            B[i * 16:i * 16 + 16] = T.Select(m, A.vload([T.Ramp(i * 32, 2, 16)], predicate=m), T.Broadcast(0, 16))
+            # where m = A[T.Ramp(i * 32, 2, 16)] > T.Broadcast(0, 16)
+
+    After::
+
+        for i in range(2):
+            B[i * 16:i * 16 + 16] = T.Select(m, A[T.Ramp(i * 32, 2, 16)], T.Broadcast(0, 16))
+
+    Lanes near one another are picked out of whole vectors, where no mask is in the way. Contiguous lanes wait for no
+    mask from memory. Lanes far apart keep their mask, and read nothing where it does not hold.
+    """
+
+    def rewrite(s: Stmt, scope: ScopedTransform) -> Stmt:
+        def post(n: IRNode) -> IRNode | None:
+            if isinstance(n, BufferLoad) and n.predicate is not None and _is_faster(n):
+                if all_inside(n.indices, n.buffer.shape, scope.analyzer):
+                    return BufferLoad(n.buffer, n.indices)
+            return None
+
+        if isinstance(s, LetStmt):
+            value = transform(s.value, post=post)
+            return s if value is s.value else LetStmt(s.var, value, s.body)
+        made: Stmt = transform(s, post=post)
+        return made
+
+    return ScopedTransform(after={BufferStore: rewrite, LetStmt: rewrite}).function(func)
+
+
+def _is_faster(e: BufferLoad) -> bool:
+    """Returns whether a masked load is faster without its mask."""
+    if not lanes_are_near(e.indices, e.buffer.element_strides()):
+        return False
+    contiguous = all([isinstance(i, Ramp) and is_const_int(i.stride, 1) for i in e.indices if i.dtype.lanes > 1])
+    return not contiguous or reads_memory(e.predicate)
