@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -429,11 +430,8 @@ def product_of_shifted(m: Match) -> Value | None:
 def product_of_moved(m: Match) -> Value | None:
     """A product of integers less a zero point of the call becomes one of narrow integers. (x - z) · w is x · w - z · w,
     exactly: sums of int32 wrap around alike."""
-    node, x, zero, weight = m.root, m["x"], m["zero"], m.array("w")
-    if (
-        not all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
-        or _number(m, "w_zero") != 0
-    ):
+    node, x, zero = m.root, m["x"], m["zero"]
+    if not all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"])):
         return None
     if zero.dtype != "int32" or not zero.is_static or math.prod(zero.shape) != 1:  # type: ignore[arg-type]
         return None
@@ -446,17 +444,76 @@ def product_of_moved(m: Match) -> Value | None:
     ):
         return None
     channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
-    if channels is None:
+    weight = None if channels is None else _weight_of(m, channels)
+    if channels is None or weight is None:
         return None
+    moved = m.op("reshape", zero, shape=())
     if sums_whole_windows(node):
-        sums = m.constant(_along(_sums_of(weight, channels), m.out, channels).astype(np.int32))
+        ones = None
+        sums = m.constant(_along(_sums_of(weight.centered, channels), m.out, channels).astype(np.int32))
     elif all(isinstance(d, int) for d in x.shape[1:]):  # padded windows hold fewer numbers at the edges
         ones = m.constant(np.ones((1, *x.shape[1:]), to_numpy(DType(x.dtype))))
-        sums = m.op(node.op, ones, m["w"], **node.attrs)
+        sums = m.op(node.op, ones, weight.value, **node.attrs)
+        if weight.zero.any():
+            of_ones = _window_sums(m, ones, node.attrs)
+            if of_ones is None:
+                return None
+            sums = m.op("subtract", sums, m.op("multiply", of_ones, weight.zeros(m, channels)))
     else:
         return None
-    total = m.op(node.op, x, m["w"], **node.attrs)
-    return m.op("subtract", total, m.op("multiply", m.op("reshape", zero, shape=()), sums))
+    total = m.op(node.op, x, weight.value, **node.attrs)
+    if weight.zero.any():
+        of_data = _window_sums(m, x, node.attrs)
+        if of_data is None:
+            return None
+        total = m.op("subtract", total, m.op("multiply", of_data, weight.zeros(m, channels)))
+    return m.op("subtract", total, m.op("multiply", moved, sums))
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """The weights of a product of integers. ``value`` holds numbers of 8 bits, which stand for themselves less ``zero``, one
+    number for each channel. ``centered`` has the differences."""
+
+    value: Value
+    zero: Array
+    centered: Array
+
+    def zeros(self, m: Match, channels: Channels) -> Value:
+        """Returns the zero points as a constant that broadcasts to the result."""
+        return m.constant(_along(self.zero, m.out, channels).astype(np.int32))
+
+
+def _weight_of(m: Match, channels: Channels) -> _Weight | None:
+    """Returns the weights of a product. Where the differences fit int8, they take the place of numbers and zero points;
+    None for zero points that differ within a channel."""
+    numbers = m.array("w")
+    none = np.zeros(1, np.int64)
+    if "w_zero" not in m:
+        return _Weight(m["w"], none, numbers.astype(np.int64))
+    given = m.array("w_zero").astype(np.int64)
+    shape = [1] * (numbers.ndim - given.ndim) + list(given.shape)
+    if len(shape) > numbers.ndim or any(e != 1 for d, e in enumerate(shape) if d not in channels.weight_out):
+        return None
+    given = given.reshape(shape)
+    centered = numbers.astype(np.int64) - given
+    if centered.min(initial=0) >= -128 and centered.max(initial=0) <= 127:
+        return _Weight(m.constant(centered.astype(np.int8)) if given.any() else m["w"], none, centered)
+    count = [numbers.shape[d] if d in channels.weight_out else 1 for d in range(numbers.ndim)]
+    each = np.broadcast_to(given, count).reshape(-1)
+    if numbers.dtype == np.int8:
+        return _Weight(m["w"], each, centered)
+    return _Weight(m.constant((numbers.astype(np.int16) - 128).astype(np.int8)), each - 128, centered)
+
+
+def _window_sums(m: Match, x: Value, attrs: Mapping[str, Any]) -> Value | None:
+    """Returns the sum of the numbers of ``x`` that each result takes, in int32; None for groups of channels."""
+    op, weight = m.root.op, m["w"]
+    if op in ("dense", "matmul"):
+        return m.op("sum", x, axis=(x.ndim - 1,), keepdims=True)
+    if op == "depthwise_conv2d" or attrs.get("groups", 1) != 1:
+        return None
+    return m.op(op, x, m.constant(np.ones((1, *weight.shape[1:]), np.int8)), **attrs)
 
 
 def _integer_product(m: Match, bias: Value | None) -> Value | None:
@@ -481,12 +538,12 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
 
 
 def _total(m: Match) -> tuple[Value, Channels] | None:
-    """Returns the int32 sums of products of the numbers less the zero point, and where the channels are. None stands
-    for numbers that are not narrow integers, and for weights with a zero point."""
-    node, x, weight = m.root, m["x"], m.array("w")
+    """Returns the int32 sums of products of the numbers less the zero points, and where the channels are. None stands
+    for numbers that are not narrow integers."""
+    node, x = m.root, m["x"]
     narrow = all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
     zero = _number(m, "x_zero")
-    if not narrow or zero is None or _number(m, "w_zero") != 0:
+    if not narrow or zero is None:
         return None
     shaped = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
     if (
@@ -499,7 +556,8 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
     if "view" in m:
         x = m.op("reshape", x, shape=m.node("view").output.shape)
     channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
-    if channels is None:
+    weight = None if channels is None else _weight_of(m, channels)
+    if channels is None or weight is None:
         return None
     attrs = {**node.attrs, "out_dtype": "int32"}
     if zero and not sums_whole_windows(node) and not min_value(x.dtype) <= zero <= max_value(x.dtype):
@@ -509,16 +567,22 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
         if padded is None:
             return None
         x, attrs = padded, {**attrs, "padding": 0}
-    total = m.op(node.op, x, m["w"], **attrs)
+    total = m.op(node.op, x, weight.value, **attrs)
+    if weight.zero.any():
+        of_data = _window_sums(m, x, attrs)
+        if of_data is None:
+            return None
+        total = m.op("subtract", total, m.op("multiply", of_data, weight.zeros(m, channels)))
     if zero:
-        moved = -zero * _sums_of(weight, channels)
+        moved = -zero * _sums_of(weight.centered, channels)
         total = m.op("add", total, m.constant(_along(moved, m.out, channels).astype(np.int32)))
     return total, channels
 
 
 def _sums_fit(m: Match, channels: Channels) -> bool:
     """Returns whether each sum of (number - zero point) · weight, and of its parts, is below 2³¹ for all numbers."""
-    sums = _sums_of(np.abs(m.array("w").astype(np.int64)), channels)
+    weight = _weight_of(m, channels)
+    sums = _sums_of(np.abs(weight.centered), channels) if weight is not None else np.full(1, 1 << 31)
     largest = 255 + abs(_number(m, "x_zero") or 0)
     return int(sums.max(initial=0)) * largest < 1 << 31
 

@@ -43,10 +43,10 @@ def test_products_of_quantized_numbers(op, shape, weight, scale, attrs, left, bi
     np.testing.assert_allclose(evaluate(after, data)[0], evaluate(graph, data)[0], rtol=1e-6)
 
 
-def test_weights_with_a_zero_point_stay_floats():
+def test_zero_points_within_a_column_stay_floats():
     b = Builder("net")
     x = dequantized(b, b.input("x", (3, 8), "uint8"), 7, 0.25)
-    w = dequantized(b, b.constant(np.arange(40, dtype=np.int8).reshape(8, 5)), 3, 0.5)
+    w = dequantized(b, b.constant(np.arange(40, dtype=np.int8).reshape(8, 5)), np.arange(40).reshape(8, 5) % 7, 0.5)
     after = prepare(b.graph([b.op("matmul", x, w)]))
     assert "int8" not in {v.dtype for v in after.constants}
 
@@ -98,7 +98,7 @@ def test_narrow_weights_are_decoded_in_the_product(dtype, rows, op, axis, zero):
     (expected,) = session.run(None, {"x": x})
     run = tw.build(tw.from_onnx(model), target="native -num-cores=1")
     np.testing.assert_allclose(run(x), expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
-    (step,) = run.steps
+    step = run.steps[-1]
     assert run.workspace_bytes < 4 * steps * columns  # no array of decoded weights
     text = step.versions[0].built.scheduled
     assert "T.vectorized" in text
@@ -134,3 +134,46 @@ def test_products_less_a_zero_point_of_the_call(op, shape, weight, attrs, batch)
     for z in (0, 1, 128, 255):
         given = data, np.array(z, np.uint8)
         np.testing.assert_array_equal(built(*given), evaluate(g, *given)[0])
+
+
+@pytest.mark.parametrize("op", ["matmul", "dense", "conv2d", "conv2d padded"])
+@pytest.mark.parametrize("zeros", ["one", "near", "channels", "int8"])
+@pytest.mark.parametrize("data", ["plain", "known", "of the call"])
+def test_weights_with_zero_points_stay_narrow(op, zeros, data):
+    """Products of integers less zero points of both sides are products of numbers of 8 bits, and exact."""
+    rng = np.random.default_rng(0)
+    windows = op.startswith("conv2d")
+    shape, of_weight = ((2, 5, 9, 9), (24, 5, 3, 3)) if windows else ((6, 40), (24, 40) if op == "dense" else (40, 24))
+    channel = 0 if windows or op == "dense" else 1
+    low, high = {"near": (90, 156), "int8": (-128, 128)}.get(zeros, (0, 256))
+    w = rng.integers(low, high, of_weight).astype("int8" if zeros == "int8" else "uint8")
+    each = [1] * w.ndim
+    each[channel] = 24
+    zero = {"one": 117, "near": 121, "int8": -7}.get(zeros, rng.integers(60, 200, each))
+    x = rng.integers(0, 256, shape).astype("uint8")
+    b = Builder()
+    given = [b.input("x", shape, "uint8")]
+    left = b.op("cast", given[0], dtype="int32")
+    if data == "known":
+        left = b.op("subtract", left, b.constant(np.int32(131)))
+    elif data == "of the call":
+        given.append(b.input("z", (), "uint8"))
+        left = b.op("subtract", left, b.op("cast", given[1], dtype="int32"))
+    right = b.op("subtract", b.op("cast", b.constant(w), dtype="int32"), b.constant(np.asarray(zero, np.int32)))
+    attrs = {"padding": 1} if op.endswith("padded") else {}
+    net = b.graph([b.op(op.split()[0], left, right, out_dtype="int32", **attrs)])
+    text = str(prepare(net))
+    product = next(line for line in text.splitlines() if f"= {op.split()[0]}(" in line and "ones" not in line)
+    names = product.partition("(")[2].split(")")[0].split(", ")[:2]
+    types = [next(line for line in text.splitlines() if f" {n}: " in line or f"({n}: " in line) for n in names]
+    assert all(
+        "int8[" in t.partition(f"{n}: ")[2].split("=")[0].split(",")[0] for n, t in zip(names, types, strict=True)
+    ), text
+    less = 0 if data == "plain" else 131
+    arrays = [x, *([np.array(131, "uint8")] if data == "of the call" else [])]
+    (got,) = evaluate(net, *arrays)
+    made = np.asarray(tw.build(net)(*arrays))
+    np.testing.assert_array_equal(made, got)
+    centered, kernel = x.astype(np.int64) - less, w.astype(np.int64) - zero
+    if not windows:
+        np.testing.assert_array_equal(made, centered @ (kernel.T if op == "dense" else kernel))
