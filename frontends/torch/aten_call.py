@@ -77,7 +77,11 @@ class AtenCall(GraphCall):
     @property
     def dtype(self) -> str:
         """Returns the data type of the first result."""
-        return dtype_name(self._results[0].dtype)
+        return self.dtype_of(0)
+
+    def dtype_of(self, n: int) -> str:
+        """Returns the data type of result ``n``."""
+        return dtype_name(self._results[n].dtype)
 
     @property
     def shape(self) -> tuple[Any, ...]:

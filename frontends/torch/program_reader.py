@@ -25,7 +25,7 @@ from ...graph.reference import verify
 from ...tir.expr import Expr, Var, cast, const, convert, max_, min_, pre_order, truncdiv
 from ...tir.expr.intrinsics import number_operations as floats
 from ..common.graph_call import UnsupportedOperators, require_inputs
-from . import aten_elements, aten_gradients, aten_products, aten_reductions, aten_shapes
+from . import aten_elements, aten_gradients, aten_products, aten_quantized, aten_reductions, aten_shapes
 from .aten_call import CONVERTERS, AtenCall, TorchError, dtype_name, load_torch, op, to_array
 from .decompositions import with_own
 
@@ -195,7 +195,7 @@ def _tensors(c: AtenCall, given: Sequence[Any]) -> list[Value]:
 
 
 TABLES = (
-    aten_elements, aten_gradients, aten_products, aten_reductions, aten_shapes,
+    aten_elements, aten_gradients, aten_products, aten_quantized, aten_reductions, aten_shapes,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...te.ops import pack_nbits
 from ...te.ops.quantized import CODE_LANES, CODE_STEPS
+from ...tir.expr import DType
 from ..graph import Graph, Value
 from ..kernels import Services
 from ..rules import Match, any_value, constant, either, op, rewritten, rule
@@ -50,6 +51,13 @@ class NbitsWeights:
     def group(self) -> int:
         """Returns the number of steps of a group."""
         return -(-self.codes.shape[1] // self.scales.shape[1])
+
+    def sums(self, depth: int) -> Array:
+        """Returns the sum of what the first ``depth`` weights of each column stand for."""
+        codes = self.codes.astype(np.float64)[:, :depth]
+        middle = np.full(self.scales.shape, 1 << (self.bits - 1)) if self.zeros is None else self.zeros
+        zeros, scales = [np.repeat(v.astype(np.float64), self.group, axis=1)[:, :depth] for v in (middle, self.scales)]
+        return np.asarray(((codes - zeros) * scales).sum(axis=1), np.float32)
 
     def cut(self, width: int) -> tuple[NbitsWeights, int] | None:
         """Returns the weights with zeros after them, and the number of steps of a part.
@@ -100,7 +108,8 @@ def find_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
             return None
         if attrs.get("transpose_a") or not w.is_static or 3 * math.prod(w.shape) <= _SMALL:
             return None
-        if _kind(services, "float32") == "float32" and _rows(x) > _ROWS:
+        whole = "int8" in services.packed_nbits and _rounded_data(m, x) is not None
+        if not whole and _kind(services, "float32") == "float32" and _rows(x) > _ROWS:
             return None
         found = _decoded(m, w)
         if found is None:
@@ -279,14 +288,15 @@ def pack_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
         depth = x.shape[-1]
         if not isinstance(depth, int) or x.dtype == "float64":
             return None
-        kind = _kind(services, attrs.get("activations", "float32"))
+        rounded = _rounded_data(m, x) if "int8" in services.packed_nbits else None
+        kind = "int8" if rounded else _kind(services, attrs.get("activations", "float32"))
         if kind == "float32" and _rows(x) > _ROWS:
             return None
         weights = _weights(m, depth, int(attrs.get("bits", 4)))
-        made = _product(m, weights, kind)
+        made = _product(m, weights, kind, rounded)
         return made if made is None or made.dtype == m.out.dtype else m.op("cast", made, dtype=m.out.dtype)
 
-    def _product(m: Match, weights: NbitsWeights, kind: str) -> Value | None:
+    def _product(m: Match, weights: NbitsWeights, kind: str, rounded: _Rounded | None) -> Value | None:
         width = CODE_STEPS if kind == "int8" else 1
         cut = weights.cut(width)
         if cut is None:
@@ -297,17 +307,80 @@ def pack_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
         scales = m.constant(_panels(whole.scales), m["scales"].dtype)
         zeros = None if whole.zeros is None else m.constant(_panels(whole.zeros), m["zeros"].dtype)
         attrs = {"bits": whole.bits, "columns": int(m.out.shape[-1])}
+        if rounded:
+            given = _in_parts(m, rounded.numbers, parts, length)
+            one = rounded.scale if rounded.scale.ndim else m.op("reshape", rounded.scale, shape=(1,) * x.ndim)
+            factors = m.op("broadcast_to", one, shape=(*x.shape[:-1], parts))
+            sums = m.op("sum", given, axis=(x.ndim,))
+            out = m.op("dense_packed_nbits", given, sums, codes, scales, zeros, factors, **attrs)
+            if rounded.zero is None:
+                return out
+            total = m.constant(whole.sums(int(x.shape[-1])))
+            zero = rounded.zero if rounded.zero.dtype == "float32" else m.op("cast", rounded.zero, dtype="float32")
+            place = m.op("multiply", zero, rounded.scale)
+            return m.op("subtract", out, m.op("multiply", place, total))
         if kind == "int8":
             numbers, factors, sums = m.several("quantize_groups", x, group=length, groups=parts)
             return m.op("dense_packed_nbits", numbers, sums, codes, scales, zeros, factors, **attrs)
         wide = x if x.dtype == "float32" else m.op("cast", x, dtype="float32")
-        more = whole.codes.shape[1] - int(x.shape[-1])
-        if more:
-            wide = m.op("pad", wide, pad_before=(0,) * x.ndim, pad_after=(*[0] * (x.ndim - 1), more))
-        numbers = m.op("reshape", wide, shape=(*x.shape[:-1], parts, length))
+        numbers = _in_parts(m, wide, parts, length)
         return m.op("dense_packed_nbits", numbers, m.op("sum", numbers, axis=(x.ndim,)), codes, scales, zeros, **attrs)
 
     return rewritten(graph, (packed,))
+
+
+@dataclass(frozen=True)
+class _Rounded:
+    """Data that stands for ``(numbers - zero) * scale``, numbers of int8, with a scale and a zero point for each row."""
+
+    numbers: Value
+    scale: Value
+    zero: Value | None
+
+
+def _rounded_data(m: Match, x: Value) -> _Rounded | None:
+    """Returns the parts of data that was rounded to int8 row by row, None for other data."""
+    node = m.producer(x)
+    if node is None or node.op != "multiply" or x.dtype != "float32" or not x.ndim:
+        return None
+    for numbers, scale in (node.inputs, node.inputs[::-1]):
+        assert numbers is not None and scale is not None
+        inner, zero = _without_casts(m, numbers), None
+        made = m.producer(inner)
+        if made is not None and made.op == "subtract":
+            assert made.inputs[0] is not None and made.inputs[1] is not None
+            inner, zero = _without_casts(m, made.inputs[0]), _without_casts(m, made.inputs[1])
+        each = [v for v in (scale, zero) if v is not None]
+        if inner.dtype == "int8" and inner.shape == x.shape and all(_one_a_row(v, x) for v in each):
+            if scale.dtype == "float32" and (zero is None or zero.dtype in _WIDER or DType(zero.dtype).bits == 8):
+                return _Rounded(inner, scale, zero)
+    return None
+
+
+def _one_a_row(v: Value, x: Value) -> bool:
+    """Returns whether ``v`` has one number for each row of ``x``, or one for all."""
+    return not v.ndim or (
+        v.ndim == x.ndim and v.shape[-1] == 1 and all(a in (1, b) for a, b in zip(v.shape, x.shape, strict=True))
+    )
+
+
+def _without_casts(m: Match, v: Value) -> Value:
+    """Returns the whole numbers that are widened to ``v``."""
+    node = m.producer(v)
+    while node is not None and node.op == "cast" and v.dtype in _WIDER and node.inputs[0] is not None:
+        if not DType(node.inputs[0].dtype).is_int:
+            break
+        v = node.inputs[0]
+        node = m.producer(v)
+    return v
+
+
+def _in_parts(m: Match, x: Value, parts: int, length: int) -> Value:
+    """Returns rows in parts of some length, with zeros after their ends."""
+    more = parts * length - int(x.shape[-1])
+    if more:
+        x = m.op("pad", x, pad_before=(0,) * x.ndim, pad_after=(*[0] * (x.ndim - 1), more))
+    return m.op("reshape", x, shape=(*x.shape[:-1], parts, length))
 
 
 def _kind(services: Services, activations: str) -> str:

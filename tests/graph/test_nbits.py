@@ -178,3 +178,26 @@ def test_products_of_a_few_bits_are_those_of_onnx_runtime(seed):
     pytest.importorskip("onnxruntime")
     found = differs(draw(seed))
     assert found is None or found.startswith("refused"), draw(seed).text
+
+
+@pytest.mark.parametrize("zero", [None, "int8", "float32"])
+@pytest.mark.parametrize("rows", [2, 50])
+def test_data_that_was_rounded_before_stays_int8(zero, rows):
+    """Dequantized rows of int8 by weights of a few bits are sums of integers, as exact as the floats."""
+    rng = np.random.default_rng(0)
+    b = Builder()
+    q, s = b.input("q", (rows, 100), "int8"), b.input("s", (rows, 1))
+    wide, given = b.op("cast", q, dtype="float32"), [q, s]
+    if zero:
+        given.append(b.input("z", (rows, 1), zero))
+        wide = b.op("subtract", wide, given[-1] if zero == "float32" else b.op("cast", given[-1], dtype="float32"))
+    codes = rng.integers(-8, 8, (100, 320)).astype("int8")
+    scale = rng.random((1, 320)).astype("float32")
+    w = b.op("multiply", b.op("cast", b.constant(codes), dtype="float32"), b.constant(scale))
+    graph = b.graph([b.op("matmul", b.op("multiply", wide, s), w)])
+    assert "dense_packed_nbits" in (text := str(prepared(graph, Target.of(VNNI)))) and "quantize_groups" not in text
+    numbers, factor = rng.integers(-128, 128, (rows, 100)).astype("int8"), rng.random((rows, 1)).astype("float32")
+    places = rng.integers(-100, 100, (rows, 1)).astype(zero or "int8")
+    want = ((numbers.astype(float) - (places if zero else 0)) * factor) @ (codes * scale.astype(float))
+    got = build_graph(graph)(numbers, factor, *([places] if zero else []))
+    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
