@@ -71,6 +71,30 @@ def in_turns(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, f
     return best
 
 
+def row_of(rng: Any, wide: Any, shape: tuple[int, int, int], bits: int, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Returns the figures of one product; ``wide`` computes it with float32 weights."""
+    rows, columns, depth = shape
+    target = f"native -num-cores={chosen.threads}"
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = chosen.threads
+    x = rng.standard_normal((rows, depth), dtype=np.float32)
+    made, count = model(rng, rows, columns, depth, bits, chosen.group, chosen.level)
+    packed = tw.build(tw.from_onnx(made), target)
+    peer = onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    out, wide_out = [np.zeros((rows, columns), np.float32) for _ in range(2)]
+    want = peer.run(None, {"x": x})[0]
+    packed(x, out=out)
+    calls = {
+        "here": lambda: packed(x, out=out),
+        "float32": lambda: wide(x, out=wide_out),
+        "ONNX Runtime": lambda: peer.run(None, {"x": x}),
+        "reading": reading(count, target),
+    }
+    error = float(np.abs(out - want).max() / np.abs(want).max())
+    return {"rows": rows, "columns": columns, "depth": depth, "bits": bits, "group": chosen.group, "level": chosen.level,
+            "threads": chosen.threads, "seconds": in_turns(calls, chosen.seconds), "error": error}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="1,16")
@@ -82,44 +106,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
-    target = f"native -num-cores={chosen.threads}"
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = chosen.threads
-    table = [["product", "bits", "here", "of the bandwidth", "float32 / here", "ONNX Runtime / here", "error"]]
+    table = []
     rng = np.random.default_rng(0)
-    for shape in chosen.shapes.split(","):
-        columns, depth = map(int, shape.split("x"))
+    for text in chosen.shapes.split(","):
+        columns, depth = map(int, text.split("x"))
         for rows in map(int, chosen.rows.split(",")):
-            x = rng.standard_normal((rows, depth), dtype=np.float32)
             plain, _ = model(rng, rows, columns, depth, 32, chosen.group, chosen.level)
-            wide = tw.build(tw.from_onnx(plain), target)
+            wide = tw.build(tw.from_onnx(plain), f"native -num-cores={chosen.threads}")
             for bits in map(int, chosen.bits.split(",")):
-                made, count = model(rng, rows, columns, depth, bits, chosen.group, chosen.level)
-                packed = tw.build(tw.from_onnx(made), target)
-                peer = onnxruntime.InferenceSession(
-                    made.SerializeToString(), options, providers=["CPUExecutionProvider"]
-                )
-                out, wide_out = [np.zeros((rows, columns), np.float32) for _ in range(2)]
-                want = peer.run(None, {"x": x})[0]
-                packed(x, out=out)
-                error = float(np.abs(out - want).max() / np.abs(want).max())
-                calls = {
-                    "here": lambda run=packed, out=out: run(x, out=out),
-                    "float32": lambda: wide(x, out=wide_out),
-                    "ONNX Runtime": lambda peer=peer: peer.run(None, {"x": x}),
-                    "reading": reading(count, target),
-                }
-                best = in_turns(calls, chosen.seconds)
-                ratios = {name: best[name] / best["here"] for name in ("reading", "float32", "ONNX Runtime")}
-                row = {"rows": rows, "columns": columns, "depth": depth, "bits": bits, "group": chosen.group,
-                       "level": chosen.level, "threads": chosen.threads, "seconds": best, "error": error}  # fmt: skip
+                row = row_of(rng, wide, (rows, columns, depth), bits, chosen)
                 if chosen.out:
                     with chosen.out.open("a") as file:
                         file.write(json.dumps(row) + "\n")
-                table.append([f"{rows} × {depth} by {columns}", str(bits), f"{1e6 * best['here']:.0f} µs",
-                              f"{ratios['reading']:.2f}", f"{ratios['float32']:.2f}",
-                              f"{ratios['ONNX Runtime']:.2f}", f"{error:.1e}"])  # fmt: skip
-    print_table("Products with weights of a few bits, in turns", table[0], table[1:])
+                best = row["seconds"]
+                ratios = [f"{best[n] / best['here']:.2f}" for n in ("reading", "float32", "ONNX Runtime")]
+                table.append([f"{rows} × {depth} by {columns}", str(bits), f"{1e6 * best['here']:.0f} µs", *ratios,
+                              f"{row['error']:.1e}"])  # fmt: skip
+    head = ["product", "bits", "here", "of the bandwidth", "float32 / here", "ONNX Runtime / here", "error"]
+    print_table("Products with weights of a few bits, in turns", head, table)
 
 
 if __name__ == "__main__":
