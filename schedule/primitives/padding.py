@@ -49,6 +49,7 @@ from ...tir.expr import (
     is_const_int,
     max_,
 )
+from ...tir.expr.equal import structural_equal
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers, substitute, uses_var
@@ -79,8 +80,8 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     What the block reads along a padded axis is first copied into ``A_pad``, with zeros outside. Its results go to
     ``C_pad``, from where the valid part is copied. Symbolic extents are allowed: ``n`` becomes ``(n + 31) // 32 * 32``.
 
-    Applies to a block that addresses each buffer by distinct axes (or 0), and whose loops hold only this block and are
-    bound to its axes one to one. A padded reduce axis must belong to a sum to which the zeros add nothing.
+    Applies to a block that reads each buffer at one place, where a padded axis is an index by itself, and whose loops hold
+    only this block and are bound to its axes one to one. A padded reduce axis must belong to a sum to which the zeros add nothing.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -123,13 +124,13 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     sizes = _checked_padding(realize, padding)
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)
-    _check_einsum(realize)
     analyzer = analyzer_at(tree, realize)
     extents: dict[Var, Expr] = {}
     for iv, pad in zip(realize.block.iter_vars, sizes, strict=True):
         extent = analyzer.simplify(ceildiv(iv.dom.extent, pad) * pad)
         if not analyzer.can_prove_equal(extent, iv.dom.extent):
             extents[iv.var] = extent
+    _check_einsum(realize, extents)
     if not extents:
         return func
     _check_outputs(realize, extents)
@@ -170,11 +171,10 @@ def _check_domains(realize: BlockRealize, loops: Mapping[Var, Expr]) -> None:
             )
 
 
-def _check_einsum(realize: BlockRealize) -> None:
-    """Raise ScheduleError unless each buffer is accessed at one place, at axes of the block or 0."""
+def _check_einsum(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
+    """Raise ScheduleError unless each buffer is accessed at one place, where a padded axis is an index by itself."""
     block = realize.block
     name = block.name_hint
-    axes = {iv.var for iv in block.iter_vars}
     if opaque_buffers(block) or block.match_buffers or block.alloc_buffers:
         raise ScheduleError(
             f"block {name!r} uses pointers or buffers of its own, so it is not a contraction",
@@ -191,21 +191,19 @@ def _check_einsum(realize: BlockRealize) -> None:
             )  # fmt: skip
         seen.add(region.buffer)
         for r in region.region:
-            if not is_const_int(r.extent, 1) or not (
-                is_const_int(r.min, 0) or (isinstance(r.min, Var) and r.min in axes)
-            ):
+            inside = not isinstance(r.min, Var) and uses_var(r.min, lambda v: v in extents)
+            if not is_const_int(r.extent, 1) or inside:
                 raise ScheduleError(
-                    f"block {name!r} touches {region}; in a contraction each index is an axis of the block, or 0",
+                    f"block {name!r} touches {region}; an axis that is padded has to be an index by itself",
                     where=realize,
-                    hint="inline or move what makes the indices first",
+                    hint="inline or move what makes the indices first, or leave that axis as it is, with padding 1",
                 )
     by_buffer = {r.buffer: r for r in regions}
     for body in (block.init, block.body):
         for access in loads_and_stores(body) if body is not None else ():
             where = by_buffer.get(access.buffer)
             same = where is not None and all(
-                i is r.min or (is_const_int(i, 0) and is_const_int(r.min, 0))
-                for i, r in zip(access.indices, where.region, strict=True)
+                i is r.min or structural_equal(i, r.min) for i, r in zip(access.indices, where.region, strict=True)
             )
             if not same or access.predicate is not None:
                 raise ScheduleError(
@@ -316,10 +314,10 @@ def _padded(region: BufferRegion, extents: Mapping[Var, Expr]) -> Buffer:
     old = region.buffer
     shape = []
     for r, extent in zip(region.region, old.shape, strict=True):
-        if isinstance(r.min, Var):
-            shape.append(extents.get(r.min, extent))
-        else:
+        if is_const_int(r.min, 0):
             shape.append(const(1, extent.dtype))
+        else:
+            shape.append(extents.get(r.min, extent) if isinstance(r.min, Var) else extent)
     return Buffer(f"{old.name}_pad", tuple(shape), old.dtype, old.scope)
 
 

@@ -108,6 +108,8 @@ class Dot:
     """Whether the left factor is signed."""
     shifted: bool
     """Whether the right factor is shifted, because both factors are signed or both unsigned."""
+    padded: bool
+    """Whether columns or steps are padded to a multiple of what the instruction takes."""
 
     def panels(self, block: BlockInfo, width: int, *, shared: bool) -> Panels:
         """Returns the layout of the right factor in panels of ``width`` columns. The steps of an instruction lie side
@@ -137,7 +139,7 @@ def dot_roles(block: BlockInfo) -> Dot | None:
     if len(steps) != 1 or not moving.plain or moving.axes() - {*block.reduce, column}:
         return None
     (k,) = steps
-    if block.extents[k] % DOT_WIDTH or block.extents[column] % DOT_LANES or k not in moving.axes():
+    if k not in moving.axes() or 2 * block.extents[column] < DOT_LANES:
         return None
     rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
     row = rows[0] if rows else None
@@ -146,6 +148,7 @@ def dot_roles(block: BlockInfo) -> Dot | None:
         left=next(n for n, use in enumerate(block.loads) if use is left),
         right=next(n for n, use in enumerate(block.loads) if use is moving),
         signed=left.buffer.dtype == "int8", shifted=left.buffer.dtype == moving.buffer.dtype,
+        padded=block.extents[k] % DOT_WIDTH > 0 or block.extents[column] % DOT_LANES > 0,
     )  # fmt: skip
 
 

@@ -34,7 +34,17 @@ from ...schedule.intrin import (
 from ..cost.axis_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
-from ..loop_steps import Panels, arrange, fuse_all, inline_padding, loops_within, pack, pad_product, unroll_factor
+from ..loop_steps import (
+    Panels,
+    arrange,
+    extent_of,
+    fuse_all,
+    inline_padding,
+    loops_within,
+    pack,
+    pad_product,
+    unroll_factor,
+)
 from ..program import BlockInfo, ProgramInfo
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 from .sweeps import RowSweep, sweep_rows
@@ -154,7 +164,7 @@ def _take_rows(sch: Schedule, copy: Any, steps: int, by_tiles: bool) -> None:
 
 
 class DotRule(ScheduleRule):
-    """This rule takes sums of products of int8 or uint8 with a multiple of 16 columns and of 4 steps."""
+    """This rule takes sums of products of int8 or uint8; columns and steps are padded to multiples of 16 and 4."""
 
     name = "int8_dots"
     priority = 5
@@ -178,18 +188,20 @@ class DotPart(Part):
         self.name = f"dots_{block.name}"
         self.parallel = worth_threads(machine, [block])
         self.depth = math.prod(block.extents[v] for v in block.reduce)
-        self.steps = self.depth // DOT_WIDTH
+        self.steps = self.depth // block.extents[roles.k] * math.ceil(block.extents[roles.k] / DOT_WIDTH)
+        vectors = math.ceil(block.extents[roles.column] / DOT_LANES)
         height = block.extents[roles.row] if roles.row is not None else 1
         self.decisions = (
             Decision("rows", up_to(height, *range(1, 15))),
-            Decision("vectors", tuple(v for v in (1, 2, 4) if block.extents[roles.column] % (v * DOT_LANES) == 0)),
-            Decision("unroll", up_to(block.extents[roles.k] // DOT_WIDTH, 1, 2, 4, 8, 16)),
+            Decision("vectors", tuple(v for v in (1, 2, 4) if vectors % v == 0)),
+            Decision("unroll", up_to(math.ceil(block.extents[roles.k] / DOT_WIDTH), 1, 2, 4, 8, 16)),
             Decision("outer", (0, 1)),
         )
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         roles, width = self.roles, row["vectors"] * DOT_LANES
         block = sch.get_block(self.block.name)
+        self._pad(sch, block)
         shifted: Any = None
         sums: Any = None
         result: Any = None
@@ -232,6 +244,29 @@ class DotPart(Part):
             column=loop[roles.column], step=loop[roles.k], rows=inside, around=[loop[v] for v in roles.window],
         )  # fmt: skip
 
+    def _pad(self, sch: Schedule, block: Any) -> None:
+        """Round columns and steps up to what the instruction takes. The copy that packs an operand pads it, too, and what
+        reads the result reads it where it is computed."""
+        if not self.roles.padded:
+            return
+        multiples = {self.roles.column: DOT_LANES, self.roles.k: DOT_WIDTH}
+        *operands, result = pad_product(sch, block, [multiples.get(v, 1) for v in self.block.axes])
+        right = self.block.loads[self.roles.right].buffer
+        for copy in operands:
+            *outer, last = sch.get_loops(copy)
+            if sch.get(copy).reads[0].buffer is right:
+                continue
+            if self.parallel and outer:
+                sch.parallel(fuse_all(sch, outer))
+            sch.vectorize(last) if extent_of(sch, last) <= 64 else sch.vectorize(sch.split(last, [None, 64])[1])
+        if sch.get_consumers(result):
+            sch.compute_inline(result)
+        else:
+            *outer, last = sch.get_loops(result)
+            if self.parallel and outer:
+                sch.parallel(fuse_all(sch, outer))
+            sch.vectorize(sch.split(last, [None, DOT_LANES])[1])
+
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         tile = columns["rows"] * columns["vectors"]
         return np.asarray(tile + columns["vectors"] + 1 <= self.machine.registers)
@@ -240,7 +275,7 @@ class DotPart(Part):
         machine, roles, extents = self.machine, self.roles, self.block.extents
         height, width = columns["rows"], columns["vectors"] * DOT_LANES
         tile = height * columns["vectors"]
-        panels = extents[roles.column] / width
+        panels = ceil_div(extents[roles.column], DOT_LANES) / columns["vectors"]
         bands = ceil_div(extents[roles.row] if roles.row is not None else 1, height)
         bands = bands * math.prod(extents[v] for v in roles.others)
         tiles = bands * panels
@@ -302,7 +337,12 @@ def _roles(block: BlockInfo) -> Dot | None:
     right, left = block.loads[roles.right], block.loads[roles.left]
     if right.buffer.dtype != "int8" or not left.plain or left.dim_of(roles.row) is None:
         return None
-    if block.extents[roles.row] % TILE or block.extents[roles.column] % (4 * TILE) or block.extents[roles.k] % _STEPS:
+    if (
+        roles.padded
+        or block.extents[roles.row] % TILE
+        or block.extents[roles.column] % (4 * TILE)
+        or block.extents[roles.k] % _STEPS
+    ):
         return None
     return roles
 
