@@ -250,18 +250,22 @@ class DotPart(Part):
         if not self.roles.padded:
             return
         multiples = {self.roles.column: DOT_LANES, self.roles.k: DOT_WIDTH}
-        *operands, result = pad_product(sch, block, [multiples.get(v, 1) for v in self.block.axes])
+        copies = pad_product(sch, block, [multiples.get(v, 1) for v in self.block.axes])
         right = self.block.loads[self.roles.right].buffer
-        for copy in operands:
+        written = (
+            {c.name for c in sch.get_consumers(block)} if self.block.extents[self.roles.column] % DOT_LANES else set()
+        )
+        for copy in [c for c in copies if c.name in {p.name for p in sch.get_producers(block)}]:
             *outer, last = sch.get_loops(copy)
             if sch.get(copy).reads[0].buffer is right:
                 continue
             if self.parallel and outer:
                 sch.parallel(fuse_all(sch, outer))
             sch.vectorize(last) if extent_of(sch, last) <= 64 else sch.vectorize(sch.split(last, [None, 64])[1])
-        if sch.get_consumers(result):
-            sch.compute_inline(result)
-        else:
+        for result in [c for c in copies if c.name in written]:
+            if sch.get_consumers(result):
+                sch.compute_inline(result)
+                continue
             *outer, last = sch.get_loops(result)
             if self.parallel and outer:
                 sch.parallel(fuse_all(sch, outer))
