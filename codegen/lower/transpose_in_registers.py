@@ -91,6 +91,12 @@ def begins_with_lines(loop: For, target: Target, own: frozenset[Var]) -> bool:
     return found is not None and bool(found.shifts)
 
 
+def transposes(loop: For, target: Target) -> bool:
+    """Returns whether ``loop`` is a copy that becomes squares."""
+    nest = _nest(loop)
+    return nest is not None and _plan(nest, target, frozenset()) is not None
+
+
 @dataclass(frozen=True)
 class _Nest:
     """A perfect nest: loops from outside to inside, the conditions between them, one store of one element. ``inside``:

@@ -173,8 +173,8 @@ def test_running_sums_take_one_step_for_each_element(axis):
     out = ops.cumsum(x, axis)
     made = compiled(x, out)
     assert "T.axis.scan" in made.get_source("tir")
-    lowered = made.get_source("lowered")
-    assert "vectorized" in made.get_source("tir") if axis < 2 else lowered.count("carried") > 16
+    assert "T.vectorized" in made.get_source("tir")
+    assert axis < 2 or "T.Shuffle" in made.get_source("lowered")  # squares of steps and rows
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, x.cumsum(axis))
 
