@@ -388,3 +388,17 @@ def test_small_reductions_that_divide_their_axes_have_vectors_of_results(width):
     by = y[:, np.arange(19) // 4][:, :, np.arange(width) % 4]
     pairs = x.reshape(5, 40, width, 2).sum(3)
     np.testing.assert_array_equal(made, sum(pairs[:, n : n + 37 : 2] * by[..., n] for n in range(3)))
+
+
+@pytest.mark.parametrize("columns", [14, 16, 28, 33, 64])
+def test_registers_hold_the_exponentials_of_short_rows(columns):
+    """They are stored for the sum and for the result, and are no array in memory; no lane of them is masked twice."""
+    x = ph(48, columns)
+    made = compiled(x, ops.softmax(x, 1))
+    lowered = made.get_source("lowered")
+    assert "T_softmax_exp = T.decl_buffer" not in lowered and 'scope="register"' in lowered
+    rng = np.random.default_rng(0)
+    given, got = rng.standard_normal((48, columns)).astype("float32"), np.zeros((48, columns), "float32")
+    compiled(x, ops.softmax(x, 1), target=NATIVE)(given, got)
+    want = np.exp(given - given.max(1, keepdims=True))
+    np.testing.assert_allclose(got, want / want.sum(1, keepdims=True), rtol=3e-6)

@@ -135,11 +135,16 @@ class RowSweep:
 
 @dataclass
 class _Stage:
-    """A block of the sweep; ``kind``: ``partial``, ``finish`` (what adds partial results up), ``reduce`` or ``map``."""
+    """A block of the sweep; ``kind``: ``partial``, ``finish`` (what adds partial results up), ``reduce`` or ``map``.
+
+    ``kept``: registers hold the elements of a row that it stores; ``written_out``: its steps along a row are.
+    """
 
     name: str
     kind: str
     block: Any
+    kept: bool = False
+    written_out: bool = False
 
 
 def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = None) -> dict[str, Any]:
@@ -158,11 +163,44 @@ def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = 
             if stage is not last:
                 sch.compute_at(stage.block, at, preserve_unit_loops=sweep.rows > 1)
     steps = {"": at}
+    _keep_short_rows(sch, stages, at, sweep)
     for stage in stages:
         step = _finish(sch, stage, at, sweep, is_last=stage is last)
         if step is not None:
             steps[stage.name] = step
     return steps
+
+
+_KEPT_VECTORS = 4
+"""The vectors of a row up to which registers keep the elements that a stage stores for later ones."""
+
+_KEPT_AT_A_TIME = 16
+"""The vectors of all rows at a time up to which registers keep them."""
+
+
+def _keep_short_rows(sch: Schedule, stages: Sequence[_Stage], at: Any, sweep: RowSweep) -> None:
+    """Let registers hold short rows that element-wise stages store for later ones; all short stages are written out."""
+    if at is None:
+        return
+    names = [sch.get(stage.block).name_hint for stage in stages]
+    short = dict(zip(names, [_is_short(sch, stage, at, sweep) for stage in stages], strict=True))
+    kept = False
+    for name, stage in zip(names, stages, strict=True):
+        if stage.kind == "map" and stage is not stages[-1] and short[name]:
+            readers = [sch.get(block).name_hint for block in sch.get_consumers(stage.block)]
+            stage.kept = bool(readers) and all(short.get(reader, False) for reader in readers)
+            stage.kept = stage.kept and sch.get(stage.block).writes[0].buffer not in sch.func.buffer_map.values()
+            kept |= stage.kept
+    for name, stage in zip(names, stages, strict=True):
+        stage.written_out = kept and short[name]
+
+
+def _is_short(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep) -> bool:
+    """Returns whether a row of the stage is a few vectors, and several elements."""
+    size = math.prod([extent_of(sch, loop) for loop in loops_within(sch, stage.block, at)]) / sweep.rows
+    vectors = math.ceil(size / sweep.lanes)
+    few = vectors <= _KEPT_VECTORS and vectors * sweep.rows <= _KEPT_AT_A_TIME
+    return size > 0 and few and len(sch.get(stage.block).writes) == 1
 
 
 def _groups_of_rows(sch: Schedule, block: Any, sweep: RowSweep) -> Any:
@@ -239,9 +277,12 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
     rows = [loop for axis in range(first, first + sweep.rank) for loop in loops_of_axis(sch, block, loops, axis)]
     inside = [loop for loop in loops if all(loop is not row for row in rows)]
     if kind == "map":
-        return _vectorize_columns(sch, rows, inside, sweep)
+        step = _vectorize_columns(sch, rows, inside, sweep, written_out=stage.written_out)
+        if stage.kept and inside:
+            sch.set_scope(block, 0, "local")
+        return step
     if kind == "partial":
-        return _vectorize_lanes(sch, block, rows, inside, sweep)
+        return _vectorize_lanes(sch, block, rows, inside, sweep, written_out=stage.written_out)
     if rows and inside:
         sch.reorder(*rows, *inside)
     if is_last and kind == "finish":  # nothing else runs meanwhile
@@ -259,7 +300,9 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
     return None
 
 
-def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
+def _vectorize_columns(
+    sch: Schedule, rows: list[Any], inside: list[Any], sweep: RowSweep, *, written_out: bool = False
+) -> Any:
     """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays."""
     if not inside:
         _unroll_rows(sch, rows, sweep)
@@ -268,7 +311,12 @@ def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep:
     size = extent_of(sch, columns)
     if size <= 1:
         return None
-    step, lanes = sch.split(columns, [None, min(sweep.vectors * sweep.lanes, size)])
+    step, lanes = sch.split(columns, [None, min((1 if written_out else sweep.vectors) * sweep.lanes, size)])
+    if written_out:
+        _unroll_rows(sch, rows, sweep)
+        sch.unroll(step)
+        sch.vectorize(lanes)
+        return None
     if rows and sweep.rows_inside:
         sch.reorder(step, *rows, lanes)
         _unroll_rows(sch, rows, sweep)
@@ -283,7 +331,9 @@ def _unroll_rows(sch: Schedule, rows: Sequence[Any], sweep: RowSweep) -> None:
             sch.unroll(row)
 
 
-def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
+def _vectorize_lanes(
+    sch: Schedule, block: Any, rows: list[Any], inside: list[Any], sweep: RowSweep, *, written_out: bool = False
+) -> Any:
     """Put the loops over the row outside, then the rows at hand, unrolled, and the lanes of the partial results."""
     (lanes,) = loops_of_axis(sch, block, inside, 0)
     over = [loop for loop in inside if loop is not lanes]
@@ -292,11 +342,15 @@ def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[An
         init = sch.decompose_reduction(block, over[0])
         *around, start = sch.get_loops(init)
         _unroll_rows(sch, [*rows, *around[len(around) - len(rows) :]], sweep)
-        unroll_factor(sch, over[-1], sweep.unroll)
+        if written_out:
+            for loop in over:
+                sch.unroll(loop)
+        else:
+            unroll_factor(sch, over[-1], sweep.unroll)
         sch.vectorize(start)
     sch.vectorize(lanes)
     sch.set_scope(block, 0, "local")
-    return over[-1] if over else None
+    return over[-1] if over and not written_out else None
 
 
 _WRITTEN_OUT = 128
