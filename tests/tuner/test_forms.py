@@ -402,3 +402,15 @@ def test_registers_hold_the_exponentials_of_short_rows(columns):
     compiled(x, ops.softmax(x, 1), target=NATIVE)(given, got)
     want = np.exp(given - given.max(1, keepdims=True))
     np.testing.assert_allclose(got, want / want.sum(1, keepdims=True), rtol=3e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((3, 130, 66), "float16"), ((2, 28, 66), "float32"), ((40, 65, 9), "int8")]
+)
+def test_transposes_of_any_length_go_through_registers(shape, dtype):
+    x = ph(*shape, dtype=dtype)
+    out = ops.transpose(x, (0, 2, 1))
+    lowered = compiled(x, out).get_source("lowered")
+    assert "T.Shuffle" in lowered and "A[i0, T.Ramp" not in lowered
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.transpose(0, 2, 1))

@@ -455,6 +455,8 @@ class ElementwisePart(Part):
         vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        if self.copies and self.across is not None:  # squares leave no part of a vector to another loop
+            vectors = tuple(v for v in vectors if v * self.lanes <= self.inner) or vectors[:1]
         between = _whole_between(block)
         whole = tuple(v for v in vectors if between % (v * self.lanes) == 0)
         self.apart = self.conditional and bool(whole) and between > 0 and self.across is None
