@@ -414,3 +414,13 @@ def test_transposes_of_any_length_go_through_registers(shape, dtype):
     assert "T.Shuffle" in lowered and "A[i0, T.Ramp" not in lowered
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, x.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("shape", [(20, 3, 33), (5, 4, 3, 33), (30, 2, 33)])
+def test_a_transpose_whose_rows_are_divided_goes_through_registers(shape):
+    x = ph(33, 60)
+    out = ops.reshape(ops.transpose(x, (1, 0)), shape)
+    lowered = compiled(x, out).get_source("lowered")
+    assert "T.Shuffle" in lowered and "A[T.Ramp" not in lowered and "A.vload([T.Ramp" not in lowered
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.T.reshape(shape))

@@ -44,7 +44,8 @@ class ElementSweep:
     """The parameters of a sweep over elements.
 
     ``width`` elements are computed per iteration, as vectors of ``lanes`` elements, 0 for one of all. ``fused``: the loops
-    become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time;
+    become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time, after
+    as many as ``joined`` loops outside it became one with it;
     ``staged`` names an input whose part for a tile is copied to scratch memory; ``turned`` tells which dimension of the copy
     each axis of the block is, so that the copy lies as the axes do and rows are read in order. ``place``: the number of
     the place that is copied where the block reads the input at several; the copy lies as the axes do. ``shared``: the threads share the loops
@@ -56,6 +57,7 @@ class ElementSweep:
     lanes: int = 0
     fused: bool = False
     across: int | None = None
+    joined: int = 0
     tile: int = 1
     staged: str = ""
     turned: tuple[int, ...] = ()
@@ -75,7 +77,9 @@ def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
     step, lanes = sch.split(order.pop(place), [None, sweep.width])
     within: list[Any] = []
     if sweep.across is not None:
-        order[sweep.across], inside = sch.split(order[sweep.across], [None, sweep.tile])
+        first = sweep.across - sweep.joined
+        order[first : sweep.across + 1] = [fuse_all(sch, order[first : sweep.across + 1])]
+        order[first], inside = sch.split(order[first], [None, sweep.tile])
         within = [inside]
     sch.reorder(*order, step, *within, lanes)
     many = True
@@ -448,6 +452,7 @@ class ElementwisePart(Part):
         self.across: Var | None = None if found is None else found[0]
         self.jumping: Use | None = None if found is None else found[1]
         self.name = ("transpose_" if self.across is not None else "map_") + block.name
+        self.joined = 0
         self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
         self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
@@ -455,6 +460,8 @@ class ElementwisePart(Part):
         vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        if self.copies and self.across is not None:
+            self.joined = self._neighbours(self.across)
         if self.copies and self.across is not None:  # squares leave no part of a vector to another loop
             vectors = tuple(v for v in vectors if v * self.lanes <= self.inner) or vectors[:1]
         between = _whole_between(block)
@@ -463,13 +470,30 @@ class ElementwisePart(Part):
         self.apart = self.apart and self.inner <= _WRITTEN_OUT * self.lanes and self.inner % self.lanes == 0
         self.decisions = (Decision("vectors", whole if self.apart else vectors),)
         if self.across is not None:
-            self.decisions += (Decision("tile", up_to(block.extents[self.across], 4, 8, 16, 32, 64)),)
+            place = block.spatial.index(self.across)
+            length = math.prod(block.extents[v] for v in block.spatial[place - self.joined : place + 1])
+            self.decisions += (Decision("tile", up_to(length, 4, 8, 16, 32, 64)),)
             if self._may_stage():
                 self.decisions += (Decision("staged", (0, 1)),)
 
+    def _neighbours(self, across: Var) -> int:
+        """Returns how many axes, with the short one inside them, lie as one axis in all arrays."""
+        block, size = self.block, self.block.extents[across]
+        place = first = block.spatial.index(across)
+        if size >= self.lanes or _innermost(block) in block.spatial[:place]:
+            return 0
+        uses = (*block.stores, *block.loads)
+        while first > 0:
+            steps = [(use.stride(block.spatial[first - 1]), use.stride(across)) for use in uses]
+            if any(outer is None or inner is None or outer != inner * size for outer, inner in steps):
+                break
+            first -= 1
+            size *= block.extents[block.spatial[first]]
+        return place - first
+
     def _may_stage(self) -> bool:
         """Returns whether each dimension of the input is read by an axis of its own."""
-        return self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
+        return self.joined == 0 and self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
 
     @property
     def _place(self) -> int | None:
@@ -503,7 +527,7 @@ class ElementwisePart(Part):
         sweep = ElementSweep(
             min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
             turned=self._turned if staged else (), place=self._place if staged else None,
-            across=None if self.across is None else self.block.spatial.index(self.across),
+            across=None if self.across is None else self.block.spatial.index(self.across), joined=self.joined,
             shared=self.parallel, tasks=2 * self.machine.cores, unrolled=self.apart,
         )  # fmt: skip
         sweep_elements(sch, self.block.name, sweep)
@@ -527,7 +551,8 @@ class ElementwisePart(Part):
             crowd = np.minimum(1.0, width / machine.l1_ways)
             share = math.gcd(abs(use.stride(inner) or 4096) * block.itemsize, 4096) / 4096 * crowd
             if self.copies:  # squares go through registers, and no line is needed twice
-                gathered = gathered + np.where(staged > 0, 0.45, 0.3)
+                # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
+                gathered = gathered + np.where(staged > 0, 0.45, 0.3) + 0.06 * (columns["vectors"] - 1)
             else:
                 gathered = gathered + np.where(staged > 0, 0.45, 0.5 + 2.5 * share)
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
