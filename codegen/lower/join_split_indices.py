@@ -72,6 +72,21 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     return ScopedTransform({For: joined}).function(func)
 
 
+def joined_access(
+    access: BufferLoad | BufferStore, var: Var, simplify: Callable[[Expr], Expr]
+) -> BufferLoad | BufferStore | None:
+    """Returns an access to a view in which the dimensions that quotients of ``var`` go through are one, or None."""
+    found = _joined(access.buffer, access.indices, var, simplify)
+    if found is None:
+        return None
+    first, last, index = found
+    indices = (*access.indices[:first], index, *access.indices[last + 1 :])
+    view = _view(access.buffer, first, last)
+    if isinstance(access, BufferLoad):
+        return BufferLoad(view, indices, access.predicate)
+    return BufferStore(view, access.value, indices, access.predicate)
+
+
 def _joined(
     buffer: Buffer, indices: tuple[Expr, ...], var: Var, simplify: Callable[[Expr], Expr]
 ) -> tuple[int, int, Expr] | None:

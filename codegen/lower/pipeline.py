@@ -50,6 +50,7 @@ from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_store
 from .promote_registers import promote_registers
 from .read_all_lanes import read_all_lanes
 from .transpose_in_registers import transpose_in_registers
+from .transpose_steps import transpose_steps
 from .unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
 from .vectorize_loops import vectorize_loops
 from .widen_half_floats import widen_half_floats
@@ -168,6 +169,7 @@ PASSES: tuple[Pass, ...] = (
     _step(hoist_guards, _GUARDS),
     _step(join_split_indices, [VECTORIZED]),
     _step(align_tiles, [VECTORIZED], target=True),
+    _step(transpose_steps, [VECTORIZED], [UNROLLED], target=True),
     _step(transpose_in_registers, [VECTORIZED], [MASK], target=True),
     _step(align_nontemporal_stores, [NONTEMPORAL_ATTR], [IfThenElse], target=True),
     _step(lower_horizontal, [HORIZONTAL], [MASK]),

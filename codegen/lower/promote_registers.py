@@ -136,6 +136,8 @@ class _Rewriting:
         self.tiles = tiles
         self.touched = touched
         self.done: dict[IRNode, Any] = {}
+        self.stored: Expr | None = None
+        """The mask of the store whose value is rewritten: other lanes of it may be anything."""
 
     def visit(self, n: Any) -> Any:
         """Return ``n`` rewritten. An expression that several statements share is rewritten once; a statement that stands in
@@ -156,14 +158,37 @@ class _Rewriting:
         if (kind is BufferLoad or kind is BufferStore) and n.buffer in tiles:  # its indices are constant
             predicate = None if n.predicate is None else self.visit(n.predicate)
             if kind is BufferLoad:
+                if self.stored is not None and predicate is not None and structural_equal(n.predicate, self.stored):
+                    predicate = None
                 return tiles[n.buffer].load(predicate, tiles[n.buffer].places[n])
-            return tiles[n.buffer].store(self.visit(n.value), predicate, tiles[n.buffer].places[n])
+            return tiles[n.buffer].store(self.value(n), predicate, tiles[n.buffer].places[n])
+        if kind is BufferStore and n.predicate is not None:
+            n = n.with_(value=self.value(n))
         new = n.map_children(self.visit)
         if kind is Allocate and n.buffer in tiles:
             new = new.body
             for value in reversed(tiles[n.buffer].values.values()):
                 new = Allocate(value, new)
         return new
+
+    def value(self, store: BufferStore) -> Any:
+        """Return the value of a store rewritten. Lanes that its mask leaves out are loaded without it."""
+        if store.predicate is None or store.value not in self.touched or not _keeps_lanes(store.value):
+            return self.visit(store.value)
+        done, self.done, self.stored = self.done, {}, store.predicate
+        value = self.visit(store.value)
+        self.done, self.stored = done, None
+        return value
+
+
+def _keeps_lanes(value: Expr) -> bool:
+    """Returns whether each lane of a value depends on the same lane of what it loads, or on scalars."""
+    for n in pre_order(value):
+        if isinstance(n, Shuffle) or (isinstance(n, Call) and n.op.startswith("tir.vector_reduce")):
+            return False
+        if isinstance(n, BufferLoad) and any(isinstance(m, BufferLoad) for i in n.indices for m in pre_order(i)):
+            return False
+    return True
 
 
 @dataclass(slots=True)

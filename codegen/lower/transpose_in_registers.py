@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from ...tir.analysis.simplify import loop_values
 from ...tir.arith import Analyzer, constant_coefficients
 from ...tir.expr import (
     And,
@@ -31,6 +32,7 @@ from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt,
 from ...tir.walk import fresh_copy, pre_order, substitute, vars_in
 from ..lowered import ALIGNED_ARRAYS
 from ..machine.target import Target
+from .join_split_indices import joined_access
 from .lanes import NotVectorizable, widen
 from .scoped_transform import ScopedTransform
 from .vectorize_loops import vectorize_expr
@@ -89,6 +91,12 @@ def begins_with_lines(loop: For, target: Target, own: frozenset[Var]) -> bool:
     nest = _nest(loop)
     found = None if nest is None else _plan(nest, target, own)
     return found is not None and bool(found.shifts)
+
+
+def transposes(loop: For, target: Target) -> bool:
+    """Returns whether ``loop`` is a copy that becomes squares."""
+    nest = _nest(loop)
+    return nest is not None and _plan(nest, target, frozenset()) is not None
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,7 @@ def _is_zero(e: Expr) -> bool:
 
 def _plan(nest: _Nest, target: Target, own: frozenset[Var]) -> _Transpose | None:
     """Returns how to rewrite ``nest``, or None when it does not transpose. ``own``: the function's scratch memory."""
+    nest = _flat(nest)
     store, load = nest.store, nest.load
     dtype = store.buffer.dtype
     if dtype.is_bool or dtype.lanes > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
@@ -185,6 +194,19 @@ def _plan(nest: _Nest, target: Target, own: frozenset[Var]) -> _Transpose | None
                     shifts.append(_shift(found, store, places, sources, target))
                 return replace(found, shifts=tuple([s for s in shifts if s is not None]))
     return None
+
+
+def _flat(nest: _Nest) -> _Nest:
+    """Returns the nest with views of its arrays in which dimensions that one loop goes through are one."""
+    analyzer = Analyzer()
+    for loop in nest.loops:
+        analyzer.bind(loop.loop_var, loop_values(loop))
+    for loop in nest.loops:
+        store = joined_access(nest.store, loop.loop_var, analyzer.simplify)
+        load = joined_access(nest.load, loop.loop_var, analyzer.simplify)
+        if store is not None or load is not None:
+            nest = replace(nest, store=store or nest.store, load=load or nest.load)
+    return nest
 
 
 def _build(nest: _Nest, i: int, j: int, target: Target) -> _Transpose | None:

@@ -193,3 +193,22 @@ def main(B: T.Buffer((17,), "float32"), C: T.Buffer((1,), "float32")):
     same = func.with_body(transform(func.body, lambda n: load if isinstance(n, BufferLoad) else None))
     check(same, AVX2)
     assert "register" not in str(lower(same, AVX2).func)
+
+
+@pytest.mark.parametrize("value", ["S[v] + A[16 + v]", "T.max(S[v] * S[v], A[16 + v])"])
+def test_what_a_masked_store_adds_to_is_not_masked_too(value):
+    """Lanes that the store leaves out stay as they were, whatever is computed in them."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((28,), "float32"), C: T.Buffer((16,), "float32")):
+    S = T.alloc_buffer((16,), scope="local")
+    for v in T.vectorized(16):
+        S[v] = A[v]
+    for v in T.vectorized(16):
+        if 16 + v < 28:
+            S[v] = {value}
+    for v in T.vectorized(16):
+        C[v] = S[v]
+""")
+    lowered = str(check(func, AVX512))
+    assert 'scope="register"' in lowered and lowered.count("T.Select") == 1

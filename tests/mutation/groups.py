@@ -50,6 +50,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "codegen/lower/align_tiles.py", "codegen/lower/form_fma.py", "codegen/lower/insert_prefetches.py", "codegen/lower/join_split_indices.py",
         "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/promote_registers.py",
         "codegen/lower/tile_accesses.py", "codegen/lower/transpose_in_registers.py",
+        "codegen/lower/transpose_steps.py",
         "codegen/lower/widen_half_floats.py",
     ),
     "graph": (

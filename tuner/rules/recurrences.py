@@ -2,7 +2,8 @@
 
 A step needs the one before, so the steps stay in order, and what is independent lies beside them: vectors along the axis
 that is contiguous in memory; where that is the axis of the steps itself, several rows side by side, whose steps overlap in
-the processor's pipelines. All other axes are outside, and shared by the threads.
+the processor's pipelines, or a vector of rows, whose steps code generation transposes in registers. All other axes are
+outside, and shared by the threads.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 _FORWARDING_CYCLES = 5.0
 """From the store of an element to the use of what a load of it gives, in cycles."""
+
+_MOST_TURNED = 16
+"""The most rows that code generation transposes at a time."""
 
 
 class RecurrenceRule(ScheduleRule):
@@ -71,7 +75,8 @@ def vectors_kept(block: BlockInfo) -> float:
 class RecurrencePart(Part):
     """This part computes so many ``vectors`` of a step along the contiguous axis, or so many ``rows`` side by side.
 
-    With ``apart`` chunks of vectors are computed one after the other, each through all steps.
+    With ``apart`` chunks of vectors are computed one after the other, each through all steps. With ``turned`` the rows are
+    the lanes of a vector.
     """
 
     def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
@@ -92,7 +97,23 @@ class RecurrencePart(Part):
                 self.decisions += (Decision("apart", (0, 1)),)
         else:
             self.decisions = (Decision("rows", up_to(self.inner, 1, 2, 4, 8, 16)),)
+            self.turned = min(self.lanes, _MOST_TURNED)
+            if self._may_turn():
+                self.decisions += (Decision("turned", (0, 1)),)
         self.structure = (self.decisions[0].name,)
+
+    def _may_turn(self) -> bool:
+        """Returns whether the steps of a vector of rows are squares of memory."""
+        steps = next(v for v in self.block.axes if v not in self.block.spatial)
+        uses = (*self.block.stores, *self.block.loads)
+        along = all(use.affine and use.stride(steps) in (0, 1) for use in uses)
+        whole = self.inner % self.turned == 0 or 4 * math.ceil(self.inner / self.turned) * self.turned <= 5 * self.inner
+        return along and whole and self.turned >= 4 and self.block.extents[steps] >= 4
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        if "turned" not in columns:
+            return np.ones(rows, dtype=bool)
+        return np.asarray((columns["turned"] == 0) | (columns["rows"] == self.turned))
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         block = self.block
@@ -107,7 +128,7 @@ class RecurrencePart(Part):
         if self.vector is None or row.get("apart", 0):
             outer, inside = [*outer, *inside[:-1]], []
         sch.interchange(*outer, steps, *inside[:-1], *within)
-        if self.vector is not None:
+        if self.vector is not None or row.get("turned", 0):
             sch.vectorize(within[0])
         elif width > 1:
             sch.unroll(within[0])
@@ -137,6 +158,19 @@ class RecurrencePart(Part):
             loads = len(block.loads) + len(self._arrays) * machine.jump_cycles * crowd
             chain = every / self.inner * groups * latency
             turns = every / self.inner * groups * 1.5
+            if "turned" in columns:
+                turned = columns["turned"] > 0
+                squares = every / self.inner / self._steps * groups * math.ceil(self._steps / self.turned)
+                arrays = sum(use.stride(self.beside) != 0 for use in (*block.loads, *block.stores)) - vectors_kept(
+                    block
+                )
+                shuffles = squares * self.turned * math.log2(self.turned) * arrays * 1.2
+                waits = squares * self.turned * machine.fma_latency / 2  # the other half is filled with shuffles
+                issued = np.where(turned, squares * self.turned, issued)
+                loads = np.where(turned, float(len(block.loads)), loads)
+                starts = every / self.inner / self._steps * groups * 3.0 * self.turned  # lane by lane
+                chain = np.where(turned, shuffles + waits + starts, chain)
+                turns = np.where(turned, squares * 20.0, turns)
         moved = float(sum(b.num_bytes() or 0 for b in self._arrays))
         return Costs(rows).put(
             core_cycles=np.maximum(issued * block.operations / machine.fma_pipes, chain),
@@ -148,7 +182,9 @@ class RecurrencePart(Part):
             memory_bytes=moved if moved > machine.l3_bytes else 0.0,
             flops=block.flops,
             regions=float(self.parallel),
-            lanes_used=float(self.lanes if self.vector is not None else 1),
+            lanes_used=np.where(
+                columns.get("turned", np.zeros(rows)) > 0, self.lanes, self.lanes if self.vector is not None else 1
+            ),
             columns=columns[self.decisions[0].name],
             tasks=self._tasks(columns, rows) if self.parallel else 1.0,
             column_extent=float(self.inner),

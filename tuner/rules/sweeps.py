@@ -44,7 +44,8 @@ class ElementSweep:
     """The parameters of a sweep over elements.
 
     ``width`` elements are computed per iteration, as vectors of ``lanes`` elements, 0 for one of all. ``fused``: the loops
-    become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time;
+    become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time, after
+    as many as ``joined`` loops outside it became one with it;
     ``staged`` names an input whose part for a tile is copied to scratch memory; ``turned`` tells which dimension of the copy
     each axis of the block is, so that the copy lies as the axes do and rows are read in order. ``place``: the number of
     the place that is copied where the block reads the input at several; the copy lies as the axes do. ``shared``: the threads share the loops
@@ -56,6 +57,7 @@ class ElementSweep:
     lanes: int = 0
     fused: bool = False
     across: int | None = None
+    joined: int = 0
     tile: int = 1
     staged: str = ""
     turned: tuple[int, ...] = ()
@@ -75,7 +77,9 @@ def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
     step, lanes = sch.split(order.pop(place), [None, sweep.width])
     within: list[Any] = []
     if sweep.across is not None:
-        order[sweep.across], inside = sch.split(order[sweep.across], [None, sweep.tile])
+        first = sweep.across - sweep.joined
+        order[first : sweep.across + 1] = [fuse_all(sch, order[first : sweep.across + 1])]
+        order[first], inside = sch.split(order[first], [None, sweep.tile])
         within = [inside]
     sch.reorder(*order, step, *within, lanes)
     many = True
@@ -135,11 +139,16 @@ class RowSweep:
 
 @dataclass
 class _Stage:
-    """A block of the sweep; ``kind``: ``partial``, ``finish`` (what adds partial results up), ``reduce`` or ``map``."""
+    """A block of the sweep; ``kind``: ``partial``, ``finish`` (what adds partial results up), ``reduce`` or ``map``.
+
+    ``kept``: registers hold the elements of a row that it stores; ``written_out``: its steps along a row are.
+    """
 
     name: str
     kind: str
     block: Any
+    kept: bool = False
+    written_out: bool = False
 
 
 def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = None) -> dict[str, Any]:
@@ -158,11 +167,44 @@ def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = 
             if stage is not last:
                 sch.compute_at(stage.block, at, preserve_unit_loops=sweep.rows > 1)
     steps = {"": at}
+    _keep_short_rows(sch, stages, at, sweep)
     for stage in stages:
         step = _finish(sch, stage, at, sweep, is_last=stage is last)
         if step is not None:
             steps[stage.name] = step
     return steps
+
+
+_KEPT_VECTORS = 4
+"""The vectors of a row up to which registers keep the elements that a stage stores for later ones."""
+
+_KEPT_AT_A_TIME = 16
+"""The vectors of all rows at a time up to which registers keep them."""
+
+
+def _keep_short_rows(sch: Schedule, stages: Sequence[_Stage], at: Any, sweep: RowSweep) -> None:
+    """Let registers hold short rows that element-wise stages store for later ones; all short stages are written out."""
+    if at is None:
+        return
+    names = [sch.get(stage.block).name_hint for stage in stages]
+    short = dict(zip(names, [_is_short(sch, stage, at, sweep) for stage in stages], strict=True))
+    kept = False
+    for name, stage in zip(names, stages, strict=True):
+        if stage.kind == "map" and stage is not stages[-1] and short[name]:
+            readers = [sch.get(block).name_hint for block in sch.get_consumers(stage.block)]
+            stage.kept = bool(readers) and all(short.get(reader, False) for reader in readers)
+            stage.kept = stage.kept and sch.get(stage.block).writes[0].buffer not in sch.func.buffer_map.values()
+            kept |= stage.kept
+    for name, stage in zip(names, stages, strict=True):
+        stage.written_out = kept and short[name]
+
+
+def _is_short(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep) -> bool:
+    """Returns whether a row of the stage is a few vectors, and several elements."""
+    size = math.prod([extent_of(sch, loop) for loop in loops_within(sch, stage.block, at)]) / sweep.rows
+    vectors = math.ceil(size / sweep.lanes)
+    few = vectors <= _KEPT_VECTORS and vectors * sweep.rows <= _KEPT_AT_A_TIME
+    return size > 0 and few and len(sch.get(stage.block).writes) == 1
 
 
 def _groups_of_rows(sch: Schedule, block: Any, sweep: RowSweep) -> Any:
@@ -239,9 +281,12 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
     rows = [loop for axis in range(first, first + sweep.rank) for loop in loops_of_axis(sch, block, loops, axis)]
     inside = [loop for loop in loops if all(loop is not row for row in rows)]
     if kind == "map":
-        return _vectorize_columns(sch, rows, inside, sweep)
+        step = _vectorize_columns(sch, rows, inside, sweep, written_out=stage.written_out)
+        if stage.kept and inside:
+            sch.set_scope(block, 0, "local")
+        return step
     if kind == "partial":
-        return _vectorize_lanes(sch, block, rows, inside, sweep)
+        return _vectorize_lanes(sch, block, rows, inside, sweep, written_out=stage.written_out)
     if rows and inside:
         sch.reorder(*rows, *inside)
     if is_last and kind == "finish":  # nothing else runs meanwhile
@@ -259,7 +304,9 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
     return None
 
 
-def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
+def _vectorize_columns(
+    sch: Schedule, rows: list[Any], inside: list[Any], sweep: RowSweep, *, written_out: bool = False
+) -> Any:
     """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays."""
     if not inside:
         _unroll_rows(sch, rows, sweep)
@@ -268,7 +315,12 @@ def _vectorize_columns(sch: Schedule, rows: list[Any], inside: list[Any], sweep:
     size = extent_of(sch, columns)
     if size <= 1:
         return None
-    step, lanes = sch.split(columns, [None, min(sweep.vectors * sweep.lanes, size)])
+    step, lanes = sch.split(columns, [None, min((1 if written_out else sweep.vectors) * sweep.lanes, size)])
+    if written_out:
+        _unroll_rows(sch, rows, sweep)
+        sch.unroll(step)
+        sch.vectorize(lanes)
+        return None
     if rows and sweep.rows_inside:
         sch.reorder(step, *rows, lanes)
         _unroll_rows(sch, rows, sweep)
@@ -283,7 +335,9 @@ def _unroll_rows(sch: Schedule, rows: Sequence[Any], sweep: RowSweep) -> None:
             sch.unroll(row)
 
 
-def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[Any], sweep: RowSweep) -> Any:
+def _vectorize_lanes(
+    sch: Schedule, block: Any, rows: list[Any], inside: list[Any], sweep: RowSweep, *, written_out: bool = False
+) -> Any:
     """Put the loops over the row outside, then the rows at hand, unrolled, and the lanes of the partial results."""
     (lanes,) = loops_of_axis(sch, block, inside, 0)
     over = [loop for loop in inside if loop is not lanes]
@@ -292,11 +346,15 @@ def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[An
         init = sch.decompose_reduction(block, over[0])
         *around, start = sch.get_loops(init)
         _unroll_rows(sch, [*rows, *around[len(around) - len(rows) :]], sweep)
-        unroll_factor(sch, over[-1], sweep.unroll)
+        if written_out:
+            for loop in over:
+                sch.unroll(loop)
+        else:
+            unroll_factor(sch, over[-1], sweep.unroll)
         sch.vectorize(start)
     sch.vectorize(lanes)
     sch.set_scope(block, 0, "local")
-    return over[-1] if over else None
+    return over[-1] if over and not written_out else None
 
 
 _WRITTEN_OUT = 128
@@ -394,6 +452,7 @@ class ElementwisePart(Part):
         self.across: Var | None = None if found is None else found[0]
         self.jumping: Use | None = None if found is None else found[1]
         self.name = ("transpose_" if self.across is not None else "map_") + block.name
+        self.joined = 0
         self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
         self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
@@ -401,19 +460,40 @@ class ElementwisePart(Part):
         vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
         if self.flat and len(block.spatial) > 1:
             vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        if self.copies and self.across is not None:
+            self.joined = self._neighbours(self.across)
+        if self.copies and self.across is not None:  # squares leave no part of a vector to another loop
+            vectors = tuple(v for v in vectors if v * self.lanes <= self.inner) or vectors[:1]
         between = _whole_between(block)
         whole = tuple(v for v in vectors if between % (v * self.lanes) == 0)
         self.apart = self.conditional and bool(whole) and between > 0 and self.across is None
         self.apart = self.apart and self.inner <= _WRITTEN_OUT * self.lanes and self.inner % self.lanes == 0
         self.decisions = (Decision("vectors", whole if self.apart else vectors),)
         if self.across is not None:
-            self.decisions += (Decision("tile", up_to(block.extents[self.across], 4, 8, 16, 32, 64)),)
+            place = block.spatial.index(self.across)
+            length = math.prod(block.extents[v] for v in block.spatial[place - self.joined : place + 1])
+            self.decisions += (Decision("tile", up_to(length, 4, 8, 16, 32, 64)),)
             if self._may_stage():
                 self.decisions += (Decision("staged", (0, 1)),)
 
+    def _neighbours(self, across: Var) -> int:
+        """Returns how many axes, with the short one inside them, lie as one axis in all arrays."""
+        block, size = self.block, self.block.extents[across]
+        place = first = block.spatial.index(across)
+        if size >= self.lanes or _innermost(block) in block.spatial[:place]:
+            return 0
+        uses = (*block.stores, *block.loads)
+        while first > 0:
+            steps = [(use.stride(block.spatial[first - 1]), use.stride(across)) for use in uses]
+            if any(outer is None or inner is None or outer != inner * size for outer, inner in steps):
+                break
+            first -= 1
+            size *= block.extents[block.spatial[first]]
+        return place - first
+
     def _may_stage(self) -> bool:
         """Returns whether each dimension of the input is read by an axis of its own."""
-        return self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
+        return self.joined == 0 and self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
 
     @property
     def _place(self) -> int | None:
@@ -447,7 +527,7 @@ class ElementwisePart(Part):
         sweep = ElementSweep(
             min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
             turned=self._turned if staged else (), place=self._place if staged else None,
-            across=None if self.across is None else self.block.spatial.index(self.across),
+            across=None if self.across is None else self.block.spatial.index(self.across), joined=self.joined,
             shared=self.parallel, tasks=2 * self.machine.cores, unrolled=self.apart,
         )  # fmt: skip
         sweep_elements(sch, self.block.name, sweep)
@@ -471,7 +551,8 @@ class ElementwisePart(Part):
             crowd = np.minimum(1.0, width / machine.l1_ways)
             share = math.gcd(abs(use.stride(inner) or 4096) * block.itemsize, 4096) / 4096 * crowd
             if self.copies:  # squares go through registers, and no line is needed twice
-                gathered = gathered + np.where(staged > 0, 0.45, 0.3)
+                # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
+                gathered = gathered + np.where(staged > 0, 0.45, 0.3) + 0.06 * (columns["vectors"] - 1)
             else:
                 gathered = gathered + np.where(staged > 0, 0.45, 0.5 + 2.5 * share)
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
