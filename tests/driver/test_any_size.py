@@ -176,3 +176,21 @@ def test_small_sizes_have_schedules_of_their_own_where_these_differ() -> None:
     assert "n <= 1" in made.scheduled.script() and "n <= 6" in made.scheduled.script()
     asked = with_example(te.create_prim_func([x, te.ops.softmax(x, axis=1)]), {"n": 32})
     assert "n <= 1" not in plan(asked, TARGET).scheduled.script()
+
+
+def test_axes_that_are_divided_by_a_size_are_tuned_at_examples() -> None:
+    n = te.size_var("n")
+    a, b = te.placeholder((4 * n, 16), name="a"), te.placeholder((n, 16), name="b")
+    r = te.reduce_axis((0, 16), name="r")
+    c = te.compute((4 * n,), lambda i: te.sum(a[i, r] * b[i % n, r], axis=r), name="c")
+    result = tw.tune([a, b, c], TARGET, sizes={"n": [1, 16, 96]}, trials=2, seed=0)
+    assert [record.status for record in result.records] == ["ok"] * len(result.records)
+    assert {record.trace.count('"transform_block_layout"') > 0 for record in result.records} == {True}
+    assert result.choice is not None
+    module = tw.build(result.choice.program, TARGET)
+    for size in (1, 2, 3, 16, 33, 96, 97):
+        rng = np.random.default_rng(size)
+        x, y = (rng.integers(-4, 5, (rows, 16)).astype("float32") for rows in (4 * size, size))
+        z = np.full(4 * size, np.nan, "float32")
+        module(x, y, z)
+        np.testing.assert_array_equal(z, (x * np.tile(y, (4, 1))).sum(1))
