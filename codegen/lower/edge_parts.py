@@ -7,7 +7,8 @@ of rows is written in binary: for each power of two there is code without checks
 A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
 whole one is then one vector with a mask.
 
-The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads.
+The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads. What only is read may
+be laid out in tiles, as packed operands are: the tile's number in one dimension, the row in another.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ def edge_in_parts(
         unit = length * rows.wide
         first = floordiv(left, 2 * unit) * (2 * unit) if 2 * length < rows.tall else const(0, left.dtype)
         runs = floormod(floordiv(left, unit), 2).equal(1)
-        parts.append(IfThenElse(runs, fresh_copy(_moved(var, rows, plain, length, first))))
+        parts.append(IfThenElse(runs, fresh_copy(_moved(var, rows, plain, own, length, first))))
         length //= 2
     if rows.wide > 1:
         first = floordiv(left, rows.wide) * rows.wide
-        parts.append(IfThenElse(first < left, fresh_copy(_moved(var, rows, body, 1, first))))
+        parts.append(IfThenElse(first < left, fresh_copy(_moved(var, rows, body, own, 1, first))))
     return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
 
 
@@ -167,6 +168,13 @@ def _times_row(e: Expr, var: Var, rows: _TileRows) -> int:
     return times if numbers is not None and times > 0 and numbers == _of_row(times, [rows.step], rows) else 0
 
 
+def _times_tile_row(e: Expr, var: Var, rows: _TileRows) -> int:
+    """Returns how far an index moves with each row inside a tile, as in ``packed[tile, k, row]``; 0 for other indices."""
+    numbers = None if uses_var(e, var) else _coefficients(e, [], rows)
+    times = (numbers or [0])[-1]
+    return times if times > 0 and numbers == _of_row(times, [], rows) else 0
+
+
 def _is_own_row(e: Expr, rows: _TileRows) -> bool:
     """Returns whether an index is a row of memory that the tile has for itself."""
     return _coefficients(e, [], rows) == _of_row(1, [], rows) and not vars_in(e) - rows.loops - rows.lanes
@@ -189,31 +197,40 @@ def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int] |
 
 
 def _uses_rows_only(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer]) -> bool:
-    """Returns whether the variables stand for rows everywhere. That is in an index of this tile's row, or as the row in
-    memory of the tile."""
+    """Returns whether the variables of rows stand for rows everywhere. That is in an index of this tile's row, or as the row
+    in memory of the tile, or in what is only read and laid out in tiles."""
+    stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
 
     def fine(n: IRNode) -> bool:
         if isinstance(n, Expr) and n.dtype == var.dtype and _times_row(n, var, rows):
             return True
-        if n is var or n in rows.loops or n in rows.lanes:
+        if n in rows.loops or n in rows.lanes:
             return False
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
             return all(fine(c) for c in n.children() if not (isinstance(c, Expr) and _is_own_row(c, rows)))
+        if isinstance(n, BufferLoad) and n.buffer not in stored and n.predicate is None:
+            return all(_times_tile_row(i, var, rows) or fine(i) for i in n.indices)
         return type(n) in LEAVES or all(map(fine, n.children()))
 
     return fine(body)
 
 
-def _moved(var: Var, rows: _TileRows, body: Stmt, length: int, first: Expr) -> Stmt:
+def _moved(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer], length: int, first: Expr) -> Stmt:
     """Returns the code of ``length`` rows from the row ``first`` of the tile on."""
 
     def row(n: IRNode) -> IRNode | None:
         times = _times_row(n, var, rows) if isinstance(n, Expr) and n.dtype == var.dtype and uses_var(n, var) else 0
         return n + first * times if times else None  # type: ignore[operator]
 
-    def loop(n: IRNode) -> IRNode | None:
+    def loop_or_load(n: IRNode) -> IRNode | None:
         if isinstance(n, For) and n.loop_var in rows.loops:
             return n.with_(extent=const(length * rows.wide if rows.joined else length, n.extent.dtype))
+        if isinstance(n, BufferLoad) and n.buffer not in own:
+            times = [_times_tile_row(i, var, rows) for i in n.indices]
+            if any(times):
+                return n.with_(
+                    indices=tuple([i + first * t if t else i for i, t in zip(n.indices, times, strict=True)])
+                )
         return None
 
-    return transform(body, row, loop)  # type: ignore[no-any-return]
+    return transform(body, row, loop_or_load)  # type: ignore[no-any-return]

@@ -155,6 +155,37 @@ def test_rows_that_are_not_independent_keep_their_checks(text: str) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+def test_columns_at_the_end_of_a_packed_operand() -> None:
+    n = te.size_var("n")
+    a, b = te.placeholder((20, 24), name="A"), te.placeholder((24, n), name="B")
+    k = te.reduce_axis((0, 24), name="k")
+    func = te.create_prim_func([a, b, te.compute((20, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    copy = sch.cache_read(block, 1, "global")
+    sch.transform_layout(block, ("read", 1), lambda k, j: (j // 64, k, j % 64), leave_padding=True)
+    sch.cache_write(block, 0, "local")
+    i, j, step = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 64])
+    sch.reorder(j0, i0, step, i1, j1)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    sch.reverse_compute_at(sch.get_block("C_local"), i0)
+    _, _, x, y = sch.get_loops("C_local")
+    sch.unroll(x)
+    sch.vectorize(y)
+    sch.decompose_reduction(block, step)
+    assert sch.get_loops(copy)
+    assert hoisted(sch.func).count("% 2 == 1") == 2  # 32 columns, and 16
+    module = tw.build(sch, ONE)
+    left = RNG.integers(-4, 5, (20, 24)).astype(np.float32)
+    for size in (0, 1, 2, 15, 16, 17, 31, 33, 47, 48, 50, 63, 64, 65, 100, 129):
+        right = RNG.integers(-4, 5, (24, size)).astype(np.float32)
+        module(left, right, c := np.full((20, size), 5.0, np.float32))
+        np.testing.assert_array_equal(c, left @ right, err_msg=str(size))
+
+
 @pytest.mark.parametrize("name", ["convolution", "attention", "stencil"])
 def test_kernels_of_several_stages_at_every_small_size(name: str) -> None:
     n = te.size_var("n")
