@@ -454,7 +454,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
             continue
         if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
-        other = _plan_by_one_example(Request(func), machine, "")
+        other = _plan_by_one_example(Request(func), machine, "", (0, ODD) if large else (0,))
         if other is None or other.trace is None or _divides_by_sizes(other.scheduled):
             continue
         if (trace := other.trace.dumps()) not in traces:
@@ -484,14 +484,16 @@ def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
     return all(len(axes) <= 1 for axes in along) and any(map(all, zip(along, alone, strict=True)))
 
 
-def _plan_by_one_example(asked: Request, machine: Target, before: str) -> Plan | None:
-    """Returns a plan by the schedule for the usual example of the sizes, or for another one that applies."""
+def _plan_by_one_example(
+    asked: Request, machine: Target, before: str, less_by: Sequence[int] = (0, ODD, LARGER)
+) -> Plan | None:
+    """Returns a plan by the schedule for the example of the sizes, smaller by one of ``less_by``: the first that applies."""
     if machine.is_gpu or machine.stays_as_written:
         return None
     failed, divided = "", None
     base = Schedule(asked.func)
     split_axes_by_sizes(base)
-    for less in (0, ODD, LARGER):
+    for less in less_by:
         example = example_of(base.func, less)
         if example is None:
             break

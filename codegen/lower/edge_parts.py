@@ -1,8 +1,9 @@
-"""Computes the rows at the edge of a tile in parts: of 11 rows first 8, then 2, then 1.
+"""Computes the rows at the edge of a tile in parts: of 11 rows first 8, then 2, then 1; up to 3 rows at once.
 
 A tile of unrolled rows at the end of a symbolic size has fewer rows than others, and how many is known at the call. With a
 check around each row, values do not stay in registers, and a row costs more than several of a whole tile. Here the number
-of rows is written in binary: for each power of two there is code without checks, which runs where that digit is one.
+of rows is written in binary: for each power of two there is code without checks, which runs where that digit is one. A tile of at
+most 4 rows has code for each number of rows instead: parts would each read the whole other operand of a product.
 
 A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
 whole one is then one vector with a mask.
@@ -25,6 +26,9 @@ from ...tir.walk import LEAVES, all_nodes, fresh_copy, transform, uses_var, vars
 
 MOST_PARTS = 4
 """The most parts of an edge; tiles of more than 16 rows keep their checks."""
+
+_EACH = 4
+"""Tiles of up to so many rows have code for each number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,11 @@ def edge_in_parts(
         return None
     left = Var(f"{var.name}_left", var.dtype)
     parts: list[Stmt] = []
+    if rows.wide == 1 and rows.tall <= _EACH:
+        for count in range(1, rows.tall):
+            whole = _moved(var, rows, plain, own, count, const(0, left.dtype))
+            parts.append(IfThenElse(left.equal(count), fresh_copy(whole)))
+        return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
     length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
     while length:
         unit = length * rows.wide

@@ -194,3 +194,19 @@ def test_axes_that_are_divided_by_a_size_are_tuned_at_examples() -> None:
         z = np.full(4 * size, np.nan, "float32")
         module(x, y, z)
         np.testing.assert_array_equal(z, (x * np.tile(y, (4, 1))).sum(1))
+
+
+def test_a_small_size_has_no_schedule_that_was_made_for_a_large_one() -> None:
+    def softmax(n: object) -> list[te.Tensor]:
+        x = te.placeholder((64, n), name="x")  # type: ignore[arg-type]
+        return [x, te.ops.softmax(x, axis=1)]
+
+    made = plan(softmax(te.size_var("n")), target=TARGET)
+    assert "up to n = 1 for" not in made.origin  # that for n = 1 fuses loops, and divides by n
+    module = made.compile()
+    for n in (1, 2, 3, 4, 5, 6, 7, 33):
+        x = np.random.default_rng(n).standard_normal((64, n), np.float32)
+        y = np.full((64, n), np.nan, np.float32)
+        module(x, y)
+        e = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
