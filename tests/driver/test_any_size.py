@@ -210,3 +210,26 @@ def test_a_small_size_has_no_schedule_that_was_made_for_a_large_one() -> None:
         module(x, y)
         e = np.exp(x - x.max(1, keepdims=True))
         np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0, 2), (1, 2), (2,)])
+def test_rows_of_one_vector_are_a_pattern_for_longer_rows(axes: tuple[int, ...]) -> None:
+    def largest(n: object) -> list[te.Tensor]:
+        shape = (8, 12, n)
+        x = te.placeholder(shape, name="x")  # type: ignore[arg-type]
+        over = {axis: te.reduce_axis((0, shape[axis]), name=f"r{axis}") for axis in axes}  # type: ignore[arg-type]
+
+        def of(*left: object) -> object:
+            rest = iter(left)
+            return te.max(x[tuple([over[a] if a in over else next(rest) for a in range(3)])], axis=[*over.values()])
+
+        return [x, te.compute([shape[a] for a in range(3) if a not in over], of, name="y")]  # type: ignore[arg-type]
+
+    made = plan(largest(te.size_var("n")), target="llvm -mcpu=x86-64-v4 -num-cores=1")
+    assert made.origin.startswith("the analytic model's best schedule for n = 64,")
+    module = plan(largest(te.size_var("n")), target=TARGET).compile()
+    for n in (1, 2, 3, 7, 16, 17, 63, 64, 65, 130):
+        x = np.random.default_rng(n).standard_normal((8, 12, n), np.float32)
+        y = np.full([x.shape[a] for a in range(3) if a not in axes], np.nan, np.float32)
+        module(x, y)
+        np.testing.assert_array_equal(y, x.max(axes))

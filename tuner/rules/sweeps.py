@@ -156,7 +156,8 @@ def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = 
     if at is not None:
         for stage in reversed(stages):
             if stage is not last:
-                sch.compute_at(stage.block, at, preserve_unit_loops=sweep.rows > 1)
+                # a loop over one vector stays: the row of another size has more of them
+                sch.compute_at(stage.block, at, preserve_unit_loops=sweep.rows > 1 or stage.kind == "partial")
     steps = {"": at}
     for stage in stages:
         step = _finish(sch, stage, at, sweep, is_last=stage is last)
@@ -287,16 +288,17 @@ def _vectorize_lanes(sch: Schedule, block: Any, rows: list[Any], inside: list[An
     """Put the loops over the row outside, then the rows at hand, unrolled, and the lanes of the partial results."""
     (lanes,) = loops_of_axis(sch, block, inside, 0)
     over = [loop for loop in inside if loop is not lanes]
-    if over:
+    steps = [loop for loop in over if extent_of(sch, loop) != 1]
+    if steps or (over and sweep.rows > 1):
         sch.reorder(*over, *rows, lanes)
         init = sch.decompose_reduction(block, over[0])
         *around, start = sch.get_loops(init)
         _unroll_rows(sch, [*rows, *around[len(around) - len(rows) :]], sweep)
-        unroll_factor(sch, over[-1], sweep.unroll)
+        unroll_factor(sch, (steps or over)[-1], sweep.unroll)
         sch.vectorize(start)
     sch.vectorize(lanes)
     sch.set_scope(block, 0, "local")
-    return over[-1] if over else None
+    return (steps or over)[-1] if over else None
 
 
 _WRITTEN_OUT = 128
