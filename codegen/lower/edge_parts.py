@@ -1,4 +1,4 @@
-"""Computes the rows at the edge of a tile in parts: of 11 rows first 8, then 2, then 1; up to 3 rows at once.
+"""Computes the rows at the edge of a tile in parts: of 11 rows first 8, then 2, then 1.
 
 A tile of unrolled rows at the end of a symbolic size has fewer rows than others, and how many is known at the call. With a
 check around each row, values do not stay in registers, and a row costs more than several of a whole tile. Here the number
