@@ -499,7 +499,10 @@ def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
 def _plan_by_one_example(
     asked: Request, machine: Target, before: str, less_by: Sequence[int] = (0, ODD, LARGER)
 ) -> Plan | None:
-    """Returns a plan by the schedule for the example of the sizes, smaller by one of ``less_by``: the first that applies."""
+    """Returns a plan by the schedule for the example of the sizes, smaller by one of ``less_by``.
+
+    It is the first that applies.
+    """
     if machine.is_gpu or machine.stays_as_written:
         return None
     failed, divided = "", None

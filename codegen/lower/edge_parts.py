@@ -8,8 +8,8 @@ most 4 rows has code for each number of rows instead: parts would each read the 
 A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
 whole one is then one vector with a mask.
 
-The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads. What only is read may
-be laid out in tiles, as packed operands are: the tile's number in one dimension, the row in another.
+The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads. What is only read, or is
+no index, may depend on rows in any way, as in packed operands: the tile's number in one dimension, the row in another.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.arith.affine import as_difference
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Max, Var, const, floordiv, floormod, structural_equal
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Let, Max, Var, const, floordiv, floormod, structural_equal
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
-from ...tir.walk import LEAVES, all_nodes, fresh_copy, transform, uses_var, vars_in
+from ...tir.walk import all_nodes, fresh_copy, transform, uses_var, vars_in
 
 MOST_PARTS = 4
 """The most parts of an edge; tiles of more than 16 rows keep their checks."""
@@ -67,25 +67,25 @@ def edge_in_parts(
         return None
     plain = assume(body, [*terms])
     own = {n.buffer for n in all_nodes(body) if type(n) is Allocate}
-    if not (_uses_rows_only(var, rows, plain, own) and _are_independent(var, rows, plain, own)):
+    if not _are_independent(var, rows, plain, own):
         return None
     left = Var(f"{var.name}_left", var.dtype)
     parts: list[Stmt] = []
     if rows.wide == 1 and rows.tall <= _EACH:
         for count in range(1, rows.tall):
-            whole = _moved(var, rows, plain, own, count, const(0, left.dtype))
+            whole = _moved(rows, plain, own, count, const(0, left.dtype))
             parts.append(IfThenElse(left.equal(count), fresh_copy(whole)))
         return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
     length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
     while length:
         unit = length * rows.wide
-        first = floordiv(left, 2 * unit) * (2 * unit) if 2 * length < rows.tall else const(0, left.dtype)
+        first = floordiv(left, 2 * unit) * (2 * length) if 2 * length < rows.tall else const(0, left.dtype)
         runs = floormod(floordiv(left, unit), 2).equal(1)
-        parts.append(IfThenElse(runs, fresh_copy(_moved(var, rows, plain, own, length, first))))
+        parts.append(IfThenElse(runs, fresh_copy(_moved(rows, plain, own, length, first))))
         length //= 2
     if rows.wide > 1:
-        first = floordiv(left, rows.wide) * rows.wide
-        parts.append(IfThenElse(first < left, fresh_copy(_moved(var, rows, body, own, 1, first))))
+        first = floordiv(left, rows.wide)
+        parts.append(IfThenElse(first * rows.wide < left, fresh_copy(_moved(rows, body, own, 1, first))))
     return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
 
 
@@ -141,7 +141,11 @@ def _are_independent(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffe
     stored elsewhere lies in the element's own row, and is read there only.
     """
     if any(
-        isinstance(n, Call) and n.op in ("tir.address_of", "tir.call_extern", "tir.assume") for n in all_nodes(body)
+        (isinstance(n, Call) and n.op in ("tir.address_of", "tir.call_extern", "tir.assume"))
+        or (
+            isinstance(n, (Let, LetStmt)) and vars_in(n.value) & (rows.loops | rows.lanes)
+        )  # an index may have its name
+        for n in all_nodes(body)
     ):
         return False
     dims: dict[Buffer, set[int | None]] = {}
@@ -167,31 +171,17 @@ def _row_dim(indices: Sequence[Expr], var: Var, rows: _TileRows, inside: bool) -
 
 def _is_row(e: Expr, var: Var, rows: _TileRows) -> bool:
     """Returns whether an index is one of this tile's row, plus what does not depend on the tile."""
-    return _times_row(e, var, rows) == 1
-
-
-def _times_row(e: Expr, var: Var, rows: _TileRows) -> int:
-    """Returns how far an index moves with each row or lane of this tile; 0 for other indices."""
-    numbers = _coefficients(e, [var], rows)
-    times = (numbers or [0])[-1]
-    return times if numbers is not None and times > 0 and numbers == _of_row(times, [rows.step], rows) else 0
-
-
-def _times_tile_row(e: Expr, var: Var, rows: _TileRows) -> int:
-    """Returns how far an index moves with each row inside a tile, as in ``packed[tile, k, row]``; 0 for other indices."""
-    numbers = None if uses_var(e, var) else _coefficients(e, [], rows)
-    times = (numbers or [0])[-1]
-    return times if times > 0 and numbers == _of_row(times, [], rows) else 0
+    return _coefficients(e, [var], rows) == _of_row([rows.step], rows)
 
 
 def _is_own_row(e: Expr, rows: _TileRows) -> bool:
     """Returns whether an index is a row of memory that the tile has for itself."""
-    return _coefficients(e, [], rows) == _of_row(1, [], rows) and not vars_in(e) - rows.loops - rows.lanes
+    return _coefficients(e, [], rows) == _of_row([], rows) and not vars_in(e) - rows.loops - rows.lanes
 
 
-def _of_row(times: int, before: list[int], rows: _TileRows) -> list[int]:
-    """Returns the coefficients of ``times`` the index of a row and its lane, behind those of other variables."""
-    return [times * c for c in (*before, *([1] if rows.joined or rows.wide == 1 else [rows.wide, 1]))]
+def _of_row(before: list[int], rows: _TileRows) -> list[int]:
+    """Returns the coefficients of the index of a row and its lane, behind those of other variables."""
+    return [*before, *([1] if rows.joined or rows.wide == 1 else [rows.wide, 1])]
 
 
 def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int] | None:
@@ -205,41 +195,20 @@ def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int] |
     return numbers if len(numbers) == len(linear[0]) else None
 
 
-def _uses_rows_only(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer]) -> bool:
-    """Returns whether the variables of rows stand for rows everywhere. That is in an index of this tile's row, or as the row
-    in memory of the tile, or in what is only read and laid out in tiles."""
-    stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
-
-    def fine(n: IRNode) -> bool:
-        if isinstance(n, Expr) and n.dtype == var.dtype and _times_row(n, var, rows):
-            return True
-        if n in rows.loops or n in rows.lanes:
-            return False
-        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
-            return all(fine(c) for c in n.children() if not (isinstance(c, Expr) and _is_own_row(c, rows)))
-        if isinstance(n, BufferLoad) and n.buffer not in stored and n.predicate is None:
-            return all(_times_tile_row(i, var, rows) or fine(i) for i in n.indices)
-        return type(n) in LEAVES or all(map(fine, n.children()))
-
-    return fine(body)
-
-
-def _moved(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer], length: int, first: Expr) -> Stmt:
-    """Returns the code of ``length`` rows from the row ``first`` of the tile on."""
+def _moved(rows: _TileRows, body: Stmt, own: Container[Buffer], length: int, first: Expr) -> Stmt:
+    """Returns the code of ``length`` rows from the row number ``first`` of the tile on. Its own memory begins at row 0."""
+    start = first * rows.wide if rows.joined else first
 
     def row(n: IRNode) -> IRNode | None:
-        times = _times_row(n, var, rows) if isinstance(n, Expr) and n.dtype == var.dtype and uses_var(n, var) else 0
-        return n + first * times if times else None  # type: ignore[operator]
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
+            return n.map_children(
+                lambda c: c if isinstance(c, Expr) and _is_own_row(c, rows) else transform(c, row, loop)
+            )
+        return n + start if n in rows.loops else None  # type: ignore[operator]
 
-    def loop_or_load(n: IRNode) -> IRNode | None:
+    def loop(n: IRNode) -> IRNode | None:
         if isinstance(n, For) and n.loop_var in rows.loops:
             return n.with_(extent=const(length * rows.wide if rows.joined else length, n.extent.dtype))
-        if isinstance(n, BufferLoad) and n.buffer not in own:
-            times = [_times_tile_row(i, var, rows) for i in n.indices]
-            if any(times):
-                return n.with_(
-                    indices=tuple([i + first * t if t else i for i, t in zip(n.indices, times, strict=True)])
-                )
         return None
 
-    return transform(body, row, loop_or_load)  # type: ignore[no-any-return]
+    return transform(body, row, loop)  # type: ignore[no-any-return]

@@ -141,11 +141,24 @@ def main(a: T.handle, c: T.handle):
 """
 
 
-@pytest.mark.parametrize("text", [NEIGHBOURS, SUMMED, PLACES], ids=["neighbours", "summed", "places"])
-def test_rows_that_are_not_independent_keep_their_checks(text: str) -> None:
+NAMED = PLACES.replace(
+    """                C[i * 8 + r] = A[i * 8 + r] * T.cast(r, "float32") + T.cast(i, "float32")
+""",
+    """                place: T.int32 = r * 1
+                C[i * 8 + place] = A[i * 8 + r]
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [(NEIGHBOURS, 0), (SUMMED, 0), (NAMED, 0), (PLACES, 3)],
+    ids=["neighbours", "summed", "named", "places"],
+)
+def test_rows_that_are_not_independent_keep_their_checks(text: str, parts: int) -> None:
     func = parse(text)
     assert isinstance(func, PrimFunc)
-    assert "% 2 == 1" not in hoisted(func)
+    assert hoisted(func).count("% 2 == 1") == parts
     module = tw.codegen.compile(func, ONE)
     for n in (0, 1, 3, 7, 8, 9, 21):
         a = RNG.standard_normal(n).astype(np.float32)
