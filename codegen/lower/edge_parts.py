@@ -141,19 +141,29 @@ def _are_independent(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffe
     stored elsewhere lies in the element's own row, and is read there only.
     """
     if any(
-        (isinstance(n, Call) and n.op in ("tir.address_of", "tir.call_extern", "tir.assume"))
-        or (
-            isinstance(n, (Let, LetStmt)) and vars_in(n.value) & (rows.loops | rows.lanes)
-        )  # an index may have its name
-        for n in all_nodes(body)
+        isinstance(n, Call) and n.op in ("tir.address_of", "tir.call_extern", "tir.assume") for n in all_nodes(body)
     ):
         return False
+    named = _names_of_rows(rows, body)
     dims: dict[Buffer, set[int | None]] = {}
     stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
     for n in all_nodes(body):
         if type(n) is BufferStore or (type(n) is BufferLoad and n.buffer in stored):
+            if any(vars_in(i) & named for i in n.indices):
+                return False
             dims.setdefault(n.buffer, set()).add(_row_dim(n.indices, var, rows, inside=n.buffer in own))
     return all(len(found) == 1 and (b in own or None not in found) and -1 not in found for b, found in dims.items())
+
+
+def _names_of_rows(rows: _TileRows, body: Stmt) -> set[Var]:
+    """Returns the names in ``body`` of values that depend on the row."""
+    found: set[Var] = set()
+    before = -1
+    lets = [n for n in all_nodes(body) if isinstance(n, (Let, LetStmt))]
+    while len(found) > before:
+        before = len(found)
+        found |= {n.var for n in lets if vars_in(n.value) & (rows.loops | rows.lanes | found)}
+    return found
 
 
 def _row_dim(indices: Sequence[Expr], var: Var, rows: _TileRows, inside: bool) -> int | None:

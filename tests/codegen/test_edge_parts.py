@@ -8,6 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.lower.pipeline import run_passes
+from tilewright.driver.planning import plan
 from tilewright.schedule import Schedule
 from tilewright.tir import PrimFunc, parse
 from tilewright.tir.interpret import interpret
@@ -221,3 +222,16 @@ def test_kernels_of_several_stages_at_every_small_size(name: str) -> None:
         expected = np.zeros_like(got)
         tw.codegen.compile(func, ONE)(*inputs, expected)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_edges_of_functions_that_are_written_out_run_in_parts() -> None:
+    n = te.size_var("n")
+    x, y = te.placeholder((n,), name="x"), te.placeholder((n,), name="y")
+    made = plan([x, y, te.compute((n, n), lambda i, j: te.exp(x[i] + y[j]), name="z")], ONE)
+    assert "_left // 16 % 2 == 1" in hoisted(made.scheduled)
+    module = made.compile()
+    for size in (1, 2, 3, 7, 15, 16, 17, 33, 50, 64, 65):
+        a, b = RNG.standard_normal((2, size), np.float32)
+        z = np.full((size, size), np.nan, np.float32)
+        module(a, b, z)
+        np.testing.assert_allclose(z, np.exp(a[:, None] + b), rtol=1e-5)
