@@ -31,7 +31,7 @@ from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_t
 from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..tir.annotations import is_for_code
-from ..tir.expr import FloorDiv, FloorMod, IntImm, StringImm, Var, is_const_int
+from ..tir.expr import FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, is_const_int
 from ..tir.program_key import workload_key
 from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order, vars_in
@@ -432,12 +432,17 @@ alone. Larger ones stand first: each condition goes around those before it."""
 _LARGE_SIZE = (1024, 512)
 """An example of large sizes, and above which size its schedule is used, where one result is made of so many elements."""
 
+_LONG_SCAN = (1024, 128)
+"""The same for running sums along a size: long rows side by side may lie a power of two apart, and push each other out of the
+caches, if there are many."""
+
 
 def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None:
     """Returns a plan for symbolic sizes: by the analytic model's schedules for examples of them.
 
     A function of one size has schedules of its own where that is small, because tiles for larger ones are mostly empty
-    there. It has one for large sizes where it reduces to one result: partial results then fill several vectors.
+    there. It has one for large sizes where it reduces to one result, because partial results then fill several vectors, and
+    where it has running sums along the size.
     Where none applies, the function stays as written, and the origin says why. None: no examples are known.
     """
     made = _plan_by_one_example(asked, machine, before)
@@ -447,14 +452,15 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     ((size, usual),) = sizes.items()
     assert made.trace is not None
     programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
-    for example, end in (*_SMALL_SIZES, _LARGE_SIZE):
+    scans = _scans_along(asked.func, size)
+    for example, end in (*_SMALL_SIZES, _LONG_SCAN if scans else _LARGE_SIZE):
         large = example > end
         func = with_example(asked.func, {size.name: example})
-        if large and (usual >= example or not _reduces_to_one(asked.func, size)):
+        if large and (usual >= example or not (scans or _reduces_to_one(asked.func, size))):
             continue
         if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
-        other = _plan_by_one_example(Request(func), machine, "")
+        other = _plan_by_one_example(Request(func), machine, "", (0, ODD) if large else (0,))
         if other is None or other.trace is None or _divides_by_sizes(other.scheduled):
             continue
         if (trace := other.trace.dumps()) not in traces:
@@ -474,6 +480,12 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     return replace(made, origin=origin, scheduled=dispatched(asked.func, programs, tree))
 
 
+def _scans_along(func: PrimFunc, size: Var) -> bool:
+    """Returns whether a block computes each element along a size of arrays from the one before."""
+    axes = [iv for realize in blocks_of(func) for iv in realize.block.iter_vars]
+    return size in size_vars(func) and any(iv.kind == IterVar.SCAN and size in vars_in(iv.dom.extent) for iv in axes)
+
+
 def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
     """Returns whether a block reduces along a size of arrays to one result, and no block goes along it twice."""
     if size not in size_vars(func):
@@ -484,14 +496,19 @@ def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
     return all(len(axes) <= 1 for axes in along) and any(map(all, zip(along, alone, strict=True)))
 
 
-def _plan_by_one_example(asked: Request, machine: Target, before: str) -> Plan | None:
-    """Returns a plan by the schedule for the usual example of the sizes, or for another one that applies."""
+def _plan_by_one_example(
+    asked: Request, machine: Target, before: str, less_by: Sequence[int] = (0, ODD, LARGER)
+) -> Plan | None:
+    """Returns a plan by the schedule for the example of the sizes, smaller by one of ``less_by``.
+
+    It is the first that applies.
+    """
     if machine.is_gpu or machine.stays_as_written:
         return None
     failed, divided = "", None
     base = Schedule(asked.func)
     split_axes_by_sizes(base)
-    for less in (0, ODD, LARGER):
+    for less in less_by:
         example = example_of(base.func, less)
         if example is None:
             break

@@ -20,7 +20,7 @@ from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
 from ..tir.stmt import Buffer, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
-from .example_sizes import ODD, example_numbers, example_of
+from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
 from .program import BlockInfo, ProgramInfo, Use, divisors_of
 
 _Place = tuple[BlockInfo | Buffer, int]
@@ -102,6 +102,16 @@ def split_axes_by_sizes(sch: Schedule) -> None:
         _split_divided_axes(sch, _by_sizes)
 
 
+def split_at_example(func: PrimFunc) -> tuple[Schedule, PrimFunc]:
+    """Returns ``func`` with its axes split by symbolic sizes, and that function at the example sizes of its attribute.
+
+    Candidates are made of the second one; their steps are performed on the first. ValueError for a size without an example.
+    """
+    split = Schedule(func)
+    split_axes_by_sizes(split)
+    return split, at_example(split.func)
+
+
 @dataclass(frozen=True)
 class _Divisors:
     """The blocks of a function, and by what reductions divide each axis: the divisors by their numbers.
@@ -123,7 +133,8 @@ def _by_numbers(func: PrimFunc) -> _Divisors:
 
 def _by_sizes(func: PrimFunc) -> _Divisors:
     """Returns the symbolic sizes by which reductions divide axes; the blocks are those of the function of example sizes."""
-    example, numbers = example_of(func, ODD), example_numbers(func, ODD)
+    usual = without_example(func)  # an example of 1 or 2 divides differently
+    example, numbers = example_of(usual, ODD), example_numbers(usual, ODD)
     if example is None or not numbers:
         return _Divisors(ProgramInfo(func), {})
     program, found = ProgramInfo(example), {}

@@ -5,8 +5,9 @@ It has the LLVM names of data types and constants.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ...tir.arith.normal_form.forms import Linear
@@ -64,6 +65,13 @@ def align_of(dtype: DType) -> int:
 def float_constant(value: float, dtype: DType) -> str:
     """Returns an exact floating-point literal: the hexadecimal bits in LLVM's form; for bfloat16, the bits as an
     integer."""
+    return _literal(struct.pack("<d", value), dtype)
+
+
+@lru_cache(maxsize=4096)  # tables of functions such as tanh stand in the code of each of their calls
+def _literal(double: bytes, dtype: DType) -> str:
+    """Returns the literal of a number in the bytes of a double, which tell 0.0 from -0.0."""
+    (value,) = struct.unpack("<d", double)
     kind, bits = dtype.kind, dtype.bits
     if kind == "bfloat":
         return str(float_bits(value, dtype))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.arith import Analyzer
-from ...tir.expr import NE, BufferLoad, Call, Expr, IntImm, Ramp, Var, is_const_int, structural_equal
+from ...tir.expr import LT, NE, BufferLoad, Call, Expr, IntImm, Ramp, Var, const, is_const_int, structural_equal
 from ...tir.expr.node import IRNode
-from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt, children_of, seq
-from ...tir.walk import pre_order, substitute, transform, uses_var
+from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt, children_of, seq
+from ...tir.walk import fresh_copy, pre_order, substitute, transform, uses_var
 from ..lowered import REGISTER_SCOPE
 from .scoped_transform import ScopedTransform
 
@@ -29,23 +29,64 @@ def carry_recurrences(func: PrimFunc) -> PrimFunc:
             s[i, t] = carried[()]
 
     It applies to serial loops of a known number of iterations that hold nothing but stores, of which all to one array
-    differ from iteration to iteration in one index, the loop's variable, in functions whose arrays do not overlap. What is stored to memory and loaded again costs
-    three times the latency of the addition.
+    differ from iteration to iteration in one index, the loop's variable, in functions whose arrays do not overlap. What is
+    stored to memory and loaded again costs three times the latency of the addition.
+
+    Where the first step is told apart by a condition, as it is along an axis that may be empty, it comes before the loop.
+    Before::
+
+        for t in range(n):
+            s[i, t] = T.if_then_else(t < 1, x[i, 0], s[i, t - 1] + x[i, t])
+
+    After::
+
+        if 0 < n:
+            s[i, 0] = x[i, 0]
+            carried[()] = s[i, 0]
+            for t in range(1, n): ...
     """
     return ScopedTransform({For: _carried}).function(func) if func.attrs.get("tir.noalias") else func
 
 
 def _carried(loop: For, scope: ScopedTransform) -> Stmt | None:
+    if loop.kind != "serial":
+        return None
+    known = isinstance(loop.extent, IntImm) and loop.extent.value > 0
+    if known and isinstance(loop.min, IntImm) and loop.min.value > 0:  # there is a step before the first one
+        return _with_registers(loop, scope)
+    if not is_const_int(loop.min, 0) or not any(_is_first_step(n, loop.loop_var) for n in pre_order(loop.body)):
+        return None
+    one = const(1, loop.loop_var.dtype)
+    rest = _with_registers(loop.with_(min=one, extent=loop.extent - one, body=_at_step(loop, first=False)), scope)
+    if rest is None:
+        return None
+    start = substitute(_at_step(loop, first=True), {loop.loop_var: loop.min})
+    return IfThenElse(loop.extent > 0, seq(fresh_copy(scope.analyzer.simplify(start)), rest))
+
+
+def _is_first_step(n: IRNode, var: Var) -> bool:
+    """Returns whether a node tells the step 0 of a loop from the others."""
+    return (
+        isinstance(n, Call) and n.op == "tir.if_then_else" and isinstance(n.args[0], LT) and n.args[0].a is var
+        and is_const_int(n.args[0].b, 1)
+    )  # fmt: skip
+
+
+def _at_step(loop: For, *, first: bool) -> Stmt:
+    """Returns the body of a loop in its first step, or in all others."""
+
+    def chosen(n: IRNode) -> IRNode | None:
+        return n.args[1 if first else 2] if isinstance(n, Call) and _is_first_step(n, loop.loop_var) else None
+
+    made: Stmt = transform(loop.body, post=chosen)
+    return made
+
+
+def _with_registers(loop: For, scope: ScopedTransform) -> Stmt | None:
+    """Returns a loop whose step before the first one exists, with registers for what one step hands to the next."""
     parts = children_of(loop.body)
     stores = [s for s in parts if isinstance(s, BufferStore)]
-    if (
-        loop.kind != "serial"
-        or len(stores) != len(parts)
-        or not isinstance(loop.extent, IntImm)
-        or loop.extent.value < 1
-    ):
-        return None
-    if not isinstance(loop.min, IntImm) or loop.min.value < 1:  # the step before the first one may not exist
+    if len(stores) != len(parts):
         return None
     if any(isinstance(n, Call) and n.op.startswith("tir.call") for n in pre_order(loop.body)):
         return None

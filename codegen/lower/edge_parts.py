@@ -2,12 +2,14 @@
 
 A tile of unrolled rows at the end of a symbolic size has fewer rows than others, and how many is known at the call. With a
 check around each row, values do not stay in registers, and a row costs more than several of a whole tile. Here the number
-of rows is written in binary: for each power of two there is code without checks, which runs where that digit is one.
+of rows is written in binary: for each power of two there is code without checks, which runs where that digit is one. A tile of at
+most 4 rows has code for each number of rows instead: parts would each read the whole other operand of a product.
 
 A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
 whole one is then one vector with a mask.
 
-The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads.
+The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads. What is only read, or is
+no index, may depend on rows in any way, as in packed operands: the tile's number in one dimension, the row in another.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.arith.affine import as_difference
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Max, Var, const, floordiv, floormod, structural_equal
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Let, Max, Var, const, floordiv, floormod, structural_equal
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
-from ...tir.walk import LEAVES, all_nodes, fresh_copy, transform, uses_var, vars_in
+from ...tir.walk import all_nodes, fresh_copy, transform, uses_var, vars_in
 
 MOST_PARTS = 4
 """The most parts of an edge; tiles of more than 16 rows keep their checks."""
+
+_EACH = 4
+"""Tiles of up to so many rows have code for each number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +67,25 @@ def edge_in_parts(
         return None
     plain = assume(body, [*terms])
     own = {n.buffer for n in all_nodes(body) if type(n) is Allocate}
-    if not (_uses_rows_only(var, rows, plain, own) and _are_independent(var, rows, plain, own)):
+    if not _are_independent(var, rows, plain, own):
         return None
     left = Var(f"{var.name}_left", var.dtype)
     parts: list[Stmt] = []
+    if rows.wide == 1 and rows.tall <= _EACH:
+        for count in range(1, rows.tall):
+            whole = _moved(rows, plain, own, count, const(0, left.dtype))
+            parts.append(IfThenElse(left.equal(count), fresh_copy(whole)))
+        return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
     length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
     while length:
         unit = length * rows.wide
-        first = floordiv(left, 2 * unit) * (2 * unit) if 2 * length < rows.tall else const(0, left.dtype)
+        first = floordiv(left, 2 * unit) * (2 * length) if 2 * length < rows.tall else const(0, left.dtype)
         runs = floormod(floordiv(left, unit), 2).equal(1)
-        parts.append(IfThenElse(runs, fresh_copy(_moved(var, rows, plain, length, first))))
+        parts.append(IfThenElse(runs, fresh_copy(_moved(rows, plain, own, length, first))))
         length //= 2
     if rows.wide > 1:
-        first = floordiv(left, rows.wide) * rows.wide
-        parts.append(IfThenElse(first < left, fresh_copy(_moved(var, rows, body, 1, first))))
+        first = floordiv(left, rows.wide)
+        parts.append(IfThenElse(first * rows.wide < left, fresh_copy(_moved(rows, body, own, 1, first))))
     return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
 
 
@@ -134,12 +144,26 @@ def _are_independent(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffe
         isinstance(n, Call) and n.op in ("tir.address_of", "tir.call_extern", "tir.assume") for n in all_nodes(body)
     ):
         return False
+    named = _names_of_rows(rows, body)
     dims: dict[Buffer, set[int | None]] = {}
     stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
     for n in all_nodes(body):
         if type(n) is BufferStore or (type(n) is BufferLoad and n.buffer in stored):
+            if any(vars_in(i) & named for i in n.indices):
+                return False
             dims.setdefault(n.buffer, set()).add(_row_dim(n.indices, var, rows, inside=n.buffer in own))
     return all(len(found) == 1 and (b in own or None not in found) and -1 not in found for b, found in dims.items())
+
+
+def _names_of_rows(rows: _TileRows, body: Stmt) -> set[Var]:
+    """Returns the names in ``body`` of values that depend on the row."""
+    found: set[Var] = set()
+    before = -1
+    lets = [n for n in all_nodes(body) if isinstance(n, (Let, LetStmt))]
+    while len(found) > before:
+        before = len(found)
+        found |= {n.var for n in lets if vars_in(n.value) & (rows.loops | rows.lanes | found)}
+    return found
 
 
 def _row_dim(indices: Sequence[Expr], var: Var, rows: _TileRows, inside: bool) -> int | None:
@@ -157,24 +181,17 @@ def _row_dim(indices: Sequence[Expr], var: Var, rows: _TileRows, inside: bool) -
 
 def _is_row(e: Expr, var: Var, rows: _TileRows) -> bool:
     """Returns whether an index is one of this tile's row, plus what does not depend on the tile."""
-    return _times_row(e, var, rows) == 1
-
-
-def _times_row(e: Expr, var: Var, rows: _TileRows) -> int:
-    """Returns how far an index moves with each row or lane of this tile; 0 for other indices."""
-    numbers = _coefficients(e, [var], rows)
-    times = (numbers or [0])[-1]
-    return times if numbers is not None and times > 0 and numbers == _of_row(times, [rows.step], rows) else 0
+    return _coefficients(e, [var], rows) == _of_row([rows.step], rows)
 
 
 def _is_own_row(e: Expr, rows: _TileRows) -> bool:
     """Returns whether an index is a row of memory that the tile has for itself."""
-    return _coefficients(e, [], rows) == _of_row(1, [], rows) and not vars_in(e) - rows.loops - rows.lanes
+    return _coefficients(e, [], rows) == _of_row([], rows) and not vars_in(e) - rows.loops - rows.lanes
 
 
-def _of_row(times: int, before: list[int], rows: _TileRows) -> list[int]:
-    """Returns the coefficients of ``times`` the index of a row and its lane, behind those of other variables."""
-    return [times * c for c in (*before, *([1] if rows.joined or rows.wide == 1 else [rows.wide, 1]))]
+def _of_row(before: list[int], rows: _TileRows) -> list[int]:
+    """Returns the coefficients of the index of a row and its lane, behind those of other variables."""
+    return [*before, *([1] if rows.joined or rows.wide == 1 else [rows.wide, 1])]
 
 
 def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int] | None:
@@ -188,28 +205,16 @@ def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int] |
     return numbers if len(numbers) == len(linear[0]) else None
 
 
-def _uses_rows_only(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer]) -> bool:
-    """Returns whether the variables stand for rows everywhere. That is in an index of this tile's row, or as the row in
-    memory of the tile."""
-
-    def fine(n: IRNode) -> bool:
-        if isinstance(n, Expr) and n.dtype == var.dtype and _times_row(n, var, rows):
-            return True
-        if n is var or n in rows.loops or n in rows.lanes:
-            return False
-        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
-            return all(fine(c) for c in n.children() if not (isinstance(c, Expr) and _is_own_row(c, rows)))
-        return type(n) in LEAVES or all(map(fine, n.children()))
-
-    return fine(body)
-
-
-def _moved(var: Var, rows: _TileRows, body: Stmt, length: int, first: Expr) -> Stmt:
-    """Returns the code of ``length`` rows from the row ``first`` of the tile on."""
+def _moved(rows: _TileRows, body: Stmt, own: Container[Buffer], length: int, first: Expr) -> Stmt:
+    """Returns the code of ``length`` rows from the row number ``first`` of the tile on. Its own memory begins at row 0."""
+    start = first * rows.wide if rows.joined else first
 
     def row(n: IRNode) -> IRNode | None:
-        times = _times_row(n, var, rows) if isinstance(n, Expr) and n.dtype == var.dtype and uses_var(n, var) else 0
-        return n + first * times if times else None  # type: ignore[operator]
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in own:
+            return n.map_children(
+                lambda c: c if isinstance(c, Expr) and _is_own_row(c, rows) else transform(c, row, loop)
+            )
+        return n + start if n in rows.loops else None  # type: ignore[operator]
 
     def loop(n: IRNode) -> IRNode | None:
         if isinstance(n, For) and n.loop_var in rows.loops:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tilewright import te
+from tilewright.codegen import lower
 from tilewright.codegen.lower.carry_recurrences import carry_recurrences
+from tilewright.driver.planning import plan
 from tilewright.tir.parser import parse
 
 from .test_lower import AVX2, AVX512, check
@@ -87,3 +91,34 @@ def test_a_place_that_one_iteration_writes_twice_is_not_carried(second, count):
     text = LOOP.format(first=1, body=f"S[t] = S[t - 1] + X[t]\n        {second}")
     check(parse(text), AVX512)
     assert carried(text).count('scope="register"') == count
+
+
+def test_the_first_step_of_a_loop_that_may_be_empty_comes_before_it():
+    n = te.size_var("n")
+    x = te.placeholder((40, n), name="x")
+    made = plan([x, te.ops.cumsum(x, 1)], "native -num-cores=1")
+    text = lower(made.scheduled, "native -num-cores=1").script()
+    assert "if_then_else" not in text.split("root_2")[-1] and 'scope="register"' in text
+    assert "above n = 128 for n = 1024" in made.origin
+    module = made.compile()
+    for size in (0, 1, 2, 3, 6, 7, 33, 128, 129, 512):
+        values = np.random.default_rng(size).integers(-4, 5, (40, size)).astype("float32")
+        out = np.full((40, size), np.nan, "float32")
+        module(values, out)
+        np.testing.assert_array_equal(out, np.cumsum(values, 1))
+
+
+@pytest.mark.parametrize(
+    ("axis", "exclusive", "reverse"), [(0, False, True), (1, True, False), (0, True, False), (1, False, True)]
+)
+def test_running_sums_along_a_size_start_and_go_as_asked(axis, exclusive, reverse):
+    n = te.size_var("n")
+    x = te.placeholder((n, 5) if axis == 0 else (5, n), name="x")
+    module = plan([x, te.ops.cumsum(x, axis, exclusive=exclusive, reverse=reverse)], "native -num-cores=1").compile()
+    for size in (0, 1, 2, 7, 16, 33, 130):
+        values = np.random.default_rng(size).integers(-4, 5, (size, 5) if axis == 0 else (5, size)).astype("float32")
+        turned = np.flip(values, axis) if reverse else values
+        sums = np.cumsum(turned, axis) - (turned if exclusive else 0)
+        out = np.full(values.shape, np.nan, "float32")
+        module(values, out)
+        np.testing.assert_array_equal(out, np.flip(sums, axis) if reverse else sums)

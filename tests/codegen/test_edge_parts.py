@@ -8,6 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.lower.pipeline import run_passes
+from tilewright.driver.planning import plan
 from tilewright.schedule import Schedule
 from tilewright.tir import PrimFunc, parse
 from tilewright.tir.interpret import interpret
@@ -47,10 +48,11 @@ def product(rows: int, wide: int) -> Schedule:
     return sch
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (13, 4), (16, 4)])
+@pytest.mark.parametrize(("rows", "parts"), [(2, 1), (3, 2), (4, 3), (5, 3), (8, 3), (13, 4), (16, 4)])
 def test_rows_at_the_end_of_a_product(rows: int, parts: int) -> None:
     sch = product(rows, 16)
-    assert hoisted(sch.func).count("% 2 == 1") == parts
+    runs = "_left == " if rows <= 4 else "% 2 == 1"  # each number of rows, or each binary digit of it
+    assert hoisted(sch.func).count(runs) == parts
     module = tw.build(sch, ONE)
     b = RNG.standard_normal((20, 48), np.float32)
     for n in (*range(2 * rows + 2), 67):
@@ -140,11 +142,24 @@ def main(a: T.handle, c: T.handle):
 """
 
 
-@pytest.mark.parametrize("text", [NEIGHBOURS, SUMMED, PLACES], ids=["neighbours", "summed", "places"])
-def test_rows_that_are_not_independent_keep_their_checks(text: str) -> None:
+NAMED = PLACES.replace(
+    """                C[i * 8 + r] = A[i * 8 + r] * T.cast(r, "float32") + T.cast(i, "float32")
+""",
+    """                place: T.int32 = r * 1
+                C[i * 8 + place] = A[i * 8 + r]
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [(NEIGHBOURS, 0), (SUMMED, 0), (NAMED, 0), (PLACES, 3)],
+    ids=["neighbours", "summed", "named", "places"],
+)
+def test_rows_that_are_not_independent_keep_their_checks(text: str, parts: int) -> None:
     func = parse(text)
     assert isinstance(func, PrimFunc)
-    assert "% 2 == 1" not in hoisted(func)
+    assert hoisted(func).count("% 2 == 1") == parts
     module = tw.codegen.compile(func, ONE)
     for n in (0, 1, 3, 7, 8, 9, 21):
         a = RNG.standard_normal(n).astype(np.float32)
@@ -153,6 +168,37 @@ def test_rows_that_are_not_independent_keep_their_checks(text: str) -> None:
         module(a, got)
         interpret(func, a, expected)
         np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_columns_at_the_end_of_a_packed_operand() -> None:
+    n = te.size_var("n")
+    a, b = te.placeholder((20, 24), name="A"), te.placeholder((24, n), name="B")
+    k = te.reduce_axis((0, 24), name="k")
+    func = te.create_prim_func([a, b, te.compute((20, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    copy = sch.cache_read(block, 1, "global")
+    sch.transform_layout(block, ("read", 1), lambda k, j: (j // 64, k, j % 64), leave_padding=True)
+    sch.cache_write(block, 0, "local")
+    i, j, step = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 64])
+    sch.reorder(j0, i0, step, i1, j1)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    sch.reverse_compute_at(sch.get_block("C_local"), i0)
+    _, _, x, y = sch.get_loops("C_local")
+    sch.unroll(x)
+    sch.vectorize(y)
+    sch.decompose_reduction(block, step)
+    assert sch.get_loops(copy)
+    assert hoisted(sch.func).count("% 2 == 1") == 2  # 32 columns, and 16
+    module = tw.build(sch, ONE)
+    left = RNG.integers(-4, 5, (20, 24)).astype(np.float32)
+    for size in (0, 1, 2, 15, 16, 17, 31, 33, 47, 48, 50, 63, 64, 65, 100, 129):
+        right = RNG.integers(-4, 5, (24, size)).astype(np.float32)
+        module(left, right, c := np.full((20, size), 5.0, np.float32))
+        np.testing.assert_array_equal(c, left @ right, err_msg=str(size))
 
 
 @pytest.mark.parametrize("name", ["convolution", "attention", "stencil"])
@@ -176,3 +222,16 @@ def test_kernels_of_several_stages_at_every_small_size(name: str) -> None:
         expected = np.zeros_like(got)
         tw.codegen.compile(func, ONE)(*inputs, expected)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_edges_of_functions_that_are_written_out_run_in_parts() -> None:
+    n = te.size_var("n")
+    x, y = te.placeholder((n,), name="x"), te.placeholder((n,), name="y")
+    made = plan([x, y, te.compute((n, n), lambda i, j: te.exp(x[i] + y[j]), name="z")], ONE)
+    assert "_left // 16 % 2 == 1" in hoisted(made.scheduled)
+    module = made.compile()
+    for size in (1, 2, 3, 7, 15, 16, 17, 33, 50, 64, 65):
+        a, b = RNG.standard_normal((2, size), np.float32)
+        z = np.full((size, size), np.nan, np.float32)
+        module(a, b, z)
+        np.testing.assert_allclose(z, np.exp(a[:, None] + b), rtol=1e-5)

@@ -176,3 +176,60 @@ def test_small_sizes_have_schedules_of_their_own_where_these_differ() -> None:
     assert "n <= 1" in made.scheduled.script() and "n <= 6" in made.scheduled.script()
     asked = with_example(te.create_prim_func([x, te.ops.softmax(x, axis=1)]), {"n": 32})
     assert "n <= 1" not in plan(asked, TARGET).scheduled.script()
+
+
+def test_axes_that_are_divided_by_a_size_are_tuned_at_examples() -> None:
+    n = te.size_var("n")
+    a, b = te.placeholder((4 * n, 16), name="a"), te.placeholder((n, 16), name="b")
+    r = te.reduce_axis((0, 16), name="r")
+    c = te.compute((4 * n,), lambda i: te.sum(a[i, r] * b[i % n, r], axis=r), name="c")
+    result = tw.tune([a, b, c], TARGET, sizes={"n": [1, 16, 96]}, trials=2, seed=0)
+    assert [record.status for record in result.records] == ["ok"] * len(result.records)
+    assert {record.trace.count('"transform_block_layout"') > 0 for record in result.records} == {True}
+    assert result.choice is not None
+    module = tw.build(result.choice.program, TARGET)
+    for size in (1, 2, 3, 16, 33, 96, 97):
+        rng = np.random.default_rng(size)
+        x, y = (rng.integers(-4, 5, (rows, 16)).astype("float32") for rows in (4 * size, size))
+        z = np.full(4 * size, np.nan, "float32")
+        module(x, y, z)
+        np.testing.assert_array_equal(z, (x * np.tile(y, (4, 1))).sum(1))
+
+
+def test_a_small_size_has_no_schedule_that_was_made_for_a_large_one() -> None:
+    def softmax(n: object) -> list[te.Tensor]:
+        x = te.placeholder((64, n), name="x")  # type: ignore[arg-type]
+        return [x, te.ops.softmax(x, axis=1)]
+
+    made = plan(softmax(te.size_var("n")), target=TARGET)
+    assert "up to n = 1 for" not in made.origin  # that for n = 1 fuses loops, and divides by n
+    module = made.compile()
+    for n in (1, 2, 3, 4, 5, 6, 7, 33):
+        x = np.random.default_rng(n).standard_normal((64, n), np.float32)
+        y = np.full((64, n), np.nan, np.float32)
+        module(x, y)
+        e = np.exp(x - x.max(1, keepdims=True))
+        np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0, 2), (1, 2), (2,)])
+def test_rows_of_one_vector_are_a_pattern_for_longer_rows(axes: tuple[int, ...]) -> None:
+    def largest(n: object) -> list[te.Tensor]:
+        shape = (8, 12, n)
+        x = te.placeholder(shape, name="x")  # type: ignore[arg-type]
+        over = {axis: te.reduce_axis((0, shape[axis]), name=f"r{axis}") for axis in axes}  # type: ignore[arg-type]
+
+        def of(*left: object) -> object:
+            rest = iter(left)
+            return te.max(x[tuple([over[a] if a in over else next(rest) for a in range(3)])], axis=[*over.values()])
+
+        return [x, te.compute([shape[a] for a in range(3) if a not in over], of, name="y")]  # type: ignore[arg-type]
+
+    made = plan(largest(te.size_var("n")), target="llvm -mcpu=x86-64-v4 -num-cores=1")
+    assert made.origin.startswith("the analytic model's best schedule for n = 64,")
+    module = plan(largest(te.size_var("n")), target=TARGET).compile()
+    for n in (1, 2, 3, 7, 16, 17, 63, 64, 65, 130):
+        x = np.random.default_rng(n).standard_normal((8, 12, n), np.float32)
+        y = np.full([x.shape[a] for a in range(3) if a not in axes], np.nan, np.float32)
+        module(x, y)
+        np.testing.assert_array_equal(y, x.max(axes))

@@ -164,7 +164,7 @@ def _take_rows(sch: Schedule, copy: Any, steps: int, by_tiles: bool) -> None:
 
 
 class DotRule(ScheduleRule):
-    """This rule takes sums of products of int8 or uint8; columns and steps are padded to multiples of 16 and 4."""
+    """This rule takes sums of products of int8 or uint8. Columns and steps are padded to multiples of 16 and 4."""
 
     name = "int8_dots"
     priority = 5

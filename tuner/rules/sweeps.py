@@ -165,7 +165,8 @@ def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = 
     if at is not None:
         for stage in reversed(stages):
             if stage is not last:
-                sch.compute_at(stage.block, at, preserve_unit_loops=sweep.rows > 1)
+                # a loop over one vector stays: the row of another size has more of them
+                sch.compute_at(stage.block, at, preserve_unit_loops=sweep.rows > 1 or stage.kind == "partial")
     steps = {"": at}
     _keep_short_rows(sch, stages, at, sweep)
     for stage in stages:
@@ -341,7 +342,8 @@ def _vectorize_lanes(
     """Put the loops over the row outside, then the rows at hand, unrolled, and the lanes of the partial results."""
     (lanes,) = loops_of_axis(sch, block, inside, 0)
     over = [loop for loop in inside if loop is not lanes]
-    if over:
+    steps = [loop for loop in over if extent_of(sch, loop) != 1]
+    if steps or (over and sweep.rows > 1):
         sch.reorder(*over, *rows, lanes)
         init = sch.decompose_reduction(block, over[0])
         *around, start = sch.get_loops(init)
@@ -350,11 +352,11 @@ def _vectorize_lanes(
             for loop in over:
                 sch.unroll(loop)
         else:
-            unroll_factor(sch, over[-1], sweep.unroll)
+            unroll_factor(sch, (steps or over)[-1], sweep.unroll)
         sch.vectorize(start)
     sch.vectorize(lanes)
     sch.set_scope(block, 0, "local")
-    return over[-1] if over and not written_out else None
+    return (steps or over)[-1] if over and not written_out else None
 
 
 _WRITTEN_OUT = 128

@@ -28,8 +28,8 @@ from ...tir.cost import count_flops
 from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database, TuningRecord, open_database, utc_now
+from ..canonical_form import split_at_example
 from ..cost.cost_model import XGBCostModel
-from ..example_sizes import at_example
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.runner import TimeUp, estimate, interval
 from ..remote import runner_for
@@ -90,8 +90,8 @@ class TuningSession:
     ) -> None:  # fmt: skip
         target = Target.of(target)
         self.func, self.target, self.db = func, target, db
-        fixed = at_example(func)  # of which the space is made
-        self._symbolic = fixed is not func
+        self._split, fixed = split_at_example(func)  # the space is that of the second
+        self._symbolic = fixed is not self._split.func
         self.options = chosen = replace(options or TuneOptions(), **named)
         rng = np.random.default_rng(chosen.seed)
         self.default = choose_default(
@@ -113,7 +113,7 @@ class TuningSession:
         self.runner: Runner = LocalRunner() if chosen.runner is None else runner_for(chosen.runner)
         self._run = Run(0, math.inf, (), 0.0)
         self._recall()
-        self._default_trace = self.default.schedule.trace.dumps()
+        self._default_trace = self._trace_of_default()
         if self._default_trace not in self._known and self._has_candidates():
             self._again.insert(
                 0, TuningRecord(self.workload, target.key, self._default_trace, status="skipped", sketch=_DEFAULT)
@@ -331,8 +331,22 @@ class TuningSession:
         self.search.tell([c for c, _ in told], [s for _, s in told])
 
     def _scheduled(self, candidate: Candidate) -> Schedule:
-        schedule = self.space.schedule(candidate.sketch, candidate.row)
-        return replay(self.func, schedule.trace) if self._symbolic else schedule
+        return self._of_all_sizes(self.space.schedule(candidate.sketch, candidate.row))
+
+    def _of_all_sizes(self, schedule: Schedule) -> Schedule:
+        """Returns the function scheduled as the function of example sizes is."""
+        if not self._symbolic:
+            return schedule
+        made = self._split.copy()
+        schedule.trace.apply_to_schedule(made)
+        return made
+
+    def _trace_of_default(self) -> str:
+        """Returns the steps of the default schedule; those for the example sizes alone where they do not apply to all."""
+        try:
+            return self._of_all_sizes(self.default.schedule).trace.dumps()
+        except (ScheduleError, TraceError):
+            return self.default.schedule.trace.dumps()
 
     def _name_default(self, candidate: Candidate, trace: str) -> None:
         """Note the sketch and the decisions of the default schedule, once a candidate turns out to be it."""

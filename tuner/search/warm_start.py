@@ -16,7 +16,7 @@ from ...tir.parser import ParseError, parse
 from ...tir.program_key import program_key
 from ...tir.stmt import PrimFunc
 from ...tuning_db import Database, TuningRecord, WorkloadRecord
-from ..example_sizes import at_example
+from ..canonical_form import split_at_example
 from ..space.search_space import Space
 from ..space.sketch import Sketch
 from .strategy import Candidate
@@ -91,7 +91,7 @@ def in_own_names(
     own = program_key(func)
     foreign = {r.workload: program_of(db, r) for r in records if r.workload != own}
     spaces = {
-        key: Space(at_example(p), space.target, rules=space.rules, machine=space.machine)
+        key: Space(split_at_example(p)[1], space.target, rules=space.rules, machine=space.machine)
         for key, p in foreign.items()
         if p is not None
     }
@@ -138,7 +138,7 @@ def other_workloads(db: Database, space: Space, *, limit: int = 2000) -> list[Me
         )
         if state not in _known:
             other = program_of(db, group[0])
-            fresh = None if other is None else Space(at_example(other), space.target, machine=space.machine)
+            fresh = None if other is None else Space(split_at_example(other)[1], space.target, machine=space.machine)
             while len(_known) >= _KEPT:
                 del _known[next(iter(_known))]
             _known[state] = [] if fresh is None else training_data(own_records(fresh, group))
@@ -218,7 +218,7 @@ def nearest_shapes(db: Database, space: Space) -> list[NearShape]:
     shapes = []
     for key, records in found.items():
         stored = program_of(db, records[0])
-        program = None if stored is None else at_example(stored)
+        program = None if stored is None else split_at_example(stored)[1]
         distance = None if program is None else _distance(program, space.func)
         if program is not None and distance is not None:
             shapes.append((distance, key, NearShape(distance, program, tuple(records))))

@@ -24,7 +24,7 @@ from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form
 from ..cost.machine_model import MachineModel
-from ..program import BlockInfo, ProgramInfo
+from ..program import ProgramInfo
 from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
@@ -192,21 +192,22 @@ class Space:
 
     def _group(self, variant: Variant, program: ProgramInfo, rules: Sequence[ScheduleRule]) -> Variant:
         """Ask each rule about each block that is still free; the groups in program order."""
-        free: list[BlockInfo] = list(program.blocks)
+        free = dict.fromkeys(program.blocks)
         for rule in rules:
+            offered = tuple([b for b in free if rule.in_order or not b.keeps_order])
             for block in program.blocks:
                 if block not in free or (block.keeps_order and not rule.in_order):
                     continue
                 if (rule.name, block.name) in self.avoid:
                     continue
-                offered = tuple([b for b in free if rule.in_order or not b.keeps_order])
                 group = self._guard.ask(rule.name, rule.match, program, block, offered)
                 if group is None or not set(group.blocks) <= set(offered):
                     continue
                 tables = self._tables(rule, program, group)
                 if tables:
                     variant.groups.append((group, tables))
-                    free = [b for b in free if b not in group.blocks]
+                    free = dict.fromkeys([b for b in free if b not in group.blocks])
+                    offered = tuple([b for b in offered if b in free])
         order = {block: n for n, block in enumerate(program.blocks)}
         variant.groups.sort(key=lambda item: order[item[0].anchor])
         variant.left = [*program.left, *(f"block {block.name}: no schedule rule takes it" for block in free)]
