@@ -135,7 +135,8 @@ class Quantizer:
 
     def quantized_graph(self) -> Graph:
         """Returns the network with quantized products. Results keep their names."""
-        b, mapping = Builder.on(self.graph), {}
+        b = Builder.on(self.graph)
+        mapping: dict[Value, Value] = {}
         chosen = {node for node in self.products() if not self.obstacle(node)}
         for old in self.graph.nodes:
             node = substituted(old, mapping)
@@ -213,12 +214,13 @@ def codes_of(weights: Array, bits: int, group: int) -> tuple[Array, Array]:
 def data_ranges(graph: Graph, quantizer: Quantizer) -> tuple[Graph, list[str]]:
     """Returns a graph that computes the least and the greatest number of the data of each product, and their names."""
     b = Builder.on(graph)
-    b.nodes += graph.nodes
-    outputs, names = [], []
+    b.nodes += list(graph.nodes)
+    outputs: list[Value] = []
+    names: list[str] = []
     for node in quantizer.products():
         data = node.inputs[0]
         assert data is not None
-        if data.dtype == "float32" and math.prod([d if isinstance(d, int) else 1 for d in data.shape]):
+        if data.dtype == "float32" and all(d != 0 for d in data.shape if isinstance(d, int)):
             axes = tuple(range(data.ndim))
             outputs += [b.op("min", data, axis=axes), b.op("max", data, axis=axes)]
             names.append(node.output.name)

@@ -50,4 +50,4 @@ def _is_faster(e: BufferLoad) -> bool:
     if not lanes_are_near(e.indices, e.buffer.element_strides()):
         return False
     contiguous = all([isinstance(i, Ramp) and is_const_int(i.stride, 1) for i in e.indices if i.dtype.lanes > 1])
-    return not contiguous or reads_memory(e.predicate)
+    return not contiguous or (e.predicate is not None and reads_memory(e.predicate))

@@ -204,8 +204,10 @@ def _flat(nest: _Nest) -> _Nest:
     for loop in nest.loops:
         store = joined_access(nest.store, loop.loop_var, analyzer.simplify)
         load = joined_access(nest.load, loop.loop_var, analyzer.simplify)
-        if store is not None or load is not None:
-            nest = replace(nest, store=store or nest.store, load=load or nest.load)
+        if isinstance(store, BufferStore):
+            nest = replace(nest, store=store)
+        if isinstance(load, BufferLoad):
+            nest = replace(nest, load=load)
     return nest
 
 

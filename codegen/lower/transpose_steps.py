@@ -110,13 +110,14 @@ def _arrays(loop: For, inner: For, stores: Sequence[BufferStore]) -> list[_Array
     """Returns the arrays to transpose; None where there are none, or where the steps may not be told apart."""
     t, r = loop.loop_var, inner.loop_var
     loads = [n for s in stores for n in pre_order(s) if isinstance(n, BufferLoad)]
-    if any(n.predicate is not None for n in (*stores, *loads)):
+    accesses: list[BufferLoad | BufferStore] = [*stores, *loads]
+    if any(n.predicate is not None for n in accesses):
         return None
     found: list[_Array] = []
     for store in stores:
         if not _any_uses(store.indices, t):
             continue
-        same = [n for n in (*stores, *loads) if n.buffer.data is store.buffer.data]
+        same = [n for n in accesses if n.buffer.data is store.buffer.data]
         if not _runs_along(store.indices, t, r) or sum(isinstance(n, BufferStore) for n in same) > 1:
             return None
         ago = [_steps_back(store.indices, n.indices, t) for n in same if n.buffer is store.buffer]

@@ -6,6 +6,7 @@ as PyTorch defines them (``torch.ao.quantization.fx._decomposed``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import numpy as np
 from ...graph.graph import Value
 from ...graph.quantize import dequantized
 from .. import common
+from ..common.graph_call import C
 from .aten_call import AtenCall, aten, dtype_name, op
 
 _LIBRARY = "quantized_decomposed"
 
 
-def _operator(*names: str) -> Any:
+def _operator(*names: str) -> Callable[[C], C]:
     return op(*[f"{_LIBRARY}.{name}" for name in names])
 
 

@@ -89,29 +89,30 @@ def quantize_groups(
     *lead, _ = data.shape
     if group < 1 or 0 < groups * group < depth:
         raise ValueError(f"{op}: {groups or 'some'} groups of {group} numbers hold no row of {depth}")
-    rows = (*lead, groups or -(-depth // group))
+    count = groups or -(-depth // group)
+    rows: tuple[int | Expr, ...] = (*lead, count)
 
     def element(*i: Any) -> Expr:
         *at, g, k = i
         step = g * group + k
-        if depth == rows[-1] * group:
+        if depth == count * group:
             return cast("float32", data(*at, step))
         inside = Select(step < depth, data(*at, min_(step, depth - 1)), const(0, data.dtype))
         return cast("float32", inside)
 
     k = reduce_axis((0, group), name="k")
-    largest = compute(rows, lambda *i: max_(abs_(element(*i, k.var)), axis=k), name=f"{name}_largest")
+    largest: Tensor = compute(rows, lambda *i: max_(abs_(element(*i, k.var)), axis=k), name=f"{name}_largest")
 
     def scale(*i: Expr) -> Expr:
         most = largest(*i)
         return Select(EQ(most, const(0, "float32")), const(1, "float32"), most * const(1 / 127, "float32"))
 
-    scales = compute(rows, scale, name=f"{name}_scale")
-    numbers = compute(
+    scales: Tensor = compute(rows, scale, name=f"{name}_scale")
+    numbers: Tensor = compute(
         (*rows, group), lambda *i: cast("int8", round_(element(*i) / scales(*i[:-1]))), name=f"{name}_number"
     )
     s = reduce_axis((0, group), name="s")
-    sums = compute(rows, lambda *i: sum_(cast("int32", numbers(*i, s.var)), axis=s), name=f"{name}_sum")
+    sums: Tensor = compute(rows, lambda *i: sum_(cast("int32", numbers(*i, s.var)), axis=s), name=f"{name}_sum")
     return numbers, scales, sums
 
 
@@ -136,15 +137,15 @@ def dense_packed_nbits(
         *require_same(op, "the number of groups", data.shape[-2], sums.shape[-1], data, sums),
     )
     panels, groups, bytes_, lanes, width = (constant(op, "a size of the codes", e) for e in codes.shape)
-    length = constant(op, "the length of a group", data.shape[-1])
-    if (lanes, width) != (CODE_LANES, wide) or bytes_ * count * wide != length or groups % int(scales.shape[1]):
+    length, given = (constant(op, "a size", e) for e in (data.shape[-1], scales.shape[1]))
+    if (lanes, width) != (CODE_LANES, wide) or bytes_ * count * wide != length or groups % given:
         raise ValueError(
             f"{op}: the codes are {shape_text(codes)} and the scales {shape_text(scales)} for groups of {length} "
             f"{data.dtype}; pack_nbits makes them"
         )
     if whole != (factors is not None):
         raise ValueError(f"{op}: data of int8 comes with factors, other data without")
-    share = groups // int(scales.shape[1])
+    share = groups // given
     acc = "int32" if whole else "float32"
     *lead, _, _ = data.shape
     n = len(lead)
