@@ -215,6 +215,28 @@ def test_padding_that_fits_changes_nothing(matmul):
     assert sch.func is func
 
 
+@pytest.mark.parametrize("padding", [(1, 8, 1, 4), (1, 1, 1, 4), (1, 4, 1, 1)], ids=str)
+def test_windows_along_other_axes(agree, replays, padding):
+    """A convolution pads its channels: the axes that address places together stay as they are."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((11, 3), "int32"), W: T.Buffer((3, 3, 5), "int32"), C: T.Buffer((5, 5), "int32")):
+    for y, o, r, k in T.grid(5, 5, 3, 3):
+        with T.block("C"):
+            vy, vo, vr, vk = T.axis.remap("SSRR", [y, o, r, k])
+            with T.init():
+                C[vy, vo] = 0
+            C[vy, vo] = C[vy, vo] + A[vy * 2 + vr, vk] * W[vr, vk, vo]
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.pad_einsum("C", padding)
+    assert [sch.get(v).extent.value for v in sch.get_loops("C")] == [5, -(-5 // padding[1]) * padding[1], 3, -(-3 // padding[3]) * padding[3]]  # fmt: skip
+    agree(func, sch.func)
+    replays(sch, func)
+    with pytest.raises(ScheduleError, match="an axis that is padded has to be an index by itself"):
+        Schedule(func).pad_einsum("C", [4, 1, 1, 1])
+
+
 def _reduction(start, step):
     return parse(f"""
 @T.prim_func
