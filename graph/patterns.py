@@ -410,10 +410,17 @@ def product_of_quantized_with_bias(m: Match) -> Value | None:
     return _integer_product(m, m["bias"])
 
 
-@rule(op(PRODUCTS, _shifted("x", any_value("x")), _shifted("w", constant("w")), out_dtype="int32"))
+@rule(
+    op(
+        PRODUCTS,
+        optional("reshape", _shifted("x", any_value("x")), bind="view"),
+        _shifted("w", constant("w")),
+        out_dtype="int32",
+    )
+)
 def product_of_shifted(m: Match) -> Value | None:
     """A product of shifted integers becomes a product of narrow ones. (x - z) · w is x · w - z · w."""
-    if m["x"] is m.root.inputs[0]:
+    if m["x"] is (m.root.inputs[0] if "view" not in m else m.node("view").inputs[0]):
         return None
     found = _total(m)
     return None if found is None else found[0]
@@ -422,7 +429,7 @@ def product_of_shifted(m: Match) -> Value | None:
 @rule(
     op(
         PRODUCTS,
-        op("cast", any_value("x"), dtype="int32") - any_value("zero"),
+        optional("reshape", op("cast", any_value("x"), dtype="int32") - any_value("zero"), bind="view"),
         _shifted("w", constant("w")),
         out_dtype="int32",
     )
@@ -435,7 +442,7 @@ def product_of_moved(m: Match) -> Value | None:
         return None
     if zero.dtype != "int32" or not zero.is_static or math.prod(zero.shape) != 1:  # type: ignore[arg-type]
         return None
-    given = node.inputs[0]
+    given = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
     if (
         node.inputs[1] is None
         or m["w"].shape != node.inputs[1].shape
@@ -443,6 +450,8 @@ def product_of_moved(m: Match) -> Value | None:
         or not same_shape(x.shape, given.shape)
     ):
         return None
+    if "view" in m:
+        x = m.op("reshape", x, shape=m.node("view").output.shape)
     channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
     weight = None if channels is None else _weight_of(m, channels)
     if channels is None or weight is None:

@@ -136,7 +136,7 @@ def test_products_less_a_zero_point_of_the_call(op, shape, weight, attrs, batch)
         np.testing.assert_array_equal(built(*given), evaluate(g, *given)[0])
 
 
-@pytest.mark.parametrize("op", ["matmul", "dense", "conv2d", "conv2d padded"])
+@pytest.mark.parametrize("op", ["matmul", "matmul reshaped", "dense", "conv2d", "conv2d padded"])
 @pytest.mark.parametrize("zeros", ["one", "near", "channels", "int8"])
 @pytest.mark.parametrize("data", ["plain", "known", "of the call"])
 def test_weights_with_zero_points_stay_narrow(op, zeros, data):
@@ -152,13 +152,15 @@ def test_weights_with_zero_points_stay_narrow(op, zeros, data):
     zero = {"one": 117, "near": 121, "int8": -7}.get(zeros, rng.integers(60, 200, each))
     x = rng.integers(0, 256, shape).astype("uint8")
     b = Builder()
-    given = [b.input("x", shape, "uint8")]
+    given = [b.input("x", (2, 3, 40) if op.endswith("reshaped") else shape, "uint8")]
     left = b.op("cast", given[0], dtype="int32")
     if data == "known":
         left = b.op("subtract", left, b.constant(np.int32(131)))
     elif data == "of the call":
         given.append(b.input("z", (), "uint8"))
         left = b.op("subtract", left, b.op("cast", given[1], dtype="int32"))
+    if op.endswith("reshaped"):  # as the rows of several matrices are those of one
+        left = b.op("reshape", left, shape=shape)
     right = b.op("subtract", b.op("cast", b.constant(w), dtype="int32"), b.constant(np.asarray(zero, np.int32)))
     attrs = {"padding": 1} if op.endswith("padded") else {}
     net = b.graph([b.op(op.split()[0], left, right, out_dtype="int32", **attrs)])
@@ -170,7 +172,10 @@ def test_weights_with_zero_points_stay_narrow(op, zeros, data):
         "int8[" in t.partition(f"{n}: ")[2].split("=")[0].split(",")[0] for n, t in zip(names, types, strict=True)
     ), text
     less = 0 if data == "plain" else 131
-    arrays = [x, *([np.array(131, "uint8")] if data == "of the call" else [])]
+    arrays = [
+        x.reshape(2, 3, 40) if op.endswith("reshaped") else x,
+        *([np.array(131, "uint8")] if data == "of the call" else []),
+    ]
     (got,) = evaluate(net, *arrays)
     made = np.asarray(tw.build(net)(*arrays))
     np.testing.assert_array_equal(made, got)
