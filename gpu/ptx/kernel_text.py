@@ -1,4 +1,49 @@
-"""Kernels apart from the functions that launch them: their parameters, sizes, and LLVM IR."""
+"""What a kernel for NVIDIA's GPUs is made of: parameters, sizes, memory, and what one thread does, as LLVM IR.
+
+A function comes in launch form (:mod:`..launch.launch_form`), with its barriers placed (:mod:`..launch.barriers`). Each of its
+kernels is an outermost loop on an axis of blocks or threads, and becomes a function of its own (:func:`kernels_in`):
+
+=============================  =====================================================================================
+in the program                 in the kernel
+=============================  =====================================================================================
+loops on ``blockIdx.x``        the number ``%ctaid.x``; their extents, which may be sizes of the call, are the grid
+loops on ``threadIdx.x``       the number ``%tid.x``; their extents, constants, are the threads of a block
+arrays that it uses            parameters: pointers to global memory, aligned to 32 bytes
+sizes and other variables      parameters: numbers
+buffers of the scope shared    one after the other in shared memory, at multiples of 64 bytes. Up to 48 KiB are part of
+                               the kernel, more are room that the launch gives (``dynamic_shared``)
+buffers of the scope local     memory of the thread, which LLVM keeps in registers where all indices are constants
+tiles of ``wmma``, ``wgmma``   registers of the threads that hold the tile together (:mod:`.instruction_text`)
+barriers                       ``bar.sync``, and a fence where units beside the threads use shared memory
+stores in ``async_scope``      ``cp.async`` where they copy to shared memory, else stores
+an assertion that fails        ``trap``
+all else                       the LLVM IR that processors get, too (:mod:`...codegen.llvm.emit`)
+=============================  =====================================================================================
+
+Before::
+
+    for blockIdx_x in T.thread_binding(4, thread="blockIdx.x"):
+        for threadIdx_x in T.thread_binding(256, thread="threadIdx.x"):
+            B[blockIdx_x * 256 + threadIdx_x] = A[blockIdx_x * 256 + threadIdx_x] * T.float32(2)
+
+After, as PTX (:func:`kernel_ir` writes LLVM IR, of which :mod:`.cuda_module` lets LLVM make PTX)::
+
+    .visible .entry main_kernel0(.param .u64 main_kernel0_param_0, .param .u64 main_kernel0_param_1)
+    .maxntid 256
+    {   ...
+        mov.u32         %r1, %ctaid.x;
+        mov.u32         %r2, %tid.x;
+        mul.wide.u32    %rd5, %r2, 4;
+        mul.wide.u32    %rd6, %r1, 1024;
+        ...
+        ld.global.nc.b32 %r3, [%rd8];
+        add.rn.f32      %r4, %r3, %r3;
+        st.global.b32   [%rd9], %r4;
+        ret;
+    }
+
+:class:`GpuKernel` says how it is launched; :mod:`.cuda_module` passes the parameters, and :mod:`.cuda_driver` calls the driver.
+"""
 
 from __future__ import annotations
 
