@@ -73,8 +73,8 @@ def build(
     ``build(inputs, target)``, and for a te schedule ``build(s, [A, B, C], target)``. ``inputs``: what
     :func:`.planning.request` takes; with a te schedule or a spec ``args`` are its tensors or parameters. Of a module of
     several functions, or a mapping of such inputs by name, all are built, and the result has them by name. A function
-    that is not scheduled gets the best schedule that ``db`` has for it, else the analytic model's best, and
-    ``module.origin`` says which. Records that this code generator measured come before those of other versions.
+    that is not scheduled gets the best schedule that ``db`` has for it, else that of a near size, else the analytic
+    model's best (:class:`~tilewright.tuner.Space` has all candidates), and ``module.origin`` says which. Records that this code generator measured come before those of other versions.
     ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule. ``name`` is the symbol of the
     compiled function.
 

@@ -9,7 +9,8 @@ The steps, in the order in which they run:
 3. Without a record, a function that its caller has scheduled stays as it is, and so does one for a target that takes programs
    as they are written. A function of symbolic sizes gets the analytic model's schedule for an example of the sizes
    (:func:`plan_by_example`); any other one the record of a near size, or else the model's best schedule
-   (:func:`~tilewright.tuner.choose_default`).
+   (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
+   ``tuner/space/search_space.py`` puts together, the one with the least predicted time.
 4. :meth:`Plan.compile` compiles the scheduled function. The plan's ``origin`` goes along, and says in words what was chosen.
 
 Notebooks show a plan as where its schedule came from, its share of the roofline, and the program.
@@ -259,8 +260,9 @@ class Plan:
     """A plan says how a function will be computed; it is made before compiling.
 
     ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, or what was the fastest for a near
-    size; nothing measured of this one) or ``given`` (as the caller has it). ``origin`` says in words which, what stays as written, which records do not apply, and which were
-    measured with another code generator; ``scheduled`` is the function to compile.
+    size; nothing measured of this one) or ``given`` (as the caller has it). ``origin`` says in words which, what stays as
+    written, which records do not apply, and which were measured with another code generator; ``scheduled`` is the function
+    to compile.
     """
 
     request: Request

@@ -6,6 +6,10 @@ operators over rows (softmax, norms) and reductions take the element-wise operat
 those. A product takes the operators that widen its weights: they are decoded where they are multiplied. Kernels are
 joined only where no way leads from one to the other through a third one.
 
+The kind of an operator says what may be done with it: *anchor* (a product, a convolution, a pool) is a kernel that others
+join, *rows* are several steps over a row, *injective* moves elements, *opaque* stays alone (``KINDS`` in
+:mod:`.graph_operators` has them all, and the kind of each operator).
+
 What it makes follows: :class:`Kernel`, :class:`LoopKernel`, and :class:`Division`, all kernels of a graph in their order.
 
 An operator that only gives a tensor another shape needs no kernel: its result is a view of its input.

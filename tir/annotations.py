@@ -26,7 +26,7 @@ ANNOTATIONS: dict[str, str] = {
     "bulk_copy": "loop: on GPUs of sm_90, one thread copies this row to shared memory by one instruction",
     "bulk_scope": "attribute: this row arrives at the mbarrier with this address (set by lowering)",
     ALIGN: "block: [buffer written, axis, factor, offset] each; the stride of the axis is k * factor + offset",
-    NBITS: "block: its part of a product with weights of a few bits, whose stages are scheduled together",
+    NBITS: "block: its part of a product with packed weights of a few bits (code, dot, panel, taken), whose stages are scheduled together",
     "explicit_read_region": "block: numbers of the buffers read whose declared region is kept as it is",
     "explicit_write_region": "block: numbers of the buffers written whose declared region is kept as it is",
     "nontemporal_store": "attribute: stores bypass the caches (set by lowering)",

@@ -1,4 +1,11 @@
-"""The database: workloads, targets, sessions and records in one SQLite file."""
+"""The database: workloads, targets, sessions, records and baselines in one SQLite file.
+
+A workload is a program, by the key of its text; ``structure`` is the key of the same program whatever its names are, and ``family``
+that of a function of symbolic sizes, whose examples have programs of their own. A record is a measured schedule of a workload
+on a target: its status, the seconds of a run, all timings, the trace. :meth:`Database.add_records` writes records, skipping
+those that are there; :meth:`Database.fastest` finds the programs with the key or the structure, and returns their records that are ``ok``
+by seconds, those of this code generator first. :mod:`.connection` has the tables with all their columns.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a kernel for NVIDIA's GPUs is made of: parameters, sizes, memory, and what one thread does, as LLVM IR.
 
-A function comes in launch form (:mod:`..launch.launch_form`), with its barriers placed (:mod:`..launch.barriers`). Each of its
-kernels is an outermost loop on an axis of blocks or threads, and becomes a function of its own (:func:`kernels_in`):
+A function comes in launch form (:mod:`..launch.launch_form`), with its barriers placed (:mod:`..launch.barriers`), after the passes
+over what one thread does (``THREAD_PASSES`` of :mod:`..launch`: vectors, unrolled loops, mathematics). Each of its kernels is an outermost loop on an axis of blocks or threads, and becomes a function of its own (:func:`kernels_in`):
 
 =============================  =====================================================================================
 in the program                 in the kernel
@@ -10,8 +10,8 @@ loops on ``blockIdx.x``        the number ``%ctaid.x``; their extents, which may
 loops on ``threadIdx.x``       the number ``%tid.x``; their extents, constants, are the threads of a block
 arrays that it uses            parameters: pointers to global memory, aligned to 32 bytes
 sizes and other variables      parameters: numbers
-buffers of the scope shared    one after the other in shared memory, at multiples of 64 bytes. Up to 48 KiB are part of
-                               the kernel, more are room that the launch gives (``dynamic_shared``)
+buffers of the scope shared    one after the other in shared memory, at multiples of 64 bytes, swizzled ones of 1024. Up
+                               to 48 KiB are part of the kernel, more are room that the launch gives (``dynamic_shared``)
 buffers of the scope local     memory of the thread, which LLVM keeps in registers where all indices are constants
 tiles of ``wmma``, ``wgmma``   registers of the threads that hold the tile together (:mod:`.instruction_text`)
 barriers                       ``bar.sync``, and a fence where units beside the threads use shared memory
@@ -59,7 +59,7 @@ from ...codegen.llvm.llvm_stmt import attribute
 from ...codegen.lowered import LoweredFunc, Param, written_data
 from ...codegen.machine.target import STATIC_SHARED, Target
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var
+from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
 from ...tir.walk import free_vars, loads_and_stores, statements
@@ -120,7 +120,7 @@ def kernels_in(lowered: LoweredFunc) -> list[GpuKernel]:
     out: list[GpuKernel] = []
     outer: dict[Buffer, None] = {}
 
-    def visit(s: Stmt, variables: tuple[Var, ...]) -> None:
+    def visit(s: Stmt) -> None:
         if tag_of(s):
             assert isinstance(s, For)
             out.append(_kernel(f"{lowered.name}_kernel{len(out)}", s, lowered, outer))
@@ -130,9 +130,9 @@ def kernels_in(lowered: LoweredFunc) -> list[GpuKernel]:
         if isinstance(s, Allocate):
             outer[s.buffer] = None
         for child in statements_in(s):
-            visit(child, variables)
+            visit(child)
 
-    visit(lowered.func.body, ())
+    visit(lowered.func.body)
     return out
 
 

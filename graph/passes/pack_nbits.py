@@ -62,10 +62,8 @@ class NbitsWeights:
     def cut(self, width: int) -> tuple[NbitsWeights, int] | None:
         """Returns the weights with zeros after them, and the number of steps of a part.
 
-        Groups have a whole number of parts.
-
-        A part has the steps of some whole bytes, ``width`` codes of each of which are neighbours. None where groups have
-        no such parts.
+        A group is cut into parts of at most :data:`_LONGEST` steps, and a part into quads: ``width`` bytes, with as many codes
+        each as a byte holds. None where no number of quads divides the groups.
         """
         unit, groups, group = width * 8 // self.bits, self.scales.shape[1], self.group
         if groups == 1:
@@ -385,7 +383,7 @@ def _in_parts(m: Match, x: Value, parts: int, length: int) -> Value:
 
 def _kind(services: Services, activations: str) -> str:
     """Returns the type of the data in a product."""
-    allowed = services.accuracy is None if activations == "int8" else False
+    allowed = activations == "int8" and services.accuracy is None  # None: any error
     close = services.accuracy is not None and services.accuracy >= INT8_ERROR
     return "int8" if "int8" in services.packed_nbits and (allowed or close) else "float32"
 

@@ -122,9 +122,11 @@ def dense_packed_nbits(
 ) -> Tensor:  # fmt: skip
     """Returns the layer of :func:`dense_nbits` from codes in the order of :func:`pack_nbits`, in float32.
 
-    data: groups of a row, (…, H, length) of floats, or of int8 with ``factors`` (…, H), their scales; sums: (…, H), the sum
-    of each group. codes: uint8 (P, H, bytes, 16, width) for P panels of 16 columns; scales, zeros: (P, G, 16), where G divides
-    H. Result: (…, ``columns``), 16 P when not given.
+    data: parts of a row, (…, H, length) of floats, or of int8 with ``factors`` (…, H), their scales; sums: (…, H), the sum
+    of each part. codes: uint8 (P, H, quads, 16, width) for P panels of 16 columns, with ``width`` neighbouring bytes for each
+    column: 4 for int8, whose products are added up four at a time, else 1. scales, zeros: (P, G, 16); a part lies within
+    a group, so that G divides H: a long group is cut, because the steps of one sum wait for each other.
+    Result: (…, ``columns``), 16 P when not given.
     """
     op = "dense_packed_nbits"
     _check_bits(op, bits)
@@ -136,16 +138,16 @@ def dense_packed_nbits(
         *require_same(op, "the number of groups", data.shape[-2], codes.shape[1], data, codes),
         *require_same(op, "the number of groups", data.shape[-2], sums.shape[-1], data, sums),
     )
-    panels, groups, bytes_, lanes, width = (constant(op, "a size of the codes", e) for e in codes.shape)
-    length, given = (constant(op, "a size", e) for e in (data.shape[-1], scales.shape[1]))
-    if (lanes, width) != (CODE_LANES, wide) or bytes_ * count * wide != length or groups % given:
+    panels, parts, quads, lanes, width = (constant(op, "a size of the codes", e) for e in codes.shape)
+    length, groups = (constant(op, "a size", e) for e in (data.shape[-1], scales.shape[1]))
+    if (lanes, width) != (CODE_LANES, wide) or quads * count * wide != length or parts % groups:
         raise ValueError(
             f"{op}: the codes are {shape_text(codes)} and the scales {shape_text(scales)} for groups of {length} "
             f"{data.dtype}; pack_nbits makes them"
         )
     if whole != (factors is not None):
         raise ValueError(f"{op}: data of int8 comes with factors, other data without")
-    share = groups // given
+    share = parts // groups
     acc = "int32" if whole else "float32"
     *lead, _, _ = data.shape
     n = len(lead)
@@ -153,24 +155,24 @@ def dense_packed_nbits(
     code = codes
     if bits < 8:
         code = compute(
-            (panels, groups, bytes_, count, lanes, width),
-            lambda p, g, c, h, lane, w: _code(codes(p, g, c, lane, w), h * bits, bits),
+            (panels, parts, quads, count, lanes, width),
+            lambda p, b, c, h, lane, w: _code(codes(p, b, c, lane, w), h * bits, bits),
             name=f"{name}_code", attrs={NBITS: "code"},
         )  # fmt: skip
-    c, h, w = (reduce_axis((0, e), name=v) for v, e in (("c", bytes_), ("h", count), ("w", width)))
-    over = [axis for axis, extent in ((c, bytes_), (h, count), (w, width))]
+    c, h, w = (reduce_axis((0, e), name=v) for v, e in (("c", quads), ("h", count), ("w", width)))
+    over = [axis for axis, extent in ((c, quads), (h, count), (w, width))]
 
     def term(*i: Any) -> Expr:
-        *at, p, g, lane = i
+        *at, p, part, lane = i
         step = (c.var * count + h.var) * width + w.var
-        one = code(p, g, c.var, lane, w.var) if bits == 8 else code(p, g, c.var, h.var, lane, w.var)
-        return sum_(cast(acc, data(*at, g, step)) * cast(acc, one), axis=over)
+        one = code(p, part, c.var, lane, w.var) if bits == 8 else code(p, part, c.var, h.var, lane, w.var)
+        return sum_(cast(acc, data(*at, part, step)) * cast(acc, one), axis=over)
 
     dots = compute(
-        (*lead, panels, groups, lanes), term, name=f"{name}_dot", attrs={NBITS: "dot"}, requires=requires,
-        varargs_names=[*names, "p", "g", "l"],
+        (*lead, panels, parts, lanes), term, name=f"{name}_dot", attrs={NBITS: "dot"}, requires=requires,
+        varargs_names=[*names, "p", "b", "l"],
     )  # fmt: skip
-    b = reduce_axis((0, groups), name="b")
+    b = reduce_axis((0, parts), name="b")
 
     def scaled(*i: Any) -> Expr:
         *at, p, lane = i
@@ -193,20 +195,20 @@ def dense_packed_nbits(
     )  # fmt: skip
 
 
-def pack_nbits(codes: np.ndarray, bits: int, groups: int, width: int) -> np.ndarray:
-    """Returns codes, one a byte, (N, K), as :func:`dense_packed_nbits` reads them: (panels, groups, bytes, 16, width).
+def pack_nbits(codes: np.ndarray, bits: int, parts: int, width: int) -> np.ndarray:
+    """Returns codes, one a byte, (N, K), as :func:`dense_packed_nbits` reads them: (panels, parts, quads, 16, width).
 
-    ``groups`` divides K, and its length the steps that ``width`` codes in each of ``8 / bits`` parts of a byte take. The
-    columns are filled up to a multiple of 16 with zeros.
+    K has ``parts`` parts of equal length, of which each has a whole number of quads: ``width`` bytes, with ``8 / bits`` codes
+    each. The columns are filled up to a multiple of 16 with zeros.
     """
     rows, depth = codes.shape
     panels, count = -(-rows // CODE_LANES), 8 // bits
     full = np.zeros((panels * CODE_LANES, depth), np.uint8)
     full[:rows] = codes
-    parts = full.reshape(panels, CODE_LANES, groups, -1, count, width).transpose(0, 2, 3, 4, 1, 5)
-    out = np.zeros(parts[:, :, :, 0].shape, np.uint8)
+    ordered = full.reshape(panels, CODE_LANES, parts, -1, count, width).transpose(0, 2, 3, 4, 1, 5)
+    out = np.zeros(ordered[:, :, :, 0].shape, np.uint8)
     for n in range(count):
-        out |= parts[:, :, :, n] << (n * bits)
+        out |= ordered[:, :, :, n] << (n * bits)
     return out
 
 

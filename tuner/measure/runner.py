@@ -1,9 +1,10 @@
 """A runner measures a batch of scheduled programs and returns a status and timings for each.
 
 :class:`LocalRunner` compiles a batch in its worker processes side by side, then times with one worker at a time, so
-that compiling never disturbs a timing. A candidate's output is compared with the reference first. A candidate that
-takes more than 1.5 times the best twice is not run again; the others are timed alternately until their intervals no longer
-overlap (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
+that compiling never disturbs a timing. A candidate's output is compared with the reference first, then it is timed twice
+(``measuring_worker.py``: how many calls a timing has, what is done before each). The candidates are then timed alternately, and
+one whose interval lies above the best's is dropped, after two timings one that is more than a quarter slower (racing: Maron and
+Moore, "Hoeffding races", NIPS 1993).
 
 Timings of the same code are skewed, because noise only adds time. So the figure of a candidate (:func:`estimate`) is the median
 of the faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.

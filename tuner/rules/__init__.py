@@ -1,8 +1,8 @@
 """Schedule rules: each takes a kind of blocks; its recipe and its costs stand in the same file.
 
 ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``int8_products``: products of int8 by
-dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``winograd``: convolutions by Winograd's method. ``fused_stages``: several stages of any
-kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
+dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``winograd``: convolutions
+by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
 scans, and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
 computed where they are used. ``schedule_rule``: the base class of rules, how to register one of your own, and schedule functions with

@@ -1,9 +1,22 @@
 """Products with weights of a few bits in groups (:func:`tilewright.te.ops.dense_packed_nbits`): schedule, costs and rule.
 
-A tile of the result has some rows, and some panels of 16 columns. For each group of the sum the tile's dot products are added up
+A tile of the result has some rows, and some panels of 16 columns. For each part of the sum the tile's dot products are added up
 in registers, from codes that are unpacked there: by ``vpdpbusd`` where they are integers, else by multiplication of floats.
-Then they are scaled and added to the tile's sums, which are in registers over the whole row. Where many rows use the same codes,
-those of the panels are unpacked to memory first.
+Then they are scaled and added to the tile's sums, which are in registers over the whole row::
+
+    for panels, rows:                                # tiles of the result
+        panel[...] = 0                               # in registers
+        for b in range(parts):
+            dot[...] = 0                             # in registers
+            for c in range(quads), h in range(8 // bits):
+                for p in tile:
+                    code = (codes[p, b, c] >> h * bits) & mask    # 64 bytes at once, in registers
+                    for i in tile: dot[i, p] += data[i, b, c, h] * code
+            for i, p in tile: panel[i, p] += (dot[i, p] - zero * sums[i, b]) * scales[p, b] * factors[i, b]
+        for i, p in tile: result[i, p] = panel[i, p] # and what follows the product
+
+Where many rows use the same codes, those of the panels are unpacked to memory before the rows (``ahead``). Integers need
+``vpdpbusd``; on processors without it graphs multiply floats instead (``packed_nbits`` of :class:`~tilewright.graph.Services`).
 """
 
 from __future__ import annotations
@@ -22,6 +35,13 @@ from ..cost.machine_model import MachineModel, worth_threads
 from ..loop_steps import fuse_all, loops_within, unroll_factor
 from ..program import BlockInfo, ProgramInfo
 from .schedule_rule import Decision, Group, Part, ScheduleRule
+
+_UNPACKING, _FLOAT_OF_A_CODE, _SCALING = 2.0, 2.5, 4.0
+"""Instructions of a vector: a shift and a mask of codes; a product of floats with the conversion of a code; the difference, the
+conversion, the factor and the sum that a part's dot products need."""
+
+_STEPS_AT_A_TIME = 128
+"""About how many dependent steps a processor looks ahead: in so many, other parts are in flight."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +66,10 @@ class NbitsStages:
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:
-        """Returns the numbers of rows, panels, groups, bytes of a column in a group, and codes in a byte."""
-        *lead, panels, groups, _ = [self.dot.extents[v] for v in self.dot.spatial]
-        bytes_, codes, width = [self.dot.extents[v] for v in self.dot.reduce]
-        return math.prod(lead), panels, groups, bytes_ * width, codes
+        """Returns the numbers of rows, panels, parts, bytes of a column in a part, and codes in a byte."""
+        *lead, panels, parts, _ = [self.dot.extents[v] for v in self.dot.spatial]
+        quads, codes, width = [self.dot.extents[v] for v in self.dot.reduce]
+        return math.prod(lead), panels, parts, quads * width, codes
 
 
 def nbits_stages(program: ProgramInfo, dot: BlockInfo) -> NbitsStages | None:
@@ -90,7 +110,7 @@ class NbitsRule(ScheduleRule):
 class NbitsPart(Part):
     """This part has the decisions ``rows`` and ``panels`` of a tile, ``unroll``, and ``ahead``.
 
-    ``unroll``: how many bytes of a group stand in one iteration. ``ahead``: whether the codes of the panels are unpacked to
+    ``unroll``: how many quads of a part stand in one iteration. ``ahead``: whether the codes of the panels are unpacked to
     memory before the rows."""
 
     structure = ("rows", "panels")
@@ -99,7 +119,7 @@ class NbitsPart(Part):
         self.stages, self.machine = stages, machine
         self.name = f"nbits_{stages.dot.name}"
         self.parallel = worth_threads(machine, [stages.dot])
-        _, panels, _, bytes_, codes = stages.sizes
+        panels = stages.sizes[1]
         height = stages.last.extents[stages.last.spatial[-2]] if len(stages.last.spatial) > 1 else 1
         steps = stages.dot.extents[stages.dot.reduce[0]]
         self.decisions = (
@@ -172,42 +192,46 @@ class NbitsPart(Part):
         return max(1, self._lanes * 4 // self.machine.vector_bytes)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        tile = columns["rows"] * columns["panels"] * self._wide
-        return np.asarray(2 * tile + (columns["panels"] + 1) * self._wide <= self.machine.registers)
+        return np.asarray(self._registers(columns) <= self.machine.registers)
+
+    def _registers(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns the vectors in registers: dot products and sums of a tile, its codes, and a number of the data."""
+        return (2 * columns["rows"] * columns["panels"] + columns["panels"] + 1) * self._wide
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, stages, wide = self.machine, self.stages, self._wide
-        height, panels, groups, bytes_, codes = stages.sizes
+        height, panels, parts, bytes_, codes = stages.sizes
         length = bytes_ * codes
         bands = ceil_div(height, columns["rows"])
         tile = columns["rows"] * columns["panels"] * wide
         tiles = bands * panels / columns["panels"]
         ahead = columns["ahead"] > 0
         steps = length / (4 if stages.whole else 1)
-        arithmetic = steps if stages.whole else 2.5 * steps  # a float of a code takes two more instructions
-        chain = max(1.0, steps / 16)
-        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / tile * min(1.0, chain / 8))
-        unpacked = panels * groups * length * wide / 4 * (2.0 if codes > 1 else 0.0)
-        unpacking = unpacked * np.where(ahead, 2.0, bands) / (1.0 if stages.whole else 4.0)
-        scale = 4.0 * tiles * groups * tile
+        arithmetic = steps * (1.0 if stages.whole else _FLOAT_OF_A_CODE)
+        # the steps of a part wait for each other; those of several short parts run at a time
+        waiting = min(1.0, steps / _STEPS_AT_A_TIME)
+        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / tile * waiting)
+        unpacked = panels * parts * length * wide / 4 * (_UNPACKING if codes > 1 else 0.0)  # vectors of 64 codes
+        unpacking = unpacked * np.where(ahead, 4.0, bands) / (1.0 if stages.whole else 4.0)
+        scaling = _SCALING * tiles * parts * tile
         item = 1 if stages.whole else 4
-        weights = panels * groups * (bytes_ * self._lanes + 4.0 * self._lanes)
-        data = float(height * groups * length * item)
-        panel_bytes = columns["panels"] * groups * length * self._lanes * np.where(ahead, 1.0, 1.0 / codes)
+        weights = panels * parts * (bytes_ * self._lanes + 4.0 * self._lanes)
+        data = float(height * parts * length * item)
+        panel_bytes = columns["panels"] * parts * length * self._lanes * np.where(ahead, 1.0, 1.0 / codes)
         again = np.where(panel_bytes > machine.l1_bytes / 2, bands, 1.0) * panels / columns["panels"] * panel_bytes
         return Costs(rows).put(
-            core_cycles=(tiles * groups * tile * arithmetic * latency + scale + unpacking) / machine.fma_pipes,
-            load_cycles=tiles * groups * steps * (columns["rows"] + columns["panels"] * wide) / machine.loads_per_cycle,
+            core_cycles=(tiles * parts * tile * arithmetic * latency + scaling + unpacking) / machine.fma_pipes,
+            load_cycles=tiles * parts * steps * (columns["rows"] + columns["panels"] * wide) / machine.loads_per_cycle,
             store_cycles=tiles * tile + np.where(ahead, unpacked / 2, 0.0),
-            loop_cycles=tiles * (20.0 + groups * (2.0 + steps / columns["unroll"] / codes)),
+            loop_cycles=tiles * (20.0 + parts * (2.0 + steps / columns["unroll"] / codes)),
             l2_bytes=again + data * tiles / bands,
             l3_bytes=weights + data * (data > machine.l2_bytes) * panels / columns["panels"],
             memory_bytes=weights * float(weights > machine.l3_bytes),
             flops=stages.dot.flops,
             regions=float(self.parallel),
             lanes_used=float(self._lanes), rows=columns["rows"], columns=columns["panels"], accumulators=tile,
-            registers=2 * tile + columns["panels"] * wide + 1, loads_per_fma=(columns["rows"] + columns["panels"]) / tile,
-            latency_bound=latency, unroll=columns["unroll"], reduction=float(groups * length), packed=1.0,
+            registers=self._registers(columns), loads_per_fma=(columns["rows"] + columns["panels"]) / tile,
+            latency_bound=latency, unroll=columns["unroll"], reduction=float(parts * length), packed=1.0,
             inner_trips=float(steps), panel_bytes=panel_bytes, variant=columns["ahead"],
             tasks=np.maximum(1.0, np.where(ahead, panels / columns["panels"], tiles)) if self.parallel else 1.0,
         )  # fmt: skip
