@@ -18,10 +18,10 @@ Notebooks show a plan as where its schedule came from, its share of the roofline
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -315,7 +315,7 @@ def plan_request(
     """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it.
     ``before`` begins the origin of a plan without a record."""
     failed, elsewhere = "", ""
-    with nullcontext() if db is None else open_database(db, readonly=True) as opened:
+    with contextlib.nullcontext() if db is None else open_database(db, readonly=True) as opened:
         if opened is not None:
             made, failed = _tuned(opened, asked, machine)
             made = made or _tuned_at_sizes(opened, asked, machine)
@@ -498,6 +498,15 @@ def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
     return all(len(axes) <= 1 for axes in along) and any(map(all, zip(along, alone, strict=True)))
 
 
+def _space_at_example(func: PrimFunc, example: PrimFunc, machine: Target) -> tuner.Space:
+    """Returns the candidates for an example of the sizes of ``func``. Running sums along a size have no lanes of rows: steps are
+    transposed in registers where their number is known, and lane by lane they take longer than rows side by side."""
+    if any(_scans_along(func, size) for size in size_vars(func)):
+        with contextlib.suppress(ValueError):  # no rule offers the decision
+            return tuner.Space(example, machine, where={"turned": 0})
+    return tuner.Space(example, machine)
+
+
 def _plan_by_one_example(
     asked: Request, machine: Target, before: str, less_by: Sequence[int] = (0, ODD, LARGER)
 ) -> Plan | None:
@@ -514,7 +523,7 @@ def _plan_by_one_example(
         example = example_of(base.func, less)
         if example is None:
             break
-        default = tuner.choose_default(tuner.Space(example, machine))
+        default = tuner.choose_default(_space_at_example(asked.func, example, machine))
         schedule = base.copy()
         try:
             default.schedule.trace.apply_to_schedule(schedule)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
 
@@ -29,6 +28,8 @@ class Case:
 
 def draw(seed: int) -> Case:
     """Returns the case of that number."""
+    from onnx import TensorProto, helper, numpy_helper
+
     rng = np.random.default_rng((77, seed))
     bits, level = int(rng.choice([2, 4, 4, 8])), int(rng.choice([0, 1, 4, 4]))
     size = int(rng.choice([16, 32, 32, 64, 128, 256]))
