@@ -111,7 +111,7 @@ def _tiles(loop: For, target: Target, own: frozenset[Var]) -> _Tiles | None:
         return None
     leader = max(leaders, key=lambda n: n.buffer.num_bytes() or 0)
     step = line // leader.buffer.dtype.bytes
-    if not _Uses(loop, step).are_alike(nodes, accesses):
+    if not _TileUses(loop, step).are_alike(nodes, accesses):
         return None
     inner = {n.loop_var: n.min for n in nodes if isinstance(n, For)}
     last = substitute(leader.indices[-1], {loop.loop_var: loop.min, **inner})
@@ -136,7 +136,7 @@ def _one_line(n: BufferLoad | BufferStore, var: Var, line_bytes: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Uses:
+class _TileUses:
     """How the body of ``loop`` uses the numbers of a tile and of its ``step`` elements."""
 
     loop: For

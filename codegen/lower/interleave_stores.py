@@ -38,7 +38,7 @@ def interleave_stores(func: PrimFunc) -> PrimFunc:
 
 def _interleaved(s: SeqStmt, scope: ScopedTransform) -> Stmt | None:
     out: list[Stmt] = []
-    run: list[_Lanes] = []
+    run: list[_SpacedStore] = []
     changed = False
 
     def close() -> None:
@@ -61,21 +61,21 @@ def _interleaved(s: SeqStmt, scope: ScopedTransform) -> Stmt | None:
 
 
 @dataclass(frozen=True)
-class _Lanes:
+class _SpacedStore:
     """A store of lanes that are ``stride`` elements apart in the innermost dimension, the first one at ``start``."""
 
     store: BufferStore
     start: Expr
     stride: int
 
-    def is_like(self, other: _Lanes) -> bool:
+    def is_like(self, other: _SpacedStore) -> bool:
         """Return whether ``other`` goes to the same row of the buffer, with as many lanes as far apart."""
         a, b = self.store, other.store
         same = a.buffer is b.buffer and self.stride == other.stride and a.value.dtype == b.value.dtype
         return same and all(map(structural_equal, a.indices[:-1], b.indices[:-1]))
 
 
-def _lanes_of(s: Stmt) -> _Lanes | None:
+def _lanes_of(s: Stmt) -> _SpacedStore | None:
     """Returns the lanes of a store that may change places with its neighbours; None for other statements."""
     if not isinstance(s, BufferStore) or s.predicate is not None or s.value.dtype.lanes < _FEWEST_LANES:
         return None
@@ -91,15 +91,15 @@ def _lanes_of(s: Stmt) -> _Lanes | None:
             return None
         if isinstance(n, Call) and n.op.startswith("tir.call"):
             return None
-    return _Lanes(s, inner.base, inner.stride.value)
+    return _SpacedStore(s, inner.base, inner.stride.value)
 
 
-def _together(run: Sequence[_Lanes], analyzer: Analyzer) -> list[Stmt] | None:
+def _together(run: Sequence[_SpacedStore], analyzer: Analyzer) -> list[Stmt] | None:
     """Returns stores in place of ``run``, some of whole vectors; None where no stretch of memory is filled."""
     if not run or len(run) < run[0].stride:
         return None
     stride, count = run[0].stride, run[0].store.value.dtype.lanes
-    at: dict[int, _Lanes] = {}
+    at: dict[int, _SpacedStore] = {}
     for lanes in run:
         distance = analyzer.simplify(lanes.start - run[0].start)
         if not isinstance(distance, IntImm) or distance.value in at:
@@ -114,7 +114,7 @@ def _together(run: Sequence[_Lanes], analyzer: Analyzer) -> list[Stmt] | None:
     return [*out, *[lanes.store for lanes in at.values()]] if out else None
 
 
-def _filled(group: Sequence[_Lanes], analyzer: Analyzer) -> Stmt:
+def _filled(group: Sequence[_SpacedStore], analyzer: Analyzer) -> Stmt:
     """Returns the stores of a stretch of memory that the lanes of ``group`` fill in turn."""
     stores = [lanes.store for lanes in group]
     dtype, (*outer, inner) = stores[0].value.dtype, stores[0].indices
