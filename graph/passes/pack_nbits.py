@@ -98,7 +98,13 @@ def find_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
     if not services.packed_nbits:
         return graph
 
-    @rule(either(op("matmul", any_value("x"), any_value("w")), op("dense", any_value("x"), any_value("w"))))
+    @rule(
+        either(
+            op("matmul", any_value("x"), any_value("w")),
+            op("dense", any_value("x"), any_value("w")),
+            op("dense", any_value("x"), any_value("w"), any_value("bias")),
+        )
+    )
     def decoded(m: Match) -> Value | None:
         """A product with decoded weights is one with codes, scales and zero points."""
         x, w, attrs = m["x"], m["w"], m.root.attrs
@@ -118,14 +124,15 @@ def find_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
         groups = weights.scales.shape[1]
         codes = m.constant(joined_codes(weights.codes, weights.bits, groups), "uint8")
         zeros = None if weights.zeros is None else m.constant(weights.zeros)
-        return m.op("dense_nbits", x, codes, m.constant(weights.scales), zeros, bits=weights.bits)
+        out = m.op("dense_nbits", x, codes, m.constant(weights.scales), zeros, bits=weights.bits)
+        return m.op("add", out, m["bias"]) if "bias" in m else out
 
     @rule(op("multiply", _PRODUCT, constant("factor")))
     def scaled(m: Match) -> Value | None:
         """What multiplies the columns of a product multiplies the scales of its weights."""
         factor, node = m.array("factor"), m.node("product")
         columns = int(m.out.shape[-1])
-        if math.prod(factor.shape) not in (1, columns) or factor.shape[-1:] not in ((), (1,), (columns,)):
+        if factor.size != 1 and (factor.size != columns or factor.shape[-1] != columns):
             return None
         if m.readers(node.output) > 1 or not m.fits(node.output) or m["factor"].dtype != "float32":
             return None
@@ -183,6 +190,8 @@ def _decoded(m: Match, value: Value) -> _Decoded | None:
     inner, attrs = node.inputs[0], node.attrs
     if node.op in ("subtract", "multiply"):
         assert node.inputs[1] is not None
+        if value.dtype != "float32" and (node.op == "multiply" or value.dtype not in _WIDER):
+            return None  # a difference of 8 bits wraps around
         first, other = _decoded(m, inner), _known(m, node.inputs[1])
         if first is None and node.op == "multiply":
             first, other = _decoded(m, node.inputs[1]), _known(m, inner)
@@ -208,7 +217,7 @@ _MOVES: dict[str, Callable[..., Array]] = {
     "expand_dims": lambda x, axis: np.expand_dims(x, axis),
     "squeeze": lambda x, axis=None: np.squeeze(x, axis),
     "transpose": lambda x, axes=None: np.transpose(x, axes),
-    "repeat": lambda x, repeats, axis: np.repeat(x, repeats, axis),
+    "repeat": lambda x, repeats, axis=0: np.repeat(x, repeats, axis),
     "broadcast_to": lambda x, shape: np.broadcast_to(x, shape),
     "identity": lambda x: x,
 }
@@ -345,7 +354,7 @@ def _rounded_data(m: Match, x: Value) -> _Rounded | None:
         assert numbers is not None and scale is not None
         inner, zero = _without_casts(m, numbers), None
         made = m.producer(inner)
-        if made is not None and made.op == "subtract":
+        if made is not None and made.op == "subtract" and inner.dtype in _WIDER:
             assert made.inputs[0] is not None and made.inputs[1] is not None
             inner, zero = _without_casts(m, made.inputs[0]), _without_casts(m, made.inputs[1])
         each = [v for v in (scale, zero) if v is not None]

@@ -113,7 +113,7 @@ def test_wrong_shapes_are_named(shapes, match):
         ops.dense_nbits(te.placeholder((4, 96)), te.placeholder((8, 3, 16), "uint8"), te.placeholder((8, 3)), bits=3)
 
 
-FORMS = ("columns", "rows", "blocks", "scaled later", "view")
+FORMS = ("columns", "rows", "rows and bias", "blocks", "scaled later", "view")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -125,11 +125,12 @@ def test_decoded_weights_are_found(form, narrow):
     q = rng.integers(low, high, (depth, columns)).astype(np.int8)
     b = Builder()
     x = b.input("x", (3, depth))
-    if form == "rows":  # (N, K) with a scale for each row
+    if form.startswith("rows"):  # (N, K) with a scale for each row
         scale = rng.random((columns, 1)).astype(np.float32)
         real = q.T * scale
         w = b.op("multiply", b.op("cast", b.constant(q.T.copy()), dtype="float32"), b.constant(scale))
-        y, real = b.op("dense", x, w), real.T
+        bias = [b.constant(np.zeros(columns, "float32"))] if "bias" in form else []
+        y, real = b.op("dense", x, w, *bias), real.T
     elif form == "blocks":
         scale, zero = (
             rng.random((depth // group, columns)).astype(np.float32),
@@ -202,3 +203,17 @@ def test_data_that_was_rounded_before_stays_int8(zero, rows):
     want = ((numbers.astype(float) - (places if zero else 0)) * factor) @ (codes * scale.astype(float))
     got = build_graph(graph)(numbers, factor, *([places] if zero else []))
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
+
+
+def test_what_wraps_around_or_scales_rows_is_no_weight_in_groups():
+    rng = np.random.default_rng(0)
+    q, z = rng.integers(-128, 128, (256, 256)).astype("int8"), rng.integers(-90, 90, (1, 256)).astype("int8")
+    b = Builder()
+    x, s = b.input("x", (256, 256)), b.constant(rng.random((256, 1)).astype("float32"))
+    wrapped = b.op("cast", b.op("subtract", b.constant(q), b.constant(z)), dtype="float32")
+    rows = b.op("multiply", b.op("matmul", x, b.op("cast", b.constant(q), dtype="float32")), s)
+    graph = b.graph([b.op("matmul", x, wrapped), rows])
+    given = rng.standard_normal((256, 256)).astype("float32")
+    got = build_graph(graph, accuracy=0.01)(given)
+    for made, want in zip(got, (given @ (q - z).astype("float32"), given @ q * graph.constants[s]), strict=True):
+        np.testing.assert_allclose(made, want, atol=0.03 * np.abs(want).max())
