@@ -173,6 +173,10 @@ class Drawing:
             types[0] = "bool"
         if op in ELEMENTS and ELEMENTS[op].types == "order":
             types = [self.dtype] * 2
+        first = p.args[0] if p.args else None
+        if op == "subtract" and isinstance(first, _Apply) and first.ops == ("cast",) and "dtype" in first.attrs:
+            types = [first.attrs["dtype"]] * 2  # a number less its zero point, which is one number for all
+            shapes = [shapes[0], self.one_of((), shapes[1])]
         if op in OPERATORS and "out_dtype" in p.attrs:
             types = [self.one_of(*NARROW)] * len(shapes)
         attrs.update({k: self.attribute(v) for k, v in p.attrs.items() if op != "cast" or k != "dtype"})
