@@ -35,7 +35,7 @@ def save_graph(graph: Graph, path: str | os.PathLike[str]) -> None:
             archive.writestr(_TEXT, script(graph))
             for name, data in named_constants(graph).items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, np.ascontiguousarray(data).reshape(data.shape), allow_pickle=False)
+                    np.lib.format.write_array(file, np.asarray(data, order="C"), allow_pickle=False)
         partial.replace(place)
     finally:
         partial.unlink(missing_ok=True)

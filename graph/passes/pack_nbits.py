@@ -255,7 +255,7 @@ def _as_codes(found: _Decoded) -> NbitsWeights | None:
     group = math.gcd(*[_group(p) for p in parts])
     if group < min(_LEAST_GROUP, depth) or group % (8 // bits) and group < depth:
         return None
-    scales, *less = [np.ascontiguousarray(p[:, ::group]) for p in parts]
+    scales, *less = [np.asarray(p[:, ::group], order="C") for p in parts]
     zeros = less[0].astype(np.float32) + shift if less else np.full_like(scales, shift, np.float32)
     codes = (numbers.astype(np.int16) + shift).astype(np.uint8)
     return NbitsWeights(bits, codes, scales.astype(np.float32), None if (zeros == middle).all() else zeros)
@@ -412,7 +412,7 @@ def _weights(m: Match, depth: int, bits: int) -> NbitsWeights:
     zeros = m.array("zeros") if "zeros" in m else None
     if groups > 1:
         return NbitsWeights(bits, codes, m.array("scales"), zeros)
-    return NbitsWeights(bits, np.ascontiguousarray(codes[:, :depth]), m.array("scales"), zeros)
+    return NbitsWeights(bits, np.asarray(codes[:, :depth], order="C"), m.array("scales"), zeros)
 
 
 def _panels(rows: Array) -> Array:
@@ -421,4 +421,4 @@ def _panels(rows: Array) -> Array:
     panels = -(-count // CODE_LANES)
     full = np.zeros((panels * CODE_LANES, groups), rows.dtype)
     full[:count] = rows
-    return np.ascontiguousarray(full.reshape(panels, CODE_LANES, groups).transpose(0, 2, 1))
+    return np.asarray(full.reshape(panels, CODE_LANES, groups).transpose(0, 2, 1), order="C")
