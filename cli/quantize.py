@@ -85,7 +85,11 @@ def command(
         return 0
     clear_sign()
     click.echo(str(report))
-    what = "random inputs; --calibration gives real ones" if samples is None else f"{report.samples} sample{'' if report.samples == 1 else 's'}"
+    what = (
+        "random inputs; --calibration gives real ones"
+        if samples is None
+        else f"{report.samples} sample{'' if report.samples == 1 else 's'}"
+    )
     click.echo(f"\nCompared with the float model on {what}.")
     if output is not None:
         click.echo(f"Wrote {output}. `tilewright bench {output}` times it.")
