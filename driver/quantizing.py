@@ -132,13 +132,10 @@ def quantization_report(
     local, names = local_errors(quantizer)
     errors: dict[str, float] = {}
     if names:
-        squares = np.sum([[float(v) for v in _run(build_graph(local, machine), sample)] for sample in samples], axis=0)
+        alone = build_graph(local, machine)
+        squares = np.sum([[float(v) for v in _run(alone, sample)] for sample in samples], axis=0)
         apart, whole = squares.reshape(-1, 2).T
-        errors = dict(
-            zip(
-                names, [math.sqrt(a / w) if w else math.sqrt(a) for a, w in zip(apart, whole, strict=True)], strict=True
-            )
-        )
+        errors = {name: math.sqrt(a / (w or 1.0)) for name, a, w in zip(names, apart, whole, strict=True)}
     layers = [LayerAccuracy(layer, errors.get(layer.name)) for layer in quantizer.layers()]
     layers.sort(key=lambda row: -1.0 if row.error is None else row.error, reverse=True)
     return QuantizationReport(made, kind, tuple(outputs), tuple(layers), len(samples))

@@ -437,46 +437,48 @@ def product_of_shifted(m: Match) -> Value | None:
 def product_of_moved(m: Match) -> Value | None:
     """A product of integers less a zero point of the call becomes one of narrow integers. (x - z) · w is x · w - z · w,
     exactly: sums of int32 wrap around alike."""
-    node, x, zero = m.root, m["x"], m["zero"]
-    if not all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"])):
-        return None
+    node, zero = m.root, m["zero"]
     if zero.dtype != "int32" or not zero.is_static or math.prod(zero.shape) != 1:  # type: ignore[arg-type]
         return None
-    given = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
+    operands = _operands(m)
+    if operands is None:
+        return None
+    x, channels, weight = operands
+    sums: Value | None
+    if sums_whole_windows(node):
+        sums = m.constant(_along(_sums_of(weight.centered, channels), m.out, channels).astype(np.int32))
+    elif all(isinstance(d, int) for d in x.shape[1:]):  # padded windows hold fewer numbers at the edges
+        ones = m.constant(np.ones((1, *x.shape[1:]), to_numpy(DType(x.dtype))))
+        sums = _weighted_sum(m, ones, weight, channels, node.attrs)
+    else:
+        return None
+    total = _weighted_sum(m, x, weight, channels, node.attrs)
+    if total is None or sums is None:
+        return None
+    return m.op("subtract", total, m.op("multiply", m.op("reshape", zero, shape=()), sums))
+
+
+def _operands(m: Match) -> tuple[Value, Channels, _Weight] | None:
+    """Returns the narrow data of a product in its shape there, where the channels are, and the weights.
+
+    None for numbers that are not narrow integers, and where a scale or a zero point broadcasts them.
+    """
+    node, x = m.root, m["x"]
+    if not all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"])):
+        return None
+    shaped = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
     if (
         node.inputs[1] is None
         or m["w"].shape != node.inputs[1].shape
-        or given is None
-        or not same_shape(x.shape, given.shape)
+        or shaped is None
+        or not same_shape(x.shape, shaped.shape)
     ):
         return None
     if "view" in m:
         x = m.op("reshape", x, shape=m.node("view").output.shape)
     channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
     weight = None if channels is None else _weight_of(m, channels)
-    if channels is None or weight is None:
-        return None
-    moved = m.op("reshape", zero, shape=())
-    if sums_whole_windows(node):
-        ones = None
-        sums = m.constant(_along(_sums_of(weight.centered, channels), m.out, channels).astype(np.int32))
-    elif all(isinstance(d, int) for d in x.shape[1:]):  # padded windows hold fewer numbers at the edges
-        ones = m.constant(np.ones((1, *x.shape[1:]), to_numpy(DType(x.dtype))))
-        sums = m.op(node.op, ones, weight.value, **node.attrs)
-        if weight.zero.any():
-            of_ones = _window_sums(m, ones, node.attrs)
-            if of_ones is None:
-                return None
-            sums = m.op("subtract", sums, m.op("multiply", of_ones, weight.zeros(m, channels)))
-    else:
-        return None
-    total = m.op(node.op, x, weight.value, **node.attrs)
-    if weight.zero.any():
-        of_data = _window_sums(m, x, node.attrs)
-        if of_data is None:
-            return None
-        total = m.op("subtract", total, m.op("multiply", of_data, weight.zeros(m, channels)))
-    return m.op("subtract", total, m.op("multiply", moved, sums))
+    return None if channels is None or weight is None else (x, channels, weight)
 
 
 @dataclass(frozen=True)
@@ -487,10 +489,6 @@ class _Weight:
     value: Value
     zero: Array
     centered: Array
-
-    def zeros(self, m: Match, channels: Channels) -> Value:
-        """Returns the zero points as a constant that broadcasts to the result."""
-        return m.constant(_along(self.zero, m.out, channels).astype(np.int32))
 
 
 def _weight_of(m: Match, channels: Channels) -> _Weight | None:
@@ -515,6 +513,18 @@ def _weight_of(m: Match, channels: Channels) -> _Weight | None:
     return _Weight(m.constant((numbers.astype(np.int16) - 128).astype(np.int8)), each - 128, centered)
 
 
+def _weighted_sum(m: Match, x: Value, weight: _Weight, channels: Channels, attrs: Mapping[str, Any]) -> Value | None:
+    """Returns the product of ``x`` and the weights less their zero points; None where nothing sums its windows."""
+    total = m.op(m.root.op, x, weight.value, **attrs)
+    if not weight.zero.any():
+        return total
+    sums = _window_sums(m, x, attrs)
+    if sums is None:
+        return None
+    zeros = m.constant(_along(weight.zero, m.out, channels).astype(np.int32))
+    return m.op("subtract", total, m.op("multiply", sums, zeros))
+
+
 def _window_sums(m: Match, x: Value, attrs: Mapping[str, Any]) -> Value | None:
     """Returns the sum of the numbers of ``x`` that each result takes, in int32; None for groups of channels."""
     op, weight = m.root.op, m["w"]
@@ -529,12 +539,12 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
     if m.root.output.dtype != "float32" or m.root.attrs.get("out_dtype"):
         return None
     found = _total(m)
-    if found is not None and not _sums_fit(m, found[1]):
+    if found is None:
         return None
-    scale = None if found is None else _scales(m, found[1])
-    if found is None or scale is None:
+    total, channels, weight = found
+    scale = _scales(m, channels) if _sums_fit(m, weight, channels) else None
+    if scale is None:
         return None
-    total, channels = found
     with np.errstate(over="ignore"):
         scale32 = scale.astype(np.float32)
     if not (np.isfinite(scale32) & (np.abs(scale32) >= np.finfo(np.float32).tiny) | (scale == 0)).all():
@@ -546,28 +556,13 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
     return m.op("add", out, bias if bias.shape == shape else m.op("reshape", bias, shape=shape))
 
 
-def _total(m: Match) -> tuple[Value, Channels] | None:
-    """Returns the int32 sums of products of the numbers less the zero points, and where the channels are. None stands
-    for numbers that are not narrow integers."""
-    node, x = m.root, m["x"]
-    narrow = all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
-    zero = _number(m, "x_zero")
-    if not narrow or zero is None:
+def _total(m: Match) -> tuple[Value, Channels, _Weight] | None:
+    """Returns the int32 sums of products of the numbers less the zero points, where the channels are, and the weights.
+    None stands for numbers that are not narrow integers."""
+    node, zero, operands = m.root, _number(m, "x_zero"), _operands(m)
+    if zero is None or operands is None:
         return None
-    shaped = node.inputs[0] if "view" not in m else m.node("view").inputs[0]
-    if (
-        node.inputs[1] is None
-        or m["w"].shape != node.inputs[1].shape
-        or shaped is None
-        or not same_shape(x.shape, shaped.shape)
-    ):
-        return None  # a scale or a zero point broadcasts the numbers
-    if "view" in m:
-        x = m.op("reshape", x, shape=m.node("view").output.shape)
-    channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
-    weight = None if channels is None else _weight_of(m, channels)
-    if channels is None or weight is None:
-        return None
+    x, channels, weight = operands
     attrs = {**node.attrs, "out_dtype": "int32"}
     if zero and not sums_whole_windows(node) and not min_value(x.dtype) <= zero <= max_value(x.dtype):
         return None
@@ -576,22 +571,18 @@ def _total(m: Match) -> tuple[Value, Channels] | None:
         if padded is None:
             return None
         x, attrs = padded, {**attrs, "padding": 0}
-    total = m.op(node.op, x, weight.value, **attrs)
-    if weight.zero.any():
-        of_data = _window_sums(m, x, attrs)
-        if of_data is None:
-            return None
-        total = m.op("subtract", total, m.op("multiply", of_data, weight.zeros(m, channels)))
+    total = _weighted_sum(m, x, weight, channels, attrs)
+    if total is None:
+        return None
     if zero:
         moved = -zero * _sums_of(weight.centered, channels)
         total = m.op("add", total, m.constant(_along(moved, m.out, channels).astype(np.int32)))
-    return total, channels
+    return total, channels, weight
 
 
-def _sums_fit(m: Match, channels: Channels) -> bool:
+def _sums_fit(m: Match, weight: _Weight, channels: Channels) -> bool:
     """Returns whether each sum of (number - zero point) · weight, and of its parts, is below 2³¹ for all numbers."""
-    weight = _weight_of(m, channels)
-    sums = _sums_of(np.abs(weight.centered), channels) if weight is not None else np.full(1, 1 << 31)
+    sums = _sums_of(np.abs(weight.centered), channels)
     largest = 255 + abs(_number(m, "x_zero") or 0)
     return int(sums.max(initial=0)) * largest < 1 << 31
 

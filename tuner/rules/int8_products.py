@@ -256,20 +256,20 @@ class DotPart(Part):
             {c.name for c in sch.get_consumers(block)} if self.block.extents[self.roles.column] % DOT_LANES else set()
         )
         for copy in [c for c in copies if c.name in {p.name for p in sch.get_producers(block)}]:
-            *outer, last = sch.get_loops(copy)
-            if sch.get(copy).reads[0].buffer is right:
-                continue
-            if self.parallel and outer:
-                sch.parallel(fuse_all(sch, outer))
-            sch.vectorize(last) if extent_of(sch, last) <= 64 else sch.vectorize(sch.split(last, [None, 64])[1])
+            if sch.get(copy).reads[0].buffer is not right:
+                self._copy(sch, copy, 64)
         for result in [c for c in copies if c.name in written]:
             if sch.get_consumers(result):
                 sch.compute_inline(result)
-                continue
-            *outer, last = sch.get_loops(result)
-            if self.parallel and outer:
-                sch.parallel(fuse_all(sch, outer))
-            sch.vectorize(sch.split(last, [None, DOT_LANES])[1])
+            else:
+                self._copy(sch, result, DOT_LANES)
+
+    def _copy(self, sch: Schedule, copy: Any, lanes: int) -> None:
+        """Copy by vectors of at most ``lanes`` elements; threads share the rows."""
+        *outer, last = sch.get_loops(copy)
+        if self.parallel and outer:
+            sch.parallel(fuse_all(sch, outer))
+        sch.vectorize(sch.split(last, [None, lanes])[1] if extent_of(sch, last) > lanes else last)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         tile = columns["rows"] * columns["vectors"]
