@@ -22,7 +22,7 @@ _GROWTH = 1 << 16
 
 Array = np.ndarray[Any, Any]
 
-_MOVES: dict[str, Callable[..., Array]] = {
+MOVES: dict[str, Callable[..., Array]] = {
     "reshape": lambda x, shape: x.reshape(shape),
     "expand_dims": lambda x, axis: np.expand_dims(x, axis),
     "squeeze": lambda x, axis=None: np.squeeze(x, axis),
@@ -83,7 +83,7 @@ def _results(node: Node, constants: dict[Value, Array], services: Services) -> l
     given = {v: constants[v] for v in node.given}
     if sum(v.bytes for v in node.outputs) > sum(d.nbytes for d in given.values()) + _GROWTH:
         return None
-    move = _MOVES.get(node.op)
+    move = MOVES.get(node.op)
     if move is not None:
         data = move(*[given[v] for v in node.given], **node.attrs)
         return [np.asarray(data, to_numpy(node.output.dtype)).reshape(node.output.shape)]

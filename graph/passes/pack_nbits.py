@@ -18,7 +18,8 @@ from ...te.ops.quantized import CODE_LANES, CODE_STEPS
 from ...tir.expr import DType
 from ..graph import Graph, Value
 from ..kernels import Services
-from ..rules import Match, any_value, constant, either, op, rewritten, rule
+from ..rules import Match, any_value, constant, either, numbers_of, op, rewritten, rule
+from .fold_constants import MOVES
 
 INT8_ERROR = 5e-3
 """The root mean square of the errors of results, relative to theirs, when groups of normal data are rounded to int8."""
@@ -205,37 +206,29 @@ def _decoded(m: Match, value: Value) -> _Decoded | None:
         return None
     if node.op == "cast":
         return found if value.dtype in _WIDER else None
-    return found.moved(lambda x: _MOVES[node.op](x, **attrs)) if node.op in _MOVES else None
+    return found.moved(lambda x: _MOVES[node.op](x, **attrs))
 
 
 _WIDER = ("int16", "int32", "int64", "float32")
 """Types that hold the numbers of 8 bits, and their differences."""
 
 
-_MOVES: dict[str, Callable[..., Array]] = {
-    "reshape": lambda x, shape: x.reshape(shape),
-    "expand_dims": lambda x, axis: np.expand_dims(x, axis),
-    "squeeze": lambda x, axis=None: np.squeeze(x, axis),
-    "transpose": lambda x, axes=None: np.transpose(x, axes),
-    "repeat": lambda x, repeats, axis=0: np.repeat(x, repeats, axis),
-    "broadcast_to": lambda x, shape: np.broadcast_to(x, shape),
-    "identity": lambda x: x,
-}
-"""NumPy's name for operators of scales and zero points, which are few numbers."""
+_MOVES = {**MOVES, "repeat": lambda x, repeats, axis=0: np.repeat(x, repeats, axis)}
+"""NumPy's name for operators that only move elements: of scales and zero points, which are few numbers."""
 
 
 def _known(m: Match, value: Value) -> Array | None:
     """Returns the data of a value that is a constant, or made of one by moving and widening elements."""
     data = m.data(value)
     if data is not None:
-        return data
+        return numbers_of(data, value.dtype)
     node = m.producer(value)
     inner = None if node is None or node.inputs[0] is None else _known(m, node.inputs[0])
     if node is None or inner is None:
         return None
     if node.op == "cast":
         return inner.astype(value.dtype) if value.dtype in _WIDER else None
-    return _MOVES[node.op](inner, **node.attrs) if node.op in _MOVES else None
+    return _MOVES[node.op](inner, **node.attrs) if node.op in _MOVES and len(node.inputs) == 1 else None
 
 
 def _as_codes(found: _Decoded) -> NbitsWeights | None:
@@ -409,10 +402,9 @@ def _weights(m: Match, depth: int, bits: int) -> NbitsWeights:
     count = 8 // bits
     codes = np.stack([(data >> (n * bits)) & ((1 << bits) - 1) for n in range(count)], axis=-1)
     codes = codes.reshape(rows, groups * bytes_ * count)
-    zeros = m.array("zeros") if "zeros" in m else None
-    if groups > 1:
-        return NbitsWeights(bits, codes, m.array("scales"), zeros)
-    return NbitsWeights(bits, np.asarray(codes[:, :depth], order="C"), m.array("scales"), zeros)
+    if groups == 1:
+        codes = np.asarray(codes[:, :depth], order="C")
+    return NbitsWeights(bits, codes, m.numbers("scales"), m.numbers("zeros") if "zeros" in m else None)
 
 
 def _panels(rows: Array) -> Array:

@@ -10,6 +10,7 @@ from tilewright.driver import build, build_graph
 from tilewright.driver.graph_services import prepared
 from tilewright.graph import Builder
 from tilewright.te import ops
+from tilewright.tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tuner import Space
 
 VNNI = "llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server -num-cores=1"
@@ -217,3 +218,18 @@ def test_what_wraps_around_or_scales_rows_is_no_weight_in_groups():
     got = build_graph(graph, accuracy=0.01)(given)
     for made, want in zip(got, (given @ (q - z).astype("float32"), given @ q * graph.constants[s]), strict=True):
         np.testing.assert_allclose(made, want, atol=0.03 * np.abs(want).max())
+
+
+def test_scales_of_bfloat16_are_numbers():
+    """The data of a bfloat16 constant is its bits; a cast of many of them is not folded."""
+    rng = np.random.default_rng(0)
+    codes, scale = rng.integers(-8, 8, (1024, 512)).astype("int8"), rng.random((32, 512)).astype("float32")
+    bits = bfloat16_to_bits(scale)
+    b = Builder()
+    spread = b.op("cast", b.op("repeat", b.constant(bits, dtype="bfloat16"), repeats=32, axis=0), dtype="float32")
+    w = b.op("multiply", b.op("cast", b.constant(codes), dtype="float32"), spread)
+    graph = b.graph([b.op("matmul", b.input("x", (2, 1024)), w)])
+    assert "dense_packed_nbits" in str(prepared(graph, Target.of(VNNI)))
+    x = rng.standard_normal((2, 1024)).astype("float32")
+    want = x @ (codes * np.repeat(bfloat16_from_bits(bits), 32, 0))
+    np.testing.assert_allclose(build_graph(graph)(x), want, atol=1e-5 * np.abs(want).max())
