@@ -9,13 +9,15 @@ et al., "Analytical modeling is enough for high-performance BLIS", TOMS 2016, ge
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ...tir.stmt import Buffer
+from .machine_model import MachineModel, crowding
 
 _FILL = 0.75
 """The share of a cache that a working set may take before it counts as too large."""
@@ -33,7 +35,7 @@ class NestAccess:
     extents of the buffer, where they are known: rows that are covered as a whole are contiguous with the next ones.
     """
 
-    dims: tuple[Mapping[str, int], ...]
+    dims: tuple[Mapping[Any, int], ...]
     itemsize: int
     contiguous: bool = False
     write: bool = False
@@ -44,7 +46,7 @@ class NestAccess:
         """Returns whether rows end within a cache line, so that it matters that the next one begins there."""
         return len(self.shape) == len(self.dims) > 1 and self.shape[-1] * self.itemsize % 64 > 0
 
-    def axes(self) -> set[str]:
+    def axes(self) -> set[Hashable]:
         """Returns the axes that the access's indices depend on."""
         return {axis for dim in self.dims for axis, factor in dim.items() if factor}
 
@@ -53,7 +55,7 @@ class NestAccess:
 class NestLoop:
     """A loop over ``axis`` with ``trips`` iterations, one number per candidate."""
 
-    axis: str
+    axis: Hashable
     trips: np.ndarray
 
 
@@ -78,13 +80,13 @@ class Nest:
     """Loops (innermost first), accesses, and the full extents of the axes; ``rows`` candidates at once."""
 
     def __init__(
-        self, loops: Sequence[NestLoop], accesses: Sequence[NestAccess], extents: Mapping[str, int], rows: int
+        self, loops: Sequence[NestLoop], accesses: Sequence[NestAccess], extents: Mapping[Any, int], rows: int
     ) -> None:
         self.loops = tuple(loops)
         self.accesses = tuple(accesses)
         self._axes = [access.axes() for access in self.accesses]
         ones = np.ones(rows)
-        cover: dict[str, np.ndarray] = dict.fromkeys(extents, ones)
+        cover: dict[Hashable, np.ndarray] = dict.fromkeys(extents, ones)
         lines = self.lines = np.empty((len(self.loops) + 1, len(self.accesses), rows))
         """The cache lines under each access while the loops up to each depth run."""
         for number, access in enumerate(self.accesses):
@@ -99,7 +101,7 @@ class Nest:
         self.outside = np.array([np.prod([ones, *trips[d:]], axis=0) for d in range(len(trips) + 1)])
 
     @staticmethod
-    def _lines(access: NestAccess, cover: Mapping[str, np.ndarray], ones: np.ndarray) -> np.ndarray:
+    def _lines(access: NestAccess, cover: Mapping[Any, np.ndarray], ones: np.ndarray) -> np.ndarray:
         """Returns the cache lines under the access when each axis covers ``cover`` values."""
         spans = [ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c]) for dim in access.dims]
         if not spans:
@@ -159,3 +161,24 @@ class Nest:
         for ratio in np.log2(np.maximum(self.working_set[::-1], 1.0) / cache_bytes):
             gap = np.where(ratio > 0, ratio, gap)
         return gap
+
+
+_SEVERAL_STREAMS = 0.3
+"""How much longer memory takes to deliver several streams than one, as a share (an EPYC of 2023: 0.25 to 0.4; sums of long
+rows). From the third-level cache they take as long as one."""
+
+
+def swept_bytes(
+    moved: float, machine: MachineModel, *, streams: np.ndarray | float = 1.0, stride: int = 0
+) -> dict[str, np.ndarray]:
+    """Returns the bytes that come from each cache and from memory when data are read and written once, by the names of costs.
+
+    ``streams``: how many places, ``stride`` bytes apart, are read at a time; their lines may share a set.
+    """
+    collide = 1.0 + (crowding(streams * np.ones(1), stride, machine) if stride else 0.0)
+    several = 1.0 + _SEVERAL_STREAMS * np.minimum(1.0, np.asarray(streams) - 1.0)
+    return {
+        "l2_bytes": np.asarray(moved),
+        "l3_bytes": collide * (moved if moved > machine.l2_bytes else 0.0),
+        "memory_bytes": collide * several * (moved if moved > machine.l3_bytes else 0.0),
+    }

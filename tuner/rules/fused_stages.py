@@ -25,10 +25,11 @@ import numpy as np
 from ...schedule import Schedule
 from ...tir.expr import Var
 from ...tir.stmt import Buffer
-from ..cost.axis_roles import lane_loads, loads_fit, packable, tile_axes, vector_axes
+from ..cost.axis_roles import loads_fit, packable, tile_axes, vector_axes
 from ..cost.cost_features import Costs, ceil_div, up_to
-from ..cost.loop_nest import Nest, NestAccess, NestLoop, blended, shape_of
+from ..cost.loop_nest import blended, shape_of
 from ..cost.machine_model import MachineModel, overlapped, worth_threads
+from ..cost.walker import Walk, WalkedLoop, added
 from ..loop_steps import (
     Panels,
     accumulate,
@@ -361,23 +362,16 @@ class FusedCosts:
     def costs(self) -> Costs:
         """Returns all of it."""
         machine = self.machine
-        core, loads, stores, overhead = (np.zeros(self.rows) for _ in range(4))
-        for n, role in enumerate(self.stages.roles):
-            work = self._stage(n, role)
-            core, loads, stores, overhead = (
-                a + b for a, b in zip((core, loads, stores, overhead), work, strict=True)
-            )  # fmt: skip
+        counts = added([walk.counts() for walk in self.walks])
         near, far, memory = (self._traffic(size) for size in (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes))
         packed = sum(
             role.block.itemsize * math.prod(role.block.extents[v] for v in role.packed.axes())
             for role in self.stages.roles if role.packed is not None
         )  # fmt: skip
         root = self.stages.root
+        counts["loop_cycles"] = counts["loop_cycles"] + 20.0
         costs = Costs(self.rows).put(
-            core_cycles=core * self.tiles,
-            load_cycles=loads * self.tiles,
-            store_cycles=stores * self.tiles,
-            loop_cycles=(overhead + 20.0) * self.tiles,
+            **{name: cycles * self.tiles for name, cycles in counts.items()},
             l2_bytes=near,
             l3_bytes=far,
             memory_bytes=memory,
@@ -409,79 +403,32 @@ class FusedCosts:
 
     # -- one stage in one tile -------------------------------------------------------------------------------------
 
-    def _stage(self, n: int, role: StageRole) -> tuple[np.ndarray, ...]:
-        """Returns the cycles of arithmetic, loads, stores, and loops of a stage in one tile."""
-        sizes = self.computed(role.block)
-        around = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.spatial)], axis=0)
-        steps = np.prod([np.ones(self.rows), *(sizes[v] for v in role.block.reduce)], axis=0)
+    @cached_property
+    def walks(self) -> list[Walk]:
+        """The loops of each stage in one tile."""
+        return [self._walk(n, role) for n, role in enumerate(self.stages.roles)]
+
+    def _walk(self, n: int, role: StageRole) -> Walk:
+        """Returns the loops of a stage in one tile: a vector, the rows of a register tile, the reduction, what is left."""
+        block, sizes, lanes = role.block, self.computed(role.block), self.stages.lanes
+        vector, loops, body = role.vector, [], dict[Var, np.ndarray]()
         if role.kind == "map":
-            return self._map(role, sizes, around)
-        if role.kind == "tile":
-            return self._register_tile(n, role, sizes, around, steps)
-        machine, block = self.machine, role.block
-        if role.kind == "lanes":
-            width = self.columns[f"vectors{n}"] * self.stages.lanes
-            vectors = ceil_div(steps, width) * self.columns[f"vectors{n}"]
-            work = np.maximum(
-                vectors * block.operations / 2 / machine.fma_pipes, ceil_div(steps, width) * machine.fma_latency
-            )
-            across = 4 * np.log2(np.maximum(width, 2.0)) + 6 * self.columns[f"vectors{n}"]
-            return (
-                around * work, around * vectors * self._loads(block, block.reduce[-1]) / machine.loads_per_cycle,
-                around, around * (10.0 + across),
-            )  # fmt: skip
-        alone = around * steps
-        return (
-            alone * block.operations * (machine.fma_latency if block.is_reduction else 1.0 / machine.fma_pipes),
-            alone * len(block.loads) / machine.loads_per_cycle, alone, 4.0 * alone,
-        )  # fmt: skip
-
-    def _map(self, role: StageRole, sizes: Mapping[Var, np.ndarray], around: np.ndarray) -> tuple[np.ndarray, ...]:
-        machine, block = self.machine, role.block
-        assert role.vector is not None
-        along = sizes[role.vector]
-        width = np.minimum(self.columns["vectors"] * self.stages.lanes, along)
-        steps = around / along * ceil_div(along, width)
-        vectors = steps * ceil_div(width, self.stages.lanes)
-        gathers = self._loads(block, role.vector)
-        return (
-            vectors * block.operations / machine.fma_pipes, vectors * gathers / machine.loads_per_cycle,
-            vectors / machine.stores_per_cycle, 2.0 * steps + 8.0 * around / along,
-        )  # fmt: skip
-
-    def _register_tile(
-        self, n: int, role: StageRole, sizes: Mapping[Var, np.ndarray], around: np.ndarray, steps: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
-        machine, block = self.machine, role.block
-        assert role.vector is not None
-        ones = np.ones(self.rows)
-        along = sizes[role.vector]
-        width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, along)
-        across = ones if role.row is None else sizes[role.row]
-        rows = np.minimum(self.columns[f"rows{n}"], across)
-        tiles = around / along / across * ceil_div(along, width) * ceil_div(across, rows)
-        vectors = ceil_div(width, self.stages.lanes)
-        sums = rows * vectors
-        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / sums)
-        operations = max(1.0, block.operations / 2)
-        loads = np.zeros(self.rows)
-        for use in block.loads:
-            moving = use.axes()
-            each = 1.0 if use is role.packed else lane_loads(use, role.vector, self.stages.lanes)
-            loads = (
-                loads
-                + (vectors * each if role.vector in moving else 1.0) * np.where(role.row in moving, rows, 1.0)
-            )  # fmt: skip
-        issue = (sums * operations + loads + 1.0) / machine.issue_width
-        return (
-            tiles * steps * sums * operations / machine.fma_pipes * latency,
-            tiles * steps * np.maximum(loads / machine.loads_per_cycle, issue),
-            tiles * sums, tiles * (20.0 + 2.0 * sums) + tiles * steps * 0.3,
-        )  # fmt: skip
-
-    def _loads(self, block: BlockInfo, vector: Var) -> float:
-        """Loads of one vector of the stage; elements that are gathered count one by one."""
-        return sum(lane_loads(use, vector, self.stages.lanes) for use in block.loads)
+            body[vector] = self.columns["vectors"] * lanes
+        elif role.kind == "tile":
+            body[vector] = self.columns[f"vectors{n}"] * lanes
+            if role.row is not None:
+                body[role.row] = self.columns[f"rows{n}"]
+        elif role.kind == "lanes":
+            vector = block.reduce[-1]
+            body[vector] = self.columns[f"vectors{n}"] * lanes
+        for axis, size in body.items():
+            loops.append(WalkedLoop(axis, np.minimum(size, sizes[axis]), written_out=True))
+        for axis in (*reversed(block.reduce), *body, *reversed(block.spatial)):
+            if axis in body and all(loop.written_out or loop.axis is not axis for loop in loops):
+                loops.append(WalkedLoop(axis, ceil_div(sizes[axis], np.minimum(body[axis], sizes[axis]))))
+            elif axis not in body:
+                loops.append(WalkedLoop(axis, sizes[axis]))
+        return Walk(block, self.machine, loops, self.rows, vector=vector, lanes=lanes, packed=role.packed)
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -490,7 +437,15 @@ class FusedCosts:
         least what the reductions in a tile read again and again, and the intermediate results as far as those of a tile
         do not fit."""
         outer = blended(*self._outer, cache)
-        within = np.sum([nest.traffic(cache) * self.tiles for nest in self._inner] or [np.zeros(self.rows)], axis=0)
+        within = np.sum(
+            [
+                w.nest.traffic(cache) * self.tiles
+                for w, role in zip(self.walks, self.stages.roles, strict=True)
+                if role.kind == "tile"
+            ]
+            or [np.zeros(self.rows)],
+            axis=0,
+        )
         spilled = 1.0 / (1.0 + np.exp2(np.clip(-6.0 * np.log2(np.maximum(self.scratch, 1.0) / (0.6 * cache)), -60, 60)))
         return np.asarray(np.maximum(outer, within) + spilled * 3.0 * self._written * self.tiles)
 
@@ -540,34 +495,6 @@ class FusedCosts:
         sizes = [span.size(cover, self.rows) for span in spans] or [np.ones(self.rows)]
         around = np.prod([np.ones(self.rows), *sizes[:-1]], axis=0)
         return np.asarray(around * 64.0 * ceil_div(sizes[-1] * buffer.dtype.bytes, 64))
-
-    @cached_property
-    def _inner(self) -> list[Nest]:
-        """Returns the nests of the reductions within a tile."""
-        return [self._nest(n, role) for n, role in enumerate(self.stages.roles) if role.kind == "tile"]
-
-    def _nest(self, n: int, role: StageRole) -> Nest:
-        block, sizes = role.block, self.sizes(role.block)
-        assert role.vector is not None
-        names = {v: f"a{k}" for k, v in enumerate(block.axes)}
-        width = np.minimum(self.columns[f"vectors{n}"] * self.stages.lanes, sizes[role.vector])
-        loops = [NestLoop(names[role.vector], width)]
-        rows = np.ones(self.rows)
-        if role.row is not None:
-            rows = np.minimum(self.columns[f"rows{n}"], sizes[role.row])
-            loops.append(NestLoop(names[role.row], rows))
-        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.reduce)]
-        loops.append(NestLoop(names[role.vector], ceil_div(sizes[role.vector], width)))
-        if role.row is not None:
-            loops.append(NestLoop(names[role.row], ceil_div(sizes[role.row], rows)))
-        loops += [NestLoop(names[v], sizes[v]) for v in reversed(block.spatial) if v not in (role.vector, role.row)]
-
-        def dims(use: Use) -> tuple[dict[str, int], ...]:
-            return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
-
-        accesses = [NestAccess(dims(u), block.itemsize, contiguous=u is role.packed) for u in block.loads]
-        accesses.append(NestAccess(dims(block.stores[0]), block.itemsize, write=True))
-        return Nest(loops, accesses, {names[v]: block.extents[v] for v in block.axes}, self.rows)
 
 
 @dataclass(frozen=True)

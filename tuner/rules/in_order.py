@@ -16,10 +16,11 @@ import numpy as np
 from ...codegen.machine.target import FETCH_CYCLES, WARP
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var, is_const_int
-from ..cost.axis_roles import lane_loads
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.gpu_model import GpuModel
+from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.walker import Walk, WalkedLoop
 from ..program import BlockInfo, ProgramInfo
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
@@ -87,41 +88,39 @@ class InOrderPart(Part):
             sch.parallel(loops[0])
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        machine, block = self.machine, self.block
-        width = columns["vectors"] * self.lanes
-        scalar = width == 0
-        inner = float(max(1, self.inner))
-        steps = np.where(scalar, inner, ceil_div(inner, np.maximum(width, 1.0)))
-        around = block.spatial_size * block.reduce_size * self._others / inner
-        vectors = around * steps * np.maximum(columns["vectors"], 1.0)
-        latency = np.where(scalar, machine.fma_latency, 1.0 / machine.fma_pipes)
+        block, last = self.block, self.last
+        scalar = columns["vectors"] == 0
+        each = [self._walk(some, columns, rows) for some in (None, last)]
+        counts = [walk.counts() for walk in each]
+        if len(block.spatial) + len(block.reduce) < len(block.axes):  # each step waits for the one before
+            counts[0]["core_cycles"] = counts[0]["core_cycles"] * self.machine.fma_latency * self.machine.fma_pipes
         moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
-        last = self.last
-        more = [] if last is None else [lane_loads(u, last, self.lanes) - 1 for u in block.loads]
-        more += [self.lanes for u in block.stores if last is not None and u.stride(last) not in (0, 1)]
-        strided = float(sum(more))
+        more = [self.lanes for u in block.stores if last is not None and u.stride(last) not in (0, 1)]
+        counts[1]["store_cycles"] = counts[1]["store_cycles"] * max(1, *more, 1)
         return Costs(rows).put(
-            core_cycles=vectors * block.operations * latency,
-            load_cycles=vectors * (len(block.loads) + np.where(scalar, 0.0, strided)) / machine.loads_per_cycle,
-            store_cycles=vectors / machine.stores_per_cycle,
-            loop_cycles=around * (12.0 + 1.5 * steps),
-            l2_bytes=moved,
-            l3_bytes=moved if moved > machine.l2_bytes else 0.0,
-            memory_bytes=moved if moved > machine.l3_bytes else 0.0,
+            **{name: np.where(scalar, counts[0][name], counts[1][name]) for name in counts[0]},
+            **swept_bytes(moved, self.machine),
             flops=block.flops,
             regions=float(self.parallel),
             lanes_used=np.where(scalar, 1.0, float(self.lanes)),
             columns=columns["vectors"],
-            strided=strided / self.lanes,
+            strided=float(bool(more)),
             tasks=float(block.extents[block.axes[0]]) if self.parallel else 1.0,
-            column_extent=inner,
+            column_extent=float(max(1, self.inner)),
         )
 
-    @property
-    def _others(self) -> int:
-        """Returns the instances along axes that are neither spatial nor reduced."""
-        block = self.block
-        return math.prod(block.extents[v] for v in block.axes if v not in block.spatial and v not in block.reduce)
+    def _walk(self, vector: Var | None, columns: Mapping[str, np.ndarray], rows: int) -> Walk:
+        """Returns the loops as they are nested, with vectors along the axis ``vector``, or without."""
+        loops, size = [], np.ones(rows)
+        if vector is not None:
+            size = np.minimum(np.maximum(columns["vectors"], 1.0) * self.lanes, self.inner)
+            loops.append(WalkedLoop(vector, size, written_out=True))
+        own = [v for v in reversed(self.block.axes) if v is not vector]
+        loops += [WalkedLoop(v, np.full(rows, float(self.block.extents[v]))) for v in own[: self.around]]
+        if vector is not None:
+            loops.append(WalkedLoop(vector, ceil_div(self.inner, size)))
+        loops += [WalkedLoop(v, np.full(rows, float(self.block.extents[v]))) for v in own[self.around :]]
+        return Walk(self.block, self.machine, loops, rows, vector=vector, lanes=self.lanes)
 
 
 class GpuOrderRule(ScheduleRule):

@@ -16,11 +16,12 @@ import numpy as np
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var, is_const_int
 from ...tir.stmt import Buffer
-from ..cost.axis_roles import lane_loads
 from ..cost.cost_features import Costs, ceil_div, up_to
+from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
+from ..cost.walker import Walk, WalkedLoop
 from ..loop_steps import fuse_all
-from ..program import BlockInfo, ProgramInfo
+from ..program import BlockInfo, ProgramInfo, Use
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 _FORWARDING_CYCLES = 5.0
@@ -137,58 +138,72 @@ class RecurrencePart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, block = self.machine, self.block
-        every = float(block.spatial_size * self._steps)
-        latency = _FORWARDING_CYCLES + machine.fma_latency
+        own = [use for use in block.loads if use.buffer is block.stores[0].buffer]
+        walk = self._walk(columns, rows, own)
+        counts = walk.counts()
+        issued, around = walk.steps * walk.instances, block.spatial_size / self.inner
         if self.vector is not None:
-            vectors = columns["vectors"]
-            chunks = ceil_div(self.inner, vectors * self.lanes)
-            issued = every / self.inner * chunks * vectors
-            loads = np.full(rows, sum(lane_loads(u, self.vector, self.lanes) for u in block.loads))
-            apart = columns.get("apart", np.zeros(rows))
-            chain = apart * every / self.inner * chunks * machine.fma_latency
-            turns = every / self.inner * (chunks * 1.5 + 4.0 * (1 - apart))
-            loads = loads - apart * vectors_kept(block)
+            apart = columns.get("apart", np.zeros(rows))  # what a step stores, a register keeps for the next one
+            counts["load_cycles"] = counts["load_cycles"] + (1 - apart) * issued * len(own) / machine.loads_per_cycle
+            counts["core_cycles"] = np.maximum(counts["core_cycles"], apart * walk.steps * machine.fma_latency)
         else:
-            beside = columns["rows"]
-            groups = ceil_div(self.inner, beside)
-            issued = every / self.inner * groups * beside
-            crowd = crowding(
-                beside * len(self._arrays), abs(block.stores[0].stride(self.beside) or 0) * block.itemsize, machine
-            )
-            loads = len(block.loads) + len(self._arrays) * machine.jump_cycles * crowd
-            chain = every / self.inner * groups * latency
-            turns = every / self.inner * groups * 1.5
-            if "turned" in columns:
-                turned = columns["turned"] > 0
-                squares = every / self.inner / self._steps * groups * math.ceil(self._steps / self.turned)
-                arrays = sum(use.stride(self.beside) != 0 for use in (*block.loads, *block.stores)) - vectors_kept(
-                    block
-                )
-                shuffles = squares * self.turned * math.log2(self.turned) * arrays * 1.2
-                waits = squares * self.turned * machine.fma_latency / 2  # the other half is filled with shuffles
-                issued = np.where(turned, squares * self.turned, issued)
-                loads = np.where(turned, float(len(block.loads)), loads)
-                starts = every / self.inner / self._steps * groups * 3.0 * self.turned  # lane by lane
-                chain = np.where(turned, shuffles + waits + starts, chain)
-                turns = np.where(turned, squares * 20.0, turns)
-        moved = float(sum(b.num_bytes() or 0 for b in self._arrays))
+            self._add_chains(counts, walk, columns, around)
+        swept = swept_bytes(float(sum(b.num_bytes() or 0 for b in self._arrays)), machine)
+        turned = columns.get("turned", np.zeros(rows)) > 0
         return Costs(rows).put(
-            core_cycles=np.maximum(issued * block.operations / machine.fma_pipes, chain),
-            load_cycles=issued * loads / machine.loads_per_cycle,
-            store_cycles=issued / machine.stores_per_cycle,
-            loop_cycles=turns,
-            l2_bytes=moved,
-            l3_bytes=moved if moved > machine.l2_bytes else 0.0,
-            memory_bytes=moved if moved > machine.l3_bytes else 0.0,
+            **counts,
+            **swept,
             flops=block.flops,
             regions=float(self.parallel),
-            lanes_used=np.where(
-                columns.get("turned", np.zeros(rows)) > 0, self.lanes, self.lanes if self.vector is not None else 1
-            ),
+            lanes_used=np.where(turned | (self.vector is not None), self.lanes, 1),
             columns=columns[self.decisions[0].name],
             tasks=self._tasks(columns, rows) if self.parallel else 1.0,
             column_extent=float(self.inner),
         )
+
+    def _walk(self, columns: Mapping[str, np.ndarray], rows: int, own: Sequence[Use]) -> Walk:
+        """Returns the loops: a vector or some rows side by side, and outside them steps and chunks of the axis."""
+        block, side = self.block, self.beside
+        width = columns["rows"] if self.vector is None else columns["vectors"] * self.lanes
+        width = np.minimum(width, self.inner)
+        apart = columns.get("apart", np.ones(rows)) > 0
+        chunks, steps = ceil_div(self.inner, width), np.full(rows, float(self._steps))
+        (axis,) = [v for v in block.axes if v not in block.spatial]
+        loops = [
+            WalkedLoop(side, width, written_out=True), WalkedLoop(side, np.where(apart, 1.0, chunks)),
+            WalkedLoop(axis, steps), WalkedLoop(side, np.where(apart, chunks, 1.0)),
+        ]  # fmt: skip
+        loops += [WalkedLoop(v, np.full(rows, float(block.extents[v]))) for v in block.spatial if v is not side]
+        return Walk(block, self.machine, loops, rows, vector=self.vector, lanes=self.lanes, elsewhere=own)
+
+    def _add_chains(
+        self, counts: dict[str, np.ndarray], walk: Walk, columns: Mapping[str, np.ndarray], around: float
+    ) -> None:
+        """Add what rows wait for: each step for the one before, and lines of rows that share a set. With ``turned`` the
+        steps of a vector of rows are squares that are transposed in registers."""
+        machine, block = self.machine, self.block
+        apart = abs(block.stores[0].stride(self.beside) or 0) * block.itemsize
+        crowd = crowding(columns["rows"] * len(self._arrays), apart, machine)
+        chain = walk.steps * (_FORWARDING_CYCLES + machine.fma_latency)
+        late = walk.steps * walk.instances * len(self._arrays) * machine.jump_cycles * crowd / machine.loads_per_cycle
+        if "turned" not in columns:
+            counts["core_cycles"] = np.maximum(counts["core_cycles"], chain)
+            counts["load_cycles"] = counts["load_cycles"] + late
+            return
+        turned, size = columns["turned"] > 0, self.turned
+        groups = around * ceil_div(self.inner, columns["rows"])
+        squares = groups * math.ceil(self._steps / size)
+        arrays = sum(use.stride(self.beside) != 0 for use in (*block.loads, *block.stores)) - vectors_kept(block)
+        shuffles = squares * size * math.log2(size) * arrays * 1.2
+        waits = squares * size * machine.fma_latency / 2  # the other half is filled with shuffles
+        starts = groups * 3.0 * size  # lane by lane
+        counts["core_cycles"] = np.where(
+            turned, np.maximum(counts["core_cycles"] / size, shuffles + waits + starts),
+            np.maximum(counts["core_cycles"], chain),
+        )  # fmt: skip
+        counts["load_cycles"] = np.where(turned, counts["load_cycles"] / size, counts["load_cycles"] + late)
+        counts["store_cycles"] = np.where(turned, counts["store_cycles"] / size, counts["store_cycles"])
+        counts["loop_cycles"] = np.where(turned, squares * 20.0, counts["loop_cycles"])
 
     def _tasks(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """Returns how many pieces of work the threads share: rows, or chunks of them."""

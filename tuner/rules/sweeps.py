@@ -33,7 +33,9 @@ from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..cost.axis_roles import lane_loads, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
+from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
+from ..cost.walker import Walk, WalkedLoop, added
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use, divisors_of
 from .schedule_rule import Decision, Group, Part, ScheduleRule
@@ -536,46 +538,25 @@ class ElementwisePart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, block = self.machine, self.block
-        width = columns["vectors"] * self.lanes
-        steps = ceil_div(self.inner, width) * (block.spatial_size / self.inner)
-        vectors = steps * columns["vectors"]
-        inner = _innermost(block)
-        known = [u for u in block.loads if not u.affine] if self.unit > 1 else []  # a permutation of whole vectors
-        strided = [u for u in block.loads if u not in known and ((s := u.stride(inner)) is None or s > NEAR)]
-        near = sum(lane_loads(u, inner, self.lanes) for u in block.loads if u not in strided and u not in known)
-        near += len(known)
-        moved = sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)})
-        tile = columns.get("tile", np.ones(rows))
-        staged = columns.get("staged", np.zeros(rows))
+        strided = [u for u in block.loads if self._is_strided(u)]
+        walk = self._walk(columns, rows, strided)
+        counts = walk.counts()
+        vectors, around = walk.steps * walk.vectors, block.spatial_size / self.inner
+        moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
+        tile, staged = columns.get("tile", np.ones(rows)), columns.get("staged", np.zeros(rows))
         lines = np.maximum(1.0, 16.0 / tile) if self.across is not None else 1.0 + 15.0 * bool(strided)
-        gathered, waiting = np.zeros(rows), np.zeros(rows)
+        waiting = np.zeros(rows)
         for use in strided:
-            crowd = np.minimum(1.0, width / machine.l1_ways)
-            share = math.gcd(abs(use.stride(inner) or 4096) * block.itemsize, 4096) / 4096 * crowd
-            if self.copies:  # squares go through registers, and no line is needed twice
-                # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
-                gathered = gathered + np.where(staged > 0, 0.45, 0.3) + 0.06 * (columns["vectors"] - 1)
-            else:
-                gathered = gathered + np.where(staged > 0, 0.45, 0.5 + 2.5 * share)
+            counts["load_cycles"] = counts["load_cycles"] + vectors * self.lanes * self._gathered(use, columns, staged)
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
             waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
-        # a row of several steps ends with a branch that is predicted wrongly, one of a single step does not
-        each = np.where(
-            steps > block.spatial_size / self.inner, 27.0 if self.conditional and not self.apart else 12.0, 4.0
-        )
-        turns = block.spatial_size / self.inner * each
+        if self.conditional and not self.apart:  # what the last vector of a row has is not known before
+            counts["loop_cycles"] = counts["loop_cycles"] + 15.0 * around * (walk.steps > around)
         tasks = float(max(1, block.spatial_size // max(1, self.inner)))
         return Costs(rows).put(
-            core_cycles=vectors * block.operations / machine.fma_pipes,
-            load_cycles=vectors * near / machine.loads_per_cycle + vectors * self.lanes * gathered,
-            store_cycles=vectors / machine.stores_per_cycle,
-            loop_cycles=steps * 1.5 + turns,
-            spill_cycles=steps * 10.0 * np.maximum(columns["vectors"] - 4, 0) * (block.operations > 16),
+            **counts, **{name: lines * value for name, value in swept_bytes(moved, machine).items()},
             jump_cycles=waiting,
-            l2_bytes=moved * lines,
-            l3_bytes=moved * lines if moved > machine.l2_bytes else 0.0,
-            memory_bytes=float(moved if moved > machine.l3_bytes else 0),
             flops=block.flops,
             regions=float(self.parallel),
             lanes_used=float(self.lanes),
@@ -583,9 +564,38 @@ class ElementwisePart(Part):
             strided=float(len(strided)),
             tile_a=tile,
             packed=staged,
-            tasks=(tasks if tasks >= 2 * machine.cores else np.maximum(1.0, steps)) if self.parallel else 1.0,
+            tasks=(tasks if tasks >= 2 * machine.cores else np.maximum(1.0, walk.steps)) if self.parallel else 1.0,
             column_extent=float(self.inner),
-        )
+        )  # fmt: skip
+
+    def _walk(self, columns: Mapping[str, np.ndarray], rows: int, strided: Sequence[Use]) -> Walk:
+        """Returns the loops: a vector, the rows of a tile, steps along the innermost axis, and what is outside."""
+        inner, width = _innermost(self.block), np.minimum(columns["vectors"] * self.lanes, self.inner)
+        tile = columns.get("tile", np.ones(rows))
+        loops = [WalkedLoop(inner, width, written_out=True)]
+        if self.across is not None:
+            loops.append(WalkedLoop(self.across, tile))
+        loops.append(WalkedLoop(inner, ceil_div(self.inner, width)))
+        outside = [v for v in self.block.spatial if v is not inner]
+        loops.append(WalkedLoop(outside[-1] if outside else inner, self.block.spatial_size / self.inner / tile))
+        return Walk(
+            self.block, self.machine, loops, rows, vector=inner, lanes=self.lanes, periodic=self.unit > 1,
+            elsewhere=strided,
+        )  # fmt: skip
+
+    def _is_strided(self, use: Use) -> bool:
+        """Returns whether the lanes of a vector of ``use`` lie far apart, or at places that are not known."""
+        stride = use.stride(_innermost(self.block))
+        return (stride is None or stride > NEAR) and (use.affine or self.unit == 1)
+
+    def _gathered(self, use: Use, columns: Mapping[str, np.ndarray], staged: np.ndarray) -> np.ndarray:
+        """Returns the cycles in which an element of an input with strides is loaded."""
+        if self.copies:  # squares go through registers, and no line is needed twice
+            # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
+            return np.where(staged > 0, 0.45, 0.3) + 0.06 * (columns["vectors"] - 1)
+        stride = abs(use.stride(_innermost(self.block)) or 4096) * self.block.itemsize
+        crowd = np.minimum(1.0, columns["vectors"] * self.lanes / self.machine.l1_ways)
+        return np.where(staged > 0, 0.45, 0.5 + 2.5 * math.gcd(stride, 4096) / 4096 * crowd)
 
 
 class PlainPart(Part):
@@ -606,9 +616,13 @@ class PlainPart(Part):
                 sch.parallel(fuse_all(sch, spatial))
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        cycles = self.block.flops * self.machine.fma_latency
+        block = self.block
+        loops = [WalkedLoop(v, np.full(rows, float(block.extents[v]))) for v in reversed(block.axes)]
+        walk = Walk(block, self.machine, loops, rows, vector=None, lanes=1)
+        moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
         return Costs(rows).put(
-            core_cycles=cycles,
+            **walk.counts(),
+            **swept_bytes(moved, self.machine),
             flops=self.block.flops,
             regions=float(self.parallel),
             tasks=float(max(1, self.block.spatial_size)) if self.parallel else 1.0,
@@ -696,23 +710,28 @@ class ColumnPart(Part):
         reduce_columns(sch, self.block.name, len(self.block.spatial), width, self.lanes, shared=self.parallel)
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        machine, block = self.machine, self.block
+        machine, block, inner = self.machine, self.block, self.inner
         taken = columns["vectors"]
-        extent = block.extents[self.inner]
-        tiles = block.spatial_size / extent * ceil_div(extent, taken * self.lanes)
-        steps = tiles * taken * block.reduce_size
-        crowded = np.where(taken > machine.registers / 2, 2.0, 1.0)
+        extent = block.extents[inner]
+        loops = [WalkedLoop(inner, taken * self.lanes, written_out=True)]
+        written = block.reduce_size * taken <= _WRITTEN_STEPS
+        for axis in reversed(block.reduce):
+            size = block.extents[axis]
+            loops.append(WalkedLoop(axis, np.where(written, size, 1.0), written_out=True))
+            loops.append(WalkedLoop(axis, np.where(written, 1.0, size)))
+        loops.append(WalkedLoop(inner, ceil_div(extent, taken * self.lanes)))
+        loops += [WalkedLoop(v, np.full(rows, float(block.extents[v]))) for v in block.spatial if v is not inner]
+        walk = Walk(
+            block, machine, sorted(loops, key=lambda loop: not loop.written_out), rows, vector=inner, lanes=self.lanes,
+            elsewhere=block.loads,
+        )  # fmt: skip
+        counts = walk.counts()
         loads = sum(self._loads(use) for use in block.loads)
-        chain = tiles * block.reduce_size * machine.fma_latency
+        counts["load_cycles"] = counts["load_cycles"] + walk.steps * walk.instances * loads / machine.loads_per_cycle
         moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
         return Costs(rows).put(
-            core_cycles=np.maximum(steps * block.operations / machine.fma_pipes * crowded, chain),
-            load_cycles=steps * loads / machine.loads_per_cycle,
-            store_cycles=tiles * taken / machine.stores_per_cycle,
-            loop_cycles=tiles * (4.0 + 2.0 * block.reduce_size * (block.reduce_size * taken > _WRITTEN_STEPS)),
-            l2_bytes=moved,
-            l3_bytes=moved if moved > machine.l2_bytes else 0.0,
-            memory_bytes=moved if moved > machine.l3_bytes else 0.0,
+            **counts,
+            **swept_bytes(moved, machine),
             flops=block.flops,
             regions=float(self.parallel),
             lanes_used=float(self.lanes),
@@ -798,46 +817,20 @@ class RowPart(Part):
         )
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        machine = self.machine
+        machine, together = self.machine, columns["rows"]
         count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
-        core, loads, stores, overhead = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
-        width = columns["accumulators"] * self.lanes
-        together = columns["rows"]
-        for info in self.group.blocks:
-            size = self._row_size(info)
-            step = width if info.is_reduction else columns["vectors"] * self.lanes
-            steps = ceil_div(size, step)
-            vectors = steps * step / self.lanes
-            work = vectors * info.operations / machine.fma_pipes
-            if info.is_reduction:
-                work = np.maximum(work, steps * machine.fma_latency / together)
-                crowded = np.maximum(1.0, columns["accumulators"] * together / (0.75 * machine.registers))
-                work = work * crowded  # accumulators that registers do not hold are stored and loaded
-                waits = (1 + 1 / together) / 2  # half of a horizontal sum is waiting, which other rows fill
-                overhead = overhead + waits * (4 * np.log2(np.maximum(width, 2.0)) + 6 * columns["accumulators"])
-                trip = columns["unroll"] * columns["accumulators"] * together
-                overhead = overhead + 10 + 2 * steps / (columns["unroll"] * together) + trip / 2
-            else:
-                overhead = overhead + 10 + 2 * steps / columns["unroll"]
-            core = core + work
-            loads = loads + vectors * self._lane_loads(info) / machine.loads_per_cycle
-            stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
+        counts = added([self._walk(block, columns, rows).counts() for block in self.group.blocks])
         moved = self._bytes()
         row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
-        if row_bytes % 4096 == 0 and not all(b.is_reduction for b in self.group.blocks):
-            # rows at the same places of their pages: their lines and pending stores collide
-            overhead = overhead + loads * (together - 1) / 2
-        streams = 0.6 + 0.4 / together  # memory delivers several streams faster than one
-        streams = streams * (1.0 + crowding(together, row_bytes, machine))  # whose lines may share a set
+        if not all(b.is_reduction for b in self.group.blocks):  # lines and pending stores of several rows collide
+            crowd = crowding(together, row_bytes, machine)
+            counts["loop_cycles"] = counts["loop_cycles"] + 0.3 * counts["load_cycles"] * crowd
         again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
+        swept = swept_bytes(moved, machine, streams=together, stride=row_bytes)
+        swept["l2_bytes"] = swept["l2_bytes"] + again
         return Costs(rows).put(
-            core_cycles=core * count,
-            load_cycles=loads * count,
-            store_cycles=stores * count,
-            loop_cycles=overhead * count,
-            l2_bytes=moved + again,
-            l3_bytes=streams * float(moved if moved > machine.l2_bytes else 0),
-            memory_bytes=streams * float(moved if moved > machine.l3_bytes else 0),
+            **counts,
+            **swept,
             flops=sum(b.flops for b in self.group.blocks),
             regions=float(self.parallel),
             lanes_used=float(self.lanes),
@@ -852,16 +845,27 @@ class RowPart(Part):
             epilogue=float(len(self.group.blocks)),
         )
 
-    def _lane_loads(self, block: BlockInfo) -> float:
-        """Returns how many instructions load what one vector of a row needs."""
+    def _walk(self, block: BlockInfo, columns: Mapping[str, np.ndarray], rows: int) -> Walk:
+        """Returns the loops of one stage: vectors along a row, of a reduction several rows together, and over rows."""
+        ones = np.ones(rows)
+        count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
         along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
-        known = self.unit > 1 and block.is_reduction
-        return sum(
-            [
-                lane_loads(use, along[-1], self.lanes) if along and (use.affine or not known) else 1.0
-                for use in block.loads
-            ]
-        )
+        together = columns["rows"] if block.is_reduction else ones
+        loops, size = [], ones * self._row_size(block)
+        if along:
+            width = columns["accumulators" if block.is_reduction else "vectors"] * self.lanes
+            loops.append(WalkedLoop(along[-1], np.minimum(width, size), written_out=True))
+        row = block.spatial[self.rank - 1] if self.rank else None
+        if row is not None:
+            loops.append(WalkedLoop(row, ones * together, written_out=True))
+        if along:
+            loops.append(WalkedLoop(along[-1], ceil_div(size, width)))
+        if row is not None:
+            loops.append(WalkedLoop(row, count / together))
+        return Walk(
+            block, self.machine, loops, rows, vector=along[-1] if along else None, lanes=self.lanes,
+            unroll=columns["unroll"], periodic=self.unit > 1 and block.is_reduction,
+        )  # fmt: skip
 
     def _bytes(self) -> int:
         inside = {use.buffer for b in self.group.blocks for use in b.stores}

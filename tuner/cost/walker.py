@@ -1,0 +1,438 @@
+"""The walker: what a block costs in the loops that a candidate makes of it, for all candidates at once.
+
+A rule describes the loops of a block from the innermost one outwards (:class:`WalkedLoop`); each has a number of trips per
+candidate. The written-out loops inside the first serial one are the body: the instructions of one step. :class:`Walk` derives
+the rest from the accesses, the same way for every rule:
+
+- ``loads``, ``sums``, ``registers``: what the body loads, which sums stay in registers, and how many registers that takes;
+- ``latency``: by what factor sums in hand take longer than the pipes need, because they wait for each other;
+- ``counts``: cycles of arithmetic, loads, stores, loops and spills over all steps;
+- ``traffic``: bytes that move between caches, lines that are evicted because they share sets, and jumps that prefetchers miss.
+
+A rule adds what the loops do not say: packing, fetching ahead, tiles that are transposed in registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...tir.expr import Var
+from ..program import BlockInfo, Use
+from .axis_roles import lane_loads
+from .loop_nest import Nest, NestAccess, NestLoop, shape_of
+from .machine_model import MachineModel, crowding
+
+_UNEVEN = 0.08
+"""The time that pipes are idle where as many sums are in hand as they need, as a share. Operations do not begin in the order
+of their chains, and more sums make up for it."""
+
+_HELD = 0.6
+"""The share of the second-level cache in which a panel stays. Its pages lie there by chance, and more of them than others
+share sets."""
+
+_AHEAD = 224.0
+"""The instructions that a processor begins ahead of one that waits: half of what fits its reorder buffer."""
+
+_SCALARS = 10.0
+"""The registers in which scalars wait to be broadcast."""
+
+_FAR = 1024
+"""The bytes between neighbouring lines from which on prefetchers of the first-level cache lose them."""
+
+_FROM_MEMORY = 7.0
+"""How many times longer than for the third-level cache a jump waits for memory, where its page is often not known either."""
+
+_BEGINS = 20.0
+"""The cycles in which the sums of a tile begin and end: a branch that is predicted wrongly, and what waits for it."""
+
+_TURNS = 12.0
+"""The cycles at the end of a row of several steps: a branch that is predicted wrongly."""
+
+
+@dataclass(frozen=True)
+class WalkedLoop:
+    """A loop over ``axis`` with ``trips`` iterations, one number per candidate.
+
+    ``written_out``: all iterations stand in the code, as vectors or one after the other.
+    """
+
+    axis: Var
+    trips: np.ndarray
+    written_out: bool = False
+
+
+class Walk:
+    """A block in the loops of ``rows`` candidates, innermost loop first.
+
+    ``vector``: the axis whose neighbours make vectors of ``lanes`` elements; None for scalar code. ``packed``: the operand
+    that is contiguous in the order of the loops. ``unroll``: by how much the innermost serial loop is unrolled.
+    ``masked``: whether elements are read under a condition, so that loads take a mask. ``periodic``: whether lanes at
+    indices that are not affine, such as ``i % 3``, are at known places, so that whole vectors are permuted. ``elsewhere``: operands whose loads the rule counts itself.
+    """
+
+    def __init__(
+        self, block: BlockInfo, machine: MachineModel, loops: Sequence[WalkedLoop], rows: int, *, vector: Var | None,
+        lanes: int, packed: Use | None = None, unroll: np.ndarray | float = 1.0, masked: bool = False,
+        periodic: bool = False, elsewhere: Sequence[Use] = (),
+    ) -> None:  # fmt: skip
+        self.block, self.machine, self.rows = block, machine, rows
+        self.loops, self.packed, self.masked, self.periodic = tuple(loops), packed, masked, periodic
+        self.elsewhere = tuple(elsewhere)
+        self.vector, self.lanes = vector, lanes if vector is not None else 1
+        self.unroll = np.ones(rows) * unroll
+        first = next((n for n, loop in enumerate(self.loops) if not loop.written_out), len(self.loops))
+        ones = np.ones(rows)
+        self.body: dict[Var, np.ndarray] = dict.fromkeys(block.axes, ones)
+        """How many values of each axis one step takes."""
+        for loop in self.loops[:first]:
+            self.body[loop.axis] = self.body[loop.axis] * loop.trips
+        self.serial = self.loops[first:]
+        spatial = next((n for n, loop in enumerate(self.serial) if loop.axis not in block.reduce), len(self.serial))
+        inside = self.serial[:spatial] if block.is_reduction else ()
+        self.within = _product(rows, [loop.trips for loop in inside])
+        """The steps between the beginning and the end of a tile of sums: those of the reduction."""
+        self.steps = _product(rows, [loop.trips for loop in self.serial])
+        self.tiles = self.steps / self.within
+        self.revisited = _product(rows, [loop.trips for loop in self.serial[spatial:] if loop.axis in block.reduce])
+        """How often a tile of sums is taken up again: loops of the reduction around loops over results."""
+
+    # -- the body ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sums(self) -> np.ndarray:
+        """The vectors of results that a step computes; of a reduction, the registers that hold them."""
+        axes = [v for v in self.block.spatial if v is not self.vector]
+        return _product(self.rows, [self.body[v] for v in axes]) * self.vectors
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """The vectors side by side along the vector axis."""
+        return np.ones(self.rows) if self.vector is None else np.ceil(self.body[self.vector] / self.lanes)
+
+    @cached_property
+    def instances(self) -> np.ndarray:
+        """The vectors of instances of the block in a step."""
+        axes = [v for v in self.block.axes if v is not self.vector]
+        return _product(self.rows, [self.body[v] for v in axes]) * self.vectors
+
+    @property
+    def arithmetic(self) -> float:
+        """Returns the instructions of an instance. A product that is added takes one."""
+        operations = float(self.block.operations)
+        return max(1.0, operations / 2) if self.block.is_reduction else operations
+
+    def kept(self, use: Use) -> bool:
+        """Returns whether what is loaded stays the same in the loops at hand: those of the reduction, else the innermost
+        serial one."""
+        return use.affine and use.axes().isdisjoint(self._moving)
+
+    @cached_property
+    def _moving(self) -> set[Var]:
+        if self.block.is_reduction and np.all(self.revisited == 1):
+            return set(self.block.reduce)
+        return {loop.axis for loop in self.serial[:1]} | set(self.block.reduce)
+
+    def each(self, use: Use) -> np.ndarray | float:
+        """Returns how many instructions load one vector of ``use``."""
+        if self.vector is None or use is self.packed or (self.periodic and not use.affine):
+            return 1.0
+        each = lane_loads(use, self.vector, self.lanes)
+        if self.masked:  # a mask for each load; in a window that is written out, many are known
+            whole = self.unroll >= self.block.reduce_size
+            return each * np.where(whole, 2.0, 3.0)
+        return each
+
+    @cached_property
+    def loads(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the vector loads and the broadcasts of a step."""
+        vectors, broadcasts = np.zeros(self.rows), np.zeros(self.rows)
+        for use in self.block.loads:
+            copies = _product(self.rows, [self.body[v] for v in use.axes() if v is not self.vector])
+            if self.kept(use) or any(use is other for other in self.elsewhere):
+                continue
+            if use.affine and self.vector not in use.axes():
+                broadcasts = broadcasts + copies
+            else:
+                vectors = vectors + copies * self.vectors * self.each(use) * self._slides(use)[0]
+        return vectors, broadcasts
+
+    def _slides(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the share of a window's loads that remain, and the vectors that are kept. All steps of the window are
+        written out and the tile's rows slide over what they read: what one step loads, the next step has."""
+        share, kept = np.ones(self.rows), self.vectors * np.ones(self.rows)
+        sliding = False
+        for dim in use.dims:
+            steps = {v: c for v, c in (dim or {}).items() if v in self.block.reduce and c}
+            rows = {v: c for v, c in (dim or {}).items() if v in self.block.spatial and v is not self.vector and c}
+            rows = {v: c for v, c in rows.items() if np.any(self.body[v] > 1)}
+            reads = math.prod(self.block.extents[v] for v in steps) * _product(self.rows, [self.body[v] for v in rows])
+            if steps and rows:
+                sliding = True
+                span = 1.0 + sum(abs(c) * (self.block.extents[v] - 1) for v, c in steps.items())
+                span = np.minimum(reads, span + sum(abs(c) * (self.body[v] - 1) for v, c in rows.items()))
+                share, reads = share * span / reads, span
+            kept = kept * reads
+        whole = (self.unroll >= self.block.reduce_size) & sliding
+        return np.where(whole, share, 1.0), np.where(whole, kept, 0.0)
+
+    @cached_property
+    def registers(self) -> np.ndarray:
+        """Returns the vector registers in use: sums, one row of vectors, a broadcast, and what is kept."""
+        vectors, broadcasts = self.loads
+        kept = sum([self.vectors if self.vector in use.axes() else 1.0 for use in self.block.loads if self.kept(use)])
+        return np.asarray(self.sums + kept + np.minimum(vectors, self.vectors) + np.minimum(broadcasts, 1))
+
+    @cached_property
+    def live(self) -> np.ndarray:
+        """Registers in use in an unrolled body. Where the tile's rows slide over what the reduction reads (a window), a
+        value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows.
+        Where each broadcast is of one use, those of the next rows and steps are made ahead."""
+        kept = np.zeros(self.rows)
+        reduced = [loop.axis for loop in self.serial if loop.axis in self.block.reduce]
+        for use in self.block.loads:
+            if self.vector in use.axes() or not reduced:
+                continue
+            sliding = [
+                v for dim in use.dims if dim and dim.get(reduced[0])
+                for v in self.block.spatial if v is not self.vector and dim.get(v) and np.any(self.body[v] > 1)
+            ]  # fmt: skip
+            if sliding:
+                kept = kept + _product(self.rows, [self.body[v] for v in sliding])
+        waiting = np.where(self.unroll > 1, 2.0, 1.0) * (self.vectors == 1) * (self.loads[1] > 1)
+        waiting = waiting * (not self.machine.broadcasts_operands)
+        return np.asarray(self.registers + np.maximum(np.where(self.unroll > 1, kept, 0.0), waiting))
+
+    # -- cycles --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def latency(self) -> np.ndarray:
+        """Returns by what factor sums take longer than the pipes need. As many are in hand as the body has, times the
+        tiles at once, for the processor begins the next tile while the sums of a short reduction wait for each other.
+
+        Where they are fewer than latency times pipes, pipes wait in proportion. Where they are just as many, a share of
+        ``_UNEVEN`` is still lost, which the fourth power lets vanish as there are more.
+        """
+        if not self.block.is_reduction:
+            return np.ones(self.rows)
+        vectors, broadcasts = self.loads
+        length = self.within * (self.instances + vectors + broadcasts) + _BEGINS
+        at_once = 1.0 + _AHEAD / length
+        latency = self.machine.fma_latency * self.machine.fma_pipes / self.sums / at_once
+        return np.asarray(np.maximum(1.0, latency) + _UNEVEN * np.minimum(1.0, latency) ** 4)
+
+    @cached_property
+    def _stored_again(self) -> np.ndarray:
+        """Returns the vectors of a window that are kept for later steps and for which there are no registers."""
+        kept = sum([self._slides(use)[1] for use in self.block.loads if self.vector in use.axes()])
+        return np.where(kept > 0, np.maximum(0.0, kept + self.sums + 1 - self.machine.registers), 0.0)
+
+    @cached_property
+    def _waiting(self) -> np.ndarray:
+        """Returns the values of a step that are loaded before registers are free for them. That happens on machines
+        whose code runs the loads of a body first. Scalars that are broadcast wait in registers of their own."""
+        if not self.machine.loads_first:
+            return np.zeros(self.rows)
+        vectors, broadcasts = self.loads
+        sums = np.where(self.unroll >= self.block.reduce_size, 0.0, self.sums)
+        crowded = np.maximum(self.unroll * vectors + sums + 1 - self.machine.registers, 0.0)
+        return np.asarray((crowded + np.maximum(self.unroll * broadcasts - _SCALARS, 0.0)) / self.unroll)
+
+    def counts(self) -> dict[str, np.ndarray]:
+        """Returns the cycles of arithmetic, loads, stores, loops and spills over all steps, by the names of costs.
+
+        An unrolled step issues 3 instructions of its loop besides its own. Sums that do not stay in registers are loaded
+        and stored in each step. The lanes of sums along the vector axis are added up at the end of their reduction; half
+        of that is waiting, which the sums of other rows fill.
+        """
+        machine, reduction = self.machine, self.block.is_reduction
+        vectors, broadcasts = self.loads
+        again = self.sums * (self.revisited > 1) / self.within
+        arithmetic = self.instances * self.arithmetic
+        stores = again if reduction else self.sums
+        loads = vectors + broadcasts + again
+        issue = (arithmetic + loads + stores + 3.0 / self.unroll) / machine.issue_width
+        counts = {
+            "core_cycles": self.steps * arithmetic / machine.fma_pipes * self.latency,
+            "load_cycles": self.steps * np.maximum(loads / machine.loads_per_cycle, issue),
+            "store_cycles": self.steps * stores / machine.stores_per_cycle,
+            "loop_cycles": self.steps * 0.3 / self.unroll,
+            "spill_cycles": self.steps * 2.0 * (np.maximum(self.live - machine.registers, 0) + self._waiting),
+        }
+        if reduction:
+            ends = self.tiles / self.revisited
+            results = self.sums
+            if self.vector in self.block.reduce:
+                beside = self.sums / self.vectors
+                across = 4.0 * np.log2(np.maximum(self.vectors * self.lanes, 2.0)) + 3.0 * self.vectors
+                counts["loop_cycles"] += ends * beside * (1.0 + 1.0 / beside) / 2.0 * across
+                results = beside
+            counts["store_cycles"] = counts["store_cycles"] + ends * results / machine.stores_per_cycle
+            wide = max(1.0, machine.vector_bytes / 32)
+            counts["spill_cycles"] += self.tiles * wide * self._stored_again
+        inner = self.serial[0].trips if self.serial else np.ones(self.rows)
+        turns = self.steps / inner * np.where(inner > 1, _TURNS, 4.0)
+        begins = self.tiles * (_BEGINS + self.sums)
+        counts["loop_cycles"] += np.where(reduction & (self.revisited == 1), begins, turns)
+        return counts
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def nest(self) -> Nest:
+        """The nest whose footprints say what moves between caches. A loop of the reduction goes in two steps, for a
+        cache line holds some iterations of the innermost one."""
+        line = max(1, 64 // self.block.itemsize)
+        loops = []
+        for loop in self.loops:
+            if loop.axis in self.block.reduce and not loop.written_out:
+                some = np.minimum(loop.trips, float(line))
+                loops += [NestLoop(loop.axis, some), NestLoop(loop.axis, np.ceil(loop.trips / some))]
+            else:
+                loops.append(NestLoop(loop.axis, loop.trips))
+        uses = [*self.block.loads, *self.block.stores[:1]]
+        accesses = [
+            NestAccess(
+                tuple([dim or {} for dim in use.dims]), self.block.itemsize, contiguous=use is self.packed,
+                write=number == len(self.block.loads), shape=shape_of(use.buffer),
+            )
+            for number, use in enumerate(uses)
+        ]  # fmt: skip
+        return Nest(loops, accesses, self.block.extents, self.rows)
+
+    @cached_property
+    def apart(self) -> list[Use]:
+        """The operands that are read where they lie."""
+        return [use for use in self.block.loads if use is not self.packed]
+
+    def _bytes_of(self, use: Use, axis: Var) -> int:
+        """Returns by how many bytes a step of ``axis`` moves."""
+        return abs(use.stride(axis) or 0) * self.block.itemsize
+
+    @cached_property
+    def conflict(self) -> np.ndarray:
+        """Returns how much of the first-level cache's associativity the operands' strides lose, 0 to 1. Addresses that
+        are a multiple of 4 KiB apart share their set."""
+        worst = np.zeros(self.rows)
+        for use in self.apart:
+            strides = (
+                [s for v in self.block.reduce if (s := self._bytes_of(use, v))] if self.vector in use.axes() else []
+            )
+            if strides and min(strides) >= _FAR:
+                worst = np.maximum(worst, math.gcd(min(strides), 4096) / 4096)
+        return worst
+
+    @cached_property
+    def crowded_rows(self) -> np.ndarray:
+        """Returns the bytes that come from the second-level cache again in each step of the reduction. The rows of a
+        tile are then more lines than the ways of the sets that they share."""
+        total = np.zeros(self.rows)
+        for use in self.apart if self.block.is_reduction else ():
+            for row in self.block.spatial if self.vector not in use.axes() else ():
+                stride = self._bytes_of(use, row)
+                if stride >= _FAR and np.any(self.body[row] > 1):
+                    crowd = crowding(self.body[row], stride, self.machine)
+                    total = total + self.steps * self.body[row] * 64 * crowd
+        return np.asarray(total)
+
+    def _evicted(self, use: Use, moved: np.ndarray) -> np.ndarray:
+        """Returns the bytes of a load that come from beyond the second-level cache more often than its size says.
+
+        Lines at a stride of S have room for size / S lines, however large the cache. Those that are read again later are
+        evicted; a line that is read once is not evicted before.
+        """
+        block, size = self.block, self.machine.l2_bytes
+        strides = {v: self._bytes_of(use, v) for v in block.reduce}
+        far = [v for v, stride in strides.items() if stride >= _FAR]
+        if not far:
+            return np.zeros(self.rows)
+        near = _product(self.rows, [self.body[v] for v in use.axes() if v in block.spatial])
+        lines = np.ceil(near * block.itemsize / 64)
+        spread = math.gcd(*(strides[v] for v in far), size)
+        crowd = np.log2(lines * math.prod(block.extents[v] for v in far) * max(64, spread) / size)
+        share = 1.0 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60)))
+        return np.asarray(share * np.maximum(0.0, self.steps * lines * 64 - moved))
+
+    def jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
+        """Returns the cycles of waiting for ``lines`` that the reduction reaches by steps of a page or so. Each step
+        goes to a run too short for the prefetchers: as many elements as ``spans`` make."""
+        step = min((s for v in self.block.reduce if (s := self._bytes_of(use, v))), default=0)
+        far = min(1.0, max(0.0, (step - _FAR) / 3072))
+        run = np.ceil(_product(self.rows, spans) * self.block.itemsize / 64)
+        return np.asarray(far * self.machine.jump_cycles * lines / run)
+
+    def _together(self, use: Use) -> np.ndarray:
+        """Returns how long steps that are written out wait, as a share of the time that four steps take. Their lines
+        arrive together, but those of the steps at hand and of the next ones, fetched ahead, may share a set."""
+        reduced = [loop.axis for loop in self.serial if loop.axis in self.block.reduce]
+        step = self._bytes_of(use, reduced[0]) if reduced else 0
+        shared = crowding(2.0 * self.unroll, step, self.machine) if step >= _FAR else 0.0
+        return np.asarray((0.75 + 0.75 / self.unroll) * (1.0 + 2.0 * shared))
+
+    @cached_property
+    def held(self) -> np.ndarray:
+        """The bytes that come from beyond the second-level cache by its size alone."""
+        return self.nest.traffic(_HELD * self.machine.l2_bytes)
+
+    def traffic(self) -> dict[str, np.ndarray]:
+        """Returns the bytes that come from each cache and from memory, and the cycles of waiting for lines, by the names
+        of costs."""
+        machine, nest, block = self.machine, self.nest, self.block
+        evicted, waiting = np.zeros(self.rows), np.zeros(self.rows)
+        for number, use in enumerate(block.loads):
+            if use is not self.packed and block.is_reduction:
+                moved = nest.traffic(_HELD * machine.l2_bytes, only=number)
+                again = self._evicted(use, moved)
+                spans = [self.body[v] for v in use.axes() if v in block.spatial and use.stride(v) == 1]
+                late = _FROM_MEMORY * nest.traffic(machine.l3_bytes, only=number)
+                waiting = waiting + self.jumps(use, (moved + again + late) / 64, spans) * self._together(use)
+                evicted = evicted + again
+        return {
+            "l2_bytes": nest.traffic(machine.l1_bytes) * (1.0 + self.conflict) + self.crowded_rows,
+            "l3_bytes": self.held + evicted,
+            "memory_bytes": nest.traffic(machine.l3_bytes),
+            "jump_cycles": waiting,
+        }
+
+    def properties(self) -> dict[str, np.ndarray | float]:
+        """Returns what the learned model is told of the loops, by the names of costs."""
+        vectors, broadcasts = self.loads
+        inner = next((self.block.extents[loop.axis] for loop in self.serial), 1)
+        return {
+            "flops": self.block.flops,
+            "lanes_used": float(self.lanes),
+            "rows": self.sums / self.vectors,
+            "columns": self.vectors,
+            "accumulators": self.sums,
+            "registers": self.live,
+            "loads_per_fma": (vectors + broadcasts) / self.sums,
+            "latency_bound": self.latency,
+            "unroll": self.unroll,
+            "body_size": self.unroll * (self.sums + vectors + broadcasts),
+            "inner_trips": float(inner),
+            "reduction": float(self.block.reduce_size),
+            "l1_gap": self.nest.reuse_gap(self.machine.l1_bytes),
+            "l2_gap": self.nest.reuse_gap(self.machine.l2_bytes),
+            "conflict": self.conflict,
+        }
+
+
+def _product(rows: int, factors: Sequence[np.ndarray | float]) -> np.ndarray:
+    """Returns the product of columns, one number per candidate."""
+    out = np.ones(rows)
+    for factor in factors:
+        out = out * factor
+    return out
+
+
+def added(counts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns the sums of the counts of several blocks, by name."""
+    out: dict[str, np.ndarray] = {}
+    for some in counts:
+        for name, value in some.items():
+            out[name] = out[name] + value if name in out else value
+    return out
