@@ -50,6 +50,12 @@ _FROM_MEMORY = 7.0
 _BEGINS = 20.0
 """The cycles in which the sums of a tile begin and end: a branch that is predicted wrongly, and what waits for it."""
 
+_FILLING = 4.0
+"""The rows whose sums fill the waiting of one that is added up; more are too many for what a processor begins ahead."""
+
+_PREDICTED = 4
+"""The iterations of a loop up to which its end is predicted."""
+
 _TURNS = 12.0
 """The cycles at the end of a row of several steps: a branch that is predicted wrongly."""
 
@@ -269,14 +275,15 @@ class Walk:
             if self.vector in self.block.reduce:
                 beside = self.sums / self.vectors
                 across = 4.0 * np.log2(np.maximum(self.vectors * self.lanes, 2.0)) + 3.0 * self.vectors
-                counts["loop_cycles"] += ends * beside * (1.0 + 1.0 / beside) / 2.0 * across
+                waits = (1.0 + 1.0 / np.minimum(beside, _FILLING)) / 2.0
+                counts["loop_cycles"] += ends * beside * (waits * across + self.unroll * self.sums / 4.0)
                 results = beside
             counts["store_cycles"] = counts["store_cycles"] + ends * results / machine.stores_per_cycle
             wide = max(1.0, machine.vector_bytes / 32)
             counts["spill_cycles"] += self.tiles * wide * self._stored_again
         inner = self.serial[0].trips if self.serial else np.ones(self.rows)
-        turns = self.steps / inner * np.where(inner > 1, _TURNS, 4.0)
-        begins = self.tiles * (_BEGINS + self.sums)
+        turns = self.steps / inner * np.where(inner > _PREDICTED, _TURNS, 4.0)
+        begins = self.tiles * (np.where(self.within > _PREDICTED, _BEGINS, 4.0) + self.sums)
         counts["loop_cycles"] += np.where(reduction & (self.revisited == 1), begins, turns)
         return counts
 

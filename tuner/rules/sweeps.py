@@ -181,6 +181,9 @@ def sweep_rows(sch: Schedule, blocks: Sequence[str], sweep: RowSweep, at: Any = 
 _KEPT_VECTORS = 4
 """The vectors of a row up to which registers keep the elements that a stage stores for later ones."""
 
+_FORWARDING = 5.0
+"""The cycles from the store of a vector to its use by a load of a later stage of the same short row."""
+
 _KEPT_AT_A_TIME = 16
 """The vectors of all rows at a time up to which registers keep them."""
 
@@ -590,10 +593,11 @@ class ElementwisePart(Part):
 
     def _gathered(self, use: Use, columns: Mapping[str, np.ndarray], staged: np.ndarray) -> np.ndarray:
         """Returns the cycles in which an element of an input with strides is loaded."""
-        if self.copies:  # squares go through registers, and no line is needed twice
-            # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
-            return np.where(staged > 0, 0.45, 0.3) + 0.06 * (columns["vectors"] - 1)
         stride = abs(use.stride(_innermost(self.block)) or 4096) * self.block.itemsize
+        if self.copies:  # squares go through registers, and no line is needed twice; two are stored in a row at best
+            # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
+            best = 1 if stride >= 8192 and stride % 4096 == 0 else 2
+            return np.where(staged > 0, 0.45, 0.3) + 0.06 * np.abs(columns["vectors"] - best)
         crowd = np.minimum(1.0, columns["vectors"] * self.lanes / self.machine.l1_ways)
         return np.where(staged > 0, 0.45, 0.5 + 2.5 * math.gcd(stride, 4096) / 4096 * crowd)
 
@@ -819,7 +823,7 @@ class RowPart(Part):
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, together = self.machine, columns["rows"]
         count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
-        counts = added([self._walk(block, columns, rows).counts() for block in self.group.blocks])
+        counts = added([self._counts(block, columns, rows) for block in self.group.blocks])
         moved = self._bytes()
         row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
         if not all(b.is_reduction for b in self.group.blocks):  # lines and pending stores of several rows collide
@@ -845,7 +849,23 @@ class RowPart(Part):
             epilogue=float(len(self.group.blocks)),
         )
 
-    def _walk(self, block: BlockInfo, columns: Mapping[str, np.ndarray], rows: int) -> Walk:
+    def _counts(self, block: BlockInfo, columns: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
+        """Returns the cycles of one stage. Registers hold short rows that one stage stores for the next."""
+        vectors = math.ceil(max(self._row_size(b) for b in self.group.blocks) / self.lanes)
+        held = (vectors <= _KEPT_VECTORS) & (vectors * columns["rows"] <= _KEPT_AT_A_TIME)
+        inside = {use.buffer for b in self.group.blocks[:-1] if not b.is_reduction for use in b.stores}
+        among = [use for use in block.loads if use.buffer in inside]
+        walk = self._walk(block, columns, rows)
+        counts = walk.counts()
+        if vectors <= _KEPT_VECTORS and among:
+            fewer = self._walk(block, columns, rows, among).counts()
+            counts["loop_cycles"] = counts["loop_cycles"] + walk.steps * walk.sums * _FORWARDING
+            counts = {name: np.where(held, fewer[name], value) for name, value in counts.items()}
+        if any(use.buffer in inside for use in block.stores):
+            counts["store_cycles"] = np.where(held, 0.0, counts["store_cycles"])
+        return counts
+
+    def _walk(self, block: BlockInfo, columns: Mapping[str, np.ndarray], rows: int, among: Sequence[Use] = ()) -> Walk:
         """Returns the loops of one stage: vectors along a row, of a reduction several rows together, and over rows."""
         ones = np.ones(rows)
         count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
@@ -864,7 +884,7 @@ class RowPart(Part):
             loops.append(WalkedLoop(row, count / together))
         return Walk(
             block, self.machine, loops, rows, vector=along[-1] if along else None, lanes=self.lanes,
-            unroll=columns["unroll"], periodic=self.unit > 1 and block.is_reduction,
+            unroll=columns["unroll"], periodic=self.unit > 1 and block.is_reduction, elsewhere=among,
         )  # fmt: skip
 
     def _bytes(self) -> int:
