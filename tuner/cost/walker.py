@@ -50,6 +50,12 @@ _FROM_MEMORY = 7.0
 _BEGINS = 20.0
 """The cycles in which the sums of a tile begin and end: a branch that is predicted wrongly, and what waits for it."""
 
+_LONG = 32
+"""The operations of an element from which on functions have values of their own in registers."""
+
+_CONSTANTS, _VALUES = 6.0, 5.0
+"""The registers that hold constants of a function, and the values of each vector."""
+
 _FILLING = 4.0
 """The rows whose sums fill the waiting of one that is added up; more are too many for what a processor begins ahead."""
 
@@ -141,7 +147,8 @@ class Walk:
     def _moving(self) -> set[Var]:
         if self.block.is_reduction and np.all(self.revisited == 1):
             return set(self.block.reduce)
-        return {loop.axis for loop in self.serial[:1]} | set(self.block.reduce)
+        inner = [loop.axis for loop in self.serial if np.any(loop.trips > 1)]
+        return set(inner[:1]) | set(self.block.reduce)
 
     def each(self, use: Use) -> np.ndarray | float:
         """Returns how many instructions load one vector of ``use``."""
@@ -197,7 +204,8 @@ class Walk:
     def live(self) -> np.ndarray:
         """Registers in use in an unrolled body. Where the tile's rows slide over what the reduction reads (a window), a
         value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows.
-        Where each broadcast is of one use, those of the next rows and steps are made ahead."""
+        Where each broadcast is of one use, those of the next rows and steps are made ahead. A function such as exp has
+        constants, and several values of each vector in hand."""
         kept = np.zeros(self.rows)
         reduced = [loop.axis for loop in self.serial if loop.axis in self.block.reduce]
         for use in self.block.loads:
@@ -211,25 +219,19 @@ class Walk:
                 kept = kept + _product(self.rows, [self.body[v] for v in sliding])
         waiting = np.where(self.unroll > 1, 2.0, 1.0) * (self.vectors == 1) * (self.loads[1] > 1)
         waiting = waiting * (not self.machine.broadcasts_operands)
-        return np.asarray(self.registers + np.maximum(np.where(self.unroll > 1, kept, 0.0), waiting))
+        long = not self.block.is_reduction and self.block.operations > _LONG
+        inside = _CONSTANTS + (_VALUES - 1) * self.sums if long else 0.0
+        return np.asarray(self.registers + inside + np.maximum(np.where(self.unroll > 1, kept, 0.0), waiting))
 
     # -- cycles --------------------------------------------------------------------------------------------------
 
     @cached_property
     def latency(self) -> np.ndarray:
-        """Returns by what factor sums take longer than the pipes need. As many are in hand as the body has, times the
-        tiles at once, for the processor begins the next tile while the sums of a short reduction wait for each other.
-
-        Where they are fewer than latency times pipes, pipes wait in proportion. Where they are just as many, a share of
-        ``_UNEVEN`` is still lost, which the fourth power lets vanish as there are more.
-        """
+        """Returns by what factor the sums of the body take longer than the pipes need."""
         if not self.block.is_reduction:
             return np.ones(self.rows)
         vectors, broadcasts = self.loads
-        length = self.within * (self.instances + vectors + broadcasts) + _BEGINS
-        at_once = 1.0 + _AHEAD / length
-        latency = self.machine.fma_latency * self.machine.fma_pipes / self.sums / at_once
-        return np.asarray(np.maximum(1.0, latency) + _UNEVEN * np.minimum(1.0, latency) ** 4)
+        return chain_factor(self.sums, self.within * (self.instances + vectors + broadcasts), self.machine)
 
     @cached_property
     def _stored_again(self) -> np.ndarray:
@@ -281,7 +283,9 @@ class Walk:
             counts["store_cycles"] = counts["store_cycles"] + ends * results / machine.stores_per_cycle
             wide = max(1.0, machine.vector_bytes / 32)
             counts["spill_cycles"] += self.tiles * wide * self._stored_again
-        inner = self.serial[0].trips if self.serial else np.ones(self.rows)
+        inner = np.ones(self.rows)
+        for loop in self.serial:  # the innermost loop of several iterations
+            inner = np.where(inner > 1, inner, loop.trips)
         turns = self.steps / inner * np.where(inner > _PREDICTED, _TURNS, 4.0)
         begins = self.tiles * (np.where(self.within > _PREDICTED, _BEGINS, 4.0) + self.sums)
         counts["loop_cycles"] += np.where(reduction & (self.revisited == 1), begins, turns)
@@ -426,6 +430,22 @@ class Walk:
             "l2_gap": self.nest.reuse_gap(self.machine.l2_bytes),
             "conflict": self.conflict,
         }
+
+
+def chain_factor(
+    sums: np.ndarray, instructions: np.ndarray, machine: MachineModel, cycles: float | None = None
+) -> np.ndarray:  # fmt: skip
+    """Returns by what factor sums take longer than the pipes need, because each waits ``cycles`` (those of a fused
+    multiply-add) for the one before.
+
+    As many are in hand as ``sums``, times the tiles at once: the processor begins the next tile, of so many
+    ``instructions``, while the sums of a short reduction wait for each other. Where they are fewer than latency times pipes,
+    pipes wait in proportion. Where they are just as many, a share of ``_UNEVEN`` is still lost, which the fourth power
+    lets vanish as there are more.
+    """
+    at_once = 1.0 + _AHEAD / (instructions + _BEGINS)
+    latency = (machine.fma_latency if cycles is None else cycles) * machine.fma_pipes / sums / at_once
+    return np.asarray(np.maximum(1.0, latency) + _UNEVEN * np.minimum(1.0, latency) ** 4)
 
 
 def _product(rows: int, factors: Sequence[np.ndarray | float]) -> np.ndarray:

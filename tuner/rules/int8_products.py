@@ -34,6 +34,7 @@ from ...schedule.intrin import (
 from ..cost.axis_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.walker import chain_factor
 from ..loop_steps import (
     Panels,
     arrange,
@@ -48,6 +49,9 @@ from ..loop_steps import (
 from ..program import BlockInfo, ProgramInfo
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 from .sweeps import RowSweep, sweep_rows
+
+_DOT_LATENCY = 5.0
+"""Cycles from one dot product to the next that adds to it."""
 
 
 @dataclass(frozen=True)
@@ -283,8 +287,8 @@ class DotPart(Part):
         bands = ceil_div(extents[roles.row] if roles.row is not None else 1, height)
         bands = bands * math.prod(extents[v] for v in roles.others)
         tiles = bands * panels
-        latency = np.maximum(1.0, 10.0 / tile)
         loads = height + columns["vectors"]
+        latency = chain_factor(tile, self.steps * (tile + loads), machine, _DOT_LATENCY)
         packed = extents[roles.column] * self.depth
         outermost = columns["outer"] > 0
         panel_bytes = width * self.depth

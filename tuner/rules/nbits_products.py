@@ -32,6 +32,7 @@ from ...schedule.intrin import VNNI_DOT_16x4_SWAPPED_INTRIN
 from ...tir.annotations import NBITS
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.walker import chain_factor
 from ..loop_steps import fuse_all, loops_within, unroll_factor
 from ..program import BlockInfo, ProgramInfo
 from .schedule_rule import Decision, Group, Part, ScheduleRule
@@ -39,9 +40,6 @@ from .schedule_rule import Decision, Group, Part, ScheduleRule
 _UNPACKING, _FLOAT_OF_A_CODE, _SCALING = 2.0, 2.5, 4.0
 """Instructions of a vector: a shift and a mask of codes; a product of floats with the conversion of a code; the difference, the
 conversion, the factor and the sum that a part's dot products need."""
-
-_STEPS_AT_A_TIME = 128
-"""About how many dependent steps a processor looks ahead: in so many, other parts are in flight."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +206,7 @@ class NbitsPart(Part):
         ahead = columns["ahead"] > 0
         steps = length / (4 if stages.whole else 1)
         arithmetic = steps * (1.0 if stages.whole else _FLOAT_OF_A_CODE)
-        # the steps of a part wait for each other; those of several short parts run at a time
-        waiting = min(1.0, steps / _STEPS_AT_A_TIME)
-        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / tile * waiting)
+        latency = chain_factor(tile, steps * (2.0 * tile + columns["rows"] + columns["panels"] * wide), machine)
         unpacked = panels * parts * length * wide / 4 * (_UNPACKING if codes > 1 else 0.0)  # vectors of 64 codes
         unpacking = unpacked * np.where(ahead, 4.0, bands) / (1.0 if stages.whole else 4.0)
         scaling = _SCALING * tiles * parts * tile

@@ -545,6 +545,9 @@ class ElementwisePart(Part):
         walk = self._walk(columns, rows, strided)
         counts = walk.counts()
         vectors, around = walk.steps * walk.vectors, block.spatial_size / self.inner
+        if self.copies and strided:  # the loops are those over squares
+            counts["load_cycles"] = np.zeros(rows)
+            counts["loop_cycles"] = 1.5 * walk.steps + np.where(walk.steps > around, 12.0, 4.0) * around
         moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
         tile, staged = columns.get("tile", np.ones(rows)), columns.get("staged", np.zeros(rows))
         lines = np.maximum(1.0, 16.0 / tile) if self.across is not None else 1.0 + 15.0 * bool(strided)
@@ -594,10 +597,9 @@ class ElementwisePart(Part):
     def _gathered(self, use: Use, columns: Mapping[str, np.ndarray], staged: np.ndarray) -> np.ndarray:
         """Returns the cycles in which an element of an input with strides is loaded."""
         stride = abs(use.stride(_innermost(self.block)) or 4096) * self.block.itemsize
-        if self.copies:  # squares go through registers, and no line is needed twice; two are stored in a row at best
+        if self.copies:  # squares go through registers, and no line is needed twice
             # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
-            best = 1 if stride >= 8192 and stride % 4096 == 0 else 2
-            return np.where(staged > 0, 0.45, 0.3) + 0.06 * np.abs(columns["vectors"] - best)
+            return np.where(staged > 0, 0.45, 0.3) + 0.06 * (columns["vectors"] - 1)
         crowd = np.minimum(1.0, columns["vectors"] * self.lanes / self.machine.l1_ways)
         return np.where(staged > 0, 0.45, 0.5 + 2.5 * math.gcd(stride, 4096) / 4096 * crowd)
 

@@ -28,6 +28,7 @@ from ...schedule import Schedule
 from ...tir.annotations import WINOGRAD
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.walker import chain_factor
 from ..loop_steps import (
     Panels,
     accumulate,
@@ -376,7 +377,7 @@ class WinogradCosts:
         tiles = places * blocks * bands * panels
         height_of_tile = c["rows"] * c["rows2"]
         sums = height_of_tile * c["vectors"]
-        latency = np.maximum(1.0, m.fma_latency * m.fma_pipes / sums)
+        latency = chain_factor(sums, depth * (sums + c["vectors"] + height_of_tile), m)
         some = np.minimum(c["panels"] * c["vectors"] * lanes, panels * c["vectors"] * lanes)  # channels at a time
         count = c["high"] * c["wide"]
         pieces, products = places * count * depth * item, places * count * some * item
