@@ -21,10 +21,10 @@ from ..tuner import FinalComparison, Progress, SearchEnded, SearchStarted, TuneR
 from ..tuner.measure.runner import require_share
 from ..tuning_db import Database, TuningRecord, open_database
 from .any_size import SizesTuneResult, tune_sizes
+from .building import Request, TuneError, in_order, is_scheduled, not_measurable, request, require_known
 from .machine_report import known_report, library_versions, limits_of, measure_machine, model_of
 from .models.model_building import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
-from .planning import Request, TuneError, in_order, is_scheduled, not_measurable, request, require_known
 
 log = logging.getLogger("tilewright")
 
@@ -85,7 +85,7 @@ def tune(
 ) -> Any:
     """Search for the fastest schedule of ``inputs`` on ``target``, measuring ``trials`` candidates.
 
-    ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.planning.request`.
+    ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.building.request`.
     Records go to ``db`` (nowhere when None), and the search uses the records that are there already. ``time_limit``:
     seconds; ``until``: end at this share of the roofline, above 0 and at most 1. ``callbacks`` are called with the progress; a notebook shows it in the cell. ``options`` (``seed`` and others) are those of
     :class:`~tilewright.tuner.TuneOptions`. What was measured of the machine earlier reaches the analytic model. Ctrl-C ends

@@ -264,6 +264,15 @@ class Database:
         """Returns all targets, oldest first."""
         return [_value(TargetRecord, row) for row in self.query("SELECT * FROM targets ORDER BY created, key")]
 
+    def targets_of(self, workload: Workload) -> list[str]:
+        """Returns the texts of targets that have correct records of ``workload``, whatever its names are: at most four."""
+        rows = self.query(
+            "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
+            f"WHERE r.workload IN {_PROGRAMS} AND r.status = 'ok' ORDER BY text LIMIT 4",
+            {"workload": workload_key_of(workload)},
+        )
+        return [row["text"] for row in rows]
+
     def sessions(self) -> list[SessionRecord]:
         """Returns all sessions, oldest first."""
         return [_value(SessionRecord, row) for row in self.query("SELECT * FROM sessions ORDER BY started, id")]

@@ -34,8 +34,8 @@ from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import Var, to_numpy
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
+from ..building import BuildError
 from ..machine_report import MachineReport, bound_for, known_report
-from ..planning import BuildError
 from .kernel_building import BuiltKernel
 
 

@@ -39,8 +39,8 @@ from ...tir.parser import collection_paused
 from ...tir.walk import pre_order
 from ...tuner.example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
 from ...tuning_db import Database, open_database
+from ..building import BuildError, NoRecordError, recorded
 from ..graph_services import prepared
-from ..planning import BuildError, NoRecordError, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, build_kernels, job_for
 from .model import CLOCK, Model, Parts, Step, Version
 

@@ -33,9 +33,9 @@ from ...tuner.measure.runner import require_share
 from ...tuner.remote import runner_for
 from ...tuner.search.tune_result import ENDS, Stopped, checked_limit
 from ...tuning_db import Database, open_database
+from ..building import TuneError, require_known
 from ..graph_services import prepared
 from ..machine_report import known_report, library_versions, limits_of, model_of
-from ..planning import TuneError, require_known
 from .model_building import READING, load_model, representatives
 
 _COMPARED, _COMPARED_SECONDS = 0.1, 20.0
