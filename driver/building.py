@@ -3,7 +3,7 @@
 The steps of :func:`build`, in the order in which they run and in which they stand here:
 
 1. :func:`in_order` tells the target from ``args``. A graph, or a model that a front end reads, goes on in
-   :mod:`.models.model_building`, which comes back to step 2 for each of its kernels.
+   :mod:`.models.model_building`, which makes kernels of it and comes back to step 3 for each of them.
 2. :func:`request` (or :func:`requests`, for several functions) brings the inputs into one form, a :class:`Request` with a
    PrimFunc.
 3. :func:`plan_request` makes a :class:`Plan` of it. Where there is a database, the fastest records (:func:`recorded`) are
@@ -345,20 +345,6 @@ def requests(what: Any) -> dict[str, Request] | None:
 
 def _case(case: WorkloadCase) -> Request:
     return Request(case.func, case=case)
-
-
-def not_measurable(asked: Request, target: Target) -> str | None:
-    """Returns a sentence that says why runs of ``asked`` cannot be timed on this machine, or None."""
-    missing = target.missing_here()
-    if missing:
-        return f"this machine cannot run code for {target}: it has no {missing[0]}"
-    unknown = unknown_sizes(asked.func)
-    if unknown is None:
-        return None
-    name = next((v.name for v in typical_sizes(asked.func)), None)
-    if name is None:
-        return f"{unknown}, and only functions of fixed sizes are measured; give numbers in their place"
-    return f"{unknown}; give examples to measure: sizes={{{name!r}: [16, 256, 1024]}}, --size {name}=16,256,1024"
 
 
 def is_scheduled(func: PrimFunc) -> bool:
