@@ -37,6 +37,7 @@ from ..graph.graph import Graph
 from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_text, table
 from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
+from ..te.tensor import PlaceholderOp, ordered_operations
 from ..tir.annotations import is_for_code
 from ..tir.expr import FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, is_const_int
 from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
@@ -297,9 +298,10 @@ def _request(what: Any, args: Any) -> Request:
 def _way_in(what: Any) -> str:
     """Returns what to do with an object that is no program but belongs to one. It is empty when that is not known."""
     if isinstance(what, te.Tensor):
-        return (
-            f"; give a list, inputs first and outputs last: [{', '.join([t.name for t in (*_inputs_of(what), what)])}]"
-        )
+        inputs = [
+            op.name for op in ordered_operations([what.op]) if isinstance(op, PlaceholderOp) and op is not what.op
+        ]
+        return f"; give a list, inputs first and outputs last: [{', '.join([*inputs, what.name])}]"
     kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(what).__mro__}
     if "torch.Module" in kinds:
         return (
@@ -311,18 +313,6 @@ def _way_in(what: Any) -> str:
     if callable(what):
         return "; a function that returns te tensors becomes a workload by the decorator tilewright.workload"
     return ""
-
-
-def _inputs_of(tensor: te.Tensor) -> list[te.Tensor]:
-    """Returns the placeholders that a tensor depends on."""
-    seen: dict[te.Tensor, None] = {}
-    waiting = list(tensor.op.input_tensors)
-    while waiting:
-        one = waiting.pop()
-        if one not in seen:
-            seen[one] = None
-            waiting += one.op.input_tensors
-    return [one for one in reversed(seen) if not one.op.input_tensors]
 
 
 def _one_of(module: IRModule) -> PrimFunc:
