@@ -20,8 +20,8 @@ How a schedule is found, from the end of this file to its beginning:
    is one number for each: a candidate. ``mask`` keeps those whose tiles fit the registers.
 3. ``costs`` predicts all rows at once, by closed formulas over the columns of decisions: :class:`TilingCosts` (its ``costs`` says
    what each figure is made of) and :func:`outer_costs`. Sizes, throughputs and latencies are the machine's
-   (``tuner/cost/machine_model.py``), bytes between caches come of the loops (``tuner/cost/loop_nest.py``), and seconds are made
-   of the figures in ``tuner/cost/cost_features.py``.
+   (``tuner/cost/machine_model.py``); the other files of ``tuner/cost/`` count the bytes that the loops move between caches, and make
+   seconds of the figures.
 4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes.
    ScheduleError where the program does not allow it; the next row is tried then (``tuner/space/search_space.py``).
 """
