@@ -21,7 +21,7 @@ from typing import Any
 import tilewright as tw
 from tilewright.driver import parse_spec
 from tilewright.driver.benching import BenchRow, race
-from tilewright.driver.planning import plan
+from tilewright.driver.building import plan
 from tilewright.tuner.measure.inputs import make_arguments
 
 SPECS = (

@@ -12,7 +12,7 @@ import time
 from table import print_table
 
 import tilewright as tw
-from tilewright.driver.planning import request
+from tilewright.driver.building import request
 from tilewright.tuner.measure.inputs import make_arguments
 
 

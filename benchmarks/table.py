@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 import tilewright as tw
-from tilewright.driver.planning import request
+from tilewright.driver.building import request
 
 Row = tuple[str, str, float | None]
 """A label, a workload's spec, and the share of the peak (or, for ``over NumPy``, the ratio) to reach; None for none."""

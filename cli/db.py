@@ -102,7 +102,7 @@ def best(
     """Print the best record of SPEC on the target. Exit code 3 when there is none."""
     from ..codegen import CODEGEN_VERSION, Target
     from ..driver import parse_spec
-    from ..driver.planning import other_targets
+    from ..driver.building import other_targets
 
     case = parse_spec(spec, args)
     machine = Target(target_text(target, num_cores))

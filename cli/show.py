@@ -29,7 +29,7 @@ from .output import CommandError, clear_sign, echo_json, first_sign, json_option
 if TYPE_CHECKING:
     from ..codegen import Target
     from ..driver import WorkloadCase
-    from ..driver.planning import Plan
+    from ..driver.building import Plan
     from ..te import Tensor
 
 STAGES = ("te", "tir", "scheduled", "space", "trace", "linalg", "lowered", "mlir", "ll", "asm", "c")

@@ -103,9 +103,7 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
     )
     handle = Var(packed.name, "handle")
     params = tuple([handle if n == index else p for n, p in enumerate(func.params)])
-    main = PrimFunc(
-        params, main_root, {p: packed if p is handle else b for p, b in _buffers(func, params, handle)}, func.attrs
-    )
+    main = PrimFunc(params, main_root, {p: packed if p is handle else b for p, b in _buffers(func, params)}, func.attrs)
     inner = tuple([b for b in block.alloc_buffers if b in buffers and b is not packed])
     source, made = Var(weight.name, "handle"), Var(packed.name, "handle")
     name = f"{func.name}_pack_{re.sub(r'[^0-9A-Za-z_]', '_', weight.name)}"
@@ -118,7 +116,7 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
     return main, pack
 
 
-def _buffers(func: PrimFunc, params: tuple[Var, ...], handle: Var) -> list[tuple[Var, Buffer]]:
+def _buffers(func: PrimFunc, params: tuple[Var, ...]) -> list[tuple[Var, Buffer]]:
     """Returns the new parameters with their buffers. The caller inserts the packed one."""
     out = []
     for old, new in zip(func.params, params, strict=True):

@@ -1,18 +1,17 @@
 """This package builds, tunes and benchmarks from end to end with the layers below it.
 
-:func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.planning`
+:func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.building`
 brings their inputs into one form; :func:`build_graph` compiles a network; :mod:`.workloads` are named computations with
 parameters; :mod:`.machine_report` measures what this machine can do.
 """
 
 from .any_size import SizesTuneResult
 from .benching import BenchResult, BenchRow, ModelBenchResult, bench
-from .building import build
+from .building import BuildError, NoRecordError, Plan, TuneError, build, plan
 from .mlir_modules import from_mlir, to_mlir
 from .models.model import Model, Profile
 from .models.model_building import GraphOptions, build_graph
 from .models.model_tuning import ModelProgress, ModelTuneResult, ModelTuningInterrupted
-from .planning import BuildError, NoRecordError, Plan, TuneError, plan
 from .quantizing import QuantizationReport, quantization_report, quantize
 from .tuning import tune
 from .workloads import (

@@ -21,14 +21,14 @@ import numpy as np
 from ..codegen import Target
 from ..codegen.late_tables import is_simulated
 from ..graph.graph import Graph, Value
-from ..pages.messages import short_repr
+from ..pages.messages import require_seconds, require_whole, short_repr
 from ..pages.written_files import utf8_text
 from ..tir.cost import count_bytes, count_flops
 from ..tir.expr import to_numpy
 from ..tuner.measure import estimate
 from ..tuner.measure.inputs import KernelInputs, compare, make_arguments, tolerance
-from ..tuner.measure.runner import require_seconds, require_whole
 from ..tuning_db import Database
+from .building import BuildError, Plan, Request, in_order, plan_request, request, require_known
 from .machine_report import (
     MachineReport,
     PeakProbe,
@@ -41,7 +41,7 @@ from .machine_report import (
 )
 from .models.model import Model, Profile
 from .models.model_building import READING, build_graph, is_model, load_model
-from .planning import BuildError, Plan, Request, in_order, not_measurable, plan_request, request, require_known
+from .tuning import not_measurable
 
 _BLAS_SPINS_SECONDS = 0.03
 """OpenBLAS's threads keep their cores busy for 2**26 cycles after a product, which would slow down the next
@@ -428,7 +428,7 @@ def bench(
     require_tuned: bool = False,
     **options: Any,
 ) -> Any:
-    """Time ``inputs`` (see :func:`.planning.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
+    """Time ``inputs`` (see :func:`.building.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
 
     The contenders run alternately; NumPy gets as many threads as the target, and the peak of multiply-adds is one of the
     contenders. Results are compared with NumPy's first; the row of a wrong one has an ``error``. ``options`` are those

@@ -9,7 +9,7 @@ from ..codegen import Target
 from ..graph.graph import Graph
 from ..graph.kernels import whole_function
 from ..tir.stmt import IRModule, PrimFunc
-from .planning import request
+from .building import request
 
 
 def to_mlir(inputs: Any, form: str = "linalg", *, target: str | Target = "native", named: bool = False) -> Any:

@@ -13,6 +13,7 @@ from ..codegen import Target
 from ..graph.graph import Graph
 from ..graph.passes import PASSES, prepare
 from ..graph.quantize import QuantizedLayer, Quantizer, calibrated, data_ranges, local_errors
+from ..pages import size_text
 from ..pages.messages import short_repr
 from ..tir.expr.dtype import bfloat16_from_bits
 from .benching import model_inputs
@@ -99,7 +100,7 @@ class QuantizationReport:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.kind}: weights of products {_size(self.bytes_before)} → {_size(self.bytes_after)}", ""]
+        lines = [f"{self.kind}: weights of products {size_text(self.bytes_before)} → {size_text(self.bytes_after)}", ""]
         rows = [["output", "relative error", "largest", "same choice"]]
         for out in self.outputs:
             choice = "" if out.same_choice is None else f"{100 * out.same_choice:.1f} %"
@@ -108,7 +109,7 @@ class QuantizationReport:
         rows = [["product", "operator", "error alone", "bytes"]]
         for row in self.layers:
             said = f"stays: {row.layer.kept}" if row.error is None else f"{row.error:.2g}"
-            rows.append([row.layer.name, row.layer.op, said, _size(row.layer.bytes_after)])
+            rows.append([row.layer.name, row.layer.op, said, size_text(row.layer.bytes_after)])
         return "\n".join([*lines, *_table(rows)])
 
 
@@ -205,10 +206,6 @@ def _compared(name: str, want: np.ndarray, got: np.ndarray) -> OutputAccuracy:
     if want.ndim > 1 and want.shape[-1] > 1:
         same = float(np.mean(want.argmax(-1) == got.argmax(-1)))
     return OutputAccuracy(name, error / size if size else error, float(np.abs(apart).max(initial=0.0)), same)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

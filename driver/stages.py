@@ -33,12 +33,12 @@ from ..tir.stmt import Allocate, Block, BlockRealize, Buffer, BufferStore, For, 
 from ..tir.walk import pre_order
 from ..tuner.example_sizes import Bounds
 from ..tuning_db import Database
+from .building import BuildError, Plan, Request
 from .graph_services import prepared
 from .machine_report import bound_for, known_report
 from .mlir_modules import to_mlir
 from .models.model import Version
 from .models.model_building import bounds_of, build_graph, representatives
-from .planning import BuildError, Plan, Request
 
 _LOOP_LABEL = re.compile(r"^(\.?[\w$.]+):")
 _JUMP = re.compile(r"^\s+(?:j[a-z]+|b\.?[a-z]*|cbn?z|tbn?z)\s+(?:.*[\s,])?(\.?L[\w$.]+)\s*(?:#.*)?$")

@@ -17,14 +17,15 @@ from .. import tuner
 from ..codegen import Target
 from ..graph.graph import Graph
 from ..pages import card, search_chart, seconds_text
+from ..pages.messages import require_share
 from ..tuner import FinalComparison, Progress, SearchEnded, SearchStarted, TuneResult
-from ..tuner.measure.runner import require_share
+from ..tuner.example_sizes import typical_sizes, unknown_sizes
 from ..tuning_db import Database, TuningRecord, open_database
 from .any_size import SizesTuneResult, tune_sizes
+from .building import Request, TuneError, in_order, is_scheduled, request, require_known
 from .machine_report import known_report, library_versions, limits_of, measure_machine, model_of
 from .models.model_building import is_model
 from .models.model_tuning import ModelTuneOptions, ModelTuneResult, tune_model
-from .planning import Request, TuneError, in_order, is_scheduled, not_measurable, request, require_known
 
 log = logging.getLogger("tilewright")
 
@@ -85,7 +86,7 @@ def tune(
 ) -> Any:
     """Search for the fastest schedule of ``inputs`` on ``target``, measuring ``trials`` candidates.
 
-    ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.planning.request`.
+    ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.building.request`.
     Records go to ``db`` (nowhere when None), and the search uses the records that are there already. ``time_limit``:
     seconds; ``until``: end at this share of the roofline, above 0 and at most 1. ``callbacks`` are called with the progress; a notebook shows it in the cell. ``options`` (``seed`` and others) are those of
     :class:`~tilewright.tuner.TuneOptions`. What was measured of the machine earlier reaches the analytic model. Ctrl-C ends
@@ -178,6 +179,22 @@ def _tune_at_sizes(
         raise TuneError(f"{asked.func.name} on {machine}: {next(iter(result.results.values())).problem}")
     return result
 
+
+def not_measurable(asked: Request, target: Target) -> str | None:
+    """Returns a sentence that says why runs of ``asked`` cannot be timed on this machine, or None."""
+    missing = target.missing_here()
+    if missing:
+        return f"this machine cannot run code for {target}: it has no {missing[0]}"
+    unknown = unknown_sizes(asked.func)
+    if unknown is None:
+        return None
+    name = next((v.name for v in typical_sizes(asked.func)), None)
+    if name is None:
+        return f"{unknown}, and only functions of fixed sizes are measured; give numbers in their place"
+    return f"{unknown}; give examples to measure: sizes={{{name!r}: [16, 256, 1024]}}, --size {name}=16,256,1024"
+
+
+# progress in a notebook
 
 _EVERY_SECONDS = 0.3
 

@@ -77,11 +77,10 @@ def entry_function(
     memory: MemoryPlan,
     calls: Sequence[KernelCall],
     constants: Blob,
-    name: str = "",
     clock: str = "",
     requires: Sequence[Requirement] = (),
 ) -> PrimFunc:
-    """Returns the function ``name`` (the graph's name when empty) that makes ``calls`` in order.
+    """Returns the function, named as the graph, that makes ``calls`` in order.
 
     ``calls`` has one entry for each kernel, also of those in loops. A kernel that fails fails the function, with a message
     that names it; a symbolic size outside its bounds, and sizes that do not meet ``requires``, do so before the first call. ``clock`` is the C symbol of a function
@@ -144,7 +143,7 @@ def entry_function(
         return [*first, While(inside.goes_on, seq(*statements(inside), *after))]
 
     body += statements(scope)
-    attrs = {"global_symbol": name or division.graph.name, "tir.noalias": True}
+    attrs = {"global_symbol": division.graph.name, "tir.noalias": True}
     return PrimFunc(tuple(scope.params), seq(*body) if body else _NOTHING, scope.buffers, attrs)
 
 

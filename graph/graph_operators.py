@@ -238,9 +238,9 @@ def axes_without_negatives(axis: object, ndim: int) -> tuple[int, ...]:
     return tuple(sorted({int(a) % max(ndim, 1) for a in every}))
 
 
-def reduced_axes(node: Node, keepdims: bool = True) -> tuple[int, ...] | None:
-    """Returns the dimensions that a reduction goes over; None unless it keeps them (or not) as ``keepdims`` says."""
-    if bool(node.attrs.get("keepdims", False)) is not keepdims:
+def reduced_axes(node: Node) -> tuple[int, ...] | None:
+    """Returns the dimensions that a reduction goes over; None unless it keeps them with the extent 1."""
+    if not node.attrs.get("keepdims", False):
         return None
     (x,) = node.given
     return axes_without_negatives(node.attrs.get("axis"), x.ndim)

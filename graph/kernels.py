@@ -1,21 +1,32 @@
 """How a graph becomes kernels: which operators are one kernel, and the tensor expressions of each.
 
-:func:`fuse` chooses. An element-wise operator joins the kernel that makes its operand: the result of a product or a convolution
-is still in registers or in the first-level cache then. Chains of element-wise and injective operators become one kernel;
-operators over rows (softmax, norms) and reductions take the element-wise operators before them as well, when nothing else reads
-those. A product takes the operators that widen its weights: they are decoded where they are multiplied. Kernels are
-joined only where no way leads from one to the other through a third one.
+:func:`fuse` goes through the operators of a graph that the passes have prepared (:mod:`.passes.pass_order`), in their order. Each one
+begins as a kernel of its own, and its kind (``KINDS`` in :mod:`.graph_operators` has them all, and each operator's) says which
+kernels before it join:
 
-The kind of an operator says what may be done with it: *anchor* (a product, a convolution, a pool) is a kernel that others
-join, *rows* are several steps over a row, *injective* moves elements, *opaque* stays alone (``KINDS`` in
-:mod:`.graph_operators` has them all, and the kind of each operator).
+=========================  ================================================================================================
+``elementwise``,           the kernels that make its operands (``join_producer``): the result of a product or a convolution
+``broadcast``              is still in registers or in the first-level cache then
+``rows``, ``reduction``,   element-wise and injective kernels that make its operands (``join_light_operands``): softmax, norms
+``injective``              and sums compute their operands while they read them, chains that move elements become one loop nest
+``matmul``, ``dense``      the element-wise kernel that widens its weights (``join_decoded_weight``): they are decoded where
+                           they are multiplied
+other ``anchor``,          none. Later operators may join an anchor (a convolution, a pool); an opaque operator stays alone
+``opaque``
+=========================  ================================================================================================
 
-What it makes follows: :class:`Kernel`, :class:`LoopKernel`, and :class:`Division`, all kernels of a graph in their order.
+Kernels stay apart (``_merge``) where something else reads what one makes for the other, or it leaves the graph; where
+a way leads from one to the other through a third one; where both have a product, rows or a reduction; where the joined
+kernel could not read a symbolic size off its arguments; and where it would have more than ``_MEMBERS`` operators. So of
+``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. No times are predicted here: which
+schedule a kernel gets is chosen afterwards.
 
-An operator that only gives a tensor another shape needs no kernel: its result is a view of its input.
+An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`).
 
-At the end stand what operators take for granted of symbolic sizes, with example sizes that fit, and :class:`Services`: what
-fusion and passes may ask of the layers above.
+:func:`divide` makes the kernels of the groups: a :class:`Kernel` of each, whose :attr:`~Kernel.func` is the program that is
+scheduled and compiled, or a :class:`LoopKernel`; the :class:`Division` has them in the order in which they run. At the end
+stand the conditions under which operators compute what they say, and :class:`Services`: what passes may ask of the layers
+above.
 """
 
 from __future__ import annotations
@@ -28,10 +39,10 @@ from typing import Any, NamedTuple
 from .. import te
 from ..pages.messages import short_repr
 from ..te.tensor import Requirement, Tensor, ordered_operations
-from ..tir.analysis.known_ranges import asserted_sizes, evaluate, fitting_sizes
+from ..tir.analysis.known_ranges import asserted_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.arith import Analyzer
-from ..tir.expr import DType, Expr, Var, const, same, substitute, transform, vars_in
+from ..tir.expr import DType, Expr, Var, same, substitute, transform, vars_in
 from ..tir.stmt import AssertStmt, PrimFunc
 from ..tir.walk import transform_statements
 from .graph import Dim, Graph, GraphError, Node, Value, bodies, same_shape
@@ -40,23 +51,17 @@ from .graph_operators import infer, operator, placeholder_for
 VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
 """Operators whose result has the elements of the input in the same order."""
 
-
-# which operators are one kernel
-
-
-def is_view(node: Node, graph: Graph) -> bool:
-    """Returns whether the node needs no kernel. A view that leaves the graph, or of what the caller owns, is copied."""
-    return node.op in VIEWS and node.output not in graph.outputs
-
-
 _LIGHT = ("elementwise", "broadcast")
 _PRODUCTS = ("matmul", "dense")
 _MEMBERS = 24
 """The most operators of one kernel, so that functions stay short."""
 
 
+# which operators are one kernel
+
+
 def fuse(graph: Graph) -> Division:
-    """Returns the division of the graph into kernels, with operators joined as the module describes."""
+    """Returns the division of the graph into kernels, with operators joined as the module's table says."""
     groups = _Groups(graph)
     for node in graph.nodes:
         if is_view(node, graph):
@@ -72,12 +77,13 @@ def fuse(graph: Graph) -> Division:
     return divide(graph, groups.listed(), fuse)
 
 
-class _Groups:
-    """The groups so far. ``of`` is the group of each operator, a list that its members share.
+def is_view(node: Node, graph: Graph) -> bool:
+    """Returns whether the node needs no kernel. A view that leaves the graph, or of what the caller owns, is copied."""
+    return node.op in VIEWS and node.output not in graph.outputs
 
-    The graph's operators are added in their order, each as a group of one, and joined with groups before them by one of three
-    ways: ``join_producer``, ``join_light_operands``, ``join_decoded_weight``. ``_merge`` says which joins are refused.
-    """
+
+class _Groups:
+    """The groups so far: ``of`` is the group of each operator, a list that its members share."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -92,7 +98,10 @@ class _Groups:
         self.of[node] = [node]
 
     def join_producer(self, node: Node) -> None:
-        """Join the kernels that make the operands of an element-wise operator, where that is possible."""
+        """Join the kernels that make the operands of an element-wise operator, where that is possible.
+
+        Only one of them may have a product, rows or a reduction: a product is asked first, then rows, then reductions.
+        """
         ranks = {"anchor": 0, "rows": 1, "reduction": 2}
         producers = [self.producers[v] for v in node.given if v in self.producers]
         producers = [p for p in producers if p in self.of and self._is_read_only_by(p, node)]
@@ -130,11 +139,13 @@ class _Groups:
             self._merge(p, node)
 
     def _is_read_only_by(self, producer: Node, node: Node) -> bool:
+        """Returns whether nothing else reads what ``producer`` makes, one value that stays inside the graph."""
         return len(producer.outputs) == 1 and all(
             v not in self.graph.outputs and self.users.get(v, []) == [node] for v in producer.outputs
         )
 
     def _merge(self, producer: Node, node: Node) -> None:
+        """Join the groups of two operators, unless that is refused: the module says when."""
         first, second = self.of[producer], self.of[node]
         if first is second or len(first) + len(second) > _MEMBERS:
             return
@@ -487,10 +498,7 @@ def whole_function(graph: Graph) -> PrimFunc:
     return Kernel(graph.name, graph.nodes, given, graph.outputs).func
 
 
-# what operators take for granted of symbolic sizes
-
-_TYPICAL = 16
-"""What a symbolic size is taken to be where times are predicted, if nothing speaks against it."""
+# what operators take for granted of symbolic sizes, and what passes may ask
 
 
 def requirements(graph: Graph) -> list[Requirement]:
@@ -524,32 +532,6 @@ def without_assertions(func: PrimFunc) -> PrimFunc:
         return s.body if isinstance(s, AssertStmt) and id(s.condition) in checked else None
 
     return func.with_(body=transform_statements(func.body, post)) if checked else func
-
-
-def example_sizes(graph: Graph) -> Mapping[Var, int] | None:
-    """Returns a number for each symbolic size of the inputs, such that all operators fit; None where none are found."""
-    symbols = {n for v in graph.inputs for d in v.shape if isinstance(d, Expr) for n in vars_in(d)}
-    if not symbols:
-        return {}
-    extents = [d for v in graph.values() for d in v.shape if isinstance(d, Expr) and not isinstance(d, Var)]
-    conditions = [*[condition for condition, _ in requirements(graph)], *[d >= const(1, d.dtype) for d in extents]]
-    return fitting_sizes(
-        conditions, dict.fromkeys(sorted(symbols, key=lambda v: v.name), _TYPICAL), graph_bounds(graph)
-    )
-
-
-def graph_bounds(graph: Graph) -> dict[Var, int]:
-    """Returns the bounds that the graph itself has, by its sizes."""
-    symbols = {d for v in graph.inputs for d in v.shape if isinstance(d, Var)}
-    return {v: graph.bounds[v.name] for v in symbols if v.name in graph.bounds}
-
-
-def typical(v: Value, sizes: Mapping[Var, int]) -> Value:
-    """Returns a value like ``v`` with numbers for symbolic sizes; ``v`` itself when it has none."""
-    if v.is_static:
-        return v
-    known = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
-    return Value(v.name, v.dtype, tuple([_TYPICAL if d is None else max(d, 0) for d in known]))
 
 
 @dataclass(frozen=True)

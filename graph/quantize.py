@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,12 @@ class Quantizer:
         found = [n for n in self.graph.nodes if n.op in (*_WINDOWS, *_MATRICES) and len(n.outputs) == 1]
         return [n for n in found if n.inputs[1] in self.graph.constants]
 
-    def obstacle(self, node: Node) -> str:
-        """Returns why a product stays as it is; empty when it does not."""
+    @cached_property
+    def obstacles(self) -> dict[Node, str]:
+        """Returns why each product stays as it is, in the order of the graph; an empty text replaces it."""
+        return {node: self._obstacle(node) for node in self.products()}
+
+    def _obstacle(self, node: Node) -> str:
         weight = node.inputs[1]
         assert weight is not None and node.inputs[0] is not None
         data = self.graph.constants[weight]
@@ -122,10 +127,10 @@ class Quantizer:
     def layers(self) -> list[QuantizedLayer]:
         """Returns what becomes of each product."""
         out = []
-        for node in self.products():
+        for node, kept in self.obstacles.items():
             weight = node.inputs[1]
             assert weight is not None
-            before, kept = self.graph.constants[weight].nbytes, self.obstacle(node)
+            before = self.graph.constants[weight].nbytes
             rows, depth = self._matrix(node).shape if not kept and node.op in _MATRICES else (1, 1)
             count, bits = math.prod(self.graph.constants[weight].shape), 4 if self.kind == "int4-weights" else 8
             scales = 4 * rows * (-(-depth // self.group) if self.group else 1)
@@ -137,10 +142,9 @@ class Quantizer:
         """Returns the network with quantized products. Results keep their names."""
         b = Builder.on(self.graph)
         mapping: dict[Value, Value] = {}
-        chosen = {node for node in self.products() if not self.obstacle(node)}
         for old in self.graph.nodes:
             node = substituted(old, mapping)
-            if old in chosen:
+            if self.obstacles.get(old) == "":
                 mapping[old.output] = self.replacement(b, node, old)
             else:
                 b.nodes.append(node)
@@ -236,8 +240,8 @@ def local_errors(quantizer: Quantizer) -> tuple[Graph, list[str]]:
     b.nodes += quantizer.graph.nodes
     outputs: list[Value] = []
     names: list[str] = []
-    for node in quantizer.products():
-        if not quantizer.obstacle(node):
+    for node, kept in quantizer.obstacles.items():
+        if not kept:
             plain = node.output
             apart = b.op("subtract", quantizer.replacement(b, node, node), plain)
             outputs += [_squares(b, apart), _squares(b, plain)]

@@ -2,8 +2,8 @@
 
 It knows text and numbers only, and imports nothing of Tilewright. :class:`Plot` draws a chart (:mod:`.plot`, which also writes
 times and rates), :func:`code_html` colours a program, :func:`table` and :func:`card` lay text out, :func:`side_by_side` shows
-programs with linked lines (:mod:`.html_text`). :mod:`.messages` finds the word that was meant, and writes an
-object in one line; :mod:`.written_files` writes a file whole or not at all.
+programs with linked lines (:mod:`.html_text`). :mod:`.messages` finds the word that was meant, refuses numbers that are
+none, and writes an object in one line; :mod:`.written_files` writes a file whole or not at all.
 """
 
 from .html_text import CHART_STYLE, COLOURS, LISTING_STYLE, Listing, card, code_html, folded, side_by_side, table

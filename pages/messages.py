@@ -1,8 +1,9 @@
-"""Words of messages: the known name that is nearest to a misspelled one, and short forms of values."""
+"""Words of messages: the name that was meant, what a number has to be, and short forms of values."""
 
 from __future__ import annotations
 
 import difflib
+import math
 import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
@@ -35,6 +36,32 @@ def did_you_mean(word: str, known: Iterable[str], most: int = 1, prefix: str = "
     if near := near_words(word, names, most):
         return f"; did you mean {' or '.join([prefix + name for name in near])}?"
     return f"; there are {', '.join([prefix + name for name in names])}" if 0 < len(names) <= listed else ""
+
+
+def require_whole(name: str, value: Any, least: int) -> None:
+    """Raise TypeError or ValueError where ``value`` is no whole number of at least ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is a whole number, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} is at least {least}, not {value}")
+
+
+def require_seconds(name: str, value: Any, *, zero: bool = False) -> None:
+    """Raise TypeError or ValueError where ``value`` is no finite number of seconds above zero (``zero``: or zero)."""
+    least = "zero or more" if zero else "above zero"
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is a number of seconds {least}, not {value!r}")
+    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+        raise ValueError(f"{name} is a number of seconds {least}, not {value!r}")
+
+
+def require_share(name: str, value: Any, of: str) -> None:
+    """Raise TypeError or ValueError where ``value`` is no share of ``of``, a number above 0 and at most 1."""
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is a share of {of}, a number above 0 and at most 1, not {value!r}")
+    if not 0 < value <= 1:
+        percent = f"; {value:g} % is {name}={value / 100:g}" if 1 < value <= 100 else ""
+        raise ValueError(f"{name} is a share of {of}, a number above 0 and at most 1, not {value!r}{percent}")
 
 
 _LONGEST = 160

@@ -6,8 +6,7 @@ schedule. :class:`Database` opens a file; docs/reference/database.md describes i
 
 from .connection import SCHEMA_VERSION
 from .database import Database, open_database
-from .database_errors import DatabaseError
-from .records import STATUSES, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, utc_now
+from .records import STATUSES, DatabaseError, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, utc_now
 
 __all__ = [
     "SCHEMA_VERSION",

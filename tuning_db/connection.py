@@ -27,7 +27,7 @@ from types import TracebackType
 
 from ..tir.parser import ParseError, parse
 from ..tir.program_key import EXAMPLE, family_key, workload_key
-from .database_errors import DatabaseError
+from .records import DatabaseError
 
 APPLICATION_ID = 0x54574442
 """The letters TWDB; ``file`` and SQLite tools show it."""

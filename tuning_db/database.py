@@ -2,9 +2,28 @@
 
 A workload is a program, by the key of its text; ``structure`` is the key of the same program whatever its names are, and ``family``
 that of a function of symbolic sizes, whose examples have programs of their own. A record is a measured schedule of a workload
-on a target: its status, the seconds of a run, all timings, the trace. :meth:`Database.add_records` writes records, skipping
-those that are there; :meth:`Database.fastest` finds the programs with the key or the structure, and returns their records that are ``ok``
-by seconds, those of this code generator first. :mod:`.connection` has the tables with all their columns.
+on a target: its status, the seconds of a run, all timings, the trace. :mod:`.connection` has the tables with all their columns and
+makes the file, :mod:`.records` the dataclasses that are their rows.
+
+How a record is stored (a tuning session does this, ``tuner/search/session.py``):
+
+1. :meth:`Database.add_workload` and :meth:`Database.add_target` store what the record names, and return their keys: that
+   of a target is made of the processor's model and features, its vectors and the number of cores. :meth:`Database.start_session`
+   notes the search.
+2. :meth:`Database.add_record` writes each record when it was measured, in one transaction; one that is there, by its digest, is
+   not written twice.
+
+How it is looked up (``driver/building.py`` does this before it compiles): :meth:`Database.fastest` takes a program and a target,
+
+1. finds the stored programs with its key or its structure, so that names do not matter, and the stored target;
+2. takes their records on that target whose status is ``ok``, by seconds; with ``codegen_version`` those of that code generator
+   come first;
+3. returns the first few. A trace uses the names of the program that it was made for, and ``tuner/search/warm_start.py``
+   translates them.
+
+Every write is one transaction under a lock that all processes share (:meth:`Database.writing`): it is stored as a whole or not at
+all, whenever a process is killed. :class:`DatabaseError` for a file that is damaged, foreign, from a newer version or locked for
+too long, and for rows that make no record; the file is then unchanged.
 """
 
 from __future__ import annotations
@@ -26,8 +45,8 @@ from ..tir.program_key import family_key, program_key
 from ..tir.stmt import PrimFunc
 from . import upkeep
 from .connection import FileLock, connect, keys_of, say_what
-from .database_errors import DatabaseError
 from .records import (
+    DatabaseError,
     SessionRecord,
     Target,
     TargetRecord,
@@ -264,6 +283,15 @@ class Database:
         """Returns all targets, oldest first."""
         return [_value(TargetRecord, row) for row in self.query("SELECT * FROM targets ORDER BY created, key")]
 
+    def targets_of(self, workload: Workload) -> list[str]:
+        """Returns the texts of targets that have correct records of ``workload``, whatever its names are: at most four."""
+        rows = self.query(
+            "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
+            f"WHERE r.workload IN {_PROGRAMS} AND r.status = 'ok' ORDER BY text LIMIT 4",
+            {"workload": workload_key_of(workload)},
+        )
+        return [row["text"] for row in rows]
+
     def sessions(self) -> list[SessionRecord]:
         """Returns all sessions, oldest first."""
         return [_value(SessionRecord, row) for row in self.query("SELECT * FROM sessions ORDER BY started, id")]
@@ -444,10 +472,14 @@ class Database:
         return upkeep.check(self)
 
 
+# rows and objects
+
 _JSON = {"shapes", "versions", "config", "times", "decisions", "machine"}
+"""The columns that hold JSON."""
 
 
 def _row(value: WorkloadRecord | TargetRecord | SessionRecord) -> dict[str, Any]:
+    """Returns the columns of a workload, a target or a session."""
     items = ((f.name, getattr(value, f.name)) for f in fields(value))
     return {name: to_json(item) if name in _JSON else item for name, item in items}
 
@@ -470,6 +502,7 @@ def record_row(record: TuningRecord) -> dict[str, Any]:
 
 
 def _value(cls: Any, row: Mapping[str, Any]) -> Any:
+    """Returns the object of class ``cls`` that a row holds; DatabaseError when the row is damaged."""
     values = {f.name: row[f.name] for f in fields(cls)}
     try:
         for name in _JSON & values.keys():
@@ -491,6 +524,8 @@ def open_database(db: Database | str | os.PathLike[str], readonly: bool = False)
     with Database(db, readonly=readonly) as opened:
         yield opened
 
+
+# tables of records, for pandas
 
 COLUMNS = (
     "id", "trial", "status", "run_seconds", "predicted_seconds", "compile_seconds", "sketch", "session", "created",

@@ -37,6 +37,14 @@ STATUSES: Mapping[str, str] = {
 }
 """The statuses that the tuner writes; another tuner may write other words of this form."""
 
+
+class DatabaseError(Exception):
+    """The database cannot be used as asked: damaged, foreign, from a newer version, locked, or read-only.
+
+    The message names the file and what to try. A file for which this is raised has not been changed.
+    """
+
+
 _STATUS = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..pages.written_files import draft_of
-from .database_errors import DatabaseError
-from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, check_fields, to_json
+from .records import DatabaseError, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, check_fields, to_json
 
 if TYPE_CHECKING:
     from .database import Database

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..driver.planning import request
+from ..driver.building import request
 from ..pages.messages import short_repr
 from ..schedule import BlockRV, ScheduleError, TensorIntrin
 from ..schedule import Schedule as BlockSchedule

@@ -8,7 +8,7 @@ from typing import Any
 from .. import tuner
 from ..codegen import Target
 from ..driver import tune
-from ..driver.planning import request
+from ..driver.building import request
 from ..schedule import Schedule
 from ..tuner import ScheduleRule
 from ..tuning_db import Database

@@ -25,14 +25,12 @@ _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA = 158, 0x1023, 18
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The data caches that one core uses: sizes in bytes, associativity, and the line size in bytes."""
+    """The data caches that one core uses: sizes, the associativity of the first, and the line size, in bytes."""
 
     l1: int = 32 << 10
     l2: int = 256 << 10
     l3: int = 8 << 20
     l1_ways: int = 8
-    l2_ways: int = 8
-    l3_ways: int = 16
     line: int = 64
 
 
@@ -51,8 +49,8 @@ class Host:
 def generic_caches(arch: str, wide: bool) -> Caches:
     """Returns assumed caches of an unknown machine: those of a modest core of the last ten years."""
     if arch == "aarch64":
-        return Caches(64 << 10, 512 << 10, 8 << 20, 4, 8, 16)
-    return Caches(32 << 10, (1 << 20) if wide else (256 << 10), 8 << 20, 8, 16 if wide else 4, 16)
+        return Caches(64 << 10, 512 << 10, 8 << 20, 4)
+    return Caches(32 << 10, (1 << 20) if wide else (256 << 10), 8 << 20, 8)
 
 
 @lru_cache(maxsize=1)

@@ -27,8 +27,8 @@ from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner.example_sizes import EXAMPLE, with_example
 from ...tuner.measure.process import Message, MessageReader, WorkerDied, WorkerProcess, encode, serve
+from ..building import Plan, Request, does_not_apply, plan_request
 from ..graph_services import choices_key, signature_key
-from ..planning import Plan, Request, does_not_apply, plan_request
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ _MESSAGE = "kernel with the texts of its assertions"
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """A compiled kernel: its symbol, its object file, and how it was planned (see :class:`..planning.Plan`). It also
+    """A compiled kernel: its symbol, its object file, and how it was planned (see :class:`..building.Plan`). It also
     has the scheduled function as text, what is packed ahead, by the number of the parameter, and which of the job's
     traces it follows. ``assertions``: the messages of what it asserts, the first being that of the return value 1."""
 

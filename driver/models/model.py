@@ -34,8 +34,8 @@ from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import Var, to_numpy
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
+from ..building import BuildError
 from ..machine_report import MachineReport, bound_for, known_report
-from ..planning import BuildError
 from .kernel_building import BuiltKernel
 
 
@@ -98,19 +98,17 @@ class Profile:
         return "\n".join([head, *lines, total])
 
 
-def profile_of(name: str, rows: Sequence[KernelRow], target: Target, sizes: Mapping[Var, int]) -> Profile:
+def profile_of(name: str, rows: Sequence[KernelRow], target: Target) -> Profile:
     """Returns the profile of a run: calls of one kernel together, with shares where the machine was measured."""
     groups: dict[str, list[KernelRow]] = {}
     for row in rows:
         groups.setdefault(row.symbol, []).append(row)
     report = known_report(target)
-    out = [_together(group, report, target, sizes) for group in groups.values()]
+    out = [_together(group, report, target) for group in groups.values()]
     return Profile(name, sorted(out, key=lambda row: -row.seconds))
 
 
-def _together(
-    group: Sequence[KernelRow], report: MachineReport | None, target: Target, sizes: Mapping[Var, int]
-) -> KernelRow:
+def _together(group: Sequence[KernelRow], report: MachineReport | None, target: Target) -> KernelRow:
     first = group[0]
     seconds = sum(row.seconds for row in group)
     flops = count_flops(first.func)
@@ -284,7 +282,7 @@ class Model:
             KernelRow(step.name, built.symbol, float(s), built.kind, built.origin, step.func, step.calls)
             for step, built, s in zip(self.steps, ran, seconds, strict=True)
         ]
-        return profile_of(self.name, rows, self.target, sizes)
+        return profile_of(self.name, rows, self.target)
 
     def export(
         self, path: str | Path, name: str | None = None, *, constants: str = "inside", debug_info: bool = False

@@ -1,5 +1,19 @@
 """This module reads and builds models: each distinct kernel is planned and compiled once, and one function calls them all.
 
+:func:`load_model` has a front end read a file, or takes a graph. :func:`build_graph` then
+
+1. prepares the graph (:mod:`..graph_services`: the passes, which predict times on the target), divides it into kernels
+   (``graph/kernels.py``) and orders them, so that little memory is in use at a time;
+2. looks up the schedules on record for each distinct kernel (:func:`kernel_jobs`); where sizes have several bounds, for each part
+   of the sizes;
+3. has the kernels built, many side by side, each one once (:mod:`.kernel_building`): by the first record that applies, else as
+   :func:`..building.plan_request` plans any function. Those of earlier builds are on the disk;
+4. plans the memory of intermediate results, packs the weights ahead, and writes the function that calls the kernels
+   (``graph/entry.py``). The result is a :class:`~.model.Model`.
+
+:class:`..building.BuildError` for a symbolic size without a bound; with ``require_tuned`` :class:`..building.NoRecordError` names the
+kernel that has no record.
+
 A front end is a function that returns a graph; it stands in the table by the suffix of its files. A package adds one by
 an entry point of the group ``tilewright.frontends`` whose name is the suffix, as ``.onnx``.
 """
@@ -39,8 +53,8 @@ from ...tir.parser import collection_paused
 from ...tir.walk import pre_order
 from ...tuner.example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
 from ...tuning_db import Database, open_database
+from ..building import BuildError, NoRecordError, recorded
 from ..graph_services import prepared
-from ..planning import BuildError, NoRecordError, recorded
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, build_kernels, job_for
 from .model import CLOCK, Model, Parts, Step, Version
 

@@ -22,20 +22,19 @@ from ...codegen.packing import LAYOUT_FREE
 from ...graph.graph import Graph
 from ...graph.kernels import Kernel, fuse
 from ...graph.memory_plan import order_kernels
-from ...pages.messages import short_repr
+from ...pages.messages import require_share, short_repr
 from ...schedule import ScheduleError
 from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, ReferenceFailed, TuneOptions, TuningSession
 from ...tuner.example_sizes import example_of, unknown_sizes
-from ...tuner.measure.runner import require_share
 from ...tuner.remote import runner_for
 from ...tuner.search.tune_result import ENDS, Stopped, checked_limit
 from ...tuning_db import Database, open_database
+from ..building import TuneError, require_known
 from ..graph_services import prepared
 from ..machine_report import known_report, library_versions, limits_of, model_of
-from ..planning import TuneError, require_known
 from .model_building import READING, load_model, representatives
 
 _COMPARED, _COMPARED_SECONDS = 0.1, 20.0

@@ -2,11 +2,14 @@
 body.
 
 Nodes whose inputs are all known while the graph is made (constants, and what is computed from shapes) are evaluated by
-ONNX's own reference implementation. An operator without a converter that ONNX defines as a function is replaced by the
-body of that function.
+ONNX's own reference implementation (:mod:`.known_values`). An operator without a converter that ONNX defines as a function is
+replaced by the body of that function.
 
-:func:`from_onnx` makes a ``_Reader``, which goes through the model like this::
+:func:`from_onnx` reads the file (:mod:`.model_file`; large weights stay in it until the model is built) and makes a
+``_Reader``, which goes through the model like this::
 
+    require_known     refuses an opset that is too new; lists all operators that cannot be read
+    require_inputs    refuses shapes= and constants= of what is no input
     graph             the inputs and constants, then the nodes, then the outputs
       nodes           the nodes of the model, of a function or of a branch, no deeper than ``_DEEPEST``
         each          each node in order: looks up its inputs, and enters its results into the scope
@@ -15,8 +18,12 @@ body of that function.
               body        the model's own function of that name: its nodes, by ``nodes`` again
               special     Constant, Shape, If, Loop, Scan, which need the scope or the model beside their inputs
               known       its value, where all inputs are known
-              CONVERTERS  its converter
-              expanded    the body that ONNX defines for the operator
+              CONVERTERS  its converter, a function in a module of ``TABLES``: it takes an ``OnnxCall`` (:mod:`.call`), the
+                          node's inputs and attributes, and adds operators of the graph
+              expanded    the body that ONNX defines for the operator, also where the converter refuses the node
+
+The result is the graph as the model has it, verified; the passes that make it fast run when it is built.
+Whatever is wrong with a model is an :class:`~.call.OnnxError` that names the node, and what ``shapes=`` or ``constants=`` could help.
 """
 
 from __future__ import annotations
@@ -86,8 +93,13 @@ _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIter
 """What converters raise for attributes and inputs that break the rules of their operator."""
 
 _LONGEST_NAME = 100
+"""Names of values are cut after this many characters."""
+
 _DEEPEST = 48
+"""How deep branches, loops and functions may stand in each other."""
+
 _MOST_NODES = 100_000
+"""The most nodes that are read, those of loops and functions once for each time that they are written out."""
 
 
 def from_onnx(

@@ -24,14 +24,16 @@ def _operator(*names: str) -> Callable[[C], C]:
     return op(*[f"{_LIBRARY}.{name}" for name in names])
 
 
-def _along(c: AtenCall, v: Value | None, x: Value, axis: int) -> Value | None:
-    """Returns a vector of one number per index of ``axis`` in a shape that broadcasts to ``x``. Zero points that are all
-    zero are left out."""
-    if v is None or _is_zero(c, v):
-        return None
+def _along(c: AtenCall, v: Value, x: Value, axis: int) -> Value:
+    """Returns a vector of one number per index of ``axis`` in a shape that broadcasts to ``x``."""
     shape = [1] * x.ndim
     shape[axis % x.ndim] = v.shape[0]
     return c.op("reshape", v, shape=tuple(shape))
+
+
+def _zeros_along(c: AtenCall, zeros: Value | None, x: Value, axis: int) -> Value | None:
+    """Returns zero points in a shape that broadcasts to ``x``; None where there are none, or all are zero."""
+    return None if zeros is None or _is_zero(c, zeros) else _along(c, zeros, x, axis)
 
 
 def _is_zero(c: AtenCall, v: Value) -> bool:
@@ -91,8 +93,7 @@ def quantize_channels(
     c: AtenCall, x: Value, scales: Value, zeros: Value, axis: int, low: int, high: int, dtype: Any
 ) -> Value:
     inverse = _along(c, _inverse(c, scales), x, axis)
-    assert inverse is not None
-    return _numbers(c, x, inverse, _along(c, zeros, x, axis), (low, high), dtype)
+    return _numbers(c, x, inverse, _zeros_along(c, zeros, x, axis), (low, high), dtype)
 
 
 @_operator("dequantize_per_channel.default")
@@ -100,9 +101,7 @@ def dequantize_channels(
     c: AtenCall, x: Value, scales: Value, zeros: Value | None, axis: int, low: int, high: int, dtype: Any, *,
     out_dtype: Any = None,
 ) -> Value:  # fmt: skip
-    shape = [1] * x.ndim
-    shape[axis % x.ndim] = scales.shape[0]
-    return _real(c, x, c.op("reshape", scales, shape=tuple(shape)), _along(c, zeros, x, axis), out_dtype)
+    return _real(c, x, _along(c, scales, x, axis), _zeros_along(c, zeros, x, axis), out_dtype)
 
 
 @_operator("quantize_per_token.default")

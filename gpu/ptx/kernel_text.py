@@ -1,7 +1,16 @@
 """What a kernel for NVIDIA's GPUs is made of: parameters, sizes, memory, and what one thread does, as LLVM IR.
 
 A function comes in launch form (:mod:`..launch.launch_form`), with its barriers placed (:mod:`..launch.barriers`), after the passes
-over what one thread does (``THREAD_PASSES`` of :mod:`..launch`: vectors, unrolled loops, mathematics). Each of its kernels is an outermost loop on an axis of blocks or threads, and becomes a function of its own (:func:`kernels_in`):
+over what one thread does (``THREAD_PASSES`` of :mod:`..launch`: vectors, unrolled loops, mathematics). Then
+
+1. :func:`kernels_in` finds its kernels: each outermost loop on an axis of blocks or threads. A :class:`GpuKernel` says what it
+   takes, and how many blocks, threads and bytes of shared memory its launch has;
+2. :func:`kernel_ir` writes each kernel as a module of LLVM IR: the parameters, the shared memory (:class:`PtxUnit`), and what one
+   thread does (:class:`PtxEmitter`);
+3. :mod:`.cuda_module` lets LLVM make PTX of it and launches it, and :mod:`.cuda_driver` calls NVIDIA's driver, which makes
+   machine code of PTX.
+
+What becomes of the parts of a program:
 
 =============================  =====================================================================================
 in the program                 in the kernel
@@ -16,7 +25,7 @@ buffers of the scope local     memory of the thread, which LLVM keeps in registe
 tiles of ``wmma``, ``wgmma``   registers of the threads that hold the tile together (:mod:`.instruction_text`)
 barriers                       ``bar.sync``, and a fence where units beside the threads use shared memory
 stores in ``async_scope``      ``cp.async`` where they copy to shared memory, else stores
-an assertion that fails        ``trap``
+an assertion that fails        ``trap``: the kernel ends, and the driver's next call raises CudaError
 all else                       the LLVM IR that processors get, too (:mod:`...codegen.llvm.emit`)
 =============================  =====================================================================================
 
@@ -26,7 +35,7 @@ Before::
         for threadIdx_x in T.thread_binding(256, thread="threadIdx.x"):
             B[blockIdx_x * 256 + threadIdx_x] = A[blockIdx_x * 256 + threadIdx_x] * T.float32(2)
 
-After, as PTX (:func:`kernel_ir` writes LLVM IR, of which :mod:`.cuda_module` lets LLVM make PTX)::
+After, as PTX::
 
     .visible .entry main_kernel0(.param .u64 main_kernel0_param_0, .param .u64 main_kernel0_param_1)
     .maxntid 256
@@ -42,7 +51,8 @@ After, as PTX (:func:`kernel_ir` writes LLVM IR, of which :mod:`.cuda_module` le
         ret;
     }
 
-:class:`GpuKernel` says how it is launched; :mod:`.cuda_module` passes the parameters, and :mod:`.cuda_driver` calls the driver.
+:class:`~..launch.launch_form.GpuError` for what no kernel can have: shared or local buffers whose sizes are not constants, and
+statements that compute outside of all kernels.
 """
 
 from __future__ import annotations
@@ -157,7 +167,30 @@ def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, N
     return GpuKernel(name, loop, tuple(params), grid, block, _shared_bytes(loop))
 
 
+@with_room
+def kernel_ir(kernel: GpuKernel, target: Target) -> str:
+    """Returns the LLVM IR module of a kernel."""
+    func = PrimFunc((), kernel.loop, {})
+    lowered = LoweredFunc(func, kernel.name, target, kernel.params)
+    params = parameter_list(kernel.params)
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    unit = PtxUnit(lowered, _TABLES, bool(kernel.dynamic_shared))
+    header = f'define ptx_kernel void @{kernel.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{threads}"'
+    fn = FunctionBuilder(header, unit.declarations)
+    em = PtxEmitter(unit, fn)
+    em.bind_parameters(kernel.params, [f"%a{n}" for n in range(len(params))])
+    em.stmt(kernel.loop)
+    fn.do("ret void")
+    pieces = [f'target triple = "{target.triple}"', "", *unit.globals, "", *sorted(unit.declarations.values()), ""]
+    pieces += [fn.text(), *unit.functions, *[f"!{n} = {text}" for n, text in enumerate(unit.metadata.values())]]
+    return "\n".join(pieces) + "\n"
+
+
+# memory that the threads of a block share
+
+
 def _shared_bytes(loop: Stmt) -> int:
+    """Returns the bytes of shared memory that a kernel needs: those of its buffers, one after the other."""
     total = 0
     for s in statements(loop):
         if isinstance(s, Allocate) and is_shared(s.buffer.scope):
@@ -172,6 +205,7 @@ def _placed(buffer: Buffer, room: int) -> int:
 
 
 def _bytes(buffer: Buffer) -> int:
+    """Returns the bytes of a shared buffer, rounded up to its alignment; GpuError when its size is not a constant."""
     elements = constant_elements(buffer)
     if elements is None:
         raise GpuError(f"the size of the shared buffer {buffer.name} is not a constant")
@@ -217,11 +251,15 @@ class PtxUnit(LlvmUnit):
         return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
 
 
+# what one thread does
+
+
 class PtxEmitter(LlvmEmitter):
-    """An emitter of what one thread does."""
+    """This emitter writes what one thread does: as for processors, but for what its methods and ``_TABLES`` say."""
 
     unit: PtxUnit
     copying = False
+    """Whether the statement stands in an ``async_scope``, so that its stores to shared memory are ``cp.async``."""
 
     def serial_loop(self, s: For) -> None:
         tag = tag_of(s)
@@ -320,22 +358,3 @@ _TABLES = EmitterTables(
         BARRIER.removeprefix("tir."): _barrier,
     },
 )
-
-
-@with_room
-def kernel_ir(kernel: GpuKernel, target: Target) -> str:
-    """Returns the LLVM IR module of a kernel."""
-    func = PrimFunc((), kernel.loop, {})
-    lowered = LoweredFunc(func, kernel.name, target, kernel.params)
-    params = parameter_list(kernel.params)
-    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
-    unit = PtxUnit(lowered, _TABLES, bool(kernel.dynamic_shared))
-    header = f'define ptx_kernel void @{kernel.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{threads}"'
-    fn = FunctionBuilder(header, unit.declarations)
-    em = PtxEmitter(unit, fn)
-    em.bind_parameters(kernel.params, [f"%a{n}" for n in range(len(params))])
-    em.stmt(kernel.loop)
-    fn.do("ret void")
-    pieces = [f'target triple = "{target.triple}"', "", *unit.globals, "", *sorted(unit.declarations.values()), ""]
-    pieces += [fn.text(), *unit.functions, *[f"!{n} = {text}" for n, text in enumerate(unit.metadata.values())]]
-    return "\n".join(pieces) + "\n"

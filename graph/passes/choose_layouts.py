@@ -16,16 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import Var
+from ...tir.analysis.known_ranges import evaluate, fitting_sizes
+from ...tir.expr import Expr, Var, const, vars_in
 from ..graph import Graph, GraphError, Node, Value, without_unread
 from ..graph_operators import OPERATORS, attributes_key, axes_of, axes_without_negatives, inverse, moves_only_ones
-from ..kernels import Services, example_sizes, kernel_alone, typical
+from ..kernels import Services, kernel_alone, requirements
 
 _CALL = 1e-6
 """The seconds that a kernel of its own takes at least."""
 
 _BANDWIDTH = 8e9
 """Bytes that a transpose moves in a second."""
+
+_TYPICAL = 16
+"""What a symbolic size is taken to be where times are predicted, if nothing speaks against it."""
 
 
 @dataclass(frozen=True)
@@ -420,8 +424,8 @@ def choose_layouts(graph: Graph, services: Services = Services()) -> Graph:
     The orders are those of the transposes in the graph, which so cancel or meet, and channels last for convolutions.
     """
     orders = _orders(graph)
-    sizes = (example_sizes(graph) or {}) if orders else {}
-    costs = LayoutCosts(_Predicted(graph, services, sizes).seconds, lambda v: typical(v, sizes))
+    sizes = (_example_sizes(graph) or {}) if orders else {}
+    costs = LayoutCosts(_Predicted(graph, services, sizes).seconds, lambda v: _typical(v, sizes))
     for axes in orders:
         stored = chosen_labels(graph, axes, costs)
         changed = relabeled(graph, axes, stored) if stored else graph
@@ -439,7 +443,7 @@ def _orders(graph: Graph) -> list[tuple[int, ...]]:
 
 def _transposed(graph: Graph, sizes: Mapping[Var, int]) -> int:
     """Returns how many bytes transposes move at example sizes."""
-    moved = [typical(n.output, sizes) for n in graph.nodes if n.op == "transpose"]
+    moved = [_typical(n.output, sizes) for n in graph.nodes if n.op == "transpose"]
     return sum(v.bytes + 1 for v in moved)
 
 
@@ -463,11 +467,11 @@ class _Predicted:
         assert weight is not None
         per_output = math.prod(weight.shape) // max(node.output.shape[1], 1)
         estimate = (
-            math.prod(typical(node.output, self.sizes).shape) * per_output / _RATE * (_PLAIN if axes is None else 1.0)
+            math.prod(_typical(node.output, self.sizes).shape) * per_output / _RATE * (_PLAIN if axes is None else 1.0)
         )
         if self.services.seconds is None:
             return estimate
-        inputs, attrs = [None if v is None else typical(v, self.sizes) for v in node.inputs], node.attrs
+        inputs, attrs = [None if v is None else _typical(v, self.sizes) for v in node.inputs], node.attrs
         if axes is not None:
             stored = carried(node, axes)
             assert stored is not None and inputs[0] is not None
@@ -484,3 +488,22 @@ class _Predicted:
 
 def _permuted(v: Value, axes: tuple[int, ...]) -> Value:
     return Value(v.name, v.dtype, tuple([v.shape[a] for a in axes]))
+
+
+def _example_sizes(graph: Graph) -> Mapping[Var, int] | None:
+    """Returns a number for each symbolic size of the inputs, such that all operators fit; None where none are found."""
+    symbols = {n for v in graph.inputs for d in v.shape if isinstance(d, Expr) for n in vars_in(d)}
+    if not symbols:
+        return {}
+    bounds = {v: graph.bounds[v.name] for v in symbols if v.name in graph.bounds}
+    extents = [d for v in graph.values() for d in v.shape if isinstance(d, Expr) and not isinstance(d, Var)]
+    conditions = [*[condition for condition, _ in requirements(graph)], *[d >= const(1, d.dtype) for d in extents]]
+    return fitting_sizes(conditions, dict.fromkeys(sorted(symbols, key=lambda v: v.name), _TYPICAL), bounds)
+
+
+def _typical(v: Value, sizes: Mapping[Var, int]) -> Value:
+    """Returns a value like ``v`` with numbers for symbolic sizes; ``v`` itself when it has none."""
+    if v.is_static:
+        return v
+    known = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
+    return Value(v.name, v.dtype, tuple([_TYPICAL if d is None else max(d, 0) for d in known]))

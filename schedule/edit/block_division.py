@@ -25,7 +25,7 @@ from .loop_nests import in_loops
 
 def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
     """Return the block that replaces ``loop``, the loops in it and their only block."""
-    realize = _only_block(tree, loop)
+    realize = _only_block(loop)
     loops = tree.loops_above(realize)
     cut = loops.index(loop)
     outer, inner = loops[:cut], loops[cut:]
@@ -78,7 +78,7 @@ def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegio
     return tuple([r for r in reads if r.buffer in declared])
 
 
-def _only_block(tree: Tree, loop: For) -> BlockRealize:
+def _only_block(loop: For) -> BlockRealize:
     found = list(blocks_below(loop.body))
     name = loop.loop_var.name
     if len(found) != 1:

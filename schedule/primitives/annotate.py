@@ -18,7 +18,7 @@ from typing import Any
 from ...tir.analysis.access import accesses
 from ...tir.analysis.footprint import first_outside
 from ...tir.analysis.known_ranges import analyzer_at
-from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
+from ...tir.analysis.tree import blocks_below, symbols_of, tree_of
 from ...tir.annotations import ATOMIC
 from ...tir.arith import Analyzer
 from ...tir.expr import Expr, FloatImm, IntImm, Range, StringImm, Var, match_types
@@ -238,7 +238,7 @@ def annotate_buffer_access(
     analyzer = analyzer_at(tree, old.body)
     pairs = list(zip(ends[::2], ends[1::2], strict=True))
     region = BufferRegion(buffer, tuple([Range(*match_types(lo, analyzer.simplify(hi - lo))) for lo, hi in pairs]))
-    _check_holds(tree, realize, buffer, buf_type, region, analyzer)
+    _check_holds(realize, buffer, buf_type, region, analyzer)
     changed = tuple([region if n == number else r for n, r in enumerate(regions)])
     block_now = old.with_(reads=changed) if buf_type == "read" else old.with_(writes=changed)
     new = tree.replace({realize: BlockRealize(realize.iter_values, realize.predicate, block_now)})
@@ -248,7 +248,7 @@ def annotate_buffer_access(
 
 
 def _check_holds(
-    tree: Tree, realize: BlockRealize, buffer: Buffer, buf_type: str, region: BufferRegion, analyzer: Analyzer
+    realize: BlockRealize, buffer: Buffer, buf_type: str, region: BufferRegion, analyzer: Analyzer
 ) -> None:
     """Raise ScheduleError unless the region holds every element that the block accesses."""
     block = realize.block

@@ -269,7 +269,7 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
     without = tree.replace({realize: None})
     tree = tree_of(without)
     target = find_loop(tree, loop)
-    position = _position(tree, scope, realize, target, index)
+    position = _position(scope, realize, target, index)
 
     inner = analyzer_at(tree, target.body)
     required = (
@@ -466,7 +466,7 @@ def _check_free(tree: Tree, scope: BlockScope, realize: BlockRealize, target: Fo
                 )
 
 
-def _position(tree: Tree, scope: BlockScope, realize: BlockRealize, target: For, index: int) -> int:
+def _position(scope: BlockScope, realize: BlockRealize, target: For, index: int) -> int:
     """Return the position in the loop's body: after the block's producers and before its consumers."""
     producers, consumers = set(scope.producers(realize)), set(scope.consumers(realize))
     statements = children_of(target.body)

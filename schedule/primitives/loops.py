@@ -99,7 +99,7 @@ def split(
     check_plain(target, "split")
     analyzer = analyzer_at(tree, target, keep_unit=preserve_unit_iters)
     check_at_zero(target, analyzer)
-    extents = _extents(tree, target, analyzer, _as_factors(factors, factor, nparts))
+    extents = _extents(target, analyzer, _as_factors(factors, factor, nparts))
     dtype = extents[0].dtype
     value: Expr = const(0, dtype)
     new_vars: list[Var] = []
@@ -124,7 +124,6 @@ def split(
     if predicate is not None:
         _check_bounds(target, extents)
     body = rebind(
-        tree,
         target.body,
         {loop: cast(loop.dtype, value)},
         _ranges(tree, target, zip(new_vars, extents, strict=True)),
@@ -171,7 +170,7 @@ def _text(factors: Sequence[Factor]) -> str:
     return "[" + ", ".join(str(f) for f in factors) + "]"
 
 
-def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -> list[Expr]:
+def _extents(loop: For, analyzer: Analyzer, factors: list[Factor]) -> list[Expr]:
     """Return the extents of the new loops, with the factors checked and the open one computed."""
     name, extent = loop.loop_var.name, loop.extent
     if not factors:
@@ -282,7 +281,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
     total = analyzer.simplify(total)
     analyzer.bind(fused, Range.from_extent(total))
     above = _ranges(tree, chain[0], [(fused, total)])
-    body = rebind(tree, chain[-1].body, changes, above, analyzer, keep_unit=preserve_unit_iters)
+    body = rebind(chain[-1].body, changes, above, analyzer, keep_unit=preserve_unit_iters)
     new = tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)})
     check_starts_kept(tree, new, chain[-1])
     return new, fused
@@ -356,7 +355,6 @@ def conjoin(a: Expr, b: Expr) -> Expr:
 
 
 def rebind(
-    tree: Tree,
     body: Stmt,
     changes: dict[Var, Expr],
     above: Mapping[Var, Range],

@@ -118,7 +118,7 @@ def reindex(
     if written:
         request.writer()
         check_spatial_output(realize, axes)
-        check_written_once(tree, realize, old, found)
+        check_written_once(realize, old, found)
         so = f", so copying all of {old.name} back could overwrite other elements"
         check_whole_domain(tree, realize, so, "do this before the block is split unevenly or masked")
         check_distinct(func, realize, axes, indices)
@@ -270,7 +270,7 @@ def reindex_cache_write(
     indices, found = accessed_point(realize, old)
     layout = _layout(func, realize, indices, index_map)
     check_spatial_output(realize, layout.axes)
-    check_written_once(tree, realize, old, found)
+    check_written_once(realize, old, found)
     check_distinct(func, realize, layout.axes, indices)
     check_distinct(func, realize, layout.axes, layout.indices)
     check_no_carried_reader(tree, scope, realize, old)
@@ -493,7 +493,7 @@ def check_readable(
     )
 
 
-def check_written_once(tree: Tree, realize: BlockRealize, buffer: Buffer, found: Sequence[Access]) -> None:
+def check_written_once(realize: BlockRealize, buffer: Buffer, found: Sequence[Access]) -> None:
     """Raise ScheduleError unless the block stores the element for all values of its axes and reads no old contents."""
     block = realize.block
     check_not_accumulating(realize, buffer, found)

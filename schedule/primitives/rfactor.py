@@ -210,7 +210,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     target = find_loop(tree, loop)
     realize = _reduced_block(tree, target)
     name, loops = realize.block.name_hint, tree.loops_above(realize)
-    own = _own_loops(tree, realize, loops)
+    own = _own_loops(realize, loops)
     if target not in own:
         raise ScheduleError(
             f"loop {loop.name} has other statements than block {name!r} in it", where=(target, realize),
@@ -290,7 +290,7 @@ def _reduced_block(tree: Tree, target: For) -> BlockRealize:
     return realize
 
 
-def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[For]:
+def _own_loops(realize: BlockRealize, loops: Sequence[For]) -> list[For]:
     """Return the innermost loops that hold nothing but the block."""
     own = innermost_own_loops(loops, realize)
     for lp in loops[: len(loops) - len(own)]:

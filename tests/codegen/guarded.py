@@ -24,7 +24,7 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.runtime.arguments import c_types
 from tilewright.codegen.runtime.loader import runtime_symbols
-from tilewright.driver.planning import request
+from tilewright.driver.building import request
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

@@ -8,7 +8,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import lower
 from tilewright.codegen.lower.carry_recurrences import carry_recurrences
-from tilewright.driver.planning import plan
+from tilewright.driver.building import plan
 from tilewright.tir.parser import parse
 
 from .test_lower import AVX2, AVX512, check

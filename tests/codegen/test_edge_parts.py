@@ -8,7 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.lower.pipeline import run_passes
-from tilewright.driver.planning import plan
+from tilewright.driver.building import plan
 from tilewright.schedule import Schedule
 from tilewright.tir import PrimFunc, parse
 from tilewright.tir.interpret import interpret

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.driver.any_size import SizeTree, chosen_on_record, decided, dispatched, examples_asked
-from tilewright.driver.planning import TuneError, plan
+from tilewright.driver.building import TuneError, plan
 from tilewright.schedule import Schedule
 from tilewright.tir import PrimFunc, parse
 from tilewright.tir.program_key import EXAMPLE, family_key, workload_key

@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.codegen import CODEGEN_VERSION
 from tilewright.driver import BuildError, NoRecordError, TuneError, parse_spec, plan
 from tilewright.driver.benching import numpy_threads
-from tilewright.driver.planning import is_scheduled, request
+from tilewright.driver.building import is_scheduled, request
 from tilewright.tir.expr import structural_equal
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
 from tilewright.tuning_db import TuningRecord

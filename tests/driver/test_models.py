@@ -21,9 +21,9 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.runtime.export import ExportError
 from tilewright.driver import BuildError, ModelTuningInterrupted, NoRecordError, TuneError, benching, graph_services
+from tilewright.driver.building import recorded
 from tilewright.driver.models import kernel_building, model_building, model_tuning
 from tilewright.driver.models.model_building import build_graph, kernel_jobs
-from tilewright.driver.planning import recorded
 from tilewright.graph import Builder, evaluate, fuse, prepare
 
 ONE = "native -num-cores=1"

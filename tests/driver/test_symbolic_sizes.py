@@ -5,7 +5,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.driver.planning import BuildError, plan
+from tilewright.driver.building import BuildError, plan
 from tilewright.graph import Builder, parse, prepare, register_operator
 from tilewright.graph.graph_operators import OPERATORS
 from tilewright.tir.interpret import interpret

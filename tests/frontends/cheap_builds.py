@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from tilewright.driver import planning
+from tilewright.driver import building
 from tilewright.driver.models import kernel_building
 
 _KEPT: dict[str, bytes] = {}
@@ -18,8 +18,8 @@ _KEPT: dict[str, bytes] = {}
 def cheap_builds() -> Iterator[None]:
     """Kernels as they are written, compiled with little optimization in this process. Equal ones are compiled once."""
 
-    def as_written(asked: Any, machine: Any, before: str = "") -> planning.Plan:
-        return planning.Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
+    def as_written(asked: Any, machine: Any, before: str = "") -> building.Plan:
+        return building.Plan(asked, machine, "given", f"{before}not scheduled", asked.func)
 
     with ExitStack() as stack:
         for name, other in (

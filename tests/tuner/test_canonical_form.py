@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.machine.target import Target
-from tilewright.driver.planning import plan
+from tilewright.driver.building import plan
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir import assert_structural_equal, parse
 from tilewright.tir.expr import FloorMod

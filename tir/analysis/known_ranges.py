@@ -179,7 +179,7 @@ def fitting_sizes(
             return sizes
         best: tuple[int, int, Var, int] | None = None
         for var in dict.fromkeys(n for c in missed for n in pre_order(c) if isinstance(n, Var) and n in sizes):
-            for size in _candidates(var, sizes, missed, (bounds or {}).get(var, _LARGEST)):
+            for size in _candidates(sizes, missed, (bounds or {}).get(var, _LARGEST)):
                 found = len(unmet({**sizes, var: size})), abs(size - sizes[var])
                 if size != sizes[var] and (best is None or found < best[:2]):
                     best = (*found, var, size)
@@ -190,7 +190,7 @@ def fitting_sizes(
     return None
 
 
-def _candidates(var: Var, sizes: Mapping[Var, int], conditions: Sequence[Expr], bound: int) -> Iterator[int]:
+def _candidates(sizes: Mapping[Var, int], conditions: Sequence[Expr], bound: int) -> Iterator[int]:
     """Yields the sizes to try for ``var``: small ones, powers of two, and those around the numbers in the conditions."""
     numbers = {n.value for c in conditions for n in pre_order(c) if isinstance(n, IntImm)} | set(sizes.values())
     products = {a * b for a in numbers for b in numbers if 0 < a * b <= bound}

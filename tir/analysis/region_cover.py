@@ -33,7 +33,7 @@ from ..expr import (
     min_,
 )
 from ..expr.traversal import pre_order, substitute, uses_var
-from ..stmt import BlockRealize, Buffer, For, IfThenElse, While
+from ..stmt import BlockRealize, Buffer, IfThenElse, While
 from .access import Access, accesses, opaque_buffers
 from .footprint import Box, all_run, exact_box, only_reduces
 from .known_ranges import analyzer_at, bind_loops
@@ -158,12 +158,10 @@ def _join_digits(analyzer: Analyzer, parts: Mapping[tuple[int, int | None], Ends
     return analyzer.simplify(lo), analyzer.simplify(hi)
 
 
-def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
+def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False) -> bool:
     """Return whether the loops of its scope run the block on the whole domain of its axes. With ``once`` they must run
     it once on each point."""
-    block = realize.block
-    if loops is None:
-        loops = tree.loops_above(realize)
+    block, loops = realize.block, tree.loops_above(realize)
     analyzer = analyzer_at(tree, realize)
     outside = analyzer_at(tree, realize, maybe_empty=loops)
     if not all_run(outside, loops, [iv.dom.extent for iv in block.iter_vars]):

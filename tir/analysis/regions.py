@@ -302,7 +302,7 @@ def _joined(found: Sequence[BufferRegion], declared: Sequence[BufferRegion]) -> 
     return tuple(out.values())
 
 
-def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = None) -> BufferRegion:
+def region_union(regions: Sequence[BufferRegion]) -> BufferRegion:
     """Return the least box that holds all ``regions`` of one buffer. Unknown minima and maxima remain in it.
 
     >>> from tilewright.tir import decl_buffer
@@ -318,7 +318,7 @@ def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = No
         raise ValueError(f"region_union of different buffers: {sorted({r.buffer.name for r in regions})}")
     if len(regions) == 1:
         return regions[0]
-    an = Analyzer() if analyzer is None else analyzer
+    an = Analyzer()
     out = []
     for ranges in zip(*[r.region for r in regions], strict=True):
         dtype = ranges[0].min.dtype

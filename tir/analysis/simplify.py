@@ -160,15 +160,12 @@ class _Walk:
             return Evaluate(IntImm(0))
         with self.an.constraint(predicate):
             values = map_tuple(values, self)
-            block = self._block_at(s.block, values)
+            block = self._block(s.block)
         if values is s.iter_values and predicate is s.predicate and block is s.block:
             return s
         return BlockRealize(values, predicate, block)
 
     def _block(self, block: Block) -> Any:
-        return self._block_at(block, ())
-
-    def _block_at(self, block: Block, values: tuple[Expr, ...]) -> Any:
         for axis in block.iter_vars:
             self.an.bind(axis.var, axis.dom)
         return block.map_children(self)

@@ -37,7 +37,7 @@ BUFFER_ARGS = (
 )  # fmt: skip
 
 
-def parse_index_nodes(p: Parser, node: ast.Subscript) -> list[ast.expr]:
+def parse_index_nodes(node: ast.Subscript) -> list[ast.expr]:
     """Return the index expressions between the brackets."""
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
@@ -55,7 +55,7 @@ def parse_load(p: Parser, buffer: Buffer, node: ast.Subscript) -> BufferLoad:
 def parse_indices(p: Parser, buffer: Buffer, node: ast.Subscript) -> tuple[Expr, ...]:
     """Parse the indices of a load or store."""
     out: list[Expr] = []
-    for n in parse_index_nodes(p, node):
+    for n in parse_index_nodes(node):
         if isinstance(n, ast.Slice):
             out.append(_parse_ramp(p, n))
         elif isinstance(n, ast.Starred):
@@ -86,10 +86,10 @@ def parse_span(p: Parser, lower: ast.expr, upper: ast.expr) -> Range:
             return Range(lo, p.expr(upper.right, lo.dtype))
     stop = p.eval(upper)
     hi = p.as_expr(stop, upper, start.dtype if isinstance(start, Expr) else None)
-    return _parse_between(p, p.as_expr(start, lower, hi.dtype), hi, upper)
+    return _parse_between(p, p.as_expr(start, lower, hi.dtype), hi)
 
 
-def _parse_between(p: Parser, lo: Expr, hi: Expr, node: ast.AST) -> Range:
+def _parse_between(p: Parser, lo: Expr, hi: Expr) -> Range:
     if isinstance(lo, IntImm) and lo.value == 0:
         return Range(lo if lo.dtype == hi.dtype else const(0, hi.dtype), hi)
     apart = difference(hi, lo)
@@ -115,7 +115,7 @@ def parse_region(p: Parser, node: ast.AST) -> BufferRegion:
     if not isinstance(buffer, Buffer):
         return _parse_load_region(p, node)
     ranges: list[Range] = []
-    for n in parse_index_nodes(p, node):
+    for n in parse_index_nodes(node):
         if isinstance(n, ast.Slice):
             if n.step is not None:
                 raise p.error("a region's slices have no step", n)
@@ -147,7 +147,7 @@ def _parse_slice(p: Parser, n: ast.Slice, buffer: Buffer, axis: int, node: ast.A
     if n.lower is None:
         stop = extent if n.upper is None else p.expr(n.upper, extent.dtype)
         return Range(const(0, stop.dtype), stop)
-    return _parse_between(p, p.expr(n.lower, extent.dtype), extent, n)
+    return _parse_between(p, p.expr(n.lower, extent.dtype), extent)
 
 
 def parse_buffer_call(p: Parser, method: BufferMethod, node: ast.Call) -> Any:
@@ -340,7 +340,7 @@ def parse_block(p: Parser, call: ast.Call, body: Callable[[], Stmt]) -> Stmt:
     reads, writes = frame.reads, frame.writes
     found: Any = ((), ())
     if reads is None or writes is None:
-        found = _accesses(p, frame, inner)
+        found = _accesses(frame, inner)
     block = Block(
         tuple(frame.axes), found[0] if reads is None else reads, found[1] if writes is None else writes, name,
         inner, frame.init, tuple(frame.allocs), tuple(frame.matches), frame.annotations,
@@ -352,7 +352,7 @@ def parse_block(p: Parser, call: ast.Call, body: Callable[[], Stmt]) -> Stmt:
     return realize
 
 
-def _accesses(p: Parser, frame: Frame, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+def _accesses(frame: Frame, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Return the regions outside the block that it reads and writes; a matched buffer counts as its source
     region."""
     own = set(frame.allocs)

@@ -127,7 +127,7 @@ def parse_older_let(p: Parser, call: ast.Call) -> Callable[[Stmt], Stmt]:
     return lambda rest: LetStmt(var, value, rest)
 
 
-def is_macro(p: Parser, node: ast.FunctionDef) -> bool:
+def is_macro(node: ast.FunctionDef) -> bool:
     """Return whether a function is decorated with ``@T.macro`` or ``@T.inline``."""
     targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     return any(isinstance(t, ast.Attribute) and t.attr in ("macro", "inline") for t in targets)
@@ -165,7 +165,7 @@ def parse_module(p: Parser, tree: ast.Module) -> PrimFunc | IRModule:
             _import(p, node)
         elif isinstance(node, ast.ClassDef):
             return parse_class(p, node)
-        elif isinstance(node, ast.FunctionDef) and is_macro(p, node):
+        elif isinstance(node, ast.FunctionDef) and is_macro(node):
             p.define(node.name, Macro(node))
         elif isinstance(node, ast.FunctionDef):
             functions[node.name] = parse_function(p, node, _options(p, node))
@@ -211,7 +211,7 @@ def parse_class(p: Parser, node: ast.ClassDef) -> IRModule:
     functions: dict[str, PrimFunc] = {}
     attrs: dict[str, Any] = {}
     for item in node.body:
-        if isinstance(item, ast.FunctionDef) and is_macro(p, item):
+        if isinstance(item, ast.FunctionDef) and is_macro(item):
             p.define(item.name, Macro(item))
         elif isinstance(item, ast.FunctionDef):
             functions[item.name] = parse_function(p, item, _options(p, item))

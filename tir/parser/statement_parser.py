@@ -37,7 +37,7 @@ from .parser_base import BufferMethod, MetaVar, Parse, Parser, Wrapper
 
 
 def _function_def_statement(p: Parser, node: ast.FunctionDef) -> None:
-    if not is_macro(p, node):
+    if not is_macro(node):
         raise p.error("a function inside a function is a macro, under @T.macro or @T.inline", node)
     p.define(node.name, Macro(node))
 

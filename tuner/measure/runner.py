@@ -1,18 +1,36 @@
 """A runner measures a batch of scheduled programs and returns a status and timings for each.
 
-:class:`LocalRunner` compiles a batch in its worker processes side by side, then times with one worker at a time, so
-that compiling never disturbs a timing. A candidate's output is compared with the reference first, then it is timed twice
-(``measuring_worker.py``: how many calls a timing has, what is done before each). The candidates are then timed alternately, and
-one whose interval lies above the best's is dropped, after two timings one that is more than a quarter slower (racing: Maron and
-Moore, "Hoeffding races", NIPS 1993).
+:class:`LocalRunner` measures on this machine, in worker processes (:mod:`.process` starts them and speaks with them,
+:mod:`.measuring_worker` is what they do):
+
+1. ``open`` sends the unscheduled function, as text, to the workers, which fill arrays for it (:mod:`.inputs`). One of them computes
+   the results that candidates are compared with (:mod:`.reference`).
+2. ``measure`` takes scheduled functions, as text. The workers compile them side by side (``_compile``), and then one worker at a
+   time works, so that compiling never disturbs a timing.
+3. Each candidate runs in the worker that compiled it (``_first_run``). Its results are compared with the reference, memory
+   around its arrays is looked at, and it is timed twice. A timing is the time of as many calls as take ``min_seconds``, divided by
+   their number.
+4. The candidates that are right are timed alternately (``_race``). One whose interval lies above the best's is dropped, after two
+   timings one that is more than a quarter slower (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 
 Timings of the same code are skewed, because noise only adds time. So the figure of a candidate (:func:`estimate`) is the median
 of the faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
+
+A candidate that fails has a status instead of timings, and the others go on:
+
+===================  ===============================================================================================
+``compile_error``    the compiler refuses it; ``run_error``: a call of it raises an error
+``wrong_result``     its results are further from the reference than rounding explains
+``memory_damaged``   it has written beside its arrays; its worker is replaced
+``timeout``          it takes longer than ``compile_timeout`` or ``run_timeout``; its worker is killed and replaced
+``crash``            its worker has died; what else that worker had compiled is compiled again
+``out_of_memory``    it needs more than ``memory_bytes``
+``skipped``          the deadline came first
+===================  ===============================================================================================
 """
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,87 +43,19 @@ import numpy as np
 from ...codegen.late_tables import is_simulated
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
-from ...pages.messages import short_repr
+from ...pages.messages import require_seconds, require_whole, short_repr
 from ...tir.stmt import PrimFunc
 from ..example_sizes import at_example
 from .inputs import FILLS
 from .process import ForkServer, Message, WorkerDied, WorkerProcess, wait_any
 
 
-def require_whole(name: str, value: Any, least: int) -> None:
-    """Raise TypeError or ValueError where ``value`` is no whole number of at least ``least``."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is a whole number, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} is at least {least}, not {value}")
-
-
-def require_seconds(name: str, value: Any, *, zero: bool = False) -> None:
-    """Raise TypeError or ValueError where ``value`` is no finite number of seconds above zero (``zero``: or zero)."""
-    least = "zero or more" if zero else "above zero"
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} is a number of seconds {least}, not {value!r}")
-    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise ValueError(f"{name} is a number of seconds {least}, not {value!r}")
-
-
-def require_share(name: str, value: Any, of: str) -> None:
-    """Raise TypeError or ValueError where ``value`` is no share of ``of``, a number above 0 and at most 1."""
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} is a share of {of}, a number above 0 and at most 1, not {value!r}")
-    if not 0 < value <= 1:
-        percent = f"; {value:g} % is {name}={value / 100:g}" if 1 < value <= 100 else ""
-        raise ValueError(f"{name} is a share of {of}, a number above 0 and at most 1, not {value!r}{percent}")
-
-
-class TimeInterval(NamedTuple):
-    """An interval that probably contains the figure of a candidate, in seconds."""
-
-    low: float
-    high: float
-
-
-def estimate(times: Sequence[float]) -> float:
-    """Returns the median of the faster half of ``times`` (seconds); the only one, when there is one.
-
-    >>> estimate([3.0, 1.0, 2.0, 90.0])
-    1.5
-    """
-    if len(times) == 0:
-        raise ValueError("no timings to estimate from")
-    ordered = np.sort(np.asarray(times, dtype=np.float64))
-    return float(np.median(ordered[: (len(ordered) + 1) // 2]))
-
-
-def interval(times: Sequence[float]) -> TimeInterval:
-    """Returns an interval for :func:`estimate`: plus or minus the spread of the faster half over the root of its size.
-
-    With fewer than three timings nothing is known about the spread: 20 % to either side is assumed.
-    """
-    ordered = np.sort(np.asarray(times, dtype=np.float64))
-    half = ordered[: (len(ordered) + 1) // 2]
-    middle = float(np.median(half))
-    if len(ordered) < 3:
-        return TimeInterval(0.8 * middle, 1.2 * middle)
-    spread = max(float(half[-1] - half[0]), 0.002 * middle)
-    radius = 1.5 * spread / np.sqrt(len(half))
-    return TimeInterval(middle - radius, middle + radius)
-
-
-class TimeUp(Exception):
-    """The deadline came before the first candidate could be measured."""
-
-
-class ReferenceFailed(RuntimeError):
-    """The unscheduled function could not be run, so no candidate can be checked."""
-
-
 @dataclass(frozen=True)
 class MeasureResult:
     """The result of measuring one candidate.
 
-    ``status``: ``ok``, ``schedule_error`` (given by the session), ``compile_error``, ``run_error``, ``wrong_result``, ``memory_damaged``,
-    ``timeout``, ``crash``, ``out_of_memory`` or ``skipped`` (the time was up); ``error`` is the reason of a failure.
+    ``status``: ``ok``, or one of the module's list; ``schedule_error`` comes from the session, before anything is measured.
+    ``error`` is the reason of a failure.
     ``times`` are all timings in seconds per call. ``machine`` says where it was measured, when that was not here.
     """
 
@@ -126,6 +76,14 @@ class MeasureResult:
     def run_seconds(self) -> float:
         """Returns the figure of the candidate (:func:`estimate`), infinity for a failed one."""
         return estimate(self.times) if self.ok and self.times else float("inf")
+
+
+class TimeUp(Exception):
+    """The deadline came before the first candidate could be measured."""
+
+
+class ReferenceFailed(RuntimeError):
+    """The unscheduled function could not be run, so no candidate can be checked."""
 
 
 class Runner(ABC):
@@ -163,25 +121,6 @@ class Runner(ABC):
 
 Finished = Callable[[int, MeasureResult], None]
 """Is told the number of a program in its batch, and its result."""
-
-
-@dataclass
-class _Job:
-    number: int
-    program: str
-    worker: WorkerProcess | None = None
-    status: str = "waiting"
-    error: str = ""
-    compile_seconds: float = 0.0
-    times: list[float] = field(default_factory=list)
-    machine: Mapping[str, Any] = field(default_factory=dict)
-
-    def fail(self, status: str, error: str) -> None:
-        self.status, self.error = status, error
-
-    def result(self) -> MeasureResult:
-        status = "skipped" if self.status in ("waiting", "compiled") else self.status
-        return MeasureResult(status, self.error, tuple(self.times), self.compile_seconds, self.machine)
 
 
 @dataclass(frozen=True)
@@ -266,61 +205,6 @@ class LocalRunner(Runner):
         if verify:
             self._compute_reference()
 
-    def measure(
-        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
-        finished: Finished | None = None, equally: bool = False,
-    ) -> list[MeasureResult]:  # fmt: skip
-        self._deadline = deadline
-        jobs = [_Job(self._next_job + i, program) for i, program in enumerate(programs)]
-        self._next_job += len(jobs)
-        best = best_seconds
-        told: set[int] = set()
-
-        def tell() -> None:
-            for number, job in enumerate(jobs):
-                if finished is not None and number not in told and job.status not in ("waiting", "compiled"):
-                    told.add(number)
-                    finished(number, job.result())
-
-        while time.monotonic() < deadline:
-            self._compile([job for job in jobs if job.status == "waiting"], deadline)
-            tell()
-            todo = [job for job in jobs if job.status == "compiled"]
-            if not todo:
-                break
-            with self._timing(self._processes()):
-                for job in todo:
-                    if job.status == "compiled" and time.monotonic() < deadline:
-                        self._first_run(job, jobs, best, float("inf") if equally else 1.5 * best)
-                        best = min([best, *job.times]) if job.status == "ok" else best
-                        tell()
-            if not any(job.status == "waiting" for job in jobs):
-                break
-        if any(job.status == "ok" for job in jobs):
-            with self._timing(self._processes()):
-                self._race(jobs, best, deadline, equally)
-        self._tidy(jobs)
-        return [job.result() for job in jobs]
-
-    def close(self) -> None:
-        for worker in self.workers:
-            worker.kill()
-        self._server.close()
-        self._ready.clear()
-
-    def twin(self) -> LocalRunner:
-        """Returns a runner with one process of its own for the same workload, which is prepared once for both."""
-        environment = self.workers[0].environment
-        other = LocalRunner(workers=1, environment=environment, timing=self._timing, **vars(self.limits))
-        other._check_seconds, other._open_message = self._check_seconds, self._open_message
-        other._reference, other._about_reference = self._reference, self._about_reference
-        other._simulated = self._simulated
-        other.workers[0].memory_bytes = self.workers[0].memory_bytes
-        return other
-
-    def _processes(self) -> list[int]:
-        return [worker.pid for worker in self.workers if worker.pid is not None]
-
     def _compute_reference(self) -> None:
         """Compute the results that candidates are compared with, from arguments by the first of :data:`FILLS` that serves.
 
@@ -376,7 +260,47 @@ class LocalRunner(Runner):
                 raise WorkerDied(f"{header['command']}: {answer.header['error']}")
         self._ready[worker] = worker.pid
 
+    def measure(
+        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
+        finished: Finished | None = None, equally: bool = False,
+    ) -> list[MeasureResult]:  # fmt: skip
+        self._deadline = deadline
+        jobs = [_Job(self._next_job + i, program) for i, program in enumerate(programs)]
+        self._next_job += len(jobs)
+        best = best_seconds
+        told: set[int] = set()
+
+        def tell() -> None:
+            for number, job in enumerate(jobs):
+                if finished is not None and number not in told and job.status not in ("waiting", "compiled"):
+                    told.add(number)
+                    finished(number, job.result())
+
+        while time.monotonic() < deadline:
+            self._compile([job for job in jobs if job.status == "waiting"], deadline)
+            tell()
+            todo = [job for job in jobs if job.status == "compiled"]
+            if not todo:
+                break
+            with self._timing(self._processes()):
+                for job in todo:
+                    if job.status == "compiled" and time.monotonic() < deadline:
+                        self._first_run(job, jobs, best, float("inf") if equally else 1.5 * best)
+                        best = min([best, *job.times]) if job.status == "ok" else best
+                        tell()
+            if not any(job.status == "waiting" for job in jobs):
+                break
+        if any(job.status == "ok" for job in jobs):
+            with self._timing(self._processes()):
+                self._race(jobs, best, deadline, equally)
+        self._tidy(jobs)
+        return [job.result() for job in jobs]
+
     def _compile(self, jobs: Sequence[_Job], deadline: float) -> None:
+        """Compile ``jobs`` in all workers side by side, one job at a time in each; none is timed meanwhile.
+
+        A worker that dies or takes longer than ``compile_timeout`` fails its job; what else it had compiled waits again.
+        """
         queue = list(reversed(jobs))
         busy: dict[WorkerProcess, tuple[_Job, float]] = {}
         while queue or busy:
@@ -416,9 +340,16 @@ class LocalRunner(Runner):
                     self._lost(worker, jobs)
                     del busy[worker]
             if time.monotonic() < deadline:
-                queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
+                queue.extend(
+                    job
+                    for job in jobs
+                    if job.status == "waiting"
+                    and job not in queue
+                    and not any(job is other for other, _ in busy.values())
+                )
 
     def _compiled(self, job: _Job, worker: WorkerProcess, answer: Message) -> None:
+        """Note what a worker answers to ``compile``; the job then runs in that worker, which has its code."""
         worker.jobs += 1
         if answer.header["status"] == "ok":
             job.status, job.worker = "compiled", worker
@@ -426,15 +357,42 @@ class LocalRunner(Runner):
         else:
             job.fail(str(answer.header["status"]), str(answer.header["error"]))
 
-    def _lost(self, worker: WorkerProcess, jobs: Sequence[_Job]) -> None:
-        """Kill the worker; jobs that it has compiled but not run have to be compiled again."""
-        worker.kill()
-        self._ready.pop(worker, None)
-        for job in jobs:
-            if job.worker is worker:
-                job.worker = None
-                if job.status == "compiled":  # another one has failed, and that ends: there are only so many
-                    job.status = "waiting"
+    def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float, stop_above: float) -> None:
+        """Compare the result with the reference, then time it twice.
+
+        It may take a hundred times the best, at least 2 s and at most ``run_timeout``, besides the time for filling and
+        comparing arrays. One that is slower than ``stop_above`` twice is not timed again.
+        """
+        finite = best < float("inf") and not self._simulated
+        limit = (
+            min(self.limits.run_timeout, max(2.0, 100 * best)) if finite else self.limits.run_timeout
+        ) + self._check_seconds
+        if self._run(job, jobs, check=True, samples=2, stop_above=stop_above if finite else 1.0, limit=limit):
+            job.status = "ok"
+
+    def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
+        """Time the candidates that are ok alternately, until each was timed ``max_samples`` times or ``race_seconds`` long.
+
+        One whose interval lies above the leader's figure is left out; with ``equally`` it is not.
+        """
+        while time.monotonic() < deadline:
+            running = [j for j in jobs if j.status == "ok" and j.worker is not None]
+            if not running:
+                return
+            leader = min(min(estimate(j.times) for j in running), best)
+            contenders = [
+                j for j in running
+                if len(j.times) < (1 if self._simulated else self.limits.max_samples)
+                and (equally or interval(j.times).low <= leader)
+                and (len(j.times) < 3 or sum(j.times) < self.limits.race_seconds)
+            ]  # fmt: skip
+            if not contenders:
+                return
+            for job in contenders:
+                samples = 2 if estimate(job.times) < 0.02 else 1
+                self._run(
+                    job, jobs, check=False, samples=samples, stop_above=float("inf"), limit=self.limits.run_timeout
+                )
 
     def _run(
         self, job: _Job, jobs: Sequence[_Job], *, check: bool, samples: int, stop_above: float, limit: float
@@ -469,36 +427,15 @@ class LocalRunner(Runner):
         job.machine = answer.header.get("machine", {})
         return True
 
-    def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float, stop_above: float) -> None:
-        """Check the result, then time it twice."""
-        finite = best < float("inf") and not self._simulated
-        limit = (
-            min(self.limits.run_timeout, max(2.0, 100 * best)) if finite else self.limits.run_timeout
-        ) + self._check_seconds
-        if self._run(job, jobs, check=True, samples=2, stop_above=stop_above if finite else 1.0, limit=limit):
-            job.status = "ok"
-
-    def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
-        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain.
-        ``equally``: until each was timed as often as the leader would be."""
-        while time.monotonic() < deadline:
-            running = [j for j in jobs if j.status == "ok" and j.worker is not None]
-            if not running:
-                return
-            leader = min(min(estimate(j.times) for j in running), best)
-            contenders = [
-                j for j in running
-                if len(j.times) < (1 if self._simulated else self.limits.max_samples)
-                and (equally or interval(j.times).low <= leader)
-                and (len(j.times) < 3 or sum(j.times) < self.limits.race_seconds)
-            ]  # fmt: skip
-            if not contenders:
-                return
-            for job in contenders:
-                samples = 2 if estimate(job.times) < 0.02 else 1
-                self._run(
-                    job, jobs, check=False, samples=samples, stop_above=float("inf"), limit=self.limits.run_timeout
-                )
+    def _lost(self, worker: WorkerProcess, jobs: Sequence[_Job]) -> None:
+        """Kill the worker; jobs that it has compiled but not run have to be compiled again."""
+        worker.kill()
+        self._ready.pop(worker, None)
+        for job in jobs:
+            if job.worker is worker:
+                job.worker = None
+                if job.status == "compiled":  # another one has failed, and that ends: there are only so many
+                    job.status = "waiting"
 
     def _tidy(self, jobs: Sequence[_Job]) -> None:
         """Free the batch's code; replace workers that have done ``recycle_after`` jobs."""
@@ -513,6 +450,77 @@ class LocalRunner(Runner):
             if worker.jobs >= self.limits.recycle_after:
                 worker.kill()
 
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+        self._server.close()
+        self._ready.clear()
 
-def _in(job: _Job, busy: dict[WorkerProcess, tuple[_Job, float]]) -> bool:
-    return any(other is job for other, _ in busy.values())
+    def twin(self) -> LocalRunner:
+        """Returns a runner with one process of its own for the same workload, which is prepared once for both."""
+        environment = self.workers[0].environment
+        other = LocalRunner(workers=1, environment=environment, timing=self._timing, **vars(self.limits))
+        other._check_seconds, other._open_message = self._check_seconds, self._open_message
+        other._reference, other._about_reference = self._reference, self._about_reference
+        other._simulated = self._simulated
+        other.workers[0].memory_bytes = self.workers[0].memory_bytes
+        return other
+
+    def _processes(self) -> list[int]:
+        return [worker.pid for worker in self.workers if worker.pid is not None]
+
+
+@dataclass
+class _Job:
+    number: int
+    program: str
+    worker: WorkerProcess | None = None
+    status: str = "waiting"
+    error: str = ""
+    compile_seconds: float = 0.0
+    times: list[float] = field(default_factory=list)
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+    def fail(self, status: str, error: str) -> None:
+        self.status, self.error = status, error
+
+    def result(self) -> MeasureResult:
+        status = "skipped" if self.status in ("waiting", "compiled") else self.status
+        return MeasureResult(status, self.error, tuple(self.times), self.compile_seconds, self.machine)
+
+
+# the figure of a candidate
+
+
+class TimeInterval(NamedTuple):
+    """An interval that probably contains the figure of a candidate, in seconds."""
+
+    low: float
+    high: float
+
+
+def estimate(times: Sequence[float]) -> float:
+    """Returns the median of the faster half of ``times`` (seconds); the only one, when there is one.
+
+    >>> estimate([3.0, 1.0, 2.0, 90.0])
+    1.5
+    """
+    if len(times) == 0:
+        raise ValueError("no timings to estimate from")
+    ordered = np.sort(np.asarray(times, dtype=np.float64))
+    return float(np.median(ordered[: (len(ordered) + 1) // 2]))
+
+
+def interval(times: Sequence[float]) -> TimeInterval:
+    """Returns an interval for :func:`estimate`: plus or minus the spread of the faster half over the root of its size.
+
+    With fewer than three timings nothing is known about the spread: 20 % to either side is assumed.
+    """
+    ordered = np.sort(np.asarray(times, dtype=np.float64))
+    half = ordered[: (len(ordered) + 1) // 2]
+    middle = float(np.median(half))
+    if len(ordered) < 3:
+        return TimeInterval(0.8 * middle, 1.2 * middle)
+    spread = max(float(half[-1] - half[0]), 0.002 * middle)
+    radius = 1.5 * spread / np.sqrt(len(half))
+    return TimeInterval(middle - radius, middle + radius)

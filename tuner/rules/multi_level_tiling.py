@@ -9,8 +9,21 @@ memory is read as it lies.
 
     for k0: for j0: for k1 (unrolled): for j1 (a vector): y[j] += x[k] * B[k, j]
 
-Each result is summed in the order of k, as in the program. :class:`TilingCosts` and :func:`outer_costs` are closed formulas over
-columns of decisions, for all candidates at once. :class:`MultiLevelTilingRule` finds such blocks and makes the sketches.
+Each result is summed in the order of k, as in the program.
+
+How a schedule is found, from the end of this file to its beginning:
+
+1. :class:`MultiLevelTilingRule` ``match`` takes a block, and the element-wise stage behind it. ``parts`` offers a
+   :class:`TilingPart` for each axis that may become vectors, with and without an operand that is packed into panels, and an
+   :class:`OuterSumsPart` for products of one row.
+2. A part names its decisions, such as the rows and the vectors of a tile, and the numbers from which each is chosen. A row
+   is one number for each: a candidate. ``mask`` keeps those whose tiles fit the registers.
+3. ``costs`` predicts all rows at once, by closed formulas over the columns of decisions: :class:`TilingCosts` (its ``costs`` says
+   what each figure is made of) and :func:`outer_costs`. Sizes, throughputs and latencies are the machine's
+   (``tuner/cost/machine_model.py``); the other files of ``tuner/cost/`` count the bytes that the loops move between caches, and make
+   seconds of the figures.
+4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes.
+   ScheduleError where the program does not allow it; the next row is tried then (``tuner/space/search_space.py``).
 """
 
 from __future__ import annotations

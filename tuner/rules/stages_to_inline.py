@@ -155,7 +155,7 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
     if program.other_writers(block):
         return False
     if copies(block):
-        return all(_reads_plainly(c, block) for c in consumers)
+        return all(use.affine for use in block.loads)  # so that the reads of its consumers stay affine
     if _stands_between(program, block, consumers):
         return True
     for consumer in consumers:
@@ -188,8 +188,3 @@ def _times_read(program: ProgramInfo, block: BlockInfo) -> float:
 def _reads_of(consumer: BlockInfo, block: BlockInfo) -> int:
     written = {use.buffer for use in block.stores}
     return max(1, sum(1 for use in consumer.loads if use.buffer in written))
-
-
-def _reads_plainly(consumer: BlockInfo, block: BlockInfo) -> bool:
-    """Returns whether the consumer's reads stay affine when the copy is inlined."""
-    return all(use.affine for use in block.loads)

@@ -157,7 +157,7 @@ class ModelGuidedSearch(SearchStrategy):
             return []
         chosen: list[Candidate] = []
         if late:
-            chosen += self._neighbours(finished, max(1, count * 2 // 3), scored)
+            chosen += self._neighbours(finished, max(1, count * 2 // 3))
         rest = count - len(chosen)
         first = not self.results
         best = rest if first else max(0, round(0.7 * rest))
@@ -296,10 +296,7 @@ class ModelGuidedSearch(SearchStrategy):
                 out.append(candidate)
         return out
 
-    def _neighbours(
-        self, finished: Sequence[tuple[Candidate, float]], count: int,
-        scored: Sequence[tuple[_Pool, np.ndarray, np.ndarray]],
-    ) -> list[Candidate]:  # fmt: skip
+    def _neighbours(self, finished: Sequence[tuple[Candidate, float]], count: int) -> list[Candidate]:
         """Returns the rows that differ from one of the three best in one decision, best predicted first. They differ by
         a step or two."""
         best = sorted(finished, key=lambda item: item[1])[:3]

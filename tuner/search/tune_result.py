@@ -16,7 +16,7 @@ import numpy as np
 
 from ...codegen.machine.target import Target
 from ...pages import card, code_html, folded, improvements, rate_text, search_chart, seconds_text, table
-from ...pages.messages import short_repr
+from ...pages.messages import require_seconds, require_whole, short_repr
 from ...schedule import Schedule, Trace
 from ...tir.stmt import PrimFunc
 from ...tuning_db import TuningRecord
@@ -24,7 +24,6 @@ from ...tuning_db.database import records_frame
 from ..cost.cost_model import CostModel
 from ..cost.machine_model import MachineModel
 from ..measure import Runner
-from ..measure.runner import require_seconds, require_whole
 from ..rules import ScheduleRule
 from ..space.search_space import Space, Where
 from .strategy import SearchStrategy

@@ -117,14 +117,17 @@ def in_own_names(
     return out
 
 
-def other_workloads(db: Database, space: Space, *, limit: int = 2000) -> list[Measured]:
-    """Measurements of workloads other than that of ``space``, on its target, as training data.
+_MOST_RECORDS = 2000
+"""The number of records of other workloads that a model learns from."""
+
+
+def other_workloads(db: Database, space: Space) -> list[Measured]:
+    """Returns measurements of workloads other than that of ``space``, on its target, as training data.
 
     The label is the error of the prior, which is similar for different workloads.
     """
-    records = [
-        r for r in db.records(not_workload=space.func, target=space.target, status="ok", limit=limit) if r.run_seconds
-    ]
+    stored = db.records(not_workload=space.func, target=space.target, status="ok", limit=_MOST_RECORDS)
+    records = [r for r in stored if r.run_seconds]
     by_workload: dict[str, list[TuningRecord]] = {}
     for record in records:
         by_workload.setdefault(record.workload, []).append(record)
