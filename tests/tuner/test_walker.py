@@ -1,0 +1,170 @@
+"""The walker: what it counts agrees with going through the loops one iteration at a time."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.tuner.cost.machine_model import MachineModel
+from tilewright.tuner.cost.walker import Walk, WalkedLoop, added, chain_factor
+from tilewright.tuner.program import ProgramInfo
+
+MACHINE = MachineModel.of(tw.Target("llvm -mcpu=x86-64-v4 -num-cores=1"))
+LANES = 4
+
+
+def block_of(*tensors):
+    """The last block of a function of ``tensors``, and its axes by the names of their variables."""
+    block = ProgramInfo(te.create_prim_func(list(tensors))).blocks[-1]
+    return block, {axis.name: axis for axis in block.axes}
+
+
+def product(rows=12, columns=16, depth=10):
+    a, b = te.placeholder((rows, depth), name="a"), te.placeholder((depth, columns), name="b")
+    k = te.reduce_axis((0, depth), "k")
+    return block_of(a, b, te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c"))
+
+
+def walk(block, loops, vector, **more):
+    """One candidate; a loop is (axis, trips, whether it is written out)."""
+    made = [WalkedLoop(axis, np.array([float(trips)]), written) for axis, trips, written in loops]
+    return Walk(block, MACHINE, made, 1, vector=vector, lanes=LANES, **more)
+
+
+def counted(block, loops, vector):
+    """The distinct vectors and scalars that all steps load, by going through the loops."""
+    found = counted_by_use(block, loops, vector)
+    moving = [vector in use.axes() for use in block.loads]
+    return sum(n for n, moves in zip(found, moving, strict=True) if moves), sum(
+        n for n, moves in zip(found, moving, strict=True) if not moves
+    )
+
+
+def counted_by_use(block, loops, vector):
+    """The distinct places that each step loads, summed over all steps, for each operand."""
+    places = {axis: [] for axis in block.axes}
+    strides = {}
+    for number, (axis, trips, _) in enumerate(loops):
+        strides[number] = int(np.prod([t for a, t, _ in loops[:number] if a is axis], initial=1))
+        places[axis].append((number, trips))
+    serial = [n for n, loop in enumerate(loops) if not loop[2]]
+    written = [n for n, loop in enumerate(loops) if loop[2]]
+    total = [0] * len(block.loads)
+    for outside in itertools.product(*[range(loops[n][1]) for n in serial]):
+        found = set()
+        for inside in itertools.product(*[range(loops[n][1]) for n in written]):
+            at = dict(zip([*serial, *written], [*outside, *inside], strict=True))
+            value = {axis: sum(at[n] * strides[n] for n, _ in places[axis]) for axis in block.axes}
+            value[vector] -= value[vector] % LANES
+            for number, use in enumerate(block.loads):
+                index = tuple([sum(value[v] * c for v, c in dim.items()) for dim in use.dims])
+                found.add((number, index))
+        for number, _ in found:
+            total[number] += 1
+    return total
+
+
+@pytest.mark.parametrize(("rows", "vectors"), [(1, 1), (3, 2), (4, 1), (6, 4)])
+def test_loads_of_a_register_tile(rows, vectors):
+    block, axis = product()
+    i, j, k = block.axes
+    loops = [
+        (j, vectors * LANES, True),
+        (i, rows, True),
+        (k, 10, False),
+        (j, 4 // vectors, False),
+        (i, 12 // rows, False),
+    ]
+    made = walk(block, loops, j)
+    assert (made.steps * made.loads[0], made.steps * made.loads[1]) == counted(block, loops, j)
+    assert made.sums == rows * vectors and made.within == 10 and made.tiles == 12 // rows * (4 // vectors)
+    assert made.revisited == 1
+
+
+def test_what_does_not_move_in_the_reduction_is_loaded_once():
+    a, s = te.placeholder((8, 6), name="a"), te.placeholder((8,), name="s")
+    k = te.reduce_axis((0, 6), "k")
+    block, _ = block_of(a, s, te.compute((8,), lambda i: te.sum(a[i, k] * s[i], axis=k), name="c"))
+    i, k = block.axes
+    made = walk(block, [(i, LANES, True), (k, 6, False), (i, 2, False)], i)
+    assert made.loads[1] == 0  # the scale stays in a register
+    assert made.registers >= 1 + 1 + 1  # a sum, the scale, what is read
+    assert made.loads[0] > 1  # the rows of the other operand lie apart
+
+
+def test_a_window_that_is_written_out_loads_each_place_once():
+    x, w = te.placeholder((20, 16), name="x"), te.placeholder((3, 16), name="w")
+    r = te.reduce_axis((0, 3), "r")
+    block, _ = block_of(x, w, te.compute((18, 16), lambda i, j: te.sum(x[i + r, j] * w[r, j], axis=r), name="c"))
+    i, j, r = block.axes
+    loops = [(j, LANES, True), (i, 6, True), (r, 3, False), (j, 4, False), (i, 3, False)]
+    whole = walk(block, loops, j, unroll=3.0)
+    apart = walk(block, loops, j)
+    written = sorted([(axis, trips, out or axis is r) for axis, trips, out in loops], key=lambda loop: not loop[2])
+    x_once, w_once = counted_by_use(block, written, j)
+    assert whole.steps * whole.loads[0] == x_once + w_once
+    assert whole.loads[0] < apart.loads[0]
+
+
+def test_sums_along_the_vector_are_added_up_at_the_end():
+    x, k = te.placeholder((6, 64), name="x"), te.reduce_axis((0, 64), "k")
+    block, _ = block_of(x, te.compute((6,), lambda i: te.sum(x[i, k], axis=k), name="c"))
+    i, k = block.axes
+    one = walk(block, [(k, LANES, True), (k, 16, False), (i, 6, False)], k)
+    together = walk(block, [(k, LANES, True), (i, 3, True), (k, 16, False), (i, 2, False)], k)
+    assert (one.sums, together.sums) == (1, 3)
+    assert together.latency < one.latency  # the sums of other rows fill the waiting
+    assert together.counts()["loop_cycles"] < one.counts()["loop_cycles"]
+    assert one.counts()["store_cycles"] == 6 / MACHINE.stores_per_cycle
+
+
+def test_sums_that_are_taken_up_again_are_loaded_and_stored_in_each_step():
+    block, _ = product(1, 16, 8)
+    i, j, k = block.axes
+    made = walk(block, [(j, LANES, True), (k, 2, True), (j, 4, False), (k, 4, False), (i, 1, False)], j)
+    assert made.revisited == 4 and made.within == 1
+    assert made.counts()["store_cycles"] >= made.steps * made.sums / MACHINE.stores_per_cycle
+
+
+def test_an_operand_that_the_innermost_loop_does_not_move_costs_no_load():
+    x, b = te.placeholder((8, 64), name="x"), te.placeholder((8,), name="b")
+    block, _ = block_of(x, b, te.compute((8, 64), lambda i, j: x[i, j] + b[i], name="c"))
+    i, j = block.axes
+    made = walk(block, [(j, LANES, True), (j, 16, False), (i, 8, False)], j)
+    assert made.loads == (1, 0)
+    columns = walk(block, [(j, LANES, True), (i, 8, False), (j, 16, False)], j)
+    assert columns.loads[1] == 1
+
+
+def test_many_sums_hide_the_latency_and_a_short_reduction_shares_it():
+    sums = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    far = chain_factor(sums, np.full(5, 1e6), MACHINE)
+    assert np.all(np.diff(far) < 0) and far[-1] < 1.01 and far[0] == pytest.approx(8.0, rel=0.01)
+    assert chain_factor(sums[:1], np.array([10.0]), MACHINE) < 2
+
+
+def test_candidates_are_walked_together_as_they_are_alone():
+    block, _ = product()
+    i, j, k = block.axes
+    rows, vectors = np.array([1.0, 2.0, 6.0]), np.array([1.0, 2.0, 4.0])
+
+    def made(rows, vectors):
+        ones = np.ones(len(rows))
+        loops = [
+            WalkedLoop(j, vectors * LANES, True), WalkedLoop(i, rows, True), WalkedLoop(k, 10 * ones),
+            WalkedLoop(j, 4 / vectors), WalkedLoop(i, 12 / rows),
+        ]  # fmt: skip
+        found = Walk(block, MACHINE, loops, len(rows), vector=j, lanes=LANES)
+        return {**found.counts(), **found.traffic()}
+
+    together = made(rows, vectors)
+    for n in range(3):
+        alone = made(rows[n : n + 1], vectors[n : n + 1])
+        assert all(alone[name][0] == pytest.approx(together[name][n]) for name in together), n
+
+
+def test_counts_of_several_blocks_are_added_by_name():
+    total = added([{"core_cycles": np.array([1.0])}, {"core_cycles": np.array([2.0]), "loop_cycles": np.array([3.0])}])
+    assert {name: value[0] for name, value in total.items()} == {"core_cycles": 3.0, "loop_cycles": 3.0}
