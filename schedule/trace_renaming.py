@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..tir.analysis.tree import symbols_of, tree_of
+from ..tir.analysis.tree import Tree, symbols_of
 from ..tir.expr import structural_equal
 from ..tir.stmt import Block, PrimFunc
 from .errors import ScheduleError
@@ -51,7 +51,7 @@ def retarget(trace: Trace, recorded: PrimFunc, func: PrimFunc) -> Trace:
 
 
 def _names(func: PrimFunc) -> list[str]:
-    tree = tree_of(func)
+    tree = Tree(func)
     buffers = list(func.buffers)
     for found in tree.blocks.values():
         for realize in found:
@@ -92,7 +92,7 @@ def _same_block(name: str, there: Schedule, here: Schedule) -> str:
         wanted = there.get(BlockRV(name))
     except ScheduleError:
         return name  # the step will be refused with a message of its own
-    blocks, others = tree_of(there.func).blocks, tree_of(here.func).blocks
+    blocks, others = Tree(there.func).blocks, Tree(here.func).blocks
     pairs = zip(blocks.values(), others, strict=False)
     return next((mine for found, mine in pairs if any(r.block is wanted for r in found)), name)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from heapq import heappop, heappush
+from operator import or_
 
 from ..codegen.packing import layout_free_params
 from ..tir.analysis.access import Access, accesses
@@ -418,6 +420,56 @@ class ProgramInfo:
     def comes_before(self, block: BlockInfo, other: BlockInfo) -> bool:
         """Returns whether ``block`` stands before ``other`` in the program."""
         return self._places[block] < self._places[other]
+
+    def ordered(self, blocks: Iterable[BlockInfo]) -> list[BlockInfo]:
+        """Returns ``blocks`` in program order."""
+        return sorted(blocks, key=self._places.__getitem__)
+
+    def upwards(self, last: BlockInfo, members: Collection[BlockInfo]) -> Iterator[BlockInfo]:
+        """Yields the blocks before ``last`` that write what ``members`` read, the latest first. When the caller makes a
+        block one of the members, those that write what it reads follow as well."""
+        seen, waiting = set(members), list[int]()
+
+        def add(block: BlockInfo) -> None:
+            for producer in self.producers(block):
+                place = self._places[producer]
+                if producer not in seen and place < min(self._places[block], self._places[last]):
+                    seen.add(producer)
+                    heappush(waiting, -place)
+
+        for member in list(members):
+            add(member)
+        while waiting:
+            block = self.blocks[-heappop(waiting)]
+            yield block
+            if block in members:
+                add(block)
+
+    @cached_property
+    def results(self) -> list[BlockInfo]:
+        """Returns the blocks whose results are read outside, in program order."""
+        return [b for b in self.blocks if self.is_output(b)]
+
+    def sources(self, block: BlockInfo) -> int:
+        """Returns the buffers that a block reads, and those that they are computed of, as the bits of a number."""
+        return self._sources[block]
+
+    @cached_property
+    def _sources(self) -> dict[BlockInfo, int]:
+        bits: dict[Buffer, int] = {}
+        for block in self.blocks:
+            for use in block.loads:
+                bits.setdefault(use.buffer, 1 << len(bits))
+        found = {b: reduce(or_, [bits[use.buffer] for use in b.loads], 0) for b in self.blocks}
+        waiting, done = list(self.blocks[::-1]), set[BlockInfo]()
+        while waiting:  # once for each block, but where one reads what a later one writes
+            block = waiting.pop()
+            before = found[block]
+            found[block] = reduce(or_, [found[p] for p in self.producers(block)], before)
+            done.add(block)
+            if found[block] != before:
+                waiting += [c for c in self.consumers(block) if c in done]
+        return found
 
     def other_writers(self, block: BlockInfo) -> list[BlockInfo]:
         """Returns the other blocks that write what ``block`` writes, in program order."""

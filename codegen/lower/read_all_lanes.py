@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from ...tir.expr import BufferLoad, Ramp, is_const_int, reads_memory
 from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc, Stmt
-from ...tir.walk import transform
+from ...tir.walk import distinct, transform
 from ..lane_offsets import lanes_are_near
 from .lanes import all_inside
 from .scoped_transform import ScopedTransform
@@ -29,9 +31,12 @@ def read_all_lanes(func: PrimFunc) -> PrimFunc:
     mask from memory. Lanes far apart keep their mask, and read nothing where it does not hold.
     """
 
+    if not any(_is_masked(n) for n in distinct(func.body)):
+        return func  # so it is where all masks are of stores
+
     def rewrite(s: Stmt, scope: ScopedTransform) -> Stmt:
         def post(n: IRNode) -> IRNode | None:
-            if isinstance(n, BufferLoad) and n.predicate is not None and _is_faster(n):
+            if _is_masked(n) and _is_faster(n):
                 if all_inside(n.indices, n.buffer.shape, scope.analyzer):
                     return BufferLoad(n.buffer, n.indices)
             return None
@@ -43,6 +48,11 @@ def read_all_lanes(func: PrimFunc) -> PrimFunc:
         return made
 
     return ScopedTransform(after={BufferStore: rewrite, LetStmt: rewrite}).function(func)
+
+
+def _is_masked(n: IRNode) -> TypeGuard[BufferLoad]:
+    """Returns whether the node is a load with a mask."""
+    return type(n) is BufferLoad and n.predicate is not None
 
 
 def _is_faster(e: BufferLoad) -> bool:

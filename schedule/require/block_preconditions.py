@@ -56,7 +56,9 @@ def find_block(tree: Tree, name: str) -> BlockRealize:
     if found is None:
         near = [b for other in near_names(name, tree.blocks) for b in tree.blocks[other] if b is not tree.func.body]
         raise unknown_handle(
-            f"there is no block {name!r} in function {tree.func.name}", where=near, hint=nearest(name, tree.blocks)
+            f"there is no block {name!r} in function {tree.func.name}",
+            where=near,
+            hint=nearest(name, Tree(tree.func).blocks),
         )
     if len(found) > 1:
         raise ScheduleError(f"there are {len(found)} blocks named {name!r}", where=found, hint="give each its own name")
@@ -76,7 +78,7 @@ def find_loop(tree: Tree, var: Var) -> For:
 
 def _loops_there(tree: Tree) -> str:
     """Returns the loops around each block, the outermost first: ``. The loops are i_0, i_1, r of block 'C'``."""
-    said = []
+    said, tree = [], Tree(tree.func)
     for name, found in tree.blocks.items():
         loops = [v.name for v, loop in tree.loops.items() if any(b is found[0] for b in blocks_below(loop.body))]
         if loops:

@@ -24,6 +24,7 @@ from ..stmt import (
     BufferRegion,
     BufferStore,
     For,
+    SeqStmt,
     Stmt,
     While,
     loads_and_stores,
@@ -89,7 +90,9 @@ class BlockScope:
     def __init__(self, root: BlockRealize) -> None:
         self.root = root
         init = root.block.init
-        self.blocks = [*(() if init is None else blocks_below(init)), *blocks_below(root.block.body)]
+        body = root.block.body
+        parts = body.seq if isinstance(body, SeqStmt) else (body,)
+        self.blocks = [*(() if init is None else blocks_below(init)), *[b for part in parts for b in _outermost(part)]]
         self.order = {b: i for i, b in enumerate(self.blocks)}
         self.writers: dict[Buffer, list[BlockRealize]] = {}
         self.readers: dict[Buffer, list[BlockRealize]] = {}
@@ -125,6 +128,12 @@ class BlockScope:
             if self.order[user] > here
         }
         return sorted(found, key=self.order.__getitem__)
+
+
+@lru_cache(maxsize=8192)
+def _outermost(stmt: Stmt) -> tuple[BlockRealize, ...]:
+    """Return :func:`blocks_below` the statement; a step of a schedule leaves most statements of a scope as they are."""
+    return tuple(blocks_below(stmt))
 
 
 @lru_cache(maxsize=64)

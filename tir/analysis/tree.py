@@ -1,25 +1,40 @@
 """This module indexes the statements of a function: blocks by name, loops by variable, and the path to each.
 
 A :class:`Tree` is made by one walk over the statements and cached for the functions used last, so that a primitive's
-checks and its rewrite share it. A replacement copies only the path from the root to the replaced statements.
+checks and its rewrite share it. The tree of a function that a step has changed is made of the one before, where only the
+changed statements of a long sequence are walked. A replacement copies only the path from the root to the replaced statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
 from ..expr import IntImm, Var, pre_order
-from ..stmt import Block, BlockRealize, BufferStore, For, PrimFunc, SeqStmt, Stmt, is_no_op, seq, statements_in
+from ..stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    is_no_op,
+    seq,
+    statements,
+    statements_in,
+)
 
 
 class Tree:
     """A ``Tree`` is the index of the statements of one function.
 
     ``parent`` gives the statement directly above (a Block's parent is its BlockRealize), ``loops`` the loop of a
-    variable, ``blocks`` the realizations of a block name, all in program order. Statements inside the body of a leaf
-    block are included; expressions are not walked.
+    variable, ``blocks`` the realizations of a block name in program order. :func:`tree_of` gives the names and variables
+    in any order, a tree made anew in program order. Statements inside the body of a leaf block are included; expressions
+    are not walked.
     """
 
     __slots__ = ("blocks", "func", "loops", "parent")
@@ -29,8 +44,12 @@ class Tree:
         self.parent: dict[Stmt, Stmt | None] = {func.body: None}
         self.loops: dict[Var, For] = {}
         self.blocks: dict[str, list[BlockRealize]] = {}
+        self._add(func.body)
+
+    def _add(self, start: Stmt) -> None:
+        """Add the statements below ``start``, whose own parent is known."""
         parent = self.parent
-        stack: list[Any] = [func.body]
+        stack: list[Any] = [start]
         while stack:
             top = stack.pop()
             while True:  # down to where the program branches
@@ -53,6 +72,71 @@ class Tree:
             for child in several:
                 parent[child] = top
             stack.extend(several[::-1])
+
+    def _remove(self, start: Stmt) -> None:
+        """Take away ``start`` and what is below it."""
+        stack = [start]
+        while stack:
+            top = stack.pop()
+            del self.parent[top]
+            if isinstance(top, For):
+                self.loops.pop(top.loop_var, None)
+            elif isinstance(top, BlockRealize):
+                del self.blocks[top.block.name_hint]
+            stack += statements_in(top)
+
+    def changed(self, func: PrimFunc) -> Tree | None:
+        """Return the tree of ``func``, made of this one; None where they differ in much.
+
+        Both functions have a long sequence, of which few statements are others.
+        """
+        old, new, above = self.func.body, func.body, []
+        while type(old) is type(new) and not isinstance(new, SeqStmt):
+            below, others = statements_in(new), statements_in(old)
+            if len(below) != 1 or len(others) != 1:
+                return None
+            above.append((old, new))
+            old, new = others[0], below[0]
+        if not isinstance(old, SeqStmt) or not isinstance(new, SeqStmt):
+            return None
+        before, after = old.seq, new.seq
+        short = min(len(before), len(after))
+        first = next((n for n in range(short) if before[n] is not after[n]), short)
+        last = next((n for n in range(short - first) if before[-1 - n] is not after[-1 - n]), short - first)
+        gone, come = before[first : len(before) - last], after[first : len(after) - last]
+        if 4 * (len(gone) + len(come)) > len(before):
+            return None
+        if any(len(self.blocks[name]) > 1 for stmt in gone for name in _names_within(stmt)):
+            return None  # the order of the blocks of one name would have to be found out
+        tree = copy(self)
+        tree.func, tree.parent = func, self.parent.copy()
+        tree.loops, tree.blocks = self.loops.copy(), self.blocks.copy()
+        for stmt in gone:
+            tree._remove(stmt)
+        for was, now in above:
+            del tree.parent[was]
+            if isinstance(was, For):
+                del tree.loops[was.loop_var]
+            elif isinstance(was, BlockRealize) and isinstance(now, BlockRealize):
+                name = now.block.name_hint
+                if name != was.block.name_hint or len(tree.blocks[name]) > 1:
+                    return None
+                tree.blocks[name] = [now]
+        del tree.parent[old]
+        up: Stmt | None = None
+        for _, now in above:
+            if isinstance(now, For):
+                tree.loops[now.loop_var] = now
+            tree.parent[now] = up
+            up = now
+        tree.parent[new] = up
+        tree.parent.update(dict.fromkeys(after, new))
+        names = [name for stmt in come for name in _names_within(stmt)]
+        if len(set(names)) < len(names) or any(name in tree.blocks for name in names):
+            return None
+        for stmt in come:
+            tree._add(stmt)
+        return tree
 
     def path(self, stmt: Stmt) -> list[Stmt]:
         """Return the statements from the function's body down to ``stmt``, both included."""
@@ -180,7 +264,18 @@ class _Replacement:
 @lru_cache(maxsize=16)
 def tree_of(func: PrimFunc) -> Tree:
     """Return the index of ``func``; it is cached for the functions used last."""
-    return Tree(func)
+    tree = next((tree for known in _latest if (tree := known.changed(func)) is not None), None) or Tree(func)
+    _latest[:] = [tree]
+    return tree
+
+
+_latest: list[Tree] = []
+"""The tree that was made last, of which that of the next function is often made."""
+
+
+def _names_within(stmt: Stmt) -> list[str]:
+    """Return the names of all blocks in ``stmt``, itself included."""
+    return [s.block.name_hint for s in statements(stmt) if isinstance(s, BlockRealize)]
 
 
 def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
@@ -190,6 +285,8 @@ def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
         top = stack.pop()
         if isinstance(top, BlockRealize):
             yield top
+        elif isinstance(top, For):
+            stack.append(top.body)
         else:
             below = statements_in(top)
             stack.extend(below if len(below) < 2 else below[::-1])
@@ -211,7 +308,7 @@ def unique_names(func: PrimFunc) -> PrimFunc:
 
     For example, ``C``, ``C`` become ``C_1``, ``C_2``.
     """
-    tree = tree_of(func)
+    tree = Tree(func)
     twice = {name for name, found in tree.blocks.items() if len(found) > 1}
     if not twice:
         return func

@@ -15,7 +15,7 @@ stage it grows upwards: a producer joins when only members read it, and when a t
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -257,7 +257,7 @@ class FusedStages:
         """Returns the last stage."""
         return self.roles[-1].block
 
-    @property
+    @cached_property
     def ends(self) -> tuple[BlockInfo, ...]:
         """Returns the stages whose results stay."""
         return (*self.siblings, self.root)
@@ -284,20 +284,46 @@ class FusedStages:
         return tuple(found)
 
     @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """Returns for each stage the number of the first one that is like it. Stages that are alike cost the same in each
+        tile, so they share their decisions, and their costs are computed once."""
+        first: dict[object, int] = {}
+        return tuple([first.setdefault(self._likeness(role), n) for n, role in enumerate(self.roles)])
+
+    def _likeness(self, role: StageRole) -> object:
+        """Returns a key of all that the costs of a stage depend on, with its axes by number."""
+        block, region = role.block, self.regions[role.block]
+        at: dict[Var | None, int] = {v: n for n, v in enumerate(block.axes)}
+        spans = [(block.extents[v], region[v].key) for v in block.axes]
+
+        def access(use: Use) -> object:
+            shape = tuple([getattr(extent, "value", extent) for extent in use.buffer.shape])
+            dims = [None if d is None else frozenset([(at.get(v, v), k) for v, k in d.items()]) for d in use.dims]
+            return use is role.packed, use.buffer.dtype, shape, tuple(dims)
+
+        uses = [access(use) for use in (*block.loads, *block.stores)]
+        kept = block in self.ends, block in self.rolling
+        axes = at.get(role.vector), at.get(role.row), len(block.spatial), len(block.loads)
+        return role.kind, axes, kept, block.operations, tuple(spans), tuple(uses)
+
+    @cached_property
     def inside(self) -> tuple[Buffer, ...]:
         """Returns the buffers that only these stages use."""
-        return tuple([role.block.stores[0].buffer for role in self.roles if role.block not in self.ends])
+        ends = set(self.ends)
+        return tuple([role.block.stores[0].buffer for role in self.roles if role.block not in ends])
 
     @cached_property
     def outside(self) -> tuple[Buffer, ...]:
         """Returns the buffers that they read from outside."""
         read = [use.buffer for role in self.roles for use in role.block.loads]
-        return tuple([b for b in dict.fromkeys(read) if b not in self.inside])
+        inside = set(self.inside)
+        return tuple([b for b in dict.fromkeys(read) if b not in inside])
 
 
 class FusedCosts:
     """The costs of ``rows`` candidates whose decisions are ``columns``. These are ``tile<n>`` of each tiled axis,
-    ``vectors`` of element-wise stages, and for the reduction of stage ``n`` ``vectors<n>``, ``rows<n>``."""
+    ``vectors`` of element-wise stages, and for the reduction of stage ``n``, and those like it, ``vectors<n>``, ``rows<n>``.
+    """
 
     def __init__(
         self, stages: FusedStages, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int
@@ -310,6 +336,12 @@ class FusedCosts:
         self.trips = [ceil_div(root.extents[v], self.tile[v]) for v in stages.tiled]
         self.tiles = np.prod([ones, *self.trips], axis=0)
         self.rolled = columns.get("rolled", np.zeros(rows)) > 0
+
+    def _of_each(self, cost: Callable[[int, StageRole], Any]) -> list[tuple[StageRole, Any]]:
+        """Returns the stages with their ``cost``, which is asked once for those that are alike."""
+        roles, alike = self.stages.roles, self.stages.alike
+        made = {n: cost(n, roles[n]) for n in dict.fromkeys(alike)}
+        return [(role, made[n]) for role, n in zip(roles, alike, strict=True)]
 
     def sizes(self, block: BlockInfo) -> dict[Var, np.ndarray]:
         """Returns how many values each axis of ``block`` takes in a tile."""
@@ -333,13 +365,18 @@ class FusedCosts:
     @cached_property
     def scratch(self) -> np.ndarray:
         """Returns the bytes of the intermediate results of a tile."""
-        total = np.zeros(self.rows)
-        for role in self.stages.roles:
+        return self._results(self.sizes)
+
+    def _results(self, sizes: Callable[[BlockInfo], Mapping[Var, np.ndarray]]) -> np.ndarray:
+        """Returns the bytes of intermediate results whose axes take as many values as ``sizes`` says."""
+
+        def bytes_of(_: int, role: StageRole) -> np.ndarray | float:
             if role.block in self.stages.ends:
-                continue
-            sizes = self.sizes(role.block)
-            total = total + role.block.itemsize * np.prod([sizes[v] for v in role.block.spatial], axis=0)
-        return total
+                return 0.0
+            size = sizes(role.block)
+            return np.asarray(role.block.itemsize * np.prod([size[v] for v in role.block.spatial], axis=0))
+
+        return np.asarray(sum([each for _, each in self._of_each(bytes_of)], np.zeros(self.rows)))
 
     def mask(self) -> np.ndarray:
         """Register tiles that fit the registers and divide what they are tiles of, unless that is the whole axis."""
@@ -347,7 +384,8 @@ class FusedCosts:
         if self.rolled.any():  # one loop over tiles
             alone = np.prod([np.ones(self.rows), *self.trips[1:]], axis=0) == 1
             keep = keep | (alone & (self.trips[0] > 1))
-        for n, role in enumerate(self.stages.roles):
+        for n in dict.fromkeys(self.stages.alike):
+            role = self.stages.roles[n]
             if role.kind != "tile":
                 continue
             vectors, rows = self.columns[f"vectors{n}"], self.columns[f"rows{n}"]
@@ -362,7 +400,7 @@ class FusedCosts:
     def costs(self) -> Costs:
         """Returns all of it."""
         machine = self.machine
-        counts = added([walk.counts() for walk in self.walks])
+        counts = added([self.walks[n].counts() for n in self.stages.alike])
         near, far, memory = (self._traffic(size) for size in (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes))
         packed = sum(
             role.block.itemsize * math.prod(role.block.extents[v] for v in role.packed.axes())
@@ -395,18 +433,23 @@ class FusedCosts:
     @cached_property
     def _repeated(self) -> np.ndarray:
         """Returns how many times the work of all stages is done because tiles overlap."""
-        done = np.zeros(self.rows)
-        for role in self.stages.roles:
+
+        def work(_: int, role: StageRole) -> np.ndarray:
             instances = np.prod([*self.computed(role.block).values(), np.ones(self.rows)], axis=0)
-            done = done + instances * role.block.operations
+            return np.asarray(instances * role.block.operations)
+
+        done = sum([each for _, each in self._of_each(work)], np.zeros(self.rows))
         return done * self.tiles / max(1.0, sum(role.block.flops for role in self.stages.roles))
 
     # -- one stage in one tile -------------------------------------------------------------------------------------
 
     @cached_property
-    def walks(self) -> list[Walk]:
-        """The loops of each stage in one tile."""
-        return [self._walk(n, role) for n, role in enumerate(self.stages.roles)]
+    def walks(self) -> dict[int, Walk]:
+        """The loops of a stage in one tile, by the number of the first stage that is like it."""
+        return {n: self._walk(n, self.stages.roles[n]) for n in dict.fromkeys(self.stages.alike)}
+
+    def _is_tile(self, n: int) -> bool:
+        return self.stages.roles[n].kind == "tile"
 
     def _walk(self, n: int, role: StageRole) -> Walk:
         """Returns the loops of a stage in one tile: a vector, the rows of a register tile, the reduction, what is left."""
@@ -437,15 +480,8 @@ class FusedCosts:
         least what the reductions in a tile read again and again, and the intermediate results as far as those of a tile
         do not fit."""
         outer = blended(*self._outer, cache)
-        within = np.sum(
-            [
-                w.nest.traffic(cache) * self.tiles
-                for w, role in zip(self.walks, self.stages.roles, strict=True)
-                if role.kind == "tile"
-            ]
-            or [np.zeros(self.rows)],
-            axis=0,
-        )
+        moved = {n: self.walks[n].nest.traffic(cache) * self.tiles for n in self.walks if self._is_tile(n)}
+        within = sum([moved[n] for n in self.stages.alike if n in moved], np.zeros(self.rows))
         spilled = 1.0 / (1.0 + np.exp2(np.clip(-6.0 * np.log2(np.maximum(self.scratch, 1.0) / (0.6 * cache)), -60, 60)))
         return np.asarray(np.maximum(outer, within) + spilled * 3.0 * self._written * self.tiles)
 
@@ -453,20 +489,15 @@ class FusedCosts:
     def _written(self) -> np.ndarray:
         """Returns the bytes of intermediate results that a tile computes. They are also about those that it reads, and
         with circular buffers less than :attr:`scratch`."""
-        total = np.zeros(self.rows)
-        for role in self.stages.roles:
-            if role.block not in self.stages.ends:
-                sizes = self.computed(role.block)
-                total = total + role.block.itemsize * np.prod([sizes[v] for v in role.block.spatial], axis=0)
-        return total
+        return self._results(self.computed)
 
     @cached_property
     def _outer(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Returns the bytes that the tiles move, and the working sets, for each number of inner loops over tiles. The
         data of these loops stay in a cache."""
         stages, root = self.stages, self.stages.root
-        whole = {b: tuple([TileSpan({}, 0, e - 1, e) for e in shape_of(b)]) for b in stages.outside}
-        touched = [(b, spans_read(b, stages.regions) or whole[b], 1.0) for b in stages.outside]
+        read = spans_read(stages.regions)
+        touched = [(b, read[b] or tuple([TileSpan({}, 0, e - 1, e) for e in shape_of(b)]), 1.0) for b in stages.outside]
         touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 2.0) for b in stages.ends]
         loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
         cover, levels, sizes = dict(self.tile), [], []
@@ -506,6 +537,11 @@ class TileSpan:
     lo: int
     hi: int
     extent: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Returns what equal spans have in common, as a key."""
+        return frozenset(self.factors.items()), self.lo, self.hi, self.extent
 
     def size(self, tile: Mapping[Var, np.ndarray], rows: int) -> np.ndarray:
         """Returns how many values there are when each axis of the last stage covers ``tile`` values."""
@@ -564,24 +600,28 @@ def _read_spans(use: Use, region: Region) -> tuple[TileSpan, ...] | None:
     return tuple(spans)
 
 
-def spans_read(buffer: Buffer, regions: Mapping[BlockInfo, Region]) -> tuple[TileSpan, ...] | None:
-    """Returns the spans of what the blocks of ``regions`` read of ``buffer``. None stands for an index that is not
-    affine, or for a buffer that none of them reads."""
-    out: tuple[TileSpan, ...] | None = None
+def spans_read(
+    regions: Mapping[BlockInfo, Region], buffer: Buffer | None = None
+) -> dict[Buffer, tuple[TileSpan, ...] | None]:
+    """Returns the spans of what the blocks of ``regions`` read, by buffer, or only those of ``buffer``. None stands for an
+    index that is not affine."""
+    out: dict[Buffer, tuple[TileSpan, ...] | None] = {}
     for block, region in regions.items():
         for use in block.loads:
-            if use.buffer is buffer:
-                found = _read_spans(use, region)
-                if found is None:
-                    return None
-                out = found if out is None else tuple([a.union(b) for a, b in zip(out, found, strict=True)])
+            if buffer is None or use.buffer is buffer:
+                found, before = _read_spans(use, region), out.get(use.buffer, ())
+                if found is None or before is None:
+                    out[use.buffer] = None
+                else:
+                    out[use.buffer] = tuple([a.union(b) for a, b in zip(before or found, found, strict=True)])
     return out
 
 
 def needed_region(block: BlockInfo, readers: Mapping[BlockInfo, Region]) -> Region | None:
     """Returns the region of ``block`` that its readers need, or None when an index is not affine. The block writes one
     buffer at its spatial axes."""
-    spans = spans_read(block.stores[0].buffer, readers)
+    buffer = block.stores[0].buffer
+    spans = spans_read(readers, buffer).get(buffer)
     return None if spans is None else {**dict(zip(block.spatial, spans, strict=True)), **_reduced_axes(block)}
 
 
@@ -642,7 +682,7 @@ class FusedStagesRule(ScheduleRule):
         self.name, self.depth, self.siblings = name, depth, siblings
 
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        return _groups(program, tuple(free), self.depth, self.siblings).get(block)
+        return _groups(program, free, self.depth, self.siblings).get(block)
 
     def shares_parts(self) -> object:
         return FusedStagesRule.parts
@@ -651,19 +691,39 @@ class FusedStagesRule(ScheduleRule):
         return [FusedPart(program, group, machine)]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
+def _known_groups(
+    program: ProgramInfo, depth: int, siblings: bool
+) -> list[tuple[set[BlockInfo], dict[BlockInfo, Group]]]:
+    """Returns where :func:`_groups` keeps the free blocks that it was asked about last, with their groups."""
+    return []
+
+
 def _groups(
-    program: ProgramInfo, free: tuple[BlockInfo, ...], depth: int, siblings: bool
+    program: ProgramInfo, free: Sequence[BlockInfo], depth: int, siblings: bool
 ) -> dict[BlockInfo, Group]:  # fmt: skip
-    """Returns the groups of two stages or more that compute something by their last stage. The last stages of the program
-    choose first."""
-    left, groups = set(free), {}
+    """Returns the groups of two stages or more that compute something, by their last stage.
+
+    The last stages of the program choose first. When a whole group is no longer free, the choices of the others are the
+    same, so that their groups are not made again.
+    """
+    known, now = _known_groups(program, depth, siblings), set(free)
+    if known:
+        before, groups = known.pop()
+        taken = before - now
+        gone = [root for root in taken if root in groups]
+        if now <= before and sum(len(groups[root].blocks) for root in gone) == len(taken):
+            groups = {root: group for root, group in groups.items() if root not in taken} if gone else groups
+            known.append((now, groups))
+            return groups
+    left, groups = set(now), {}
     for root in reversed(program.blocks):
         if root in left and _is_stage(root) and root.spatial:
             members = fused_regions(program, root, left, depth, siblings_of(program, root, left) if siblings else ())
             left -= set(members)
             if sum(1 for b in members if not (copies(b) or b.operations < 2 and pads(b))) > 1:
-                groups[root] = Group(root, tuple([b for b in program.blocks if b in members]))
+                groups[root] = Group(root, tuple(program.ordered(members)))
+    known.append((now, groups))
     return groups
 
 
@@ -683,23 +743,12 @@ def siblings_of(program: ProgramInfo, root: BlockInfo, free: Collection[BlockInf
     buffer that it is made of, and are read by no stage."""
     if not program.is_output(root):
         return []
-    results = [b for b in program.blocks[: program.blocks.index(root)] if b in free and program.is_output(b)]
-    shape, read = [root.extents[v] for v in root.spatial], _sources(program, root)
+    shape, read = [root.extents[v] for v in root.spatial], program.sources(root)
     return [
-        b for b in results
-        if _is_stage(b) and not program.consumers(b) and [b.extents[v] for v in b.spatial] == shape
-        and read & _sources(program, b)
+        b for b in program.results
+        if b in free and program.comes_before(b, root) and [b.extents[v] for v in b.spatial] == shape
+        and read & program.sources(b) and _is_stage(b) and not program.consumers(b)
     ]  # fmt: skip
-
-
-def _sources(program: ProgramInfo, block: BlockInfo) -> set[Buffer]:
-    """Returns the buffers that a block reads, and those that they are computed of."""
-    found, left = set[Buffer](), [block]
-    while left:
-        read = {use.buffer for use in left.pop().loads} - found
-        found |= read
-        left += [b for b in program.blocks if any(use.buffer in read for use in b.stores)]
-    return found
 
 
 def fused_regions(
@@ -710,16 +759,19 @@ def fused_regions(
     regions: dict[BlockInfo, Region] = {root: whole_region(root)}
     regions.update({block: same_region(block, root) for block in siblings})
     level = dict.fromkeys(regions, 1)
-    for block in reversed(program.blocks[: program.blocks.index(root)]):
+    shared = shared_axes(root, regions)
+    for block in program.upwards(root, regions):
         consumers = program.consumers(block)
-        if block in regions or block not in free or not consumers or not set(consumers) <= set(regions):
+        if block not in free or not set(consumers) <= set(regions):
             continue
         level[block] = 1 + max(level[c] for c in consumers)
         if level[block] > depth or not _is_stage(block) or not block.writes_in_order or program.is_output(block):
             continue
         region = needed_region(block, {c: regions[c] for c in consumers})
-        if region is not None and _small(block, {**regions, block: region}):
-            regions[block] = region
+        if region is not None:
+            left = _axes_of(region, shared)
+            if _small(block, region, root, left):
+                regions[block], shared = region, left
     return regions
 
 
@@ -727,27 +779,34 @@ _SMALL = 1 << 18
 """The bytes of a stage that the smallest tile may need."""
 
 
-def _small(block: BlockInfo, regions: Mapping[BlockInfo, Region]) -> bool:
-    """Returns whether the smallest tile of the last stage needs a small part of the block's results."""
-    root = next(iter(regions))
-    shared = {*shared_axes(root, regions)}
+def _small(block: BlockInfo, region: Region, root: BlockInfo, shared: Sequence[Var]) -> bool:
+    """Returns whether the smallest tile of ``root``, the last stage, needs a small part of the block's results. The place of
+    every stage depends on the axes ``shared``."""
     if not shared:
         return False
     tile = {v: np.ones(1) * (1 if v in shared else root.extents[v]) for v in root.spatial}
-    count = math.prod(float(regions[block][v].size(tile, 1)[0]) for v in block.spatial)
+    count = math.prod(float(region[v].size(tile, 1)[0]) for v in block.spatial)
     return count * block.itemsize <= _SMALL and count < block.spatial_size
 
 
 def shared_axes(root: BlockInfo, regions: Mapping[BlockInfo, Region]) -> list[Var]:
     """Returns the axes of the last stage that the place of every stage depends on, outermost first."""
-    used = [{v for span in region.values() for v in span.factors} for region in regions.values()]
-    return [v for v in root.spatial if root.extents[v] > 1 and all(v in axes for axes in used)]
+    axes = [v for v in root.spatial if root.extents[v] > 1]
+    for region in regions.values():
+        axes = _axes_of(region, axes)
+    return axes
+
+
+def _axes_of(region: Region, axes: Sequence[Var]) -> list[Var]:
+    """Returns those of ``axes`` that the place of a region depends on."""
+    used = {v for span in region.values() for v in span.factors}
+    return [v for v in axes if v in used]
 
 
 class FusedPart(Part):
     """This part has the decisions of fused stages. They are ``tile0``, …: the tiles of the last stage's axes, outermost
-    first; ``vectors`` per iteration of element-wise stages; for the reduction of stage n ``vectors<n>`` and ``rows<n>``
-    of its register tile; ``rolled`` (1: rows that the next tile needs again are kept in circular buffers), for chains
+    first; ``vectors`` per iteration of element-wise stages; for the reduction of stage n, and those like it, ``vectors<n>``
+    and ``rows<n>`` of its register tile; ``rolled`` (1: rows that the next tile needs again are kept in circular buffers), for chains
     of stencils."""
 
     def __init__(self, program: ProgramInfo, group: Group, machine: MachineModel) -> None:
@@ -780,8 +839,9 @@ class FusedPart(Part):
         out = []
         if any(role.kind == "map" for role in self.stages.roles):
             out.append(Decision("vectors", (1, 2, 4)))
-        for n, role in enumerate(self.stages.roles):
-            block, lanes = role.block, self.stages.lanes
+        for n in dict.fromkeys(self.stages.alike):
+            role, lanes = self.stages.roles[n], self.stages.lanes
+            block = role.block
             if role.kind == "lanes":
                 out.append(Decision(f"vectors{n}", up_to(-(-block.extents[block.axes[-1]] // lanes), 1, 2, 4)))
             if role.kind == "tile" and role.vector is not None:
@@ -798,7 +858,7 @@ class FusedPart(Part):
         rolling = self.stages.rolling if row.get("rolled") else ()
         stages = [
             replace(self._stage(n, r, row), end=r.block in ends, rolls=self.stages.lanes * (r.block in rolling))
-            for n, r in enumerate(self.stages.roles)
+            for n, r in zip(self.stages.alike, self.stages.roles, strict=True)
         ]
         tiles = {root.spatial.index(axis): row[f"tile{n}"] for n, axis in enumerate(self.stages.tiled)}
         fused_tiles(sch, stages, tiles, shared=self.stages.parallel)

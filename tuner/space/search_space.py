@@ -201,12 +201,13 @@ class Space:
                 if (rule.name, block.name) in self.avoid:
                     continue
                 group = self._guard.ask(rule.name, rule.match, program, block, offered)
-                if group is None or not set(group.blocks) <= set(offered):
+                if group is None or not all(b in free and (rule.in_order or not b.keeps_order) for b in group.blocks):
                     continue
                 tables = self._tables(rule, program, group)
                 if tables:
                     variant.groups.append((group, tables))
-                    free = dict.fromkeys([b for b in free if b not in group.blocks])
+                    for taken in group.blocks:
+                        free.pop(taken, None)
                     offered = tuple([b for b in offered if b in free])
         order = {block: n for n, block in enumerate(program.blocks)}
         variant.groups.sort(key=lambda item: order[item[0].anchor])
