@@ -98,6 +98,23 @@ def test_short_rows_are_added_up_as_vectors(extent, op):
     np.testing.assert_array_equal(made, getattr(np, op)(x, axis=1))
 
 
+@pytest.mark.parametrize("extent", [6, 8, 13])
+@pytest.mark.parametrize("other", ["rows", "rows of columns", "one row", "sizes"])
+def test_products_of_short_rows_are_added_up_as_vectors(extent, other):
+    x, r = ph(24, 32, extent), te.reduce_axis((0, extent), "r")
+    y = ph(*{"rows": (24, 32, extent), "rows of columns": (32, extent), "one row": (extent,), "sizes": (24, 32)}[other])
+
+    def factor(i, j):
+        return {"rows": (i, j, r), "rows of columns": (j, r), "one row": (r,), "sizes": (i, j)}[other]
+
+    out = te.compute((24, 32), lambda i, j: te.sum(x[i, j, r] * y[factor(i, j)], axis=r), name="C")
+    lowered = compiled(x, y, out).get_source("lowered")
+    assert "vector_reduce" in lowered or "T.Shuffle" in lowered
+    assert f"T.Ramp(0, {extent}" not in lowered  # no lanes of different rows
+    made, (x, y) = computed(out, x, y)
+    np.testing.assert_array_equal(made, (x * (y[..., None] if other == "sizes" else y)).sum(2))
+
+
 @pytest.mark.parametrize(("shape", "axes"), [((64, 56, 56), (0, 2)), ((6, 96, 96), None), ((5, 7, 11), None)])
 def test_reductions_over_several_axes(shape, axes):
     x = ph(*shape)
