@@ -162,3 +162,22 @@ def main(A: T.Buffer((96,)), B: T.Buffer((384,))):
     a, b, vj = np.arange(96, dtype="float32"), np.zeros(384, "float32"), np.arange(384)
     compile(func, TARGETS["x86-64-v4"])(a, b)
     np.testing.assert_array_equal(b, a[eval(index.format(period), {"vj": vj})] + 1)
+
+
+def test_the_lanes_of_nine_vectors_are_known():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((36,)), B: T.Buffer((5, 144))):
+    for i in range(5):
+        for v in T.vectorized(144):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, v])
+                B[vi, vj] = A[vj % 36] + T.float32(1)
+""")
+    lowered = lower(func, TARGETS["x86-64-v4"])
+    assert "v_o" not in lowered.func.script()
+    if TARGETS["x86-64-v4"].missing_here():
+        return
+    a, b = np.arange(36, dtype="float32"), np.zeros((5, 144), "float32")
+    compile(func, TARGETS["x86-64-v4"])(a, b)
+    np.testing.assert_array_equal(b, np.tile(a + 1, (5, 4)))
