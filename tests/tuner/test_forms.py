@@ -38,6 +38,17 @@ def test_elements_of_any_shape_are_vectors(shape):
     assert "// T.Broadcast" not in lowered and "% T.Broadcast" not in lowered
 
 
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_short_rows_that_lie_side_by_side_are_one(columns, repeated):
+    x = ph(18, 7, 16, columns)
+    rows = 54 if repeated else 18
+    out = te.compute((rows, 7, 14, columns), lambda i, j, h, v: te.sqrt(x[i // 3 if repeated else i, j, h + 1, v]))
+    assert f"0:{columns}]" not in compiled(x, out).get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, np.sqrt(x[:, :, 1:15].repeat(3, 0) if repeated else x[:, :, 1:15]))
+
+
 def products():
     a, b, t, r = ph(20, 64), ph(64, 48, name="B"), ph(96, name="t", dtype="int32"), te.reduce_axis((0, 64), "r")
     wide = ph(96, 64)
