@@ -427,9 +427,9 @@ def other_targets(db: Database, func: PrimFunc) -> str:
 
 # schedules for symbolic sizes, by examples of them
 
-_SMALL_SIZES = ((4, 6), (1, 1))
-"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 4 up to 6, that for 1 for 1
-alone. Larger ones stand first: each condition goes around those before it."""
+_SMALL_SIZES = ((16, 24), (4, 6), (1, 1))
+"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 24, that for 4 up to
+6, that for 1 for 1 alone. Larger ones stand first: each condition goes around those before it."""
 
 _LARGE_SIZE = (1024, 512)
 """An example of large sizes, and above which size its schedule is used, where one result is made of so many elements."""

@@ -148,8 +148,10 @@ def _extent(loop: For) -> int:
 
 
 def _stores_only_where(body: Stmt, terms: Sequence[Expr], own: Container[Buffer]) -> bool:
-    """Returns whether ``body`` stores to memory that is not its own under the checks alone: rows behind the last have no value
-    from the other side of ``if_then_else``."""
+    """Returns whether ``body`` stores to memory that is not its own under the checks alone.
+
+    Elsewhere rows behind the last one get a value, too: from the other side of ``if_then_else``.
+    """
     if isinstance(body, BufferStore):
         return body.buffer in own
     if isinstance(body, IfThenElse) and any(

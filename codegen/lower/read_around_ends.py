@@ -1,4 +1,4 @@
-"""Reads vectors that begin again at the start of a row, as of ``A[i % 100]``, in two parts: to the end, and from the start on."""
+"""Reads vectors that begin again within a row, as of ``A[i % 100]``, in two parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .scoped_transform import ScopedTransform
 
 
 def read_around_ends(func: PrimFunc) -> PrimFunc:
-    """Load lanes that begin again, at a place that is known at run time alone, by two masked loads.
+    """Load lanes that begin again, at a place known at run time alone, by two masked loads.
 
     Before (``A`` has 100 elements)::
 

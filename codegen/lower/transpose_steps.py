@@ -62,7 +62,7 @@ def transpose_steps(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _first_steps(loop: For) -> tuple[list[Stmt], For]:
-    """Returns the first steps, to which ``if_then_else(t < 1, x, y)`` gives a value of their own, and the loop over the others.
+    """Returns the first steps, which ``if_then_else(t < 1, x, y)`` sets apart, and the loop over the others.
 
     Recurrences of a symbolic number of steps, which may be 0, are written so.
     """

@@ -396,7 +396,7 @@ _IN_LINE = 8
 
 
 def _in_line(block: BlockInfo, lanes: int) -> int:
-    """Returns how many of the last axes make one that is at least a vector, 1 where the last one does.
+    """Returns how many of the last axes make one that is at least a vector.
 
     They lie one within the other in all arrays; together they are a few vectors, or whole ones, which are divided evenly.
     """
