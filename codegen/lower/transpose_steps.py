@@ -190,7 +190,11 @@ def _tile(buffer: Buffer, inner: For, back: int) -> Buffer:
 def _runs_along(indices: Sequence[Expr], t: Var, r: Var) -> bool:
     """Returns whether ``t`` runs through the last dimension, and ``r`` through another one."""
     rows = [constant_coefficients(i, [t, r]) for i in indices]
-    if any(row is None for row in rows) or any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i)):
+    if (
+        not rows
+        or any(row is None for row in rows)
+        or any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i))
+    ):
         return False
     *others, last = [tuple(row or ()) for row in rows]
     lanes = [row for row in others if row != (0, 0)]

@@ -106,14 +106,14 @@ def test_types(dtype, width):
     [
         "S[r, t - 1] + X[r, t]",
         "S[r, t - 1] * T.float32(0.5) + X[r, t] - X[r, t - 1]",
-        "T.max(S[r, t - 1], X[r, t] * R[0])",
+        "T.max(S[r, t - 1], X[r, t] * R[()])",
     ],
 )
 def test_a_number_of_steps_that_is_known_at_the_call(rows, value):
     """The first step may be apart in the text, or by a condition, since there may be no steps."""
     text = f"""
 @T.prim_func
-def main(x: T.handle, s: T.handle, R: T.Buffer((1,))):
+def main(x: T.handle, s: T.handle, R: T.Buffer(())):
     T.func_attr({{"tir.noalias": True}})
     n = T.int32()
     X = T.match_buffer(x, ({rows}, n))
@@ -129,7 +129,7 @@ def main(x: T.handle, s: T.handle, R: T.Buffer((1,))):
     run = compile_function(parse(text), Target.of(AVX512), "kernel") if not Target.of(AVX512).missing_here() else None
     for n in range(41):
         x = np.random.default_rng(n).integers(-4, 5, (rows, n)).astype("float32")
-        want, got, r = np.zeros_like(x), np.zeros_like(x), np.ones(1, "float32")
+        want, got, r = np.zeros_like(x), np.zeros_like(x), np.ones((), "float32")
         interpret(parse(text), x, want, r)
         if run is not None:
             run(x, got, r)
