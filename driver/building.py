@@ -509,9 +509,9 @@ def other_targets(db: Database, func: PrimFunc) -> str:
 
 # step 4 for symbolic sizes: schedules for examples of them
 
-_SMALL_SIZES = ((4, 6), (1, 1))
-"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 4 up to 6, that for 1 for 1
-alone. Larger ones stand first: each condition goes around those before it."""
+_SMALL_SIZES = ((16, 24), (4, 6), (1, 1))
+"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 24, that for 4 up to
+6, that for 1 for 1 alone. Larger ones stand first: each condition goes around those before it."""
 
 _LARGE_SIZE = (1024, 512)
 """An example of large sizes, and above which size its schedule is used, where one result is made of so many elements."""
@@ -580,15 +580,6 @@ def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
     return all(len(axes) <= 1 for axes in along) and any(map(all, zip(along, alone, strict=True)))
 
 
-def _space_at_example(func: PrimFunc, example: PrimFunc, machine: Target) -> tuner.Space:
-    """Returns the candidates for an example of the sizes of ``func``. Running sums along a size have no lanes of rows: steps are
-    transposed in registers where their number is known, and lane by lane they take longer than rows side by side."""
-    if any(_scans_along(func, size) for size in size_vars(func)):
-        with contextlib.suppress(ValueError):  # no rule offers the decision
-            return tuner.Space(example, machine, where={"turned": 0})
-    return tuner.Space(example, machine)
-
-
 def _plan_by_one_example(
     asked: Request, machine: Target, before: str, less_by: Sequence[int] = (0, ODD, LARGER)
 ) -> Plan | None:
@@ -605,7 +596,7 @@ def _plan_by_one_example(
         example = example_of(base.func, less)
         if example is None:
             break
-        default = tuner.choose_default(_space_at_example(asked.func, example, machine))
+        default = tuner.choose_default(tuner.Space(example, machine))
         schedule = base.copy()
         try:
             default.schedule.trace.apply_to_schedule(schedule)

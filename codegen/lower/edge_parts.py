@@ -19,7 +19,20 @@ from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.arith.affine import as_difference
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Let, Max, Var, const, floordiv, floormod, structural_equal
+from ...tir.expr import (
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Let,
+    Max,
+    Var,
+    conjuncts,
+    const,
+    floordiv,
+    floormod,
+    structural_equal,
+)
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import all_nodes, fresh_copy, transform, uses_var, vars_in
@@ -63,10 +76,10 @@ def edge_in_parts(
     """
     loops = {n.loop_var: n for n in all_nodes(body) if type(n) is For}
     rows = _rows_of(var, terms, loops, analyzer)
-    if rows is None:
+    own = {n.buffer for n in all_nodes(body) if type(n) is Allocate}
+    if rows is None or not _stores_only_where(body, terms, own):
         return None
     plain = assume(body, [*terms])
-    own = {n.buffer for n in all_nodes(body) if type(n) is Allocate}
     if not _are_independent(var, rows, plain, own):
         return None
     left = Var(f"{var.name}_left", var.dtype)
@@ -132,6 +145,20 @@ def _is_constant(loop: For) -> bool:
 def _extent(loop: For) -> int:
     assert isinstance(loop.extent, IntImm)
     return loop.extent.value
+
+
+def _stores_only_where(body: Stmt, terms: Sequence[Expr], own: Container[Buffer]) -> bool:
+    """Returns whether ``body`` stores to memory that is not its own under the checks alone.
+
+    Elsewhere rows behind the last one get a value, too: from the other side of ``if_then_else``.
+    """
+    if isinstance(body, BufferStore):
+        return body.buffer in own
+    if isinstance(body, IfThenElse) and any(
+        structural_equal(part, term) for part in conjuncts(body.condition) for term in terms
+    ):
+        return body.else_case is None or _stores_only_where(body.else_case, terms, own)
+    return all(_stores_only_where(part, terms, own) for part in body.children() if isinstance(part, Stmt))
 
 
 def _are_independent(var: Var, rows: _TileRows, body: Stmt, own: Container[Buffer]) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad, IntImm, Var, const, op
+import math
+
+from ...tir.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var, const, op
 from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
-from ...tir.walk import all_nodes, statements, substitute, transform_statements
+from ...tir.walk import all_nodes, statements, substitute, transform_statements, uses_var
 from ..machine.target import Target
 from .loop_annotations import (
     HLS_UNROLL,
@@ -76,6 +78,9 @@ def serialize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
 
 _MAX_VECTORS_AT_ONCE = 4
 
+_MOST_VECTORS, _MOST_WITH_PERIODS = 8, 16
+"""The most vectors of a loop that are written out; more where an index has a period that is not made of whole vectors."""
+
 
 def remove_unit_loops(func: PrimFunc) -> PrimFunc:
     """Replace loops of one iteration by their bodies, and remove loops without iterations."""
@@ -102,7 +107,7 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
             for v_i in T.vectorized(8):
                 if v_o * 8 + v_i < 23: f(v_o * 8 + v_i)
 
-    A vector loop around another one, which has no vector form, becomes serial here, so that its body is not repeated.
+    Vectors of several registers are taken apart where an index such as ``v % 96`` begins again between these. A vector loop around another one, which has no vector form, becomes serial here, so that its body is not repeated.
     """
 
     def post(n: IRNode) -> Stmt | None:
@@ -113,7 +118,10 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
         lanes = _lanes(n.body, target)
         extent = n.extent.value if isinstance(n.extent, IntImm) else None
         if extent is not None and extent & (extent - 1) == 0 and extent <= _MAX_VECTORS_AT_ONCE * lanes:
-            return None
+            whole = _within_periods(n, extent, lanes)
+            if whole == extent:
+                return None
+            lanes = whole
         if extent is not None and extent < lanes:
             lanes = 1 << (extent - 1).bit_length()
         dtype = n.loop_var.dtype
@@ -124,10 +132,26 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
             body = IfThenElse(step < n.extent, body)
         vector = For(inner, const(0, dtype), const(lanes, dtype), "vectorized", body, None, n.annotations)
         trip_count = op.ceildiv(n.extent, lanes)
-        few = isinstance(trip_count, IntImm) and trip_count.value <= 8
+        # where an index begins again within a vector, its lanes are known if the vector's number is
+        most = _MOST_WITH_PERIODS if any(p % lanes for p in _periods(n)) else _MOST_VECTORS
+        few = isinstance(trip_count, IntImm) and trip_count.value <= most
         return For(outer, const(0, dtype), trip_count, "unrolled" if few else "serial", vector)
 
     return transform_statements(func, post)
+
+
+def _periods(loop: For) -> set[int]:
+    """Returns the numbers by which indices divide the iterations, as in ``v % 96`` and ``v // 4``."""
+    return {
+        n.b.value
+        for n in all_nodes(loop.body)
+        if (type(n) is FloorDiv or type(n) is FloorMod) and isinstance(n.b, IntImm) and uses_var(n.a, loop.loop_var)
+    }
+
+
+def _within_periods(loop: For, extent: int, lanes: int) -> int:
+    """Returns how many iterations lie in one period of each index whose period is made of whole registers."""
+    return math.gcd(extent, *[period for period in _periods(loop) if period % lanes == 0])
 
 
 def _lanes(body: Stmt, target: Target) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...tir.analysis.simplify import simplify
 from ...tir.annotations import unread_annotations
-from ...tir.expr import BufferLoad, Call, Cast, FloatImm, IntImm, IterVar, Mul, Select, Var
+from ...tir.expr import BufferLoad, Call, Cast, FloatImm, FloorMod, IntImm, IterVar, Mul, Select, Var
 from ...tir.expr.deep_recursion import with_room
 from ...tir.index_width import unified
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc
@@ -49,6 +49,7 @@ from .lower_math import LOWERED, lower_math
 from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
 from .promote_registers import promote_registers
 from .read_all_lanes import read_all_lanes
+from .read_around_ends import read_around_ends
 from .transpose_in_registers import transpose_in_registers
 from .transpose_steps import transpose_steps
 from .unroll_loops import choose_unrolled, split_unroll_factors, unroll_loops
@@ -176,6 +177,7 @@ PASSES: tuple[Pass, ...] = (
     _step(vectorize_loops, [VECTORIZED], [MASK]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
     _step(read_all_lanes, [MASK]),
+    _step(read_around_ends, [FloorMod], [MASK]),
     _step(interleave_stores, [VECTORIZED]),
     _step(carry_recurrences, [SCAN]),
     _step(promote_registers, [Allocate]),

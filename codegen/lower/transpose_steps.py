@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, constant_coefficients
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, conjuncts, const, op, structural_equal
+from ...tir.expr import LT, BufferLoad, Call, Expr, IntImm, Var, conjuncts, const, is_const_int, op, structural_equal
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt, children_of, seq
-from ...tir.walk import pre_order, substitute, transform, uses_var
+from ...tir.walk import fresh_copy, pre_order, substitute, transform, uses_var
 from ..machine.target import Target
 from .scoped_transform import ScopedTransform
 from .transpose_in_registers import transposes
@@ -42,7 +42,7 @@ def transpose_steps(func: PrimFunc, target: Target) -> PrimFunc:
                 for t in T.vectorized(16): S[r, c * 16 + t + 1] = S_steps[t + 1, r]
             for r in T.vectorized(16): S_steps[0, r] = S_steps[16, r]
 
-    It applies to loops of a known number of steps around one vector loop of stores, in functions whose arrays do not
+    It applies to loops around one vector loop of stores, in functions whose arrays do not
     overlap, where the loop's variable runs through the last dimension of an array and the lanes through another one. Of
     what the steps store there, they may read what earlier ones stored. Otherwise each lane would be loaded and stored by
     itself.
@@ -51,10 +51,50 @@ def transpose_steps(func: PrimFunc, target: Target) -> PrimFunc:
         return func
 
     def rewritten(loop: For, _: ScopedTransform) -> Stmt | None:
-        found = None if transposes(loop, target) else _steps_of(loop)
-        return None if found is None else found.stmt(target)
+        if transposes(loop, target):
+            return None
+        first, others = _first_steps(loop)
+        found = _steps_of(others)
+        made = None if found is None else found.stmt(target)
+        return None if made is None else seq(*first, made)
 
     return ScopedTransform({For: rewritten}).function(func)
+
+
+def _first_steps(loop: For) -> tuple[list[Stmt], For]:
+    """Returns the first steps, which ``if_then_else(t < 1, x, y)`` sets apart, and the loop over the others.
+
+    Recurrences of a symbolic number of steps, which may be 0, are written so.
+    """
+    t = loop.loop_var
+    if isinstance(loop.extent, IntImm) or not is_const_int(loop.min, 0):
+        return [], loop
+    ends = [
+        n.args[0].b.value
+        for n in pre_order(loop.body)
+        if isinstance(n, Call) and n.op == "tir.if_then_else" and _is_first(n.args[0], t)
+    ]
+    count = max(ends, default=0)
+    if not 0 < count <= _FARTHEST:
+        return [], loop
+
+    def of(step: int) -> Stmt:
+        def post(n: IRNode) -> IRNode | None:
+            if isinstance(n, Call) and n.op == "tir.if_then_else" and _is_first(n.args[0], t):
+                return n.args[1] if step < n.args[0].b.value else n.args[2]
+            return None
+
+        return transform(loop.body, post=post)
+
+    at = [const(step, t.dtype) for step in range(count)]
+    first = [IfThenElse(n < loop.extent, fresh_copy(of(n.value), {t: n})) for n in at]
+    simplify = Analyzer().simplify
+    return list(first), loop.with_(min=const(count, t.dtype), extent=simplify(loop.extent - count), body=of(count))
+
+
+def _is_first(condition: Expr, t: Var) -> bool:
+    """Returns whether a condition says that a step is one of the first."""
+    return isinstance(condition, LT) and condition.a is t and isinstance(condition.b, IntImm)
 
 
 @dataclass(frozen=True)
@@ -79,14 +119,15 @@ class _Array:
 def _steps_of(loop: For) -> _Steps | None:
     """Returns what to rewrite in ``loop``, or None."""
     inner = loop.body
-    if loop.kind != "serial" or loop.annotations or not isinstance(loop.extent, IntImm):
+    if loop.kind != "serial" or loop.annotations:
         return None
     if not isinstance(inner, For) or inner.kind != "vectorized" or inner.annotations:
         return None
     width = inner.extent.value if isinstance(inner.extent, IntImm) else 0
     if not (isinstance(inner.min, IntImm) and inner.min.value == 0) or width < _FEWEST_STEPS:
         return None
-    if loop.extent.value < _FEWEST_STEPS or not isinstance(loop.min, IntImm):
+    few = isinstance(loop.extent, IntImm) and loop.extent.value < _FEWEST_STEPS
+    if few or not isinstance(loop.min, IntImm):
         return None
     terms: list[Expr] = []
     body: Stmt = inner.body
@@ -149,7 +190,11 @@ def _tile(buffer: Buffer, inner: For, back: int) -> Buffer:
 def _runs_along(indices: Sequence[Expr], t: Var, r: Var) -> bool:
     """Returns whether ``t`` runs through the last dimension, and ``r`` through another one."""
     rows = [constant_coefficients(i, [t, r]) for i in indices]
-    if any(row is None for row in rows) or any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i)):
+    if (
+        not rows
+        or any(row is None for row in rows)
+        or any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i))
+    ):
         return False
     *others, last = [tuple(row or ()) for row in rows]
     lanes = [row for row in others if row != (0, 0)]
@@ -180,28 +225,29 @@ class _Steps:
         """Return the chunks of steps; None where the copies could not be transposed in registers."""
         bits = max(a.buffer.dtype.bits for a in self.arrays)
         size = min(_MOST_STEPS, target.vector_bits // bits)
-        extent, first = self.loop.extent.value, self.loop.min.value  # type: ignore[attr-defined]
+        extent, first = self.loop.extent, self.loop.min.value  # type: ignore[attr-defined]
         if self.inner.extent.value != size:  # type: ignore[attr-defined]
             return None
         dtype = self.loop.loop_var.dtype
         parts: list[Stmt] = [self.start(const(first, dtype))]
-        chunks = extent // size
         var = Var(f"{self.loop.loop_var.name}_chunk", dtype)
-        if chunks:
-            made = self.chunk(var * size + first, size, size, target)
+        chunks, rest = Analyzer().simplify(extent // size), Analyzer().simplify(extent % size)
+        if not is_const_int(chunks, 0):
+            made = self.chunk(var * size + first, const(size, dtype), size, target)
             if made is None:
                 return None
-            parts.append(For(var, const(0, dtype), const(chunks, dtype), "serial", made))
-        rest = extent % size
-        at = first + chunks * size
-        if rest >= _FEWEST_STEPS:
-            made = self.chunk(const(at, dtype), rest, size, target)
+            parts.append(For(var, const(0, dtype), chunks, "serial", made))
+        at = chunks * size + first
+        if isinstance(rest, IntImm) and rest.value < _FEWEST_STEPS:
+            parts += [self.single(at + n) for n in range(rest.value)]
+        else:
+            made = self.chunk(at, rest, size, target)
             if made is None:
                 return None
-            parts.append(made)
-        elif rest:
-            parts += [self.single(const(at + n, dtype)) for n in range(rest)]
+            parts.append(made if isinstance(rest, IntImm) else IfThenElse(rest > 0, made))
         body = seq(*parts)
+        if not isinstance(extent, IntImm):
+            body = IfThenElse(extent > 0, body)
         for array in self.arrays:
             body = Allocate(array.tile, body)
         return body
@@ -226,7 +272,7 @@ class _Steps:
                 out.append(self.lanes(BufferStore(array.tile, BufferLoad(array.buffer, there), (const(n), row)), row))
         return seq(*out)
 
-    def copied(self, array: _Array, start: Expr, steps: int, size: int) -> For:
+    def copied(self, array: _Array, start: Expr, steps: Expr, size: int) -> For:
         """Return a copy of a chunk from or to an array, as squares of ``size`` steps."""
         row, step = self.row(), Var(self.loop.loop_var.name, self.loop.loop_var.dtype)
         there = array.at(self.loop.loop_var, start + step, self.inner.loop_var, row)
@@ -235,14 +281,15 @@ class _Steps:
             copy = BufferStore(array.buffer, BufferLoad(array.tile, here), there)
         else:
             copy = BufferStore(array.tile, BufferLoad(array.buffer, there), here)
-        some: Stmt = copy if steps == size else IfThenElse(step < steps, copy)
+        some: Stmt = copy if is_const_int(steps, size) else IfThenElse(step < steps, copy)
         body: Stmt = For(step, const(0, step.dtype), const(size, step.dtype), "vectorized", some)
         made = self.lanes(body, row, "serial")
         assert isinstance(made, For)
         return made
 
-    def chunk(self, start: Expr, steps: int, size: int, target: Target) -> Stmt | None:
-        """Return so many ``steps`` from ``start`` on, transposed in squares of ``size``."""
+    def chunk(self, start: Expr, steps: Expr, size: int, target: Target) -> Stmt | None:
+        """Return so many ``steps`` from ``start`` on, transposed in squares of ``size``. Registers hold the squares where
+        the number of steps is known."""
         before = [self.copied(a, start, steps, size) for a in self.arrays if not a.store]
         after = [self.copied(a, start, steps, size) for a in self.arrays if a.store]
         if not all(transposes(copy, target) for copy in (*before, *after)):
@@ -253,9 +300,10 @@ class _Steps:
         for array in self.arrays:
             for n in range(array.back):
                 row = self.row()
-                last = BufferLoad(array.tile, (const(steps + n), row))
+                last = BufferLoad(array.tile, (steps + n, row))
                 kept.append(self.lanes(BufferStore(array.tile, last, (const(n), row)), row))
-        made = For(step, const(0, step.dtype), const(steps, step.dtype), "unrolled", body)
+        known = isinstance(steps, IntImm)
+        made = For(step, const(0, step.dtype), steps, "unrolled" if known else "serial", body)
         return seq(*before, made, *after, *kept)
 
     def computed(self, at: Expr, step: Expr) -> Stmt:

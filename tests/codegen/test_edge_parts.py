@@ -235,3 +235,17 @@ def test_edges_of_functions_that_are_written_out_run_in_parts() -> None:
         z = np.full((size, size), np.nan, np.float32)
         module(a, b, z)
         np.testing.assert_allclose(z, np.exp(a[:, None] + b), rtol=1e-5)
+
+
+@pytest.mark.parametrize("lanes", [32, 96, 112])
+def test_elements_behind_a_limit_have_the_other_value(lanes):
+    """What a condition chooses between is stored everywhere; only what is not stored may be left out."""
+    x, y = te.placeholder((9, 2 * lanes), name="x"), te.placeholder((9,), name="y")
+    out = te.compute((9, 2 * lanes), lambda i, j: te.if_then_else(j <= 20 * i, x[i, j] + 1, y[i]), name="out")
+    sch = Schedule(te.create_prim_func([x, y, out]))
+    sch.vectorize(sch.split(sch.get_loops("out")[-1], [None, lanes])[1])
+    given = [RNG.random([int(e) for e in t.shape], dtype="float32") for t in (x, y)]
+    made = np.zeros((9, 2 * lanes), "float32")
+    tw.build(sch, target=ONE)(*given, made)
+    i, j = np.ogrid[:9, : 2 * lanes]
+    np.testing.assert_array_equal(made, np.where(j <= 20 * i, given[0] + 1, given[1][:, None]))

@@ -140,3 +140,44 @@ def test_the_code_for_a_vector_of_spaced_lanes_is_short(distance):
     module = compile(program(16, distance), TARGETS["x86-64-v4"])
     row = [line for line in module.get_source("asm").splitlines() if "vpermt2ps" in line or "vpermi2ps" in line]
     assert 0 < len(row) <= 3 * (distance - 1) and "vinsertps" not in module.get_source("asm")
+
+
+@pytest.mark.parametrize(
+    ("index", "period"), [("vj % {0}", 96), ("(vj + 32) % {0}", 96), ("vj // {0}", 32), ("vj % {0}", 16)]
+)
+def test_wide_vectors_are_taken_apart_where_an_index_begins_again(index, period):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((96,)), B: T.Buffer((384,))):
+    for j in range(6):
+        for v in T.vectorized(64):
+            with T.block("B"):
+                vj = T.axis.spatial(384, j * 64 + v)
+                B[vj] = A[{index.format(period)}] + T.float32(1)
+""")
+    lowered = lower(func, TARGETS["x86-64-v4"]).func.script()
+    assert "% T.Broadcast" not in lowered and "// T.Broadcast" not in lowered
+    if TARGETS["x86-64-v4"].missing_here():
+        return
+    a, b, vj = np.arange(96, dtype="float32"), np.zeros(384, "float32"), np.arange(384)
+    compile(func, TARGETS["x86-64-v4"])(a, b)
+    np.testing.assert_array_equal(b, a[eval(index.format(period), {"vj": vj})] + 1)
+
+
+def test_the_lanes_of_nine_vectors_are_known():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((36,)), B: T.Buffer((5, 144))):
+    for i in range(5):
+        for v in T.vectorized(144):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, v])
+                B[vi, vj] = A[vj % 36] + T.float32(1)
+""")
+    lowered = lower(func, TARGETS["x86-64-v4"])
+    assert "v_o" not in lowered.func.script()
+    if TARGETS["x86-64-v4"].missing_here():
+        return
+    a, b = np.arange(36, dtype="float32"), np.zeros((5, 144), "float32")
+    compile(func, TARGETS["x86-64-v4"])(a, b)
+    np.testing.assert_array_equal(b, np.tile(a + 1, (5, 4)))

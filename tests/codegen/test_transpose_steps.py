@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tilewright.codegen import Target
+from tilewright.codegen import compile as compile_function
 from tilewright.codegen.lower.transpose_steps import transpose_steps
+from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 
 from .test_lower import AVX2, AVX512, check
@@ -95,3 +98,43 @@ def test_types(dtype, width):
     text = program(width=width, dtype=dtype)
     check(parse(text), AVX512)
     assert "S_steps" in turned(text, AVX512)
+
+
+@pytest.mark.parametrize("rows", [16, 33])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "S[r, t - 1] + X[r, t]",
+        "S[r, t - 1] * T.float32(0.5) + X[r, t] - X[r, t - 1]",
+        "T.max(S[r, t - 1], X[r, t] * R[()])",
+    ],
+)
+def test_a_number_of_steps_that_is_known_at_the_call(rows, value):
+    """The first step may be apart in the text, or by a condition, since there may be no steps."""
+    text = f"""
+@T.prim_func
+def main(x: T.handle, s: T.handle, R: T.Buffer(())):
+    T.func_attr({{"tir.noalias": True}})
+    n = T.int32()
+    X = T.match_buffer(x, ({rows}, n))
+    S = T.match_buffer(s, ({rows}, n))
+    for q in range({-(-rows // 16)}):
+        for t in range(n):
+            for l in T.vectorized(16):
+                if q * 16 + l < {rows}:
+                    S[q * 16 + l, t] = T.if_then_else(t < 1, X[q * 16 + l, 0], {value.replace("[r", "[q * 16 + l")})
+"""
+    made = turned(text, AVX512)
+    assert "S_steps" in made and "T.vectorized" in made
+    run = compile_function(parse(text), Target.of(AVX512), "kernel") if not Target.of(AVX512).missing_here() else None
+    for n in range(41):
+        x = np.random.default_rng(n).integers(-4, 5, (rows, n)).astype("float32")
+        want, got, r = np.zeros_like(x), np.zeros_like(x), np.ones((), "float32")
+        interpret(parse(text), x, want, r)
+        if run is not None:
+            run(x, got, r)
+            np.testing.assert_array_equal(got, want, err_msg=str(n))
+        if n in (1, 5, 18):
+            got = np.zeros_like(x)
+            interpret(parse(made), x, got, r)
+            np.testing.assert_array_equal(got, want, err_msg=str(n))

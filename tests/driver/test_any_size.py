@@ -174,6 +174,9 @@ def test_small_sizes_have_schedules_of_their_own_where_these_differ() -> None:
     made = plan([x, te.ops.softmax(x, axis=1)], TARGET)
     assert "up to n = 6 for n = 4, up to n = 1 for n = 1" in made.origin
     assert "n <= 1" in made.scheduled.script() and "n <= 6" in made.scheduled.script()
+    k = te.reduce_axis((0, 256), "k")
+    product = te.compute((n, n), lambda i, j: te.sum(x[i, k] * x[j, k], axis=k))
+    assert "up to n = 24 for n = 16" in plan([x, product], TARGET).origin
     asked = with_example(te.create_prim_func([x, te.ops.softmax(x, axis=1)]), {"n": 32})
     assert "n <= 1" not in plan(asked, TARGET).scheduled.script()
 

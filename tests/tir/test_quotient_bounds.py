@@ -64,3 +64,27 @@ def test_random_claims_that_are_proven_hold(seed):
                         value = (a * p + b * q + k1) // d * m1 + (a * p + b * s + k2) // d * m2 + r * m3
                         assert value <= end * 3, (str(claim), a, b, r)
     assert proven > 5
+
+
+@pytest.mark.parametrize(
+    ("value", "ends"),
+    [
+        (A * 64 % 96, (0, 64)),
+        ((A * 64 + 8) % 96, (8, 72)),
+        ((A * 6 + B * 4 + 1) % 8, (1, 7)),
+        ((A * 64 + R) % 96, (0, 95)),
+    ],
+)
+def test_remainders_of_multiples_are_multiples(value, ends):
+    assert analyzer().const_int_bound(value) == ends
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_of_remainders_hold(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        p, q, k = (int(x) for x in rng.integers(-9, 10, 3))
+        upper, lower, more = int(rng.integers(1, 25)), int(rng.integers(1, 4)), int(rng.integers(-2, 3))
+        lo, hi = analyzer().const_int_bound((A * p + B * q + k) % upper // lower + R * more)
+        for a, b, r in itertools.product(*[range(end + 1) for end in ENDS.values()]):
+            assert lo <= (a * p + b * q + k) % upper // lower + r * more <= hi

@@ -38,6 +38,17 @@ def test_elements_of_any_shape_are_vectors(shape):
     assert "// T.Broadcast" not in lowered and "% T.Broadcast" not in lowered
 
 
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("columns", [2, 3, 5])
+def test_short_rows_that_lie_side_by_side_are_one(columns, repeated):
+    x = ph(18, 7, 16, columns)
+    rows = 54 if repeated else 18
+    out = te.compute((rows, 7, 14, columns), lambda i, j, h, v: te.sqrt(x[i // 3 if repeated else i, j, h + 1, v]))
+    assert f"0:{columns}]" not in compiled(x, out).get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, np.sqrt(x[:, :, 1:15].repeat(3, 0) if repeated else x[:, :, 1:15]))
+
+
 def products():
     a, b, t, r = ph(20, 64), ph(64, 48, name="B"), ph(96, name="t", dtype="int32"), te.reduce_axis((0, 64), "r")
     wide = ph(96, 64)
@@ -96,6 +107,23 @@ def test_short_rows_are_added_up_as_vectors(extent, op):
     assert "vector_reduce" in compiled(x, out).get_source("lowered")
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, getattr(np, op)(x, axis=1))
+
+
+@pytest.mark.parametrize("extent", [6, 8, 13])
+@pytest.mark.parametrize("other", ["rows", "rows of columns", "one row", "sizes"])
+def test_products_of_short_rows_are_added_up_as_vectors(extent, other):
+    x, r = ph(24, 32, extent), te.reduce_axis((0, extent), "r")
+    y = ph(*{"rows": (24, 32, extent), "rows of columns": (32, extent), "one row": (extent,), "sizes": (24, 32)}[other])
+
+    def factor(i, j):
+        return {"rows": (i, j, r), "rows of columns": (j, r), "one row": (r,), "sizes": (i, j)}[other]
+
+    out = te.compute((24, 32), lambda i, j: te.sum(x[i, j, r] * y[factor(i, j)], axis=r), name="C")
+    lowered = compiled(x, y, out).get_source("lowered")
+    assert "vector_reduce" in lowered or "T.Shuffle" in lowered
+    assert f"T.Ramp(0, {extent}" not in lowered  # no lanes of different rows
+    made, (x, y) = computed(out, x, y)
+    np.testing.assert_array_equal(made, (x * (y[..., None] if other == "sizes" else y)).sum(2))
 
 
 @pytest.mark.parametrize(("shape", "axes"), [((64, 56, 56), (0, 2)), ((6, 96, 96), None), ((5, 7, 11), None)])

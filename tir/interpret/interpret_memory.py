@@ -351,7 +351,8 @@ def _fast_storer(v: View, ndim: int, careful: Callable[..., None]) -> Callable[.
             careful(value, i)
 
     def store2(value: Any, i: Any, j: Any) -> None:
-        if type(j) is int and v.array is not None and 0 <= i < v.shape[0] and 0 <= j < v.shape[1]:
+        scalar = type(i) is int and type(j) is int
+        if scalar and v.array is not None and 0 <= i < v.shape[0] and 0 <= j < v.shape[1]:
             v.array[i, j] = value
         else:
             careful(value, i, j)

@@ -226,11 +226,12 @@ _SHORT_ROW = 6
 def _reads_rows(block: BlockInfo, distance: float) -> bool:
     """Returns whether elements along a reduction axis are near one another, and nearer than ``distance``.
 
-    The axis is at least as long as a vector; less is enough where rows are all that is read.
+    The axis is at least as long as a vector; less is enough where rows, and what is the same along them, are all that is read.
     """
     over = [axis for axis in block.reduce if block.extents[axis] > 1]
-    least = _SHORT_ROW if len(over) == 1 and len(block.loads) == 1 else 16
     limit = min(distance, NEAR + 1)
+    rows = len(over) == 1 and all(_distance(use, over[0]) < limit for use in block.loads)
+    least = _SHORT_ROW if rows else 16
     return any(
         0 < _distance(use, axis) < limit and block.extents[axis] >= least for use in block.loads for axis in over
     )

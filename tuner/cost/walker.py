@@ -139,8 +139,10 @@ class Walk:
         return max(1.0, operations / 2) if self.block.is_reduction else operations
 
     def kept(self, use: Use) -> bool:
-        """Returns whether what is loaded stays the same in the loops at hand: those of the reduction, else the innermost
-        serial one."""
+        """Returns whether what is loaded stays the same in the loops at hand.
+
+        They are those of the reduction, else the innermost serial one.
+        """
         return use.affine and use.axes().isdisjoint(self._moving)
 
     @cached_property
@@ -390,8 +392,7 @@ class Walk:
         return self.nest.traffic(_HELD * self.machine.l2_bytes)
 
     def traffic(self) -> dict[str, np.ndarray]:
-        """Returns the bytes that come from each cache and from memory, and the cycles of waiting for lines, by the names
-        of costs."""
+        """Returns, by the names of costs, the bytes that come from caches and memory, and the cycles of waiting for lines."""
         machine, nest, block = self.machine, self.nest, self.block
         evicted, waiting = np.zeros(self.rows), np.zeros(self.rows)
         for number, use in enumerate(block.loads):
@@ -435,8 +436,9 @@ class Walk:
 def chain_factor(
     sums: np.ndarray, instructions: np.ndarray, machine: MachineModel, cycles: float | None = None
 ) -> np.ndarray:  # fmt: skip
-    """Returns by what factor sums take longer than the pipes need, because each waits ``cycles`` (those of a fused
-    multiply-add) for the one before.
+    """Returns by what factor sums take longer than the pipes need, because they wait for each other.
+
+    Each waits ``cycles`` (those of a fused multiply-add unless given) for the one before.
 
     As many are in hand as ``sums``, times the tiles at once: the processor begins the next tile, of so many
     ``instructions``, while the sums of a short reduction wait for each other. Where they are fewer than latency times pipes,

@@ -452,7 +452,10 @@ class FusedCosts:
         return self.stages.roles[n].kind == "tile"
 
     def _walk(self, n: int, role: StageRole) -> Walk:
-        """Returns the loops of a stage in one tile: a vector, the rows of a register tile, the reduction, what is left."""
+        """Returns the loops of a stage in one tile.
+
+        They are a vector, the rows of a register tile, the reduction, and what is left.
+        """
         block, sizes, lanes = role.block, self.computed(role.block), self.stages.lanes
         vector, loops, body = role.vector, [], dict[Var, np.ndarray]()
         if role.kind == "map":

@@ -27,17 +27,17 @@ import numpy as np
 
 from ...codegen.lane_offsets import NEAR
 from ...schedule import Schedule
-from ...tir.analysis.access import accesses
+from ...tir.analysis.access import Access, accesses
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore
-from ...tir.walk import pre_order
+from ...tir.walk import pre_order, uses_var
 from ..cost.axis_roles import lane_loads, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..cost.walker import Walk, WalkedLoop, added
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
-from ..program import BlockInfo, ProgramInfo, Use, divisors_of
+from ..program import BlockInfo, ProgramInfo, Use, affine, divisors_of
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
@@ -46,8 +46,8 @@ class ElementSweep:
     """The parameters of a sweep over elements.
 
     ``width`` elements are computed per iteration, as vectors of ``lanes`` elements, 0 for one of all. ``fused``: the loops
-    become one first. ``across`` is the number of the loop that is tiled with the innermost one, ``tile`` rows at a time, after
-    as many as ``joined`` loops outside it became one with it;
+    become one first, or the innermost ``together`` of them. ``across`` is the number of the loop that is tiled with the
+    innermost one, ``tile`` rows at a time, after as many as ``joined`` loops outside it became one with it;
     ``staged`` names an input whose part for a tile is copied to scratch memory; ``turned`` tells which dimension of the copy
     each axis of the block is, so that the copy lies as the axes do and rows are read in order. ``place``: the number of
     the place that is copied where the block reads the input at several; the copy lies as the axes do. ``shared``: the threads share the loops
@@ -58,6 +58,7 @@ class ElementSweep:
     width: int
     lanes: int = 0
     fused: bool = False
+    together: int = 1
     across: int | None = None
     joined: int = 0
     tile: int = 1
@@ -75,6 +76,8 @@ def sweep_elements(sch: Schedule, block: Any, sweep: ElementSweep) -> Any:
     order = list(sch.get_loops(block))
     if sweep.fused:
         order = [fuse_all(sch, order)]
+    elif sweep.together > 1:
+        order[-sweep.together :] = [fuse_all(sch, order[-sweep.together :])]
     place = next((n for n in reversed(range(len(order))) if extent_of(sch, order[n]) != 1), -1)
     step, lanes = sch.split(order.pop(place), [None, sweep.width])
     within: list[Any] = []
@@ -393,6 +396,39 @@ def _is_flat(block: BlockInfo) -> bool:
     return True
 
 
+_IN_LINE = 8
+"""The most vectors that short axes make together."""
+
+
+def _in_line(block: BlockInfo, lanes: int) -> int:
+    """Returns how many of the last axes make one that is at least a vector.
+
+    They lie one within the other in all arrays; together they are a few vectors, or whole ones, which are divided evenly.
+    """
+    uses, count, size = accesses(block.block.body), 1, block.extents[block.spatial[-1]]
+    while size < lanes and count < len(block.spatial):
+        outer, inner = block.spatial[-count - 1], block.spatial[-1]
+        extent = block.extents[outer]
+        steps = [(_step_of(use, outer), _step_of(use, inner)) for use in uses]
+        fits = size * extent <= _IN_LINE * lanes or size * extent % lanes == 0
+        if not fits or any(a is None or b is None or a != b * size for a, b in steps):
+            return 1
+        count, size = count + 1, size * extent
+    return count if size >= lanes else 1
+
+
+def _step_of(access: Access, axis: Var) -> int | None:
+    """Returns how many elements one step of ``axis`` moves, whatever other axes do; None when that is not known."""
+    total, stride = 0, 1
+    for index, extent in zip(reversed(access.indices), reversed(access.buffer.shape), strict=True):
+        form = affine(index)
+        if not isinstance(extent, IntImm) or (form is None and uses_var(index, axis)):
+            return None
+        total += 0 if form is None else form.terms.get(axis, 0) * stride
+        stride *= extent.value
+    return total
+
+
 def _innermost(block: BlockInfo) -> Var:
     """Returns the last spatial axis that has more than one value; the last one where none has."""
     return next((v for v in reversed(block.spatial) if block.extents[v] != 1), block.spatial[-1])
@@ -462,11 +498,15 @@ class ElementwisePart(Part):
         self.joined = 0
         self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
+        self.together = 1 if self.flat or self.across is not None or self.conditional else _in_line(block, self.lanes)
         self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
+        if self.together > 1:
+            self.inner = math.prod(block.extents[v] for v in block.spatial[-self.together :])
         self.unit = 1 if self.flat else _vectors_of_a_period(block, _innermost(block), self.lanes)
         vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
-        if self.flat and len(block.spatial) > 1:
-            vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        if (self.flat and len(block.spatial) > 1) or self.together > 1:
+            even = [v for v in vectors if self.inner % (v * self.lanes) == 0]
+            vectors = tuple(even) or (math.ceil(self.inner / self.lanes),)
         if self.copies and self.across is not None:
             self.joined = self._neighbours(self.across)
         if self.copies and self.across is not None:  # squares leave no part of a vector to another loop
@@ -532,7 +572,7 @@ class ElementwisePart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         staged = self.jumping.buffer.name if row.get("staged") and self.jumping is not None else ""
         sweep = ElementSweep(
-            min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
+            min(row["vectors"] * self.lanes, self.inner), fused=self.flat, together=self.together, staged=staged, tile=row.get("tile", 1),
             turned=self._turned if staged else (), place=self._place if staged else None,
             across=None if self.across is None else self.block.spatial.index(self.across), joined=self.joined,
             shared=self.parallel, tasks=2 * self.machine.cores, unrolled=self.apart,

@@ -308,7 +308,8 @@ def _split_bound(facts: Facts, atom: Atom) -> Interval:
     p, lower, upper = atom.args
     bound = facts.bound(p)
     if upper is not None:
-        bound = bound.remainder(Interval(upper, upper))
+        step = gcd(upper, *[k for m, k in p.items() if m])  # (64*x + 8) % 96 is 8, 40 or 72
+        bound = bound.remainder(Interval(upper, upper)).at_steps(step, p.get(ONE, 0))
     return bound.divided(Interval(lower, lower))
 
 

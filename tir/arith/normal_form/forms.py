@@ -103,6 +103,12 @@ class Interval(NamedTuple):
             return self
         return Interval(0, hi if most is None else min(hi, most - 1))
 
+    def at_steps(self, step: int, first: int) -> Interval:
+        """Return the interval of those of its numbers that lie a multiple of ``step`` from ``first``."""
+        lo = None if self.lo is None else self.lo + (first - self.lo) % step
+        hi = None if self.hi is None else self.hi - (self.hi - first) % step
+        return self if lo is not None and hi is not None and lo > hi else Interval(lo, hi)
+
     def truncated(self, other: Interval) -> Interval:
         """Return the interval of the quotient rounded towards zero, whose magnitude is at most that of the dividend."""
         (lo, hi), (least, most) = self, other
