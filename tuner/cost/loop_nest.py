@@ -171,7 +171,7 @@ rows). From the third-level cache they take as long as one."""
 def swept_bytes(
     moved: float, machine: MachineModel, *, streams: np.ndarray | float = 1.0, stride: int = 0
 ) -> dict[str, np.ndarray]:
-    """Returns, by the names of costs, the bytes that come from caches and memory when data are read and written once.
+    """Returns, by name, the bytes that come from caches and memory when data are read and written once.
 
     ``streams``: how many places, ``stride`` bytes apart, are read at a time; their lines may share a set.
     """

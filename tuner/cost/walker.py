@@ -392,7 +392,7 @@ class Walk:
         return self.nest.traffic(_HELD * self.machine.l2_bytes)
 
     def traffic(self) -> dict[str, np.ndarray]:
-        """Returns, by the names of costs, the bytes that come from caches and memory, and the cycles of waiting for lines."""
+        """Returns, by name, the bytes that come from caches and memory, and the cycles of waiting for lines."""
         machine, nest, block = self.machine, self.nest, self.block
         evicted, waiting = np.zeros(self.rows), np.zeros(self.rows)
         for number, use in enumerate(block.loads):
