@@ -399,7 +399,10 @@ class Walk:
             if use is not self.packed and block.is_reduction:
                 moved = nest.traffic(_HELD * machine.l2_bytes, only=number)
                 again = self._evicted(use, moved)
-                spans = [self.body[v] for v in use.axes() if v in block.spatial and use.stride(v) == 1]
+                spans = [
+                    self.body[v] * step for v in use.axes()
+                    if v in block.spatial and 0 < (step := abs(use.stride(v) or 0)) * block.itemsize <= self.machine.line_bytes
+                ]  # fmt: skip
                 late = _FROM_MEMORY * nest.traffic(machine.l3_bytes, only=number)
                 waiting = waiting + self.jumps(use, (moved + again + late) / 64, spans) * self._together(use)
                 evicted = evicted + again
@@ -464,4 +467,13 @@ def added(counts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     for some in counts:
         for name, value in some.items():
             out[name] = out[name] + value if name in out else value
+    return out
+
+
+def most(counts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Returns the largest of several counts, by name."""
+    out: dict[str, np.ndarray] = {}
+    for some in counts:
+        for name, value in some.items():
+            out[name] = np.maximum(out[name], value) if name in out else value
     return out

@@ -35,7 +35,7 @@ from ..cost.axis_roles import lane_loads, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
-from ..cost.walker import Walk, WalkedLoop, added
+from ..cost.walker import Walk, WalkedLoop, added, most
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use, affine, divisors_of
 from .schedule_rule import Decision, Group, Part, ScheduleRule
@@ -777,7 +777,7 @@ class ColumnPart(Part):
         moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
         return Costs(rows).put(
             **counts,
-            **swept_bytes(moved, machine),
+            **most([swept_bytes(moved, machine), walk.traffic()]),
             flops=block.flops,
             regions=float(self.parallel),
             lanes_used=float(self.lanes),
@@ -874,9 +874,11 @@ class RowPart(Part):
         again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
         swept = swept_bytes(moved, machine, streams=together, stride=row_bytes)
         swept["l2_bytes"] = swept["l2_bytes"] + again
+        reductions = [block for block in self.group.blocks if block.is_reduction]
+        walked = [self._walk(block, columns, rows).traffic() for block in reductions]
         return Costs(rows).put(
             **counts,
-            **swept,
+            **most([swept, *walked]),
             flops=sum(b.flops for b in self.group.blocks),
             regions=float(self.parallel),
             lanes_used=float(self.lanes),
@@ -910,7 +912,6 @@ class RowPart(Part):
     def _walk(self, block: BlockInfo, columns: Mapping[str, np.ndarray], rows: int, among: Sequence[Use] = ()) -> Walk:
         """Returns the loops of one stage: vectors along a row, of a reduction several rows together, and over rows."""
         ones = np.ones(rows)
-        count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
         along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
         together = columns["rows"] if block.is_reduction else ones
         loops, size = [], ones * self._row_size(block)
@@ -923,7 +924,8 @@ class RowPart(Part):
         if along:
             loops.append(WalkedLoop(along[-1], ceil_div(size, width)))
         if row is not None:
-            loops.append(WalkedLoop(row, count / together))
+            loops.append(WalkedLoop(row, block.extents[row] / together))
+            loops += [WalkedLoop(v, ones * block.extents[v]) for v in reversed(block.spatial[: self.rank - 1])]
         return Walk(
             block, self.machine, loops, rows, vector=along[-1] if along else None, lanes=self.lanes,
             unroll=columns["unroll"], periodic=self.unit > 1 and block.is_reduction, elsewhere=among,
