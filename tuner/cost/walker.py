@@ -47,6 +47,9 @@ _FAR = 1024
 _FROM_MEMORY = 7.0
 """How many times longer than for the third-level cache a jump waits for memory, where its page is often not known either."""
 
+_FROM_SECOND = 0.4
+"""The share of that time that a jump waits for the second-level cache, and for its page."""
+
 _BEGINS = 20.0
 """The cycles in which the sums of a tile begin and end: a branch that is predicted wrongly, and what waits for it."""
 
@@ -404,6 +407,7 @@ class Walk:
                     if v in block.spatial and 0 < (step := abs(use.stride(v) or 0)) * block.itemsize <= self.machine.line_bytes
                 ]  # fmt: skip
                 late = _FROM_MEMORY * nest.traffic(machine.l3_bytes, only=number)
+                late = late + _FROM_SECOND * nest.traffic(machine.l1_bytes, only=number)
                 waiting = waiting + self.jumps(use, (moved + again + late) / 64, spans) * self._together(use)
                 evicted = evicted + again
         return {

@@ -683,7 +683,12 @@ class RowReductionRule(ScheduleRule):
 
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         members = row_group(program, block, free)
-        return None if members is None else Group(block, members)
+        if members is None:
+            return None
+        before = [b for b in members if b is not block]
+        if members[-1] is block and not any(b.is_reduction or len(b.axes) > len(block.spatial) for b in before):
+            members = (block,)  # values of rows alone that are made before are vectors by themselves
+        return Group(block, members)
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         parts: list[Part] = [RowPart(group, machine)]
