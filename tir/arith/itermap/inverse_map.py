@@ -103,7 +103,8 @@ def invert_sums(
         for e in indices
         for n in pre_order(e)
         if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.b, IntImm) and isinstance(n.a, Add)
-    ]
+        and uses_var(n.a, lambda v: v in doms)
+    ]  # fmt: skip
     if not sums or not all(same(sums[0], other) for other in sums):
         return invert(analyzer, doms, indices, values, as_written)
     whole = sums[0]
