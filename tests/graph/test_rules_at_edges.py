@@ -22,7 +22,7 @@ from .graphs_of_rules import FINFO, NARROW, drawn_graph, magnitudes, widened
 RULES = [*ALGEBRA, *PATTERNS, *fold_scales.RULES, *split_transposed.RULES]
 
 ROUNDED = {
-    "constants_meet": 2, "reciprocal_of_root": 2, "product_with_itself": 1, "division_by_root": 3,
+    "constants_meet": 2, "reciprocal_of_root": 2, "product_with_itself": 1, "short_power": 2, "division_by_root": 3,
     "gelu": 16, "gelu_approximate_tanh": 16, "sigmoid": 4, "silu": 4, "swiglu": 2, "hardsigmoid": 4, "hardswish": 4, "elu": 4,
     "elu_alpha_1": 4, "celu": 4, "celu_alpha_1": 4, "softplus": 4, "mish": 16, "logaddexp": 4, "softmax": 16, "scaled_norm": 3,
     "rms_norm": 16,
