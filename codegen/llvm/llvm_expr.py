@@ -453,7 +453,7 @@ def compared(em: LlvmScope, e: E.CmpOp) -> str:
 
 
 def mask_of_lanes(em: LlvmScope, e: E.CmpOp, numbers: Sequence[int]) -> str | None:
-    """Returns what a comparison of a ramp with a single value is in the lanes of these ``numbers``; None for another one.
+    """Returns a comparison of a ramp with a single value in the lanes of these ``numbers``; None for another one.
 
     A number below 0 or beyond the lanes stands for a lane that goes on like the others.
     """

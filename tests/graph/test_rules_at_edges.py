@@ -30,18 +30,18 @@ ROUNDED = {
 """Units in the last place of the right value by which an element may differ, where the written steps do not err more."""
 
 SUMS = {
-    "batch_norm", "scale_of_product", "shift_of_product", "product_of_scaled", "product_of_shifted", "transposed",
+    "batch_norm", "scale_of_product", "shift_of_product", "product_of_scaled", "product_of_shifted", "transposed", "of_single_pixels",
     "product_of_quantized", "product_of_quantized_with_bias", "attention", "layer_norm", "shifted_norm",
 }  # fmt: skip
 """Sums of other numbers, or in another order: they err by units of the sum of the magnitudes of their terms."""
 
 UNITS_OF_SUMS = 16
 
-FINITE = {"transposed", "attention", "layer_norm", "shifted_norm"}
+FINITE = {"transposed", "of_single_pixels", "attention", "layer_norm", "shifted_norm"}
 """Rules that are compared for finite operands: NaN and infinities reach more places, or magnitudes say nothing of them."""
 
 OPEN_ZEROS = {"maximum_with_zero", "between_bounds", "clip_of_clip", "batch_norm", "scale_of_product", "shift_of_product",
-              "product_of_scaled", "product_of_shifted", "transposed"}  # fmt: skip
+              "product_of_scaled", "product_of_shifted", "transposed", "of_single_pixels"}  # fmt: skip
 """Rules that may give the other zero: of maxima of two zeros, and of sums."""
 
 TYPES = (*FINFO, *NARROW, "int32", "float32")

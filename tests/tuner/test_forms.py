@@ -137,6 +137,22 @@ def test_an_array_and_its_transpose_go_through_squares(shape):
     np.testing.assert_array_equal(made, 2 * x - x.swapaxes(-1, -2) * x)
 
 
+@pytest.mark.parametrize("first", ["transpose", "concatenate"])
+def test_transposes_beside_concatenations_are_stored(first):
+    """Tiles of one place are transposed in fast memory, so that the other places are not strided through."""
+    x = ph(70, 33)
+    turned = ops.transpose(x)
+    out = ops.concatenate([turned, turned], 0) if first == "transpose" else None
+    if out is None:
+        doubled = ops.concatenate([x, x], 1)
+        out = ops.transpose(te.compute(doubled.shape, lambda *at: doubled(*at) * 2.0, name="C"))
+    made = compiled(x, out)
+    assert "as written" not in made.origin and "masked.gather" not in made.get_source("ll")
+    made, (x,) = computed(out, x)
+    want = np.concatenate([x.T, x.T])
+    np.testing.assert_array_equal(made, want if first == "transpose" else 2 * want)
+
+
 @pytest.mark.parametrize("each", [2, 4, 8])
 def test_lanes_near_one_another_come_from_one_vector(each):
     x = ph(128)

@@ -494,7 +494,9 @@ class ElementwisePart(Part):
         return place - first
 
     def _may_stage(self) -> bool:
-        """Returns whether each dimension of the input is read by an axis of its own."""
+        """Returns whether each dimension of the input is read by an axis of its own, and the part of a tile may be copied."""
+        if self.conditional and self._place is not None:  # it may lie outside of the input
+            return False
         return self.joined == 0 and self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
 
     @property
@@ -503,7 +505,8 @@ class ElementwisePart(Part):
 
         None where the part that is read is copied as it lies: by plain copies, and where that part depends on conditions.
         """
-        assert self.jumping is not None
+        if self.jumping is None:
+            return None
         places = [use for use in self.block.loads if use.buffer is self.jumping.buffer]
         if self.copies or (self.conditional and len(places) == 1):
             return None
