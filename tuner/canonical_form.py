@@ -126,9 +126,19 @@ class _Divisors:
 def _by_numbers(func: PrimFunc) -> _Divisors:
     """Returns the numbers by which reductions divide axes."""
     program = ProgramInfo(func)
-    return _Divisors(
-        program, {b: [{d: d for d in found} for found in divisors_of(b)] for b in _not_affine_reductions(program)}
-    )
+    found = {b: [{d: d for d in divisors} for divisors in divisors_of(b)] for b in _not_affine_reductions(program)}
+    for b in program.blocks:
+        if b.is_reduction or b.keeps_order or b.obstacle is not None or all(use.affine for use in b.loads):
+            continue
+        divisors = divisors_of(b)
+        if all(d >= _LONG_ROW for each in divisors for d in each):
+            found[b] = [{d: d for d in each} for each in divisors]
+    return _Divisors(program, found)
+
+
+_LONG_ROW = 32
+"""The divisors from which on an element-wise stage gets an axis for the remainder: it fills vectors. Shorter remainders
+are lanes of the stage as it is."""
 
 
 def _by_sizes(func: PrimFunc) -> _Divisors:

@@ -137,6 +137,16 @@ def test_an_array_and_its_transpose_go_through_squares(shape):
     np.testing.assert_array_equal(made, 2 * x - x.swapaxes(-1, -2) * x)
 
 
+@pytest.mark.parametrize("shape", [(33, 70), (197, 48)])
+def test_a_flattened_transpose_goes_through_registers(shape):
+    x = ph(*shape)
+    out = ops.reshape(ops.transpose(x), (shape[0] * shape[1],))
+    text = compiled(x, out).get_source("lowered")
+    assert "// T.Broadcast" not in text and "% T.Broadcast" not in text
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.T.reshape(-1))
+
+
 @pytest.mark.parametrize("first", ["transpose", "concatenate"])
 def test_transposes_beside_concatenations_are_stored(first):
     """Tiles of one place are transposed in fast memory, so that the other places are not strided through."""

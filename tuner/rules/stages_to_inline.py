@@ -177,7 +177,10 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Reads:
-    """How a stage reads: whether it is a transpose, and at how many places it reads a buffer, what is inlined included."""
+    """How a stage reads: whether it is a transpose, and at how many places it reads a buffer.
+
+    What is inlined into it counts.
+    """
 
     turned: bool
     places: int

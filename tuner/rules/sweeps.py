@@ -494,7 +494,7 @@ class ElementwisePart(Part):
         return place - first
 
     def _may_stage(self) -> bool:
-        """Returns whether each dimension of the input is read by an axis of its own, and the part of a tile may be copied."""
+        """Returns whether each dimension of the input is read by an axis of its own, and may be copied."""
         if self.conditional and self._place is not None:  # it may lie outside of the input
             return False
         return self.joined == 0 and self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
