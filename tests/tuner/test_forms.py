@@ -147,6 +147,24 @@ def test_a_flattened_transpose_goes_through_registers(shape):
     np.testing.assert_array_equal(made, x.T.reshape(-1))
 
 
+@pytest.mark.parametrize(("shape", "times"), [((16, 16, 65), (3, 3, 2)), ((5, 33), (1, 4)), ((7, 70), (2, 2))])
+def test_repeated_rows_are_copied_by_vectors(shape, times):
+    x = ph(*shape)
+    out = ops.tile(x, times)
+    assert "% T.Broadcast" not in compiled(x, out).get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, np.tile(x, times))
+
+
+@pytest.mark.parametrize("shape", [(3, 63, 63, 4), (7, 13, 3), (5, 7, 17)])
+def test_short_rows_of_any_number_are_one_axis(shape):
+    x = ph(*shape)
+    out = te.compute(shape, lambda *at: x(*at) * 2.0 + 1.0, name="C")
+    assert "A_flat" in compiled(x, out).get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x * 2 + 1)
+
+
 @pytest.mark.parametrize("first", ["transpose", "concatenate"])
 def test_transposes_beside_concatenations_are_stored(first):
     """Tiles of one place are transposed in fast memory, so that the other places are not strided through."""

@@ -448,8 +448,7 @@ class ElementwisePart(Part):
         self.block, self.machine = block, machine
         self.lanes = machine.lanes(block.itemsize)
         self.parallel = worth_threads(machine, [block])
-        # a fused loop is only split evenly: otherwise the axes could not be recovered from it
-        self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
+        self.flat = _is_flat(block)
         found = None if self.flat else _transposed(block)
         self.across: Var | None = None if found is None else found[0]
         self.jumping: Use | None = None if found is None else found[1]
@@ -460,8 +459,8 @@ class ElementwisePart(Part):
         self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
         self.unit = 1 if self.flat else _vectors_of_a_period(block, _innermost(block), self.lanes)
         vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
-        if self.flat and len(block.spatial) > 1:
-            vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        if self.flat and len(block.spatial) > 1:  # without a part that is left, where there are such vectors
+            vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0) or vectors
         if self.copies and self.across is not None:
             self.joined = self._neighbours(self.across)
         if self.copies and self.across is not None:  # squares leave no part of a vector to another loop
