@@ -195,6 +195,20 @@ def product_with_itself(m: Match) -> Value | None:
     return None if v is None else m.op("square", v)
 
 
+@rule(either(op("power", _x, number(3.0), bind="cube"), op("power", _x, number(4.0))))
+def short_power(m: Match) -> Value | None:
+    """The third power of a float is x² · x and the fourth is (x²)², to two roundings.
+
+    x² is infinite or 0 only where the power is as well, and signs, infinities and NaN agree. Floats of 16 bits stay powers,
+    which are rounded once.
+    """
+    v = _if_same(m, m["x"])
+    if v is None or DType(v.dtype) not in ("float32", "float64"):
+        return None
+    square = m.op("square", v)
+    return m.op("multiply", square, v) if "cube" in m else m.op("square", square)
+
+
 @rule(op("divide", _x, op("sqrt", _y)))
 def division_by_root(m: Match) -> Value | None:
     """x / √y is x · rsqrt(y), where √y has fewer elements: one division for each of those.
@@ -295,6 +309,7 @@ _ELEMENT_RULES: tuple[Rule, ...] = (
     one_kind_of_division,
     reciprocal_of_root,
     product_with_itself,
+    short_power,
     division_by_root,
     broadcast_twice,
     broadcast_of_nothing,

@@ -124,11 +124,22 @@ class _Divisors:
 
 
 def _by_numbers(func: PrimFunc) -> _Divisors:
-    """Returns the numbers by which reductions divide axes."""
+    """Returns the numbers by which reductions divide axes, and element-wise stages of long rows."""
     program = ProgramInfo(func)
-    return _Divisors(
-        program, {b: [{d: d for d in found} for found in divisors_of(b)] for b in _not_affine_reductions(program)}
-    )
+    found = {b: [{d: d for d in divisors} for divisors in divisors_of(b)] for b in _not_affine_reductions(program)}
+    for b in program.blocks:
+        if b.is_reduction or b.keeps_order or b.obstacle is not None or all(use.affine for use in b.loads):
+            continue
+        divisors = divisors_of(b)
+        inner = next((n for n in reversed(range(len(b.axes))) if b.extents[b.axes[n]] > 1), 0)
+        if b.axes and divisors[inner] and min(divisors[inner]) >= _LONG_ROW:
+            found[b] = [{d: d for d in each} for each in divisors]
+    return _Divisors(program, found)
+
+
+_LONG_ROW = 32
+"""The divisors of the innermost axis from which on an element-wise stage gets an axis for the remainder: it fills
+vectors. Shorter remainders are lanes of the stage as it is."""
 
 
 def _by_sizes(func: PrimFunc) -> _Divisors:
@@ -191,8 +202,8 @@ def _split_divided_axes(sch: Schedule, divisors: Callable[[PrimFunc], _Divisors]
 
 
 def _not_affine(program: ProgramInfo) -> int:
-    """Returns how many accesses of the blocks that rules may schedule are not affine."""
-    return sum(not use.affine for b in program.blocks for use in (*b.stores, *b.loads))
+    """Returns how many indices of the blocks that rules may schedule are not affine."""
+    return sum(dim is None for b in program.blocks for use in (*b.stores, *b.loads) for dim in use.dims)
 
 
 @dataclass(frozen=True)

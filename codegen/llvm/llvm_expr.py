@@ -6,7 +6,7 @@ processor fault.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...tir.expr import (
     BinaryOp,
@@ -448,24 +448,28 @@ def comparison(em: LlvmScope, op: type, a: str, b: str, dtype: DType) -> str:
 def compared(em: LlvmScope, e: E.CmpOp) -> str:
     """Returns a comparison. One of a ramp with a single value is a constant mask, or one of lane numbers with a clamped
     distance."""
-    mask = _lane_mask(em, e) if e.dtype.lanes > 1 and e.a.dtype.is_signed else None
+    mask = mask_of_lanes(em, e, range(e.dtype.lanes)) if e.dtype.lanes > 1 and e.a.dtype.is_signed else None
     return expressions.comparison(em, e) if mask is None else mask
 
 
-def _lane_mask(em: LlvmScope, e: E.CmpOp) -> str | None:
+def mask_of_lanes(em: LlvmScope, e: E.CmpOp, numbers: Sequence[int]) -> str | None:
+    """Returns a comparison of a ramp with a single value in the lanes of these ``numbers``; None for another one.
+
+    A number below 0 or beyond the lanes stands for a lane that goes on like the others.
+    """
     if not (isinstance(e.a, E.Ramp) and isinstance(e.b, E.Broadcast) and isinstance(e.a.stride, E.IntImm)):
         return None
     if not (index_like(e.a.base) and index_like(e.b.value)):
         return None
-    lanes, stride = e.a.lanes, e.a.stride.value
+    stride = e.a.stride.value
     gap = em.linear(e.b.value).plus(em.linear(e.a.base), -1)  # stride * lane  OP  gap
     if not gap.terms:
-        return vector_constant([int(_HOLDS[type(e)](stride * n, gap.const)) for n in range(lanes)], "i1")
-    reach = abs(stride) * lanes + 1
+        return vector_constant([int(_HOLDS[type(e)](stride * n, gap.const)) for n in numbers], "i1")
+    reach = max(abs(stride) * e.a.lanes, *[abs(stride * n) for n in numbers]) + 1
     if isinstance(e, (E.EQ, E.NE)) or reach >= 1 << 30:
         return None
     # beyond the reach of the lanes the distance makes no difference
-    return em.lanes_compared([stride * n for n in range(lanes)], _COMPARE[type(e)][1], gap, reach)
+    return em.lanes_compared([stride * n for n in numbers], _COMPARE[type(e)][1], gap, reach)
 
 
 def logical(em: LlvmScope, e: E.And | E.Or) -> str:
@@ -585,6 +589,10 @@ def _lane(em: LlvmScope, e: E.Shuffle, n: int) -> str:
 # The nodes (:class:`~.nodes.FloorDiv`) define the results that the machine leaves open: a quotient and a remainder by zero are
 # 0, and the smallest number divided by -1 is itself. Divisors that can be neither 0 nor -1 need no extra instructions.
 # Other divisors are replaced by 1 before the instruction, and the quotient is selected afterwards.
+#
+# No processor divides vectors of integers. Vectors of at most 32 bits that are not divided by a constant are divided as floats,
+# and the quotient is cut off. That is exact: a quotient that is no whole number lies at least 1/b below the next one, which
+# is a share of more than 1/|a| of it, and floats of twice the bits, or of 24 bits for numbers of 16, tell these apart.
 
 
 def divide(
@@ -597,8 +605,9 @@ def divide(
         if constant == 0 or not quotient:
             return zero(dtype)
         return fn.pure(f"sub {llvm_type(dtype)} {zero(dtype)}, {a}")
+    floats = constant is None and dtype.lanes > 1 and dtype.bits <= 32
     if constant is not None or (least is not None and least > 0):
-        return _plain(fn, e, a, b, dtype)
+        return _plain(fn, e, a, b, dtype, floats)
     type_, bools = llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
     one = splat_constant("1", dtype)
     if dtype.lanes > 1:  # lanes that were never stored to hold an arbitrary number
@@ -608,31 +617,48 @@ def divide(
         special = fn.pure(f"icmp ult {type_} {next_}, {splat_constant('2', dtype)}")  # b is -1 or 0
     else:
         special = fn.pure(f"icmp eq {type_} {b}, {zero(dtype)}")
-    result = _plain(fn, e, a, fn.chosen(bools, special, type_, one, b), dtype)
+    result = _plain(fn, e, a, fn.chosen(bools, special, type_, one, b), dtype, floats)
     if not quotient:  # the remainder by 1 is 0, as it is by 0 and by -1
         return result
     return fn.chosen(bools, special, type_, fn.pure(f"mul {type_} {a}, {b}"), result)  # 0, or -a
 
 
-def _plain(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: DType) -> str:
+def _plain(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: DType, floats: bool) -> str:
     """Returns the division when no divisor is 0, and none is -1 where the smallest number may be divided."""
-    type_ = llvm_type(dtype)
+    quotient = isinstance(e, (Div, TruncDiv, FloorDiv))
     if isinstance(e, (FloorDiv, FloorMod)) and dtype.is_signed:
-        return _floored(fn, isinstance(e, FloorDiv), a, b, dtype)
-    word = "div" if isinstance(e, (Div, TruncDiv, FloorDiv)) else "rem"
-    return fn.pure(f"{'s' if dtype.is_signed else 'u'}{word} {type_} {a}, {b}")
+        return _floored(fn, quotient, a, b, dtype, floats)
+    whole, rest = _cut_off(fn, a, b, dtype, floats)
+    return whole() if quotient else rest()
 
 
-def _floored(fn: FunctionBuilder, quotient: bool, a: str, b: str, dtype: DType) -> str:
+def _cut_off(
+    fn: FunctionBuilder, a: str, b: str, dtype: DType, floats: bool
+) -> tuple[Callable[[], str], Callable[[], str]]:
+    """Returns what writes the quotient rounded towards zero, and what writes its remainder."""
+    type_, sign = llvm_type(dtype), "s" if dtype.is_signed else "u"
+    if not floats:
+        return (lambda: fn.pure(f"{sign}div {type_} {a}, {b}")), (lambda: fn.pure(f"{sign}rem {type_} {a}, {b}"))
+    wide = llvm_type(DType("float64" if dtype.bits > 16 else "float32").with_lanes(dtype.lanes))
+
+    def whole() -> str:
+        over, under = (fn.pure(f"{sign}itofp {type_} {x} to {wide}") for x in (a, b))
+        return fn.pure(f"fpto{sign}i {wide} {fn.pure(f'fdiv {wide} {over}, {under}')} to {type_}")
+
+    return whole, lambda: fn.pure(f"sub {type_} {a}, {fn.pure(f'mul {type_} {whole()}, {b}')}")
+
+
+def _floored(fn: FunctionBuilder, quotient: bool, a: str, b: str, dtype: DType, floats: bool) -> str:
     """Returns signed division rounded towards minus infinity, or its remainder."""
     type_, bool_type = llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
-    rem = fn.pure(f"srem {type_} {a}, {b}")
+    whole, rest = _cut_off(fn, a, b, dtype, floats)
+    rem = rest()
     nonzero = fn.pure(f"icmp ne {type_} {rem}, {zero(dtype)}")
     signs = fn.pure(f"xor {type_} {rem}, {b}")
     differ = fn.pure(f"icmp slt {type_} {signs}, {zero(dtype)}")
     adjust = fn.pure(f"and {bool_type} {nonzero}, {differ}")
     if quotient:
-        div = fn.pure(f"sdiv {type_} {a}, {b}")
+        div = whole()
         step = fn.pure(f"sext {bool_type} {adjust} to {type_}")
         return fn.pure(f"add {type_} {div}, {step}")
     added = fn.pure(f"add {type_} {rem}, {b}")

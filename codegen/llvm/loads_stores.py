@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp, index_like
+from ...tir.expr import GE, GT, LE, LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp, conjuncts
 from ...tir.stmt import Buffer
 from ..lane_offsets import NEAR, LaneOffsets, constant_lane_offsets, flat_lanes, known_mask
 from ..lowered import ALIGNED
 from ..machine.target import Target
 from .function_builder import align_of, llvm_type, memory_type, stored_suffix, sum_text, vector_constant
+from .llvm_expr import mask_of_lanes
 from .llvm_scope import LlvmScope
 
 if TYPE_CHECKING:
@@ -349,22 +351,22 @@ def _picked_first(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType, d
 
 
 def _picked_active(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) -> str | None:
-    """Returns the lanes below an end that is known when the code runs, and 0 in the others.
+    """Returns the active lanes, and 0 in the others, where the active ones are neighbours, as between two ends.
 
-    That is how the last tile of a symbolic size ends. Masked loads read nothing beyond the last lane. None stands for other
-    masks, and machines without such loads.
+    That is how the last tile of a symbolic size ends, and what padding leaves of a window. Masked loads read nothing before
+    the first and beyond the last active lane. None stands for other masks, and machines without such loads.
     """
-    dtype, left = e.dtype, _lanes_left(em, e.predicate)
+    dtype = e.dtype
     lanes = min(dtype.lanes, em.target.vector_lanes(dtype))
-    if left is None or not _has_masked_loads(em.target, dtype):
+    if not _has_masked_loads(em.target, dtype):
         return None
     part, one, whole = dtype.element.with_lanes(lanes), memory_type(dtype.element), ""
     for done in range(0, dtype.lanes, lanes):
         found = ""
         for start in range(0, distance * lanes, lanes):
-            # an element is read where the lane that is its place over the distance, rounded up, is active
-            steps = [done - (-start - n) // distance for n in range(lanes)]
-            inside = em.lanes_compared(steps, "slt", left, dtype.lanes + 1)
+            inside = _between_active_lanes(em, e, [done * distance + start + n for n in range(lanes)], distance)
+            if inside is None:
+                return None
             vector = active_lanes(em, e.buffer, offset.plus(Linear(done * distance + start)), part, inside)
             places = [distance * n - start for n in range(lanes)]
             order = [lanes + p if 0 <= p < lanes else n if p < 0 else -1 for n, p in enumerate(places)]
@@ -373,14 +375,26 @@ def _picked_active(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) 
     return whole
 
 
-def _lanes_left(em: LlvmScope, test: Expr | None) -> Linear | None:
-    """Returns how many lanes are active in a condition of lanes below an end; None for other conditions."""
-    if not (isinstance(test, LT) and isinstance(test.a, Ramp) and isinstance(test.b, Broadcast)):
-        return None
-    one = isinstance(test.a.stride, IntImm) and test.a.stride.value == 1
-    if not (one and index_like(test.a.base) and index_like(test.b.value)):
-        return None
-    return em.linear(test.b.value).plus(em.linear(test.a.base), -1)
+def _between_active_lanes(em: LlvmScope, e: BufferLoad, places: Sequence[int], distance: int) -> str | None:
+    """Returns which ``places``, in elements from lane 0 on, lie between the first and the last active lane.
+
+    None where the active lanes may have others between them.
+    """
+    end, type_ = distance * (e.dtype.lanes - 1), f"<{len(places)} x i1>"
+    mask = vector_constant([int(p <= end) for p in places], "i1")
+    for test in conjuncts(e.predicate):  # type: ignore[arg-type]
+        if isinstance(test, Broadcast):
+            held: str | None = em.splat(em.value(test.value), "bool", len(places))
+        elif isinstance(test, (LT, LE, GT, GE)) and isinstance(test.a, Ramp) and isinstance(test.a.stride, IntImm):
+            # an end lies before the next lane where lower lanes hold, else behind the lane before
+            lower = isinstance(test, (LT, LE)) == (test.a.stride.value >= 0)
+            held = mask_of_lanes(em, test, [-(-p // distance) if lower else p // distance for p in places])
+        else:
+            return None
+        if held is None:
+            return None
+        mask = em.fn.pure(f"and {type_} {mask}, {held}")
+    return mask
 
 
 def _has_masked_loads(target: Target, dtype: DType) -> bool:

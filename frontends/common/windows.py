@@ -138,12 +138,19 @@ def transposed_convolution(
 ) -> Value:
     """Returns a transposed convolution by kernels (C, O / groups, spatial …), with ``output_padding`` more elements behind.
 
-    The operator of the graph computes the usual ones in two dimensions. Others are a convolution of the data with zeros
+    The operator of the graph computes the usual ones in one and two dimensions. Others are a convolution of the data with zeros
     between its elements, by flipped kernels.
     """
     n = x.ndim - 2
     _require_dimensions(c, n)
     usual = all(d == 1 for d in dilation) and all(isinstance(p, int) and p >= 0 for p in padding)
+    if n == 1 and usual and max(stride) > 1:  # the only row of images
+        rows = {"stride": (1, *stride), "padding": (0, padding[0], 0, padding[1]), "dilation": (1, 1)}
+        image, kernels = [c.op("expand_dims", v, axis=2) for v in (x, weight)]
+        wide = transposed_convolution(
+            c, image, kernels, bias, output_padding=(0, *output_padding), groups=groups, **rows
+        )  # fmt: skip
+        return c.op("squeeze", wide, axis=2)
     if n == 2 and usual and all(isinstance(e, Expr) or e < s for e, s in zip(output_padding, stride, strict=True)):
         options = {"stride": tuple(stride), "padding": tuple(padding), "output_padding": tuple(output_padding)}
         return c.op("conv2d_transpose", x, weight, bias, groups=groups, **options)

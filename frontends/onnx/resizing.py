@@ -235,7 +235,8 @@ def _by_operator(c: OnnxCall, x: Value, axes: Sequence[_ResizedAxis], mode: str,
     if attrs["method"] == "cubic":
         attrs["cubic_alpha"] = float(c.attr("cubic_coeff_a", -0.75))
     made = c.op(f"resize{n}d", flat, size=tuple(out[first : last + 1]), **attrs)
-    return c.op("reshape", made, shape=tuple(out))
+    made = c.op("reshape", made, shape=tuple(out))
+    return made if made.dtype == x.dtype else c.op("cast", made, dtype=x.dtype)
 
 
 def _by_tables(c: OnnxCall, x: Value, axes: Sequence[_ResizedAxis], mode: str, rounding: str) -> Value:

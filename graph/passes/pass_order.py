@@ -122,6 +122,7 @@ PASSES: list[GraphPass] = [
     GraphPass("fold_scales", fold_scales),
     GraphPass("loop_bodies", _prepare_bodies),
     GraphPass("split_transposed", split_transposed),
+    GraphPass("fold_constants", fold_constants),
     GraphPass("join_products", join_products),
     GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),
@@ -131,7 +132,7 @@ PASSES: list[GraphPass] = [
     GraphPass("merge_equal", merge_equal),
     GraphPass("distinct_outputs", distinct_outputs),
 ]
-"""The passes in order. One that stands there twice has one name."""
+"""The passes in order. One that stands there several times has one name."""
 
 
 @dataclass

@@ -401,27 +401,43 @@ def roi_align(
     axes = [reduce_axis((0, sample_ratio), n) for n in ("sy", "sx")]
     images = cast(batch.dtype, data.shape[0])
 
-    def place(r: Expr, d: int, cell: Expr, k: Expr) -> tuple[Expr, Expr]:
-        """Returns a sample's coordinate inside the image, and whether it was outside."""
-        low, high = [
-            cast(wide, rois(r, const(n))) * const(spatial_scale, wide) - half for n in ((1, 3) if d == 0 else (0, 2))
-        ]
-        length = high - low if aligned else larger(high - low, const(1.0, wide))
-        size = length / const(float(pooled_size[d]), wide)
-        part = (cast(wide, k) + const(0.5, wide)) * size / const(float(sample_ratio), wide)
-        at = low + cast(wide, cell) * size + part
-        extent = cast(wide, data.shape[2 + d])
-        outside = Or(at < const(-1.0, wide), at > extent)
-        return smaller(larger(at, const(0.0, wide)), extent - const(1.0, wide)), outside
+    def places(d: int) -> Tensor:
+        """Returns the coordinates of the samples, -1 for those outside of the image."""
+
+        def place(r: Expr, cell: Expr, k: Expr) -> Any:
+            low, high = [
+                cast(wide, rois(r, const(n))) * const(spatial_scale, wide) - half
+                for n in ((1, 3) if d == 0 else (0, 2))
+            ]
+            length = high - low if aligned else larger(high - low, const(1.0, wide))
+            size = length / const(float(pooled_size[d]), wide)
+            part = (cast(wide, k) + const(0.5, wide)) * size / const(float(sample_ratio), wide)
+            at = low + cast(wide, cell) * size + part
+            extent = cast(wide, data.shape[2 + d])
+            inside = smaller(larger(at, const(0.0, wide)), extent - const(1.0, wide))
+            return select(Or(at < const(-1.0, wide), at > extent), const(-1.0, wide), inside)
+
+        shape = (rois.shape[0], const(pooled_size[d]), const(sample_ratio))
+        made: Tensor = compute(shape, place, f"{name}_{'rows' if d == 0 else 'columns'}")
+        return made
+
+    rows, columns = places(0), places(1)
 
     def f(r: Expr, c: Expr, y: Expr, x: Expr) -> Any:
         image = smaller(larger(batch(r), const(0, batch.dtype)), images - const(1, batch.dtype))
-        (py, oy), (px, ox) = [
-            place(r, d, cell, axis.var) for d, (cell, axis) in enumerate(zip((y, x), axes, strict=True))
+        at = rows(r, y, axes[0].var), columns(r, x, axes[1].var)
+        zero = const(0.0, wide)
+        ends = [cast("int32", e) - 1 for e in data.shape[2:]]
+        near = [smaller(cast("int32", floor(larger(p, zero))), end) for p, end in zip(at, ends, strict=True)]
+        far = [smaller(low + 1, end) for low, end in zip(near, ends, strict=True)]
+        shares = [p - cast(wide, low) for p, low in zip(at, near, strict=True)]
+        weights = [(const(1.0, wide) - share, share) for share in shares]
+        terms = [
+            cast(wide, data(image, c, (near, far)[i][0], (near, far)[j][1])) * (weights[0][i] * weights[1][j])
+            for i, j in itertools.product(range(2), repeat=2)
         ]
-        terms = linear_sample(data, (image, c), (py, px))
         value = combine(larger if mode == "max" else lambda a, b: a + b, terms)
-        value = if_then_else(Or(oy, ox), const(0.0, wide), value)
+        value = if_then_else(all_(*[p >= zero for p in at]), value, zero)
         return max_over(value, axis=axes) if mode == "max" else sum_(value, axis=axes)
 
     shape = (rois.shape[0], data.shape[1], *[const(n) for n in pooled_size])

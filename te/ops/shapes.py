@@ -571,10 +571,34 @@ def _scattered(
         store = BufferStore(out, _STEPS[reduction](out[tuple(where)], new[tuple(i)]), tuple(where))
         return IfThenElse(all_(*inside), store) if inside else store
 
-    copied = _loops("i", x.shape, lambda i: BufferStore(out, source[tuple(i)], tuple(i)))
+    copied = _copied(source, out)
     body = seq(copied, _loops("u", updates.shape, write))
     made: Tensor = ExternOp(name, tensors, (source, at, new), (out,), body, requires=requires).output(0)
     return made
+
+
+_COPIED_BYTES = 64
+"""The bytes of a row that a copy moves at a time."""
+
+
+def _copied(source: Buffer, out: Buffer) -> Stmt:
+    """Returns loops that copy a buffer, vectors of a row at a time, and what is left of the row."""
+    row = out.shape[-1] if out.shape else const(1)
+    lanes = _COPIED_BYTES // out.dtype.bytes
+    if not isinstance(row, IntImm) or row.value < lanes:
+        return _loops("i", out.shape, lambda i: BufferStore(out, source[tuple(i)], tuple(i)))
+
+    def vector(i: Sequence[Expr], begin: Expr, width: int) -> Stmt:
+        lane = Var("lane", row.dtype)
+        at = (*i, begin + lane)
+        return For(lane, const(0, row.dtype), const(width, row.dtype), "vectorized", BufferStore(out, source[at], at))
+
+    def copied_row(i: Sequence[Any]) -> Stmt:
+        step, (steps, left) = Var("step", row.dtype), divmod(row.value, lanes)
+        whole = For(step, const(0, row.dtype), const(steps, row.dtype), "serial", vector(i, step * lanes, lanes))
+        return seq(whole, vector(i, const(steps * lanes, row.dtype), left)) if left else whole
+
+    return _loops("i", out.shape[:-1], copied_row)
 
 
 def _counted_from_zero(at: Expr, extent: Expr) -> Expr:

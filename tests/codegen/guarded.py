@@ -155,6 +155,20 @@ def main(a: T.handle, b: T.handle):
                     B[vi, vj] = A[vi, vj * {2}]
 """
 
+SPACED_AND_PADDED = """
+@T.prim_func
+def main(A: T.Buffer((2, {2}), "{0}"), B: T.Buffer((2, {4}), "{0}")):
+    for i, k in T.grid(2, ({4} + {5} - 1) // {5}):
+        for j in T.vectorized({5}):
+            with T.block("B"):
+                vi = T.axis.spatial(2, i)
+                vj = T.axis.spatial({4}, k * {5} + j)
+                T.where(k * {5} + j < {4})
+                B[vi, vj] = T.if_then_else(
+                    vj * {1} >= {3} and vj * {1} < {2} + {3}, A[vi, vj * {1} - {3}], T.Cast("{0}", 3)
+                )
+"""
+
 STREAM = """
 @T.prim_func
 def main(A: T.Buffer((3, {0}), "{1}"), V: T.Buffer(({0},), "{1}"), B: T.Buffer((3, {0}), "{1}")):
@@ -198,6 +212,11 @@ def cases():
         for n in (1, 3, 13, 16, 17, 40, 65):
             text = SPACED_TAILS.format(dtype, lanes, distance)
             yield f"spaced_tails_{dtype}_{lanes}_{distance}_{n}", parse(text), {"n": n, "m": distance * (n - 1) + 1}
+    for dtype, lanes in (("float32", 16), ("float32", 32), ("float64", 8), ("int8", 64)):
+        for distance, width, before in ((2, 31, 1), (2, 56, 3), (3, 41, 2), (4, 70, 5), (2, 20, 17), (2, 3, 60)):
+            count = (width + 2 * before - 1) // distance + 1
+            text = SPACED_AND_PADDED.format(dtype, distance, width, before, count, lanes)
+            yield f"spaced_and_padded_{dtype}_{lanes}_{distance}_{width}_{before}", parse(text), {}
     for dtype, height in (("float32", 6), ("float32", 8), ("float64", 7), ("int16", 8)):
         yield f"packed_{dtype}_{height}", parse(PACKED.format(dtype, height)), {}
     for dtype, units in (("float32", "T.float32"), ("float64", "T.float64"), ("int32", "T.int32")):

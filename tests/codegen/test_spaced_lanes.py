@@ -104,6 +104,34 @@ def main(a: T.handle, b: T.handle):
         np.testing.assert_array_equal(b, a[:, 1::distance], err_msg=str(n))
 
 
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("distance", "before", "width"), [(2, 1, 31), (2, 3, 56), (3, 2, 41), (4, 5, 70), (2, 17, 20)])
+def test_lanes_between_two_ends_are_picked_out_of_vectors_too(distance, before, width, target):
+    """The padding before and behind a row leaves out lanes at both ends."""
+    count = (width + 2 * before - 1) // distance + 1
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((2, {width}), "float32"), B: T.Buffer((2, {count}), "float32")):
+    for i, k in T.grid(2, {-(-count // 16)}):
+        for j in T.vectorized(16):
+            with T.block("B"):
+                vi = T.axis.spatial(2, i)
+                vj = T.axis.spatial({count}, k * 16 + j)
+                T.where(k * 16 + j < {count})
+                B[vi, vj] = T.if_then_else(
+                    vj * {distance} >= {before} and vj * {distance} < {width + before},
+                    A[vi, vj * {distance} - {before}], T.float32(-1)
+                )
+""")
+    assert "masked.gather" not in emit(lower(func, TARGETS[target]))
+    if TARGETS[target].missing_here():
+        return
+    a = np.arange(2 * width, dtype="float32").reshape(2, width)
+    b = np.zeros((2, count), "float32")
+    compile(func, TARGETS[target])(a, b)
+    np.testing.assert_array_equal(b, np.pad(a, ((0, 0), (before, before)), constant_values=-1)[:, ::distance])
+
+
 @pytest.mark.parametrize("active", [16, 12])
 @pytest.mark.parametrize(("repeats", "gathered"), [(3, 8), (4, 4), (8, 2), (2, 8), (1, 16)])
 def test_a_place_that_several_lanes_read_is_gathered_once(repeats, gathered, active):

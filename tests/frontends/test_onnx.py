@@ -210,6 +210,24 @@ def test_resize_rounds_the_coordinates_of_the_standard(coordinates, rounding):
     assert compared
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("scale", [2.0, 1.75])
+def test_resized_integers_are_integers(dtype, scale):
+    """They are cut off, as in ONNX Runtime; scales that are whole multiples go another way than others."""
+    runtime = pytest.importorskip("onnxruntime")
+    x = np.random.default_rng(0).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (1, 2, 8, 8)).astype(dtype)
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear")
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, scale, scale], "float32"), "s")
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    ends = [helper.make_tensor_value_info(v, kind, s) for v, s in (("x", x.shape), ("y", None))]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], [scales])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    (want,) = runtime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    got = tw.build(tw.from_onnx(made), target="native -num-cores=1")(x)
+    assert got.dtype == want.dtype == dtype
+    assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
+
+
 def test_results_up_to_a_size_are_computed_while_the_graph_is_made(monkeypatch):
     """A sum has at most as many elements as the product of its inputs' sizes; a scalar makes it no larger."""
     monkeypatch.setattr(known_values, "LARGEST_KNOWN", 12)

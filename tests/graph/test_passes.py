@@ -428,11 +428,28 @@ def test_transposed_convolutions_become_plain_ones(kernel, stride, padding, extr
     check(graph, after, *filled(graph))
 
 
-@pytest.mark.parametrize("words", ["stride=1", "stride=2, groups=3", 'stride=2, padding="valid"'])
+@pytest.mark.parametrize("bias", ["", "b, "])
+@pytest.mark.parametrize(("size", "kernel", "words"), [
+    ((4, 5), (2, 2), "stride=2, groups=3"), ((4, 5), (3, 4), "stride=2, groups=2"), ((4, 5), (3, 3), "stride=2, padding=1"),
+    ((1, 9), (1, 5), "stride=(1, 3), padding=(0, 2)"), ((1, 1), (4, 3), "groups=2"), ((1, 1), (4, 3), "stride=2"),
+])  # fmt: skip
+def test_transposed_convolutions_by_kernels_of_the_call(size, kernel, words, bias):
+    """The operator in groups, of single rows and pixels, and with kernels and a bias that are no constants."""
+    groups = int(words.partition("groups=")[2] or 1)
+    text = (
+        f"def f(x: float32[2, 6, {size[0]}, {size[1]}], w: float32[6, 2, {kernel[0]}, {kernel[1]}], "
+        f"b: float32[{2 * groups}]):\n    y = conv2d_transpose(x, w, {bias}{words})\n    z = relu(y)\n    return z"
+    )
+    graph = parse(text)
+    after = prepare(graph)
+    assert "conv2d_transpose" not in [n.op for n in after.nodes]
+    check(graph, after, *filled(graph))
+
+
+@pytest.mark.parametrize("words", ["stride=1", 'stride=2, padding="valid"'])
 def test_transposed_convolutions_that_stay(words):
-    groups = 3 if "groups" in words else 1
-    text = f"def f(x: float32[1, 3, 4, 4]):\n    w: float32[3, {4 // groups}, 2, 2] = constant()\n    y = conv2d_transpose(x, w, {words})\n    return y"
-    graph = parse(text, weights(3, w=(3, 4 // groups, 2, 2)))
+    text = f"def f(x: float32[1, 3, 4, 4]):\n    w: float32[3, 4, 2, 2] = constant()\n    y = conv2d_transpose(x, w, {words})\n    return y"
+    graph = parse(text, weights(3, w=(3, 4, 2, 2)))
     after = prepare(graph)
     assert [n.op for n in after.nodes] == ["conv2d_transpose"]
     check(graph, after, *filled(graph))

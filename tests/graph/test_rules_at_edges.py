@@ -22,7 +22,7 @@ from .graphs_of_rules import FINFO, NARROW, drawn_graph, magnitudes, widened
 RULES = [*ALGEBRA, *PATTERNS, *fold_scales.RULES, *split_transposed.RULES]
 
 ROUNDED = {
-    "constants_meet": 2, "reciprocal_of_root": 2, "product_with_itself": 1, "division_by_root": 3,
+    "constants_meet": 2, "reciprocal_of_root": 2, "product_with_itself": 1, "short_power": 2, "division_by_root": 3,
     "gelu": 16, "gelu_approximate_tanh": 16, "sigmoid": 4, "silu": 4, "swiglu": 2, "hardsigmoid": 4, "hardswish": 4, "elu": 4,
     "elu_alpha_1": 4, "celu": 4, "celu_alpha_1": 4, "softplus": 4, "mish": 16, "logaddexp": 4, "softmax": 16, "scaled_norm": 3,
     "rms_norm": 16,
@@ -30,18 +30,18 @@ ROUNDED = {
 """Units in the last place of the right value by which an element may differ, where the written steps do not err more."""
 
 SUMS = {
-    "batch_norm", "scale_of_product", "shift_of_product", "product_of_scaled", "product_of_shifted", "transposed",
+    "batch_norm", "scale_of_product", "shift_of_product", "product_of_scaled", "product_of_shifted", "transposed", "of_single_pixels",
     "product_of_quantized", "product_of_quantized_with_bias", "attention", "layer_norm", "shifted_norm",
 }  # fmt: skip
 """Sums of other numbers, or in another order: they err by units of the sum of the magnitudes of their terms."""
 
 UNITS_OF_SUMS = 16
 
-FINITE = {"transposed", "attention", "layer_norm", "shifted_norm"}
+FINITE = {"transposed", "of_single_pixels", "attention", "layer_norm", "shifted_norm"}
 """Rules that are compared for finite operands: NaN and infinities reach more places, or magnitudes say nothing of them."""
 
 OPEN_ZEROS = {"maximum_with_zero", "between_bounds", "clip_of_clip", "batch_norm", "scale_of_product", "shift_of_product",
-              "product_of_scaled", "product_of_shifted", "transposed"}  # fmt: skip
+              "product_of_scaled", "product_of_shifted", "transposed", "of_single_pixels"}  # fmt: skip
 """Rules that may give the other zero: of maxima of two zeros, and of sums."""
 
 TYPES = (*FINFO, *NARROW, "int32", "float32")

@@ -277,3 +277,25 @@ def main(A: T.Buffer((4, 5)), S: T.Buffer((1,))):
         "S",
     )
     refused("block 'S' is not a known reduction", lambda: sch.reorder(j, k))
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (2, 0, 3, 1), (3, 2, 1, 0)])
+@pytest.mark.parametrize(("rows", "columns", "apart"), [(24, 13, 13), (20, 13, 16), (9, 5, 5), (24, 13, 12), (9, 5, 4)])
+def test_rows_that_were_split_unevenly_and_lie_in_one_axis(rows, columns, apart, order, agree):
+    """The guard of a split limits the number that the loops count: the rows overlap only where they are closer."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({rows}, {columns}), "float32"), B: T.Buffer(({rows * apart + columns},), "float32")):
+    for i, j in T.grid({rows}, {columns}):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * {apart} + vj] = A[vi, vj] * T.float32(2)
+""")
+    sch = Schedule(func)
+    i, j = sch.get_loops("B")
+    loops = [*sch.split(i, [None, 8]), *sch.split(j, [None, 4])]
+    if apart < columns:
+        refused("share elements", lambda: sch.reorder(*[loops[n] for n in order]))
+    else:
+        sch.reorder(*[loops[n] for n in order])
+        agree(func, sch.func)

@@ -69,6 +69,18 @@ def test_gather_and_scatter_elements(axis, evaluate):
     np.testing.assert_array_equal(got, moved)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "bool"])
+@pytest.mark.parametrize("size", [15, 16, 33, 64, 70])
+def test_scattered_rows_are_copied_whole(size, dtype, evaluate):
+    """Vectors of a row are copied at a time, and what is left."""
+    x = RNG.integers(0, 2, (3, size)).astype(dtype)
+    at, new = np.array([[0], [1], [size - 1]]), np.array([[1], [0], [1]]).astype(dtype)
+    A, IDX, U = ph(x), ph(at, "I"), ph(new, "U")
+    want = x.copy()
+    np.put_along_axis(want, at, new, 1)
+    np.testing.assert_array_equal(evaluate(ops.scatter_elements(A, IDX, U, 1), [A, IDX, U], x, at, new), want)
+
+
 @pytest.mark.filterwarnings("ignore:invalid value")  # what NumPy says of NaN
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("reduction", ["max", "min"])

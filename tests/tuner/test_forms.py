@@ -165,6 +165,50 @@ def test_an_array_and_its_transpose_go_through_squares(shape):
     np.testing.assert_array_equal(made, 2 * x - x.swapaxes(-1, -2) * x)
 
 
+@pytest.mark.parametrize("shape", [(33, 70), (197, 48)])
+def test_a_flattened_transpose_goes_through_registers(shape):
+    x = ph(*shape)
+    out = ops.reshape(ops.transpose(x), (shape[0] * shape[1],))
+    text = compiled(x, out).get_source("lowered")
+    assert "// T.Broadcast" not in text and "% T.Broadcast" not in text
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x.T.reshape(-1))
+
+
+@pytest.mark.parametrize(("shape", "times"), [((16, 16, 65), (3, 3, 2)), ((5, 33), (1, 4)), ((7, 70), (2, 2))])
+def test_repeated_rows_are_copied_by_vectors(shape, times):
+    x = ph(*shape)
+    out = ops.tile(x, times)
+    assert "% T.Broadcast" not in compiled(x, out).get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, np.tile(x, times))
+
+
+@pytest.mark.parametrize("shape", [(3, 63, 63, 4), (7, 13, 3), (5, 7, 17)])
+def test_short_rows_of_any_number_are_one_axis(shape):
+    x = ph(*shape)
+    out = te.compute(shape, lambda *at: x(*at) * 2.0 + 1.0, name="C")
+    assert "A_flat" in compiled(x, out).get_source("lowered")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, x * 2 + 1)
+
+
+@pytest.mark.parametrize("first", ["transpose", "concatenate"])
+def test_transposes_beside_concatenations_are_stored(first):
+    """Tiles of one place are transposed in fast memory, so that the other places are not strided through."""
+    x = ph(70, 33)
+    turned = ops.transpose(x)
+    out = ops.concatenate([turned, turned], 0) if first == "transpose" else None
+    if out is None:
+        doubled = ops.concatenate([x, x], 1)
+        out = ops.transpose(te.compute(doubled.shape, lambda *at: doubled(*at) * 2.0, name="C"))
+    made = compiled(x, out)
+    assert "as written" not in made.origin and "masked.gather" not in made.get_source("ll")
+    made, (x,) = computed(out, x)
+    want = np.concatenate([x.T, x.T])
+    np.testing.assert_array_equal(made, want if first == "transpose" else 2 * want)
+
+
 @pytest.mark.parametrize("each", [2, 4, 8])
 def test_lanes_near_one_another_come_from_one_vector(each):
     x = ph(128)

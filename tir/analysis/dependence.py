@@ -179,6 +179,12 @@ def conflicts(
                     )
                     if not missing or not _has_digits((*store.indices, *other.indices)):
                         break
+                if missing and (limits := _shared_limits(analyzer, second, store, other)):
+                    own = [lp.loop_var for lp in store.loops]
+                    at = [substitute(e, {one.loop: one.rest for one in limits}) for e in store.indices]
+                    at = _within_guards(analyzer, [analyzer.simplify(e) for e in at], store.guards, own)
+                    digits = write_digits(analyzer, at, False)
+                    missing = _undetermined(analyzer, second, wanted, (store, digits), other, False, limits)
         if missing:
             yield Conflict(store, other, missing)
 
@@ -222,10 +228,11 @@ def _undetermined(
     stored: tuple[Access, _Digits],
     other: Access,
     as_written: bool,
+    limits: Sequence[_Limit] = (),
 ) -> tuple[Var, ...]:
     """Return the variables of ``wanted`` that may differ although both accesses address the same element.
 
-    ``stored`` is the store and its indices as sums of digits; ``analyzer`` knows its loops.
+    ``stored`` is the store and its indices as sums of digits, in terms of the ``limits``; ``analyzer`` knows its loops.
     """
     store, left = stored
     rename: dict[Var, Expr] = {**second, **{v: Var(f"{v.name}''", v.dtype) for v in other.moving}}
@@ -235,10 +242,13 @@ def _undetermined(
         rename[loop.loop_var] = var
     own = [v for lp in other.loops if isinstance(v := rename[lp.loop_var], Var)]
     there, guards = ([substitute(e, rename) for e in part] for part in (other.indices, other.guards))
+    if limits:
+        again = {rename[one.loop]: substitute(one.rest, {**rename, one.value: one.second}) for one in limits}
+        there = [analyzer.simplify(substitute(e, again)) for e in there]
     right = write_digits(analyzer, _within_guards(analyzer, there, guards, own), as_written)
     if left is None or right is None:
         return tuple(wanted)
-    pairs: list[tuple[Var, Var]] = list(second.items())
+    pairs: list[tuple[Var, Var]] = [*second.items(), *[(one.value, one.second) for one in limits]]
     divided: list[tuple[DigitSum, DigitSum]] = []
     for a, b in zip(left[1], right[1], strict=False):
         if len(a.places) == len(b.places) and all(map(analyzer.can_prove_equal, a.places, b.places)):
@@ -251,20 +261,72 @@ def _undetermined(
     one = IntImm(1)
     open_pairs = dict(pairs)
     lines: _Lines = {}
+    known: dict[Var, Expr]
     while open_pairs:
         solved = next((v for v in open_pairs if _solves(analyzer, v, open_pairs[v], equations, lines)), None)
         if solved is None:
             break
         same: dict[Var, Expr] = {open_pairs.pop(solved): solved}
         equations = [(f, substitute(g, same), e, substitute(h, same)) for f, g, e, h in equations]
+        for one_limit in limits:
+            if one_limit.value is solved:
+                known = {w: v for v, w in pairs if v not in open_pairs}
+                number = substitute(substitute(one_limit.number, rename), known)
+                equations.append((one_limit.number, number, one, one))
         for pair in list(divided):
             a, b = pair
             if all(d not in open_pairs for d in a.digits):
                 divided.remove(pair)
-                known: dict[Var, Expr] = {w: v for v, w in pairs if v not in open_pairs}
+                known = {w: v for v, w in pairs if v not in open_pairs}
                 equations.append((a.value, substitute(b.value, known), one, one))
     missing = tuple([v for v in wanted if v in open_pairs])
     return () if missing and _apart(analyzer, equations) else missing
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """A ``number`` of loops that guards of both accesses limit, such as ``j * 64 + k`` below 96.
+
+    ``value`` stands for it, and ``second`` in the other iteration; ``rest`` is what the variable ``loop`` is in terms of it.
+    """
+
+    number: Expr
+    loop: Var
+    value: Var
+    second: Var
+    rest: Expr
+
+
+def _shared_limits(analyzer: Analyzer, second: Mapping[Var, Var], store: Access, other: Access) -> list[_Limit]:
+    """Return the numbers of loops that a guard limits which both accesses have."""
+    theirs = {lp.loop_var for lp in other.loops}
+    shared = [lp.loop_var for lp in store.loops if lp.loop_var in theirs]
+    alone = {lp.loop_var for lp in (*store.loops, *other.loops)}.difference(shared) | {*store.moving, *other.moving}
+    found: dict[Var, _Limit] = {}
+    for guard in store.guards:
+        bound = as_bound(guard)
+        if bound is None or not bound[2] or not isinstance(bound[1], IntImm):
+            continue
+        number, last, _ = bound
+        used = [v for v in (*second, *shared) if uses_var(number, v)]
+        if (
+            len(used) < 2
+            or uses_var(number, lambda v: v in alone)
+            or all(value_key(guard) != value_key(g) for g in other.guards)
+        ):
+            continue
+        line = linear_coefficients(number, used, analyzer)
+        low, _ = analyzer.const_int_bound(number)
+        if line is None or low is None:
+            continue
+        v = next((v for v, c in zip(used, line[0], strict=True) if is_const_int(c, 1)), None)
+        if v is None or any(v in found or uses_var(one.number, v) for one in found.values()):
+            continue
+        values = [Var(f"limited{end}", v.dtype) for end in ("", "'")]
+        for x in values:
+            analyzer.bind(x, (low, last))
+        found[v] = _Limit(number, v, values[0], values[1], values[0] - (number - v))
+    return [*found.values()]
 
 
 def _within_guards(

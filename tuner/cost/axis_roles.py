@@ -248,11 +248,6 @@ def moving_loads(block: BlockInfo, vector: Var) -> list[Use]:
     return [use for use in block.loads if vector in use.axes() and not use.axes().isdisjoint(block.reduce)]
 
 
-def kept_load(block: BlockInfo, vector: Var, use: Use) -> bool:
-    """Returns whether the load is a vector that stays the same during the reduction."""
-    return vector in use.axes() and use.affine and use.axes().isdisjoint(block.reduce)
-
-
 def packable(block: BlockInfo, vector: Var) -> list[Use]:
     """Returns the one load that depends on ``vector`` and moves, when each of its indices is a single axis."""
     moving = moving_loads(block, vector)

@@ -283,7 +283,9 @@ class Walk:
                 beside = self.sums / self.vectors
                 across = 4.0 * np.log2(np.maximum(self.vectors * self.lanes, 2.0)) + 3.0 * self.vectors
                 waits = (1.0 + 1.0 / np.minimum(beside, _FILLING)) / 2.0
-                counts["loop_cycles"] += ends * beside * (waits * across + self.unroll * self.sums / 4.0)
+                counts["loop_cycles"] += (
+                    ends * beside * (waits * across + self.unroll * self.sums / 4.0 * (self.within > 1))
+                )
                 results = beside
             counts["store_cycles"] = counts["store_cycles"] + ends * results / machine.stores_per_cycle
             wide = max(1.0, machine.vector_bytes / 32)

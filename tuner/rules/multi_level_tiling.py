@@ -18,10 +18,10 @@ How a schedule is found, from the end of this file to its beginning:
    :class:`OuterSumsPart` for products of one row.
 2. A part names its decisions, such as the rows and the vectors of a tile, and the numbers from which each is chosen. A row
    is one number for each: a candidate. ``mask`` keeps those whose tiles fit the registers.
-3. ``costs`` predicts all rows at once, by closed formulas over the columns of decisions: :class:`TilingCosts` (its ``costs`` says
-   what each figure is made of) and :func:`outer_costs`. Sizes, throughputs and latencies are the machine's
-   (``tuner/cost/machine_model.py``); the other files of ``tuner/cost/`` count the bytes that the loops move between caches, and make
-   seconds of the figures.
+3. ``costs`` predicts all rows at once, over the columns of decisions: :class:`TilingCosts` and :func:`outer_costs` describe the
+   loops, and the walker (``tuner/cost/walker.py``) counts in them instructions, registers, waiting and traffic between caches. Packing,
+   fetching ahead and transposed results are counted here. Sizes, throughputs and latencies are the machine's
+   (``tuner/cost/machine_model.py``), which makes seconds of it.
 4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes.
    ScheduleError where the program does not allow it; the next row is tried then (``tuner/space/search_space.py``).
 """

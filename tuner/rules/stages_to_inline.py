@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from ...codegen.lane_offsets import NEAR
 from ...tir.annotations import NBITS, WINOGRAD
 from ...tir.cost import Length, inlined_length
 from ...tir.expr import BufferLoad, Expr
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
-from ..program import BlockInfo, ProgramInfo, copies, pads
+from ..program import BlockInfo, ProgramInfo, Use, copies, pads
 
 _CHEAP = 8
 """The number of operations of an element up to which it may be computed more than once."""
@@ -49,11 +51,15 @@ def blocks_to_inline(program: ProgramInfo, *, repeated: bool = True) -> list[str
     out: list[str] = []
     work: dict[Buffer, int] = {}  # operations of an element of what is inlined
     text: dict[Buffer, Length] = {}  # how long its expression is
+    reads: dict[Buffer, _Reads] = {}  # how it reads what it is made of
     bits: dict[Buffer, int] = {}  # and what of each element it reads
     lengths: dict[BlockInfo, _ReaderLength] = {}  # and how long those of its readers are
     for block in program.blocks:
         mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
         if not repeated and not copies(block) and _times_read(program, block) > 1:
+            continue
+        shape = _Reads.of(block, block.loads, reads)
+        if _turns_several_places(program, block, shape):
             continue
         read = sum([bits.get(u.buffer, u.buffer.dtype.bits) for u in block.loads if u.axes() == set(block.spatial)])
         decodes = (
@@ -63,6 +69,7 @@ def blocks_to_inline(program: ProgramInfo, *, repeated: bool = True) -> list[str
             added = {use.buffer: inlined_length(block.block.body.value, set(block.axes), text) for use in block.stores}
             if _stays_small(program, block, mine, lengths, text, added):
                 out.append(block.name)
+                reads.update({use.buffer: shape for use in block.stores})
                 work.update({use.buffer: mine for use in block.stores})
                 bits.update({use.buffer: read for use in block.stores})
                 text.update(added)
@@ -166,6 +173,59 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
         if repeated and block.operations > _CHEAP:
             return False
     return len(consumers) == 1 or block.operations <= _CHEAP
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """How a stage reads: whether it is a transpose, and at how many places it reads a buffer.
+
+    What is inlined into it counts.
+    """
+
+    turned: bool
+    places: int
+
+    @staticmethod
+    def of(block: BlockInfo, loads: Sequence[Use], inlined: Mapping[Buffer, _Reads]) -> _Reads:
+        by_buffer: dict[Buffer, list[Use]] = {}
+        for use in loads:
+            by_buffer.setdefault(use.buffer, []).append(use)
+        one = _Reads(False, 1)
+        inner = {buffer: inlined.get(buffer, one) for buffer in by_buffer}
+        places = [_places(uses) * inner[buffer].places for buffer, uses in by_buffer.items()]
+        return _Reads(_is_turned(block, loads) or any(r.turned for r in inner.values()), max(places, default=1))
+
+
+def _turns_several_places(program: ProgramInfo, block: BlockInfo, reads: _Reads) -> bool:
+    """Returns whether a stage is a transpose of which an element-wise stage reads several places, or the other way round.
+
+    A tile of one place is transposed in fast memory. To store the stage takes less than to stride through the others.
+    """
+    for consumer in program.consumers(block):
+        uses = [use for use in consumer.loads if any(use.buffer is store.buffer for store in block.stores)]
+        if block.is_reduction or consumer.is_reduction or not uses:
+            continue
+        if (reads.turned and _places(uses) > 1) or (reads.places > 1 and _is_turned(consumer, uses)):
+            return True
+    return False
+
+
+def _is_turned(block: BlockInfo, loads: Sequence[Use]) -> bool:
+    """Returns whether the innermost axis of a block strides through what it loads, where another axis is contiguous."""
+    long = [axis for axis in block.spatial if block.extents[axis] > 1]
+    return any(
+        use.affine and (use.stride(long[-1]) or 0) > NEAR and any(use.stride(axis) == 1 for axis in long[:-1])
+        for use in loads
+        if long
+    )
+
+
+def _places(loads: Sequence[Use]) -> int:
+    """Returns at how many places loads of one buffer read."""
+    found = {
+        (use.offsets, tuple([None if dim is None else frozenset(dim.items()) for dim in use.dims])) for use in loads
+    }
+    return len(found)
 
 
 def _stands_between(program: ProgramInfo, block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:

@@ -489,8 +489,7 @@ class ElementwisePart(Part):
         self.block, self.machine = block, machine
         self.lanes = machine.lanes(block.itemsize)
         self.parallel = worth_threads(machine, [block])
-        # a fused loop is only split evenly: otherwise the axes could not be recovered from it
-        self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
+        self.flat = _is_flat(block)
         found = None if self.flat else _transposed(block)
         self.across: Var | None = None if found is None else found[0]
         self.jumping: Use | None = None if found is None else found[1]
@@ -504,9 +503,11 @@ class ElementwisePart(Part):
             self.inner = math.prod(block.extents[v] for v in block.spatial[-self.together :])
         self.unit = 1 if self.flat else _vectors_of_a_period(block, _innermost(block), self.lanes)
         vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
-        if (self.flat and len(block.spatial) > 1) or self.together > 1:
-            even = [v for v in vectors if self.inner % (v * self.lanes) == 0]
-            vectors = tuple(even) or (math.ceil(self.inner / self.lanes),)
+        if (
+            self.flat and len(block.spatial) > 1
+        ) or self.together > 1:  # without a part that is left, if there are such
+            even = tuple([v for v in vectors if self.inner % (v * self.lanes) == 0])
+            vectors = even or (vectors if self.flat else (math.ceil(self.inner / self.lanes),))
         if self.copies and self.across is not None:
             self.joined = self._neighbours(self.across)
         if self.copies and self.across is not None:  # squares leave no part of a vector to another loop
@@ -539,7 +540,9 @@ class ElementwisePart(Part):
         return place - first
 
     def _may_stage(self) -> bool:
-        """Returns whether each dimension of the input is read by an axis of its own."""
+        """Returns whether each dimension of the input is read by an axis of its own, and may be copied."""
+        if self.conditional and self._place is not None:  # it may lie outside of the input
+            return False
         return self.joined == 0 and self.jumping is not None and all(len(dim or {}) == 1 for dim in self.jumping.dims)
 
     @property
@@ -548,7 +551,8 @@ class ElementwisePart(Part):
 
         None where the part that is read is copied as it lies: by plain copies, and where that part depends on conditions.
         """
-        assert self.jumping is not None
+        if self.jumping is None:
+            return None
         places = [use for use in self.block.loads if use.buffer is self.jumping.buffer]
         if self.copies or (self.conditional and len(places) == 1):
             return None
