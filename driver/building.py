@@ -592,6 +592,7 @@ def _plan_by_one_example(
     failed, divided = "", None
     base = Schedule(asked.func)
     split_axes_by_sizes(base)
+    best = "the analytic model's best schedule"
     for less in less_by:
         example = example_of(base.func, less)
         if example is None:
@@ -603,7 +604,6 @@ def _plan_by_one_example(
         except (ScheduleError, TraceError) as error:
             failed = failed or f"the schedule for {shown_sizes(asked.func, less)} does not apply: {error}"
             continue
-        best = "the analytic model's best schedule"
         origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
         made = Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace)
         if not _divides_by_sizes(schedule.func):
@@ -613,6 +613,23 @@ def _plan_by_one_example(
         return divided
     if not failed:
         return None
+    example = example_of(base.func)
+    try:
+        default = tuner.choose_default(tuner.Space(example, machine), base) if example is not None else None
+    except (ScheduleError, TraceError):
+        default = None
+    if default is not None and default.follower is not None and default.scheduled:
+        text = f"{best} for {shown_sizes(asked.func)} whose steps apply to all sizes"
+        schedule = default.follower.schedule
+        return Plan(
+            asked,
+            machine,
+            "default",
+            before + default.origin.replace(best, text, 1),
+            schedule.func,
+            None,
+            schedule.trace,
+        )
     reason = failed.split("\n")[0]
     return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
 

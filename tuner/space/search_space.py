@@ -19,7 +19,8 @@ import numpy as np
 
 from ...codegen.machine.target import Target
 from ...pages.messages import short_repr
-from ...schedule import Schedule, ScheduleError
+from ...schedule import Schedule, ScheduleError, TraceError
+from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form
@@ -349,6 +350,23 @@ class RuleGuard:
         return what
 
 
+@dataclass
+class Follower:
+    """A schedule of another form of a function, that of symbolic sizes, which takes the steps of the one at hand."""
+
+    schedule: Schedule
+    handles: dict[str, Any] = field(default_factory=dict)
+    """The outputs of the steps by their names."""
+    steps: int = 0
+
+    def after(self, other: Schedule) -> Follower:
+        """Returns a follower that took all steps of ``other``; ScheduleError where one does not apply."""
+        made = Follower(self.schedule.copy(), dict(self.handles), len(other.trace.insts))
+        for number in range(self.steps, made.steps):
+            apply_instruction(made.schedule, other.trace.insts[number], number, made.handles)
+        return made
+
+
 _TRIES = 4
 """The number of rows of each part that are tried."""
 
@@ -358,11 +376,12 @@ class DefaultSchedule:
     """A default schedule: ``scheduled`` counts its groups of blocks, ``left`` says what stays as written, and why.
 
     ``space`` is the space that it comes from; ``failed`` are the rules, each with a block, none of whose candidates
-    applied.
+    applied. ``follower`` took all its steps as well.
     """
 
     schedule: Schedule
     space: Space
+    follower: Follower | None = None
     scheduled: int = 0
     left: list[str] = field(default_factory=list)
     failed: set[tuple[str, str]] = field(default_factory=set)
@@ -381,17 +400,19 @@ class DefaultSchedule:
         return f"{origin}; left as written: {reasons}" if self.left else origin
 
 
-def choose_default(space: Space) -> DefaultSchedule:
+def choose_default(space: Space, follower: Schedule | None = None) -> DefaultSchedule:
     """Schedule each group of blocks by the best row of its parts that applies.
 
     Groups are scheduled one after the other, so the time grows with the number of groups. Where no row applies, the rules
-    of lower priority are asked about the block; a block that no rule takes stays as written.
+    of lower priority are asked about the block; a block that no rule takes stays as written. ``follower`` is a schedule of
+    the same function of symbolic sizes: rows whose steps do not apply to it are left out. ScheduleError where the steps
+    before, which bring the function into canonical form, do not apply.
     """
     best: DefaultSchedule | None = None
     while True:
         found = []
         for variant in sorted(space.variants, key=lambda v: v.seconds):
-            made = _apply_best(space, variant)
+            made = _apply_best(space, variant, follower)
             found.append(made)
             if not made.failed:
                 break
@@ -402,18 +423,21 @@ def choose_default(space: Space) -> DefaultSchedule:
         space = space.avoiding(made.failed)
 
 
-def _apply_best(space: Space, variant: Variant) -> DefaultSchedule:
+def _apply_best(space: Space, variant: Variant, follower: Schedule | None) -> DefaultSchedule:
     made = DefaultSchedule(variant.base.copy(), space, left=list(variant.left))
+    if follower is not None:
+        made.follower = Follower(follower).after(made.schedule)
     for group, tables in variant.groups:
         reason = ""
         for table, number in _ranked(tables):
             trial = made.schedule.copy()
             try:
                 space.apply(trial, table, table.decisions(table.rows[number]))
-            except ScheduleError as error:
+                followed = None if made.follower is None else made.follower.after(trial)
+            except (ScheduleError, TraceError) as error:
                 reason = reason or str(error).split("\n")[0]
                 continue
-            made.schedule = trial
+            made.schedule, made.follower = trial, followed
             made.scheduled += 1
             break
         else:
