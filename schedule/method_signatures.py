@@ -152,6 +152,10 @@ class MethodSignatures:
         """Copy in each iteration of ``loop`` all that it reads of a buffer, and read the copy instead."""
         raise NotImplementedError
 
+    def reduce_once(self, block: Block) -> BlockRV:
+        """Reduce once what is the same along an axis, and copy the results along it afterwards."""
+        raise NotImplementedError
+
     def reindex(self, block: Block, buffer: Any, skip_simplify: bool = False, place: int | None = None) -> BlockRV:
         """Let a block access a copy of a buffer whose dimensions are the axes that address it."""
         raise NotImplementedError

@@ -30,6 +30,7 @@ _Place = tuple[BlockInfo | Buffer, int]
 def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results."""
     _pad_triangles(sch)
+    reduce_once(sch)
     _split_divided_axes(sch, _by_numbers)
     _copy_what_is_gathered(sch)
     return ProgramInfo(sch.func)
@@ -52,6 +53,27 @@ def _pad_triangles(sch: Schedule) -> None:
             continue
         padded = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
         if padded.reduce_size > _LARGER * block.reduce_size:
+            sch.restore(before)
+
+
+_FEWER = 2
+"""How many times as many results as there are different ones pay for a copy."""
+
+
+def reduce_once(sch: Schedule) -> None:
+    """Compute results of reductions once that are the same along axes, as those of ``A[i, h // 3, r]`` are along ``h``."""
+    for block in ProgramInfo(sch.func).blocks:
+        used = {v for use in block.loads for v in use.axes()}
+        same = [v for v in block.spatial if v not in used and block.extents[v] > 1]
+        if not same or not block.is_reduction or block.keeps_order or block.obstacle is not None or block.block.annotations:
+            continue
+        before = sch.copy()
+        try:
+            sch.reduce_once(block.name)
+        except ScheduleError:
+            continue
+        after = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
+        if after.spatial_size * _FEWER > block.spatial_size:
             sch.restore(before)
 
 

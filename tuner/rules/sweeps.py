@@ -269,8 +269,13 @@ def _joined(sch: Schedule, block: Any, extents: Sequence[int], rank: int) -> Any
 def _are_neighbours(sch: Schedule, name: str) -> bool:
     """Returns whether the axes that a block reduces lie one within the other in all that it reads."""
     block = BlockInfo(realize_of(sch, name))
-    over = [axis for axis in block.reduce if block.extents[axis] > 1]
-    for use in block.loads:
+    return _lie_in_line(block, block.reduce, block.loads)
+
+
+def _lie_in_line(block: BlockInfo, axes: Sequence[Var], uses: Sequence[Use]) -> bool:
+    """Returns whether the axes of several values lie one within the other in all of ``uses``."""
+    over = [axis for axis in axes if block.extents[axis] > 1]
+    for use in uses:
         steps = [use.stride(axis) for axis in over]
         for outer, inner, axis in zip(steps, steps[1:], over[1:], strict=False):
             if outer is None or inner is None or outer != inner * block.extents[axis]:
@@ -290,7 +295,11 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
     rows = [loop for axis in range(first, first + sweep.rank) for loop in loops_of_axis(sch, block, loops, axis)]
     inside = [loop for loop in loops if all(loop is not row for row in rows)]
     if kind == "map":
-        step = _vectorize_columns(sch, rows, inside, sweep, written_out=stage.written_out)
+        info = BlockInfo(realize_of(sch, sch.get(block).name_hint))
+        along = info.spatial[sweep.rank :]
+        apart = len(along) > 1 and info.extents[along[-1]] >= _APART * sweep.lanes
+        apart = apart and not _lie_in_line(info, along, (*info.loads, *info.stores))
+        step = _vectorize_columns(sch, rows, inside, sweep, apart=apart, written_out=stage.written_out)
         if stage.kept and inside:
             sch.set_scope(block, 0, "local")
         return step
@@ -314,16 +323,27 @@ def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: 
 
 
 def _vectorize_columns(
-    sch: Schedule, rows: list[Any], inside: list[Any], sweep: RowSweep, *, written_out: bool = False
+    sch: Schedule,
+    rows: list[Any],
+    inside: list[Any],
+    sweep: RowSweep,
+    *,
+    apart: bool = False,
+    written_out: bool = False,
 ) -> Any:
-    """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays."""
+    """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays.
+
+    With ``apart`` the innermost loop alone is vectorized: the others do not lie in line with it in all arrays.
+    """
     if not inside:
         _unroll_rows(sch, rows, sweep)
         return None
-    columns = fuse_all(sch, inside)
+    columns = fuse_all(sch, inside[-1:] if apart else inside)
     size = extent_of(sch, columns)
     if size <= 1:
         return None
+    if apart and rows:
+        sch.reorder(*rows, *inside[:-1], columns)
     step, lanes = sch.split(columns, [None, min((1 if written_out else sweep.vectors) * sweep.lanes, size)])
     if written_out:
         _unroll_rows(sch, rows, sweep)
@@ -335,6 +355,10 @@ def _vectorize_columns(
         _unroll_rows(sch, rows, sweep)
     sch.vectorize(lanes)
     return step
+
+
+_APART = 2
+"""The vectors of an innermost axis from which on it is not joined with others that do not lie in line with it."""
 
 
 def _unroll_rows(sch: Schedule, rows: Sequence[Any], sweep: RowSweep) -> None:
