@@ -65,7 +65,13 @@ def reduce_once(sch: Schedule) -> None:
     for block in ProgramInfo(sch.func).blocks:
         used = {v for use in block.loads for v in use.axes()}
         same = [v for v in block.spatial if v not in used and block.extents[v] > 1]
-        if not same or not block.is_reduction or block.keeps_order or block.obstacle is not None or block.block.annotations:
+        if (
+            not same
+            or not block.is_reduction
+            or block.keeps_order
+            or block.obstacle is not None
+            or block.block.annotations
+        ):
             continue
         before = sch.copy()
         try:

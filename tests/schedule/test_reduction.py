@@ -456,3 +456,55 @@ def main(A: T.Buffer((7,), "int32"), B: T.Buffer((7,), "int32")):
     _, inner = sch.split(sch.get_loops("B")[1], [None, 8], preserve_unit_iters=False)
     sch.rfactor(inner, -1)
     agree(func, sch.func)
+
+
+def repeated(place, shape, extents, dtype="int32"):
+    """Sums over k of A, which is read at ``place`` of the axes."""
+    A, k = te.placeholder(shape, dtype, name="A"), te.reduce_axis((0, shape[-1]), name="k")
+    return te.create_prim_func([A, te.compute(extents, lambda *i: te.sum(A[(*place(*i), k)], axis=k), name="B")])
+
+
+@pytest.mark.parametrize(
+    ("place", "shape", "extents", "once"),
+    [
+        (lambda i, j: (i // 3,), (5, 7), (13, 4), (5,)),
+        (lambda i, j: (j % 4, i), (4, 13, 7), (13, 17), (13, 4)),
+        (lambda i, j: (i // 2, j % 3), (7, 3, 1), (13, 16), (7, 3)),
+        (lambda i, j: (i % 4 + i % 4,), (8, 7), (13, 2), (4,)),
+        (lambda i, j: (), (7,), (13, 2), ()),
+    ],
+)
+def test_results_that_are_the_same_along_axes_are_reduced_once(place, shape, extents, once, agree, replays):
+    func = repeated(place, shape, extents)
+    sch = Schedule(func)
+    copy = sch.reduce_once("B")
+    assert sch.get(copy).name_hint == "B_once"
+    assert [e.value for e in sch.get(sch.get_block("B")).writes[0].buffer.shape] == list(once)
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 13])
+def test_results_that_repeat_by_a_size_are_reduced_once(size):
+    n = te.var("n")
+    sch = Schedule(repeated(lambda i: (i % n,), (n, 5), (4 * n,)))
+    sch.reduce_once("B")
+    a, b = np.random.default_rng(0).integers(0, 99, (size, 5)).astype("int32"), np.zeros(4 * size, "int32")
+    interpret(sch.func, a, b)
+    np.testing.assert_array_equal(b, np.tile(a.sum(1), 4))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda i: (i,),
+        lambda i: (i // 3 + i % 3,),
+        lambda i: (i // 3 + i // 4,),
+        lambda i: ((i + 1) // 3,),
+        lambda i: (i % 40,),  # more than there are values of the axis
+    ],
+)
+def test_results_that_differ_are_not_reduced_once(place):
+    sch = Schedule(repeated(place, (40, 5), (13,)))
+    with pytest.raises(ScheduleError, match="depend on all of its axes"):
+        sch.reduce_once("B")

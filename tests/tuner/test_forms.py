@@ -496,3 +496,40 @@ def test_a_transpose_whose_rows_are_divided_goes_through_registers(shape):
     assert "T.Shuffle" in lowered and "A[T.Ramp" not in lowered and "A.vload([T.Ramp" not in lowered
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, x.T.reshape(shape))
+
+
+@pytest.mark.parametrize("size", [4, 16, 64])
+def test_the_largest_along_fixed_and_symbolic_axes_has_vectors(size):
+    n = te.var("n")
+    x = te.placeholder((48, 16, n // 2), name="A")
+    r = [te.reduce_axis((0, e), f"r{k}") for k, e in enumerate(x.shape)]
+    y = te.placeholder((n,), name="B")
+    out = te.compute((), lambda: te.max(x[r[0], r[1], r[2]], axis=r), name="C")
+    double = te.compute((n,), lambda i: y[i] * 2, name="D")
+    built = compiled(x, y, out, double, target=NATIVE)
+    assert "not scheduled" not in built.origin and "vector_reduce" in built.get_source("lowered")
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal((48, 16, size // 2)).astype(np.float32), rng.standard_normal(size).astype(np.float32)
+    made = np.zeros((), np.float32), np.zeros(size, np.float32)
+    built(*given, *made)
+    np.testing.assert_array_equal(made[0], given[0].max())
+    np.testing.assert_array_equal(made[1], 2 * given[1])
+
+
+def test_results_that_are_the_same_along_axes_are_computed_once():
+    x, r = ph(14, 64, 28, 26), te.reduce_axis((0, 26), "r")
+    out = te.compute((14, 256, 84), lambda i, j, h: te.min(x[i, j % 64, h // 3, r], axis=r), name="C")
+    text = compiled(x, out).get_source("tir")
+    assert "C_once" in text
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, np.tile(x.min(3), (1, 4, 1)).repeat(3, 2))
+
+
+def test_stages_of_a_row_whose_axes_lie_apart_are_not_joined():
+    x, t = ph(98, 100), ph(100, name="T", dtype="int32")
+    taken = te.compute((98, 100), lambda i, j: x[i, t[j]], name="taken")
+    r = [te.reduce_axis((0, e), f"r{e}") for e in (98, 100)]
+    out = te.compute((), lambda: te.sum(taken[r[0], r[1]], axis=r), name="C")
+    assert "// 100" not in compiled(x, t, out).get_source("tir")
+    made, (x, t) = computed(out, x, t)
+    np.testing.assert_array_equal(made, x[:, t].sum())

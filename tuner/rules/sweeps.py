@@ -853,10 +853,11 @@ class RowPart(Part):
         reductions = [b.reduce_size for b in group.blocks if b.is_reduction]
         steps = math.ceil(max(reductions) / self.lanes)
         self.unit = math.lcm(*[self._period(b) for b in group.blocks if b.is_reduction])
+        maps = [b for b in group.blocks if not b.is_reduction]
         self.decisions = (
             Decision("accumulators", up_to(steps, *_whole_periods(self.unit))),
             Decision("unroll", up_to(steps, 1, 2, 4)),
-            Decision("vectors", up_to(row, 1, 2, 4, 8)),
+            Decision("vectors", up_to(row, *_whole_periods(math.lcm(*[self._period(b) for b in maps])))),
             Decision("rows", tuple(r for r in (1, 2, 4, 8, 16) if self._last_extent() % r == 0)),
         )
 
@@ -865,7 +866,7 @@ class RowPart(Part):
 
         1 where registers do not hold the partial results of so many vectors.
         """
-        along = [v for v in block.reduce if block.extents[v] > 1]
+        along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
         period = _vectors_of_a_period(block, along[-1], self.lanes) if along else 1
         return period if 2 * period <= self.machine.registers else 1
 
@@ -961,7 +962,7 @@ class RowPart(Part):
             loops += [WalkedLoop(v, ones * block.extents[v]) for v in reversed(block.spatial[: self.rank - 1])]
         return Walk(
             block, self.machine, loops, rows, vector=along[-1] if along else None, lanes=self.lanes,
-            unroll=columns["unroll"], periodic=self.unit > 1 and block.is_reduction, elsewhere=among,
+            unroll=columns["unroll"], periodic=self._period(block) > 1, elsewhere=among,
         )  # fmt: skip
 
     def _bytes(self) -> int:

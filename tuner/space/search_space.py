@@ -429,7 +429,7 @@ def _apply_best(space: Space, variant: Variant, follower: Schedule | None) -> De
         made.follower = Follower(follower).after(made.schedule)
     for group, tables in variant.groups:
         reason = ""
-        for table, number in _ranked(tables):
+        for table, number in _ranked(tables, follower is not None):
             trial = made.schedule.copy()
             try:
                 space.apply(trial, table, table.decisions(table.rows[number]))
@@ -447,10 +447,16 @@ def _apply_best(space: Space, variant: Variant, follower: Schedule | None) -> De
     return made
 
 
-def _ranked(tables: Sequence[RowTable]) -> list[tuple[RowTable, int]]:
-    """Returns the best few rows of each table, best first."""
+def _ranked(tables: Sequence[RowTable], by_structure: bool) -> list[tuple[RowTable, int]]:
+    """Returns the best few rows of each table, best first; ``by_structure``, then the best few of each structure."""
     rows = [(float(t.seconds[n]), k, int(n)) for k, t in enumerate(tables) for n in t.order[:_TRIES]]
-    return [(tables[k], n) for _, k, n in sorted(rows, key=lambda item: item[:1])]
+    first = sorted(rows, key=lambda item: item[:1])
+    more = []
+    for k, t in enumerate(tables) if by_structure else ():
+        main = [n for n, d in enumerate(t.part.decisions) if d.name in t.part.structure[:1]]
+        _, places = np.unique(t.rows[t.order][:, main], axis=0, return_index=True)
+        more += [(float(t.seconds[n]), k, int(n)) for n in t.order[np.sort(places)] if n not in t.order[:_TRIES]]
+    return [(tables[k], n) for _, k, n in (*first, *sorted(more, key=lambda item: item[:1]))]
 
 
 @with_room
