@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..schedule import Schedule, ScheduleError
 from ..schedule.index_map import IndexMap
@@ -88,30 +89,40 @@ _REUSE = 8
 
 
 def _copy_what_is_gathered(sch: Schedule) -> None:
-    """Let reductions read a copy, laid out by their axes, of what they read at indices that are not affine."""
+    """Let reductions read a copy of what they read at indices that are not affine, or of the array that they read there.
+
+    The former is laid out by the axes. The latter has the dimension of the contiguous results last.
+    """
     for block in ProgramInfo(sch.func).blocks:
         if not block.is_reduction or block.keeps_order or block.obstacle is not None:
             continue
+        last = block.stores[0].dims[-1] if block.stores[0].dims else None
+        work = math.prod(block.extents.values())
         for use in block.loads:
             if use.affine:
                 continue
             axes = [v for v in block.axes if v in _axes_of(block, use.buffer)]
-            work = math.prod(block.extents.values())
-            size = math.prod(block.extents[v] for v in axes)
-            if not axes or size * _REUSE > work:
-                continue
+            near = next((v for v in axes if last is not None and last.get(v) == 1), None)
+            far = next((n for n, dim in enumerate(use.dims[:-1]) if dim is not None and dim == {near: 1}), None)
+            elements = math.prod(getattr(extent, "value", 0) for extent in use.buffer.shape)
             before = sch.copy()
             try:
-                copy = sch.reindex(block.name, ("read", use.buffer.name))
-                last = block.stores[0].dims[-1] if block.stores[0].dims else None
-                near = next((v for v in axes if last is not None and last.get(v) == 1), axes[-1])
-                order = [n for n, v in enumerate(axes) if v is not near] + [axes.index(near)]
-                if order != sorted(order):
-                    names = [f"i{n}" for n in range(len(axes))]
-                    moved = ", ".join([names[n] for n in order])
-                    sch.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({moved},)")
+                if axes and math.prod(block.extents[v] for v in axes) * _REUSE <= work:
+                    copy = sch.reindex(block.name, ("read", use.buffer.name))
+                    _put_last(sch, copy, len(axes), axes.index(near) if near is not None else len(axes) - 1)
+                elif far is not None and 0 < elements * _REUSE <= work:
+                    copy = sch.cache_read(block.name, use.buffer.name, "global")
+                    _put_last(sch, copy, len(use.dims), far)
             except ScheduleError:
                 sch.restore(before)
+
+
+def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
+    """Lay the buffer of a copy out with its dimension ``place`` last."""
+    names = [f"i{n}" for n in range(rank)]
+    order = [*names[:place], *names[place + 1 :], names[place]]
+    if order != names:
+        sch.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
 
 
 def _axes_of(block: BlockInfo, buffer: Buffer) -> set[Var]:
