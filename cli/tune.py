@@ -95,7 +95,8 @@ def command(
     SPEC is a workload such as matmul:M=512,N=512,K=512 (see `tilewright workloads`), file.py:function, or a model such
     as model.onnx, whose kernels share the time: it goes where the model gains most. Earlier records of the same
     workload and target are used: run it again to continue. A function of symbolic sizes is tuned at the examples that
-    --size gives, and `build` makes one function of the schedules that are best together.
+    --size gives, and `build` makes one function of the schedules that are best together; of a model with symbolic sizes,
+    `build --bounds` with the same numbers takes the schedule of each.
     """
     first_sign(spec, lasting=True)
     from ..codegen import Target
@@ -115,10 +116,6 @@ def command(
             raise CommandError("--runner is for workloads; the kernels of models are measured here", code=2)
         if patience is not None:
             raise CommandError("--patience is for workloads; a kernel of a model ends when others promise more", code=2)
-        if sizes:
-            raise CommandError(
-                "--size is for workloads; --arg x=1,3,224,224 gives the shape of a model's input", code=2
-            )
         return tune_model(spec, args, machine, as_json, words)
     if accuracy is not None:
         raise CommandError("--accuracy is for models", code=2)
@@ -301,6 +298,7 @@ def tune_model(spec: str, args: tuple[str, ...], machine: Target, as_json: bool,
             result = tune(
                 graph, machine, trials=words["trials"], seed=words["seed"] or 0, db=path, time_limit=limit,
                 until=words["until"], stop_early=not words["all_trials"], accuracy=words["accuracy"], callbacks=[search.show],
+                sizes=example_sizes(words["size"]) or None,
             )  # fmt: skip
         except ModelTuningInterrupted as interrupted:
             result = interrupted.result

@@ -101,20 +101,23 @@ def tune(
     Of a graph or a model that a front end reads (``model.onnx``) the kernels are tuned, and the result is a
     :class:`~.models.model_tuning.ModelTuneResult`: ``trials`` are then those of one kernel at most, ``time_limit`` is for
     all of them and goes where the model gains most, a kernel is done at the share ``until`` of the roofline, and the
-    options ``shapes``, ``constants`` and ``accuracy`` of :func:`build` are taken as well.
+    options ``shapes``, ``constants`` and ``accuracy`` of :func:`build` are taken as well. With ``sizes`` (a mapping) its
+    kernels are tuned at each combination of the numbers; :func:`build` takes the records as versions of the kernels, each up
+    to one of the numbers, where ``bounds`` has the same numbers.
     """
     machine, args = in_order([target], None, args)
     if is_model(inputs):
         if args is not None:
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
-        if sizes is not None:
+        if sizes is not None and not isinstance(sizes, Mapping):
             raise TypeError(
-                "sizes for a model; shapes= gives the shapes of its inputs, with numbers for symbolic sizes"
+                'sizes of a model are a mapping from names to numbers or lists of numbers, {"n": [1, 8, 64]}'
             )
         until, accuracy = options.pop("until", None), options.pop("accuracy", None)
-        return tune_model(
-            inputs, machine, db, ModelTuneOptions(trials, time_limit, until, tuple(callbacks), options, accuracy)
+        asked_of_all = ModelTuneOptions(
+            trials, time_limit, until, tuple(callbacks), options, accuracy, dict(sizes or {})
         )
+        return tune_model(inputs, machine, db, asked_of_all)
     until = options.pop("until", None)
     require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args", "sizes"), "tune")
     if until is not None:

@@ -207,8 +207,11 @@ def _versions(
     return out
 
 
-def bounds_of(graph: Graph, given: Bounds) -> dict[Var, int]:
-    """Returns the largest values of the symbolic sizes of the inputs; BuildError for other names."""
+def bounds_of(graph: Graph, given: Bounds, what: str = "bounds") -> dict[Var, int]:
+    """Returns the largest values of the symbolic sizes of the inputs; BuildError for other names.
+
+    ``what`` is the name of the argument that gives them.
+    """
     symbols = {d.name: d for v in graph.inputs for d in v.shape if isinstance(d, Var)}
     unknown = sorted(set(given) - set(symbols))
     if unknown:
@@ -216,7 +219,7 @@ def bounds_of(graph: Graph, given: Bounds) -> dict[Var, int]:
         raise BuildError(f"{graph.name} has no symbolic size {', '.join(unknown)}; its symbolic sizes: {sizes}")
     wrong = next((b for b in given.values() if min(ends_of(b), default=0) < 1), None)
     if wrong is not None:
-        raise BuildError(f"bounds={dict(given)}: {wrong} is neither a number nor a list of numbers of at least 1")
+        raise BuildError(f"{what}={dict(given)}: {wrong} is neither a number nor a list of numbers of at least 1")
     return {symbols[name]: bound for name, bound in largest_of(given).items()}
 
 

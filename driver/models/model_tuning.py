@@ -28,14 +28,14 @@ from ...tir.cost import count_bytes, count_flops
 from ...tir.program_key import workload_key
 from ...tir.stmt import PrimFunc
 from ...tuner import LocalRunner, Progress, ReferenceFailed, TuneOptions, TuningSession
-from ...tuner.example_sizes import example_of, unknown_sizes
+from ...tuner.example_sizes import Bounds, ends_of, example_of, examples_of, unknown_sizes, with_example
 from ...tuner.remote import runner_for
 from ...tuner.search.tune_result import ENDS, Stopped, checked_limit
 from ...tuning_db import Database, open_database
 from ..building import TuneError, require_known
 from ..graph_services import prepared
 from ..machine_report import known_report, library_versions, limits_of, model_of
-from .model_building import READING, load_model, representatives
+from .model_building import READING, bounds_of, load_model, representatives
 
 _COMPARED, _COMPARED_SECONDS = 0.1, 20.0
 """The part of a time limit that is kept for comparing the best schedules once more, and the most of it in seconds."""
@@ -144,8 +144,9 @@ class ModelTuningInterrupted(KeyboardInterrupt):
 @dataclass(frozen=True)
 class ModelTuneOptions:
     """The options for tuning a model. ``trials`` is for one kernel at most, the seconds are for all, ``until`` is the
-    share of the roofline at which a kernel is done, ``accuracy`` that of :class:`.model_building.GraphOptions`, callbacks receive each :class:`ModelProgress`, and options of
-    :class:`~tilewright.tuner.TuneOptions` go by name."""
+    share of the roofline at which a kernel is done, ``accuracy`` that of :class:`.model_building.GraphOptions`, callbacks receive each
+    :class:`ModelProgress`, and options of :class:`~tilewright.tuner.TuneOptions` go by name. ``sizes``: examples of symbolic
+    sizes, by name; kernels are tuned at each combination, at one typical size where it is empty."""
 
     trials: int = 64
     time_limit: float | None = None
@@ -153,6 +154,7 @@ class ModelTuneOptions:
     callbacks: Sequence[Callable[[ModelProgress], Any]] = ()
     search: Mapping[str, Any] = field(default_factory=dict)
     accuracy: float | None = None
+    sizes: Bounds = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.until is not None:
@@ -197,24 +199,38 @@ def tune_graph(
         return tuning.run()
 
 
-def kernel_tasks(graph: Graph, target: Target, trials: int, accuracy: float | None = None) -> list[KernelTask]:
-    """Returns the distinct kernels of a graph, those first that are expected to take the longest."""
+def kernel_tasks(
+    graph: Graph, target: Target, trials: int, accuracy: float | None = None, sizes: Bounds | None = None
+) -> list[KernelTask]:  # fmt: skip
+    """Returns the distinct kernels of a graph, those first that are expected to take the longest.
+
+    ``sizes``: examples of symbolic sizes; a kernel is a task for each combination of those that it has.
+    """
+    bounds_of(graph, sizes or {}, "sizes")
     division = order_kernels(fuse(prepared(graph, target, accuracy)))
+    examples = examples_of({name: ends_of(ends) for name, ends in (sizes or {}).items()})
     report = known_report(target)
     calls: Counter[Any] = Counter()
-    firsts: dict[Any, Kernel] = {}
+    firsts: dict[Any, tuple[Kernel, PrimFunc]] = {}
     same, counts = representatives(division), Counter[Kernel]()
     for kernel, _, count in division.leaves():
         counts[same[kernel]] += count
     for first, count in counts.items():
-        key = (workload_key(first.func), str(first.func.attrs.get(LAYOUT_FREE)))
-        calls[key] += count
-        firsts.setdefault(key, first)
+        for func in _at_sizes(first.func, examples):
+            key = (workload_key(func), str(func.attrs.get(LAYOUT_FREE)))
+            calls[key] += count
+            firsts.setdefault(key, (first, func))
     tasks = []
-    for key, kernel in firsts.items():
-        limits = limits_of(report, example_of(kernel.func) or kernel.func, target) if report is not None else {}
-        tasks.append(KernelTask(kernel, calls[key], target, limits, trials))
+    for key, (kernel, func) in firsts.items():
+        limits = limits_of(report, func, target) if report is not None else {}
+        tasks.append(KernelTask(kernel, func, calls[key], target, limits, trials))
     return sorted(tasks, key=lambda t: -t.calls * (t.floor or _rough_seconds(t.func)))
+
+
+def _at_sizes(func: PrimFunc, examples: Sequence[Mapping[str, int]]) -> list[PrimFunc]:
+    """Returns the function at each example of its symbolic sizes; itself where it has none."""
+    made = [example_of(with_example(func, one)) or func for one in examples]
+    return list({workload_key(one): one for one in made}.values())
 
 
 def _rough_seconds(func: PrimFunc) -> float:
@@ -230,7 +246,7 @@ class _Tuning:
         limit = checked_limit(options.trials, options.time_limit)
         self.deadline = self.start + limit
         self.kept = min(_COMPARED * limit, _COMPARED_SECONDS)
-        self.tasks = kernel_tasks(graph, target, options.trials, options.accuracy)
+        self.tasks = kernel_tasks(graph, target, options.trials, options.accuracy, options.sizes)
         self.stopping = False
 
     def run(self) -> ModelTuneResult:
@@ -323,7 +339,7 @@ def shapes_text(func: PrimFunc) -> str:
 
 
 class KernelTask:
-    """A distinct kernel of a model, with examples of symbolic sizes. ``calls``: how often a run calls it; ``limits``: those
+    """A distinct kernel of a model: ``func``, with examples of symbolic sizes. ``calls``: how often a run calls it; ``limits``: those
     of the machine, as a session keeps them; ``floor``: the least seconds that they allow for one call (0: not known);
     ``trials``: the most of this search; ``done`` says why no more are of use.
 
@@ -331,8 +347,10 @@ class KernelTask:
     The last gain is expected to come again by half, and the search's own prediction by a part that falls with the trials
     that brought nothing."""
 
-    def __init__(self, kernel: Kernel, calls: int, target: Target, limits: Mapping[str, Any], trials: int) -> None:
-        self.name, self.func, self.calls = kernel.name, example_of(kernel.func) or kernel.func, calls
+    def __init__(
+        self, kernel: Kernel, func: PrimFunc, calls: int, target: Target, limits: Mapping[str, Any], trials: int
+    ) -> None:  # fmt: skip
+        self.name, self.func, self.calls = kernel.name, func, calls
         self.target, self.limits, self.limit = target, limits, trials
         self.floor: float = limits.get("roofline_seconds") or 0.0
         self.done = unknown_sizes(self.func) or ""

@@ -102,6 +102,37 @@ def test_records_of_the_example_serve_every_size(tmp_path):
         np.testing.assert_array_equal(run(data), data @ W)
 
 
+def test_a_model_is_tuned_at_several_sizes_and_each_part_has_its_schedule(tmp_path):
+    n = te.var("n")
+    b = Builder("net")
+    x, fixed = b.input("x", (n, 24)), b.input("f", (8, 24))
+    graph = b.graph([b.op("matmul", x, b.constant(W)), b.op("tanh", fixed)])
+    result = tw.tune(graph, ONE, db=tmp_path / "t.db", trials=3, sizes={"n": [1, 40]})
+    assert sorted(k.shapes.split(",")[0] for k in result.kernels) == ["1x24", "40x24", "8x24"]
+    run = tw.build(graph, ONE, db=tmp_path / "t.db", bounds={"n": [1, 40]})
+    kinds = {version.built.kind for step in run.steps for version in step.versions}
+    assert kinds == {"tuned"}
+    for size in (1, 2, 33, 40):
+        data = RNG.integers(-4, 5, (size, 24)).astype(np.float32)
+        product, _ = run(data, np.zeros((8, 24), "float32"))
+        np.testing.assert_array_equal(product, data @ W)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "text"),
+    [
+        ({"m": [1, 2]}, BuildError, "no symbolic size m; its symbolic sizes: n"),
+        ({"n": [0, 2]}, BuildError, "sizes="),
+        ([{"n": 1}], TypeError, "sizes of a model are a mapping"),
+    ],
+)
+def test_sizes_of_a_model_that_are_none(sizes, error, text):
+    b = Builder("net")
+    graph = b.graph([b.op("relu", b.input("x", (te.var("n"), 3)))])
+    with pytest.raises(error, match=text):
+        tw.tune(graph, ONE, trials=1, sizes=sizes)
+
+
 def test_orders_of_symbolic_arrays_are_chosen():
     n = te.var("n")
     b = Builder("net")

@@ -53,14 +53,18 @@ _FROM_SECOND = 0.4
 _BEGINS = 20.0
 """The cycles in which the sums of a tile begin and end: a branch that is predicted wrongly, and what waits for it."""
 
-_LONG = 32
-"""The operations of an element from which on functions have values of their own in registers."""
+_LONG = 16
+"""The operations of an element from which on functions, such as exp, have values of their own in registers."""
 
-_CONSTANTS, _VALUES = 6.0, 5.0
-"""The registers that hold constants of a function, and the values of each vector."""
+_OPERATIONS_OF_A_VALUE, _TOLERATED = 12.0, 2.0
+"""After how many operations of a function one more value of a vector is in hand, and how many values more than registers do
+no harm, because the compiler puts operations in another order."""
 
 _FILLING = 4.0
 """The rows whose sums fill the waiting of one that is added up; more are too many for what a processor begins ahead."""
+
+_STEP = 0.5
+"""The cycles of a step of a loop over elements beside its instructions: not all of them overlap with the next step's."""
 
 _PREDICTED = 4
 """The iterations of a loop up to which its end is predicted."""
@@ -224,9 +228,14 @@ class Walk:
                 kept = kept + _product(self.rows, [self.body[v] for v in sliding])
         waiting = np.where(self.unroll > 1, 2.0, 1.0) * (self.vectors == 1) * (self.loads[1] > 1)
         waiting = waiting * (not self.machine.broadcasts_operands)
-        long = not self.block.is_reduction and self.block.operations > _LONG
-        inside = _CONSTANTS + (_VALUES - 1) * self.sums if long else 0.0
-        return np.asarray(self.registers + inside + np.maximum(np.where(self.unroll > 1, kept, 0.0), waiting))
+        if self._is_long:  # what is loaded is used up at once
+            return np.asarray(self.sums * (1.0 + self.block.operations / _OPERATIONS_OF_A_VALUE) - _TOLERATED)
+        return np.asarray(self.registers + np.maximum(np.where(self.unroll > 1, kept, 0.0), waiting))
+
+    @property
+    def _is_long(self) -> bool:
+        """Returns whether elements are made by functions such as exp."""
+        return not self.block.is_reduction and self.block.operations > _LONG
 
     # -- cycles --------------------------------------------------------------------------------------------------
 
@@ -273,7 +282,7 @@ class Walk:
             "core_cycles": self.steps * arithmetic / machine.fma_pipes * self.latency,
             "load_cycles": self.steps * np.maximum(loads / machine.loads_per_cycle, issue),
             "store_cycles": self.steps * stores / machine.stores_per_cycle,
-            "loop_cycles": self.steps * 0.3 / self.unroll,
+            "loop_cycles": self.steps * (0.3 / self.unroll if reduction else _STEP),
             "spill_cycles": self.steps * 2.0 * (np.maximum(self.live - machine.registers, 0) + self._waiting),
         }
         if reduction:
@@ -311,7 +320,7 @@ class Walk:
                 some = np.minimum(loop.trips, float(line))
                 loops += [NestLoop(loop.axis, some), NestLoop(loop.axis, np.ceil(loop.trips / some))]
             else:
-                loops.append(NestLoop(loop.axis, loop.trips))
+                loops.append(NestLoop(loop.axis, np.ceil(loop.trips)))
         uses = [*self.block.loads, *self.block.stores[:1]]
         accesses = [
             NestAccess(

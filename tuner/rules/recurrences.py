@@ -194,7 +194,7 @@ class RecurrencePart(Part):
         groups = around * ceil_div(self.inner, columns["rows"])
         squares = groups * math.ceil(self._steps / size)
         arrays = sum(use.stride(self.beside) != 0 for use in (*block.loads, *block.stores)) - vectors_kept(block)
-        shuffles = squares * size * math.log2(size) * arrays * 1.2
+        shuffles = squares * size * math.log2(size) * arrays * 1.2 * machine.vector_bytes / 64
         waits = squares * size * machine.fma_latency / 2  # the other half is filled with shuffles
         starts = groups * 3.0 * size  # lane by lane
         counts["core_cycles"] = np.where(

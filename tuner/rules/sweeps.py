@@ -395,6 +395,10 @@ _WRITTEN_OUT = 128
 """The number of vectors in a row up to which its steps are written out."""
 
 
+_REST = 8.0
+"""The cycles of a part of a row that is less than a step: its masks, and code of its own."""
+
+
 class ElementwiseRule(ScheduleRule):
     """This rule takes any block by itself. Reductions are only made parallel over their spatial axes."""
 
@@ -625,6 +629,8 @@ class ElementwisePart(Part):
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
             waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
+        width = np.minimum(columns["vectors"] * self.lanes, self.inner)
+        counts["loop_cycles"] = counts["loop_cycles"] + _REST * around * (np.mod(self.inner, width) > 0)
         if self.conditional and not self.apart:  # what the last vector of a row has is not known before
             counts["loop_cycles"] = counts["loop_cycles"] + 15.0 * around * (walk.steps > around)
         tasks = float(max(1, block.spatial_size // max(1, self.inner)))
