@@ -89,9 +89,10 @@ _REUSE = 8
 
 
 def _copy_what_is_gathered(sch: Schedule) -> None:
-    """Let reductions read a copy of what they read at indices that are not affine, or of the array that they read there.
+    """Let reductions read a copy of what they read at indices that are not affine.
 
-    The former is laid out by the axes. The latter has the dimension of the contiguous results last.
+    It is laid out by the axes. Where that would be too large, the whole array is copied instead, with the dimension of the
+    contiguous results last.
     """
     for block in ProgramInfo(sch.func).blocks:
         if not block.is_reduction or block.keeps_order or block.obstacle is not None:

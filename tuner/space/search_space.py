@@ -352,7 +352,7 @@ class RuleGuard:
 
 @dataclass
 class Follower:
-    """A schedule of another form of a function, that of symbolic sizes, which takes the steps of the one at hand."""
+    """A follower is a schedule of a function of symbolic sizes, which takes the steps of that at example sizes."""
 
     schedule: Schedule
     handles: dict[str, Any] = field(default_factory=dict)
