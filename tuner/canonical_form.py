@@ -87,6 +87,9 @@ def reduce_once(sch: Schedule) -> None:
 _REUSE = 8
 """How often a reduction reads an element at the least so that a copy of it pays."""
 
+_REUSE_TURNED = 4
+"""The same for a copy of a whole array that is turned: without it vectors of its elements are gathered."""
+
 
 def _copy_what_is_gathered(sch: Schedule) -> None:
     """Let reductions read a copy of what they read at indices that are not affine.
@@ -111,7 +114,7 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
                 if axes and math.prod(block.extents[v] for v in axes) * _REUSE <= work:
                     copy = sch.reindex(block.name, ("read", use.buffer.name))
                     _put_last(sch, copy, len(axes), axes.index(near) if near is not None else len(axes) - 1)
-                elif far is not None and 0 < elements * _REUSE <= work:
+                elif far is not None and 0 < elements * _REUSE_TURNED <= work:
                     copy = sch.cache_read(block.name, use.buffer.name, "global")
                     _put_last(sch, copy, len(use.dims), far)
             except ScheduleError:

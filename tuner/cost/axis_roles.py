@@ -200,13 +200,18 @@ def vector_axes(block: BlockInfo) -> list[Var]:
 
 
 def lane_loads(use: Use, vector: Var, lanes: int) -> float:
-    """Returns how many instructions it takes to load ``lanes`` elements along the axis ``vector``. Lanes a few elements
-    apart are picked out of whole vectors, and farther ones are loaded one by one."""
-    stride = use.stride(vector)
+    """Returns how many instructions it takes to load ``lanes`` elements along the axis ``vector``."""
+    return loads_at(use.stride(vector), lanes)
+
+
+def loads_at(stride: int | None, lanes: int) -> float:
+    """Returns how many instructions it takes to load ``lanes`` elements that are ``stride`` elements apart.
+
+    Lanes a few elements apart are picked out of whole vectors, and farther ones are loaded one by one.
+    """
     if stride == 0:
         return 1.0
-    distance = _distance(use, vector)
-    return float(lanes) if stride is None or distance > NEAR else 2.0 * distance - (stride > 0)
+    return float(lanes) if stride is None or abs(stride) > NEAR else 2.0 * abs(stride) - (stride > 0)
 
 
 def _distance(use: Use, axis: Var) -> float:

@@ -161,13 +161,17 @@ class Walk:
 
     def each(self, use: Use) -> np.ndarray | float:
         """Returns how many instructions load one vector of ``use``."""
-        if self.vector is None or use is self.packed or (self.periodic and not use.affine):
+        if self.vector is None or use is self.packed or (self.periodic and not use.affine and self._in_line(use)):
             return 1.0
         each = lane_loads(use, self.vector, self.lanes)
         if self.masked:  # a mask for each load; in a window that is written out, many are known
             whole = self.unroll >= self.block.reduce_size
             return each * np.where(whole, 2.0, 3.0)
         return each
+
+    def _in_line(self, use: Use) -> bool:
+        """Returns whether the vector axis moves along the last dimension alone, as far as that is known."""
+        return all(dim is not None and not dim.get(self.vector) for dim in use.dims[:-1])  # type: ignore[arg-type]
 
     @cached_property
     def loads(self) -> tuple[np.ndarray, np.ndarray]:

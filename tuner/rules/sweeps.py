@@ -31,7 +31,7 @@ from ...tir.analysis.access import Access, accesses
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order, uses_var
-from ..cost.axis_roles import lane_loads, row_group
+from ..cost.axis_roles import loads_at, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
@@ -830,10 +830,12 @@ class ColumnPart(Part):
 
         Lanes at known places are picked out of whole vectors. Those that are read from a table, or far apart, are gathered.
         """
-        if use.stride(self.inner) is not None:
-            loads = lane_loads(use, self.inner, self.lanes)
+        found = accesses(self.block.block.body, use.buffer)
+        steps = [_step_of(access, self.inner) for access in found]
+        if None not in steps:  # other axes may move by what is not affine
+            loads = max([loads_at(step, self.lanes) for step in steps])
             return loads if loads < self.lanes else 2.0 * loads
-        places = [access.indices for access in accesses(self.block.block.body, use.buffer)]
+        places = [access.indices for access in found]
         far = any(n is self.inner for *outer, _ in places for i in outer for n in pre_order(i))
         tables = [n for *_, i in places for n in pre_order(i) if isinstance(n, BufferLoad)]
         looked_up = any(n is self.inner for table in tables for n in pre_order(table))
