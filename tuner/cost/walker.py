@@ -141,9 +141,10 @@ class Walk:
 
     @property
     def arithmetic(self) -> float:
-        """Returns the instructions of an instance. A product that is added takes one."""
+        """Returns the instructions of an instance. In a short sum of products half of the operations are part of another
+        one; in a long one those of one product and one choice."""
         operations = float(self.block.operations)
-        return max(1.0, operations / 2) if self.block.is_reduction else operations
+        return max(1.0, operations / 2, operations - 2.0) if self.block.is_reduction else operations
 
     def kept(self, use: Use) -> bool:
         """Returns whether what is loaded stays the same in the loops at hand.
