@@ -386,6 +386,8 @@ def _vectorize_lanes(
         else:
             unroll_factor(sch, (steps or over)[-1], sweep.unroll)
         sch.vectorize(start)
+    elif over:
+        sch.reorder(*over, *rows, lanes)  # the row of another size has more vectors
     sch.vectorize(lanes)
     sch.set_scope(block, 0, "local")
     return (steps or over)[-1] if over and not written_out else None
