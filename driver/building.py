@@ -406,7 +406,8 @@ def plan_request(
     before: str = "",
 ) -> Plan:
     """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it.
-    ``before`` begins the origin of a plan without a record of this size; a record that does not apply takes its place."""
+    ``before`` begins the origin of a plan without a record of its own size. Where no record applies, why the first does
+    not begins it instead."""
     failed, elsewhere = "", ""
     with contextlib.nullcontext() if db is None else open_database(db, readonly=True) as opened:
         if opened is not None:
