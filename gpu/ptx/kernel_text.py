@@ -234,7 +234,8 @@ class PtxUnit(LlvmUnit):
         self.dynamic = dynamic
         self.async_proxy = uses_units_beside_threads(lowered.func.body)
         """Whether NVIDIA's async proxy uses shared memory, as ``wgmma`` and bulk copies do: barriers then fence it."""
-        room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {SWIZZLED_ALIGNMENT if self.async_proxy else 64}"
+        align = SWIZZLED_ALIGNMENT if self.async_proxy else CACHE_LINE
+        room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {align}"
         self.globals: list[str] = [room] * dynamic
         self.room = 0
 
