@@ -108,8 +108,7 @@ class _Groups:
         """Join the kernels that make the operands of an element-wise operator, where that is possible.
 
         Only one of them may have an anchor (a product, a convolution), rows or a reduction: an anchor is asked first, then
-        rows, then reductions. It joins where its result has the shape of the operator's, so that each element is computed
-        once.
+        rows, then reductions. It joins only where its result has the shape of the operator's.
         """
         ranks = {"anchor": 0, "rows": 1, "reduction": 2}
         producers = [self.producers[v] for v in node.given if v in self.producers]

@@ -2,8 +2,8 @@
 body.
 
 Nodes whose inputs are all known while the graph is made (constants, and what is computed from shapes) are evaluated by
-ONNX's own reference implementation (:mod:`.known_values`); :meth:`_Reader.known` has the exceptions. An operator without a converter that ONNX defines as a function is
-replaced by the body of that function.
+ONNX's own reference implementation (:mod:`.known_values`); :meth:`_Reader.known` has the exceptions. An operator without a
+converter that ONNX defines as a function is replaced by the body of that function.
 
 :func:`from_onnx` reads the file (:mod:`.model_file`; large weights stay in it until the model is built) and makes a
 ``_Reader``, which goes through the model like this::
@@ -114,8 +114,8 @@ def from_onnx(
     Large weights are mapped from the file, which has to stay as it is until the model is built.
 
     ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions to which
-    the model gives no number are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that cannot
-    be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
+    the model gives no number are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that
+    cannot be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
     """
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)
@@ -452,9 +452,9 @@ class _Reader:
         """Returns the results of a node whose inputs are known, or None: it then becomes operators.
 
         Results that depend on symbolic sizes are kept as formulas (:func:`.computed_formulas`). What ONNX's reference cannot
-        compute, the node's converter and the interpreter do (:meth:`computed`). These become operators though their
-        inputs are known: nodes with bodies; ``DequantizeLinear`` of inputs with two or more dimensions; and most operators
-        on types of less than 8 bits.
+        compute, the node's converter and the interpreter may (:meth:`computed`). These become operators though their
+        inputs are known: nodes with bodies; ``DequantizeLinear`` of inputs with two or more dimensions; most operators on
+        types of less than 8 bits; and what neither can compute, or not in reasonable time.
         """
         if any(v is not None and v not in self.builder.constants and v not in self.shapes for v in inputs):
             return None
