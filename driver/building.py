@@ -406,8 +406,8 @@ def plan_request(
     before: str = "",
 ) -> Plan:
     """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it.
-    ``before`` begins the origin of a plan without a record of its own size. Where no record applies, why the first does
-    not begins it instead."""
+    ``before`` begins the origin of a plan without a record of its own size. If records failed, the reason of the first
+    takes its place."""
     failed, elsewhere = "", ""
     with contextlib.nullcontext() if db is None else open_database(db, readonly=True) as opened:
         if opened is not None:
