@@ -7,18 +7,20 @@ The steps of :func:`build`, in the order in which they run and in which they sta
 2. :func:`request` (or :func:`requests`, for several functions) brings the inputs into one form, a :class:`Request` with a
    PrimFunc.
 3. :func:`plan_request` makes a :class:`Plan` of it. Where there is a database, the fastest records (:func:`recorded`) are
-   replayed one after the other, until one applies; for symbolic sizes, those of examples of the sizes.
-4. Without a record, a function that its caller has scheduled stays as it is, and so does one for a target that takes programs
-   as they are written. A function of symbolic sizes gets the analytic model's schedule for an example of the sizes
-   (:func:`plan_by_example`); any other one the record of a near size, or else the model's best schedule
-   (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
+   replayed one after the other, until one applies; for symbolic sizes, then those of examples of the sizes. Records of a
+   function that its caller has scheduled come before the caller's schedule.
+4. Without a record that applies, a function that its caller has scheduled stays as it is, and so does one for a target that
+   takes programs as they are written. A function of symbolic sizes gets the analytic model's schedule for an example of the
+   sizes (:func:`plan_by_example`), but on GPUs it stays as written. Any other function gets the record of a near size, or else
+   the model's best schedule (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
    ``tuner/space/search_space.py`` puts together, the one with the least predicted time.
 5. :meth:`Plan.compile` hands the scheduled function to ``codegen/compile.py``, and gives the module the plan's ``origin``,
    which says in words what was chosen.
 
-A request that cannot be built is refused with :class:`BuildError` or TypeError. A record that does not apply is not an error: the
-next one is tried, a warning is written, and the origin says so. Notebooks show a plan as where its schedule came from, its share
-of the roofline, and the program.
+Inputs and arguments that make no request are refused with TypeError, and a name that cannot be used with ValueError.
+:class:`BuildError` says that there is no schedule of the kind that ``require_tuned`` asks for. Without ``require_tuned`` a
+record that does not apply is no error: the next one is tried, the first that fails is logged, and the origin says so if none
+applies. Notebooks show a plan as where its schedule came from, its share of the roofline, and the program.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class TuneError(RuntimeError):
 
 
 class NoRecordError(BuildError):
-    """``require_tuned`` was asked for, and the database has no record of the workload on the target."""
+    """``require_tuned`` was asked for, and no database with a record of the workload on the target was given."""
 
 
 @overload
@@ -125,11 +127,14 @@ def build(
 
     ``build(inputs, target)``, and for a te schedule ``build(s, [A, B, C], target)``. ``inputs``: what
     :func:`request` takes; with a te schedule or a spec ``args`` are its tensors or parameters. Of a module of
-    several functions, or a mapping of such inputs by name, all are built, and the result has them by name. A function
-    that is not scheduled gets the best schedule that ``db`` has for it, else that of a near size, else the analytic
-    model's best (:class:`~tilewright.tuner.Space` has all candidates), and ``module.origin`` says which. Records that this code generator measured come before those of other versions.
-    ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule. ``name`` is the symbol of the
-    compiled function.
+    several functions, or a mapping of such inputs by name, all are built, and the result has them by name.
+
+    A function gets the best schedule that ``db`` has for it; records that this code generator measured come before
+    those of other versions. Else it keeps the schedule that its caller gave it. One that is not scheduled gets that of
+    a near size, else the analytic model's best (:class:`~tilewright.tuner.Space` has all candidates).
+    ``module.origin`` says which. With ``require_tuned`` only a record of the function itself will do:
+    :class:`NoRecordError` if there is none, :class:`BuildError` if none applies. ``name`` is the symbol of the compiled
+    function.
 
     A :class:`~tilewright.graph.Graph`, and a model that a front end reads (``model.onnx``, or an ONNX model in memory),
     become a :class:`~.models.model.Model`, which takes inputs and returns outputs. ``options`` are for them: ``shapes``
@@ -189,7 +194,8 @@ def plan(
     require_tuned: bool = False,
     name: str | None = None,
 ) -> Plan:
-    """Returns the function that :func:`build` would compile, and why."""
+    """Returns the function that :func:`build` would compile, and why. TypeError for graphs, models and several functions,
+    which have a plan for each kernel or function."""
     machine, args = in_order(where, target, args)
     return plan_request(request(inputs, args, name), machine, db, require_tuned)
 
@@ -362,8 +368,8 @@ class Plan:
 
     ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, or the record of a near size: neither was
     measured for this size) or ``given`` (as the caller has it). ``origin`` says in words which, what stays as
-    written, which records do not apply, and which were measured with another code generator; ``scheduled`` is the function
-    to compile.
+    written, the first record that does not apply if none does, and whether it was measured with another code generator;
+    ``scheduled`` is the function to compile.
     """
 
     request: Request
@@ -400,7 +406,8 @@ def plan_request(
     before: str = "",
 ) -> Plan:
     """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it.
-    ``before`` begins the origin of a plan without a record."""
+    ``before`` begins the origin of a plan without a record of its own size. If records failed, the reason of the first
+    takes its place."""
     failed, elsewhere = "", ""
     with contextlib.nullcontext() if db is None else open_database(db, readonly=True) as opened:
         if opened is not None:
@@ -511,7 +518,7 @@ def other_targets(db: Database, func: PrimFunc) -> str:
 
 _SMALL_SIZES = ((16, 24), (4, 6), (1, 1))
 """Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 24, that for 4 up to
-6, that for 1 for 1 alone. Larger ones stand first: each condition goes around those before it."""
+6, that for 1 for 1 alone. Larger ones stand first: a later, smaller limit is asked first."""
 
 _LARGE_SIZE = (1024, 512)
 """An example of large sizes, and above which size its schedule is used, where one result is made of so many elements."""
@@ -527,7 +534,8 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     A function of one size has schedules of its own where that is small, because tiles for larger ones are mostly empty
     there. It has one for large sizes where it reduces to one result, because partial results then fill several vectors, and
     where it has running sums along the size.
-    Where none applies, the function stays as written, and the origin says why. None: no examples are known.
+    Where none applies, the function stays as written, and the origin says why. None: no examples are known, or the target
+    is a GPU or takes programs as they are written.
     """
     made = _plan_by_one_example(asked, machine, before)
     sizes = typical_sizes(asked.func)
@@ -538,7 +546,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
     scans = _scans_along(asked.func, size)
     for example, end in (*_SMALL_SIZES, _LONG_SCAN if scans else _LARGE_SIZE):
-        large = example > end
+        large = example > end  # for sizes above ``end``; otherwise for those up to it
         func = with_example(asked.func, {size.name: example})
         if large and (usual >= example or not (scans or _reduces_to_one(asked.func, size))):
             continue

@@ -15,13 +15,20 @@ other ``anchor``,          none. Later operators may join an anchor (a convoluti
 ``opaque``
 =========================  ================================================================================================
 
-Kernels stay apart (``_merge``) where something else reads what one makes for the other, or it leaves the graph; where
-a way leads from one to the other through a third one; where both have a product, rows or a reduction; where the joined
-kernel could not read a symbolic size off its arguments; and where it would have more than ``_MEMBERS`` operators. So of
-``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. No times are predicted here: which
-schedule a kernel gets is chosen afterwards.
+Kernels stay apart
 
-An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`).
+- where something else reads what one makes for the other, it leaves the graph, or its operator has several outputs
+  (``_is_read_only_by``);
+- where both have a product, rows or a reduction, or where one has and its result has another shape than the element-wise
+  operator's (``join_producer``);
+- where a way leads from one to the other through a third one, the joined kernel could not read a symbolic size off its
+  arguments, or it would have more than ``_MEMBERS`` operators (``_merge``).
+
+So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. No times are predicted here:
+which schedule a kernel gets is chosen afterwards.
+
+An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`). It
+belongs to no group, so that operators before a view and behind it are different kernels.
 
 :func:`divide` makes the kernels of the groups: a :class:`Kernel` of each, whose :attr:`~Kernel.func` is the program that is
 scheduled and compiled, or a :class:`LoopKernel`; the :class:`Division` has them in the order in which they run. At the end
@@ -78,7 +85,7 @@ def fuse(graph: Graph) -> Division:
 
 
 def is_view(node: Node, graph: Graph) -> bool:
-    """Returns whether the node needs no kernel. A view that leaves the graph, or of what the caller owns, is copied."""
+    """Returns whether the node needs no kernel, as a view. One that leaves the graph gets a kernel that copies it."""
     return node.op in VIEWS and node.output not in graph.outputs
 
 
@@ -100,7 +107,8 @@ class _Groups:
     def join_producer(self, node: Node) -> None:
         """Join the kernels that make the operands of an element-wise operator, where that is possible.
 
-        Only one of them may have a product, rows or a reduction: a product is asked first, then rows, then reductions.
+        Only one of them may have an anchor (a product, a convolution), rows or a reduction: an anchor is asked first, then
+        rows, then reductions. It joins only where its result has the shape of the operator's.
         """
         ranks = {"anchor": 0, "rows": 1, "reduction": 2}
         producers = [self.producers[v] for v in node.given if v in self.producers]
@@ -114,7 +122,7 @@ class _Groups:
                 self._merge(p, node)
 
     def join_light_operands(self, node: Node) -> None:
-        """Take in the element-wise kernels that make the operands, when nothing else reads them."""
+        """Take in the element-wise and injective kernels that make the operands, when nothing else reads them."""
         for v in dict.fromkeys(node.given):
             p = self.producers.get(v)
             if p is None or p not in self.of or not self._is_read_only_by(p, node):
@@ -145,7 +153,7 @@ class _Groups:
         )
 
     def _merge(self, producer: Node, node: Node) -> None:
-        """Join the groups of two operators, unless that is refused: the module says when."""
+        """Join the groups of two operators, if the kernel is not too long and all its operators can run together."""
         first, second = self.of[producer], self.of[node]
         if first is second or len(first) + len(second) > _MEMBERS:
             return

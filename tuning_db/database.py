@@ -13,7 +13,8 @@ How a record is stored (a tuning session does this, ``tuner/search/session.py``)
 2. :meth:`Database.add_record` writes each record when it was measured, in one transaction; one that is there, by its digest, is
    not written twice.
 
-How it is looked up (``driver/building.py`` does this before it compiles): :meth:`Database.fastest` takes a program and a target,
+How it is looked up (``driver/building.py`` does this before it compiles, where it is given a database: there is no default
+file): :meth:`Database.fastest` takes a program and a target,
 
 1. finds the stored programs with its key or its structure, so that names do not matter, and the stored target;
 2. takes their records on that target whose status is ``ok``, by seconds; with ``codegen_version`` those of that code generator
@@ -21,9 +22,16 @@ How it is looked up (``driver/building.py`` does this before it compiles): :meth
 3. returns the first few. A trace uses the names of the program that it was made for, and ``tuner/search/warm_start.py``
    translates them.
 
+For a function of symbolic sizes :meth:`Database.at_examples` finds, by its family, the examples that were measured, and
+``driver/any_size.py`` takes the records of each. Where a function has no record, ``tuner.transferred`` looks among all workloads
+for records of near sizes.
+
 Every write is one transaction under a lock that all processes share (:meth:`Database.writing`): it is stored as a whole or not at
-all, whenever a process is killed. :class:`DatabaseError` for a file that is damaged, foreign, from a newer version or locked for
-too long, and for rows that make no record; the file is then unchanged.
+all, whenever a process is killed. :meth:`Database.start_session` and :meth:`Database.add_baseline` make up to three: they store the
+workload and the target first.
+
+:class:`DatabaseError` for a file that is damaged, foreign, from a newer version or locked for too long, and for rows that make no
+record; the file is then unchanged.
 """
 
 from __future__ import annotations
@@ -69,6 +77,7 @@ if TYPE_CHECKING:
     import sqlite_utils
 
 _CHECKPOINT_BYTES = 4 << 20
+"""The log of writes is moved into the file when it is longer than so many bytes."""
 
 _PROGRAMS = "(SELECT key FROM workloads WHERE key = :workload OR structure = :workload)"
 """The stored programs that match a workload: the one of its key, or all of its structure."""
@@ -260,7 +269,7 @@ class Database:
             tables.table("baselines").insert(row, pk=("workload", "target", "name"), replace=True)
 
     def workload(self, workload: Workload) -> WorkloadRecord | None:
-        """Returns the stored workload, or None; a program that differs only in names when just that is stored."""
+        """Returns the stored workload, else one that differs only in names, else None."""
         key = program_key(workload) if isinstance(workload, PrimFunc) else workload_key_of(workload)
         rows = self.query(
             "SELECT * FROM workloads WHERE key = :key OR structure = :structure "
@@ -460,7 +469,10 @@ class Database:
         return upkeep.merge(self, other)
 
     def prune(self, *, keep: int = 10, failures: bool = True, before: str | None = None, dry_run: bool = False) -> int:
-        """Drop all but the ``keep`` fastest records of each workload and target, and return how many went. See :mod:`.upkeep`."""
+        """Drop all but the ``keep`` fastest records of each workload and target, and return how many went.
+
+        With ``failures`` the failed ones go, too; ``before`` leaves younger records alone. See :mod:`.upkeep`.
+        """
         return upkeep.prune(self, keep=keep, failures=failures, before=before, dry_run=dry_run)
 
     def prunable(self, *, keep: int = 10, failures: bool = True, before: str | None = None) -> list[dict[str, Any]]:

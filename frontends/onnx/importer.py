@@ -2,25 +2,26 @@
 body.
 
 Nodes whose inputs are all known while the graph is made (constants, and what is computed from shapes) are evaluated by
-ONNX's own reference implementation (:mod:`.known_values`). An operator without a converter that ONNX defines as a function is
-replaced by the body of that function.
+ONNX's own reference implementation (:mod:`.known_values`); :meth:`_Reader.known` has the exceptions. An operator without a
+converter that ONNX defines as a function is replaced by the body of that function.
 
 :func:`from_onnx` reads the file (:mod:`.model_file`; large weights stay in it until the model is built) and makes a
 ``_Reader``, which goes through the model like this::
 
-    require_known     refuses an opset that is too new; lists all operators that cannot be read
+    require_known     refuses an opset that is too new and sparse initializers; lists all operators that cannot be read
     require_inputs    refuses shapes= and constants= of what is no input
-    graph             the inputs and constants, then the nodes, then the outputs
+    graph             the constants and inputs, then the nodes, then the outputs
       nodes           the nodes of the model, of a function or of a branch, no deeper than ``_DEEPEST``
         each          each node in order: looks up its inputs, and enters its results into the scope
           checked     turns whatever goes wrong with a node into an OnnxError that names it
             node      chooses how a node is read, by the first of these that can
               body        the model's own function of that name: its nodes, by ``nodes`` again
-              special     Constant, Shape, If, Loop, Scan, which need the scope or the model beside their inputs
+              special     Constant, Shape, Size, If, Loop, Scan, which read more than the values of their inputs
               known       its value, where all inputs are known
               CONVERTERS  its converter, a function in a module of ``TABLES``: it takes an ``OnnxCall`` (:mod:`.call`), the
                           node's inputs and attributes, and adds operators of the graph
-              expanded    the body that ONNX defines for the operator, also where the converter refuses the node
+              expanded    the body that ONNX defines for the operator, also where the converter refuses the node (but not
+                          where it needs a constant)
 
 The result is the graph as the model has it, verified; the passes that make it fast run when it is built.
 Whatever is wrong with a model is an :class:`~.call.OnnxError` that names the node, and what ``shapes=`` or ``constants=`` could help.
@@ -112,9 +113,9 @@ def from_onnx(
 
     Large weights are mapped from the file, which has to stay as it is until the model is built.
 
-    ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions that the
-    model only names are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that cannot
-    be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
+    ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions to which
+    the model gives no number are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that
+    cannot be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
     """
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)
@@ -253,7 +254,7 @@ class _Reader:
         return self.builder.constant(data, item.name[:_LONGEST_NAME], dtype)
 
     def size(self, name: str) -> Any:
-        """Returns the symbolic size of that name, one per model."""
+        """Returns the symbolic size of that name: one variable for each name."""
         plain = Builder().fresh(name[:_LONGEST_NAME])
         return self.sizes.setdefault(plain, te.var(plain))
 
@@ -448,7 +449,13 @@ class _Reader:
         return self.builder.constant(np.asarray(data), name, dtype)
 
     def known(self, node: Any, inputs: list[Value | None], opsets: Mapping[str, int]) -> Sequence[Value] | None:
-        """Returns the results of a node whose inputs are known, or None."""
+        """Returns the results of a node whose inputs are known, or None: it then becomes operators.
+
+        Results that depend on symbolic sizes are kept as formulas (:func:`.computed_formulas`). What ONNX's reference cannot
+        compute, the node's converter and the interpreter may (:meth:`computed`). These become operators though their
+        inputs are known: nodes with bodies; ``DequantizeLinear`` of inputs with two or more dimensions; most operators on
+        types of less than 8 bits; and what neither can compute, or not in reasonable time.
+        """
         if any(v is not None and v not in self.builder.constants and v not in self.shapes for v in inputs):
             return None
         if any(a.type in (self.onnx.AttributeProto.GRAPH, self.onnx.AttributeProto.GRAPHS) for a in node.attribute):
@@ -546,6 +553,6 @@ def _way_out(inputs: Sequence[Item | None]) -> str:
 
 
 _MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators whose results are the first input's numbers in another order."""
+"""Operators whose results are numbers of the first input, unchanged."""
 
 _SPECIAL = {("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "Scan")}

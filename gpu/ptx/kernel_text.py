@@ -17,10 +17,12 @@ in the program                 in the kernel
 =============================  =====================================================================================
 loops on ``blockIdx.x``        the number ``%ctaid.x``; their extents, which may be sizes of the call, are the grid
 loops on ``threadIdx.x``       the number ``%tid.x``; their extents, constants, are the threads of a block
-arrays that it uses            parameters: pointers to global memory, aligned to 32 bytes
+arrays that it uses            parameters: pointers to global memory, aligned to 32 bytes; also those that the function
+                               allocates around its kernels
 sizes and other variables      parameters: numbers
-buffers of the scope shared    one after the other in shared memory, at multiples of 64 bytes, swizzled ones of 1024. Up
-                               to 48 KiB are part of the kernel, more are room that the launch gives (``dynamic_shared``)
+buffers of the scope shared    one after the other in shared memory, at multiples of 64 bytes, swizzled ones of 1024. A
+                               kernel of up to 48 KiB has them itself; of a larger one all are room that the launch gives
+                               (``dynamic_shared``)
 buffers of the scope local     memory of the thread, which LLVM keeps in registers where all indices are constants
 tiles of ``wmma``, ``wgmma``   registers of the threads that hold the tile together (:mod:`.instruction_text`)
 barriers                       ``bar.sync``, and a fence where units beside the threads use shared memory
@@ -35,7 +37,7 @@ Before::
         for threadIdx_x in T.thread_binding(256, thread="threadIdx.x"):
             B[blockIdx_x * 256 + threadIdx_x] = A[blockIdx_x * 256 + threadIdx_x] * T.float32(2)
 
-After, as PTX::
+After, as PTX (LLVM makes x + x of x * 2)::
 
     .visible .entry main_kernel0(.param .u64 main_kernel0_param_0, .param .u64 main_kernel0_param_1)
     .maxntid 256
@@ -104,13 +106,13 @@ from .instruction_text import (
 _PIECE = 16
 """The bytes that stay together in swizzled memory."""
 PARAMETER_ALIGNMENT = 32
-"""What kernels take arrays to be aligned to, in bytes, so that four floats are one access, and tiles are stored by a warp."""
+"""What kernels take arrays to be aligned to, in bytes: ``wmma`` stores need so many; four floats in one access need 16."""
 
 
 @dataclass(frozen=True, eq=False)
 class GpuKernel:
-    """One kernel of a function. ``grid``: the blocks along x, y, z; ``block``: the threads; ``dynamic_shared``: bytes of
-    shared memory that the launch has to give."""
+    """One kernel of a function. ``grid``: the blocks along x, y, z; ``block``: the threads along x, y, z;
+    ``shared_bytes``: the shared memory that its buffers take; ``dynamic_shared``: what of it the launch has to give."""
 
     name: str
     loop: For
@@ -162,6 +164,7 @@ def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, N
     params += [Param("buffer", b.data, b.dtype, b, b.data in stored) for b in outer if b.data in used]
     known = {p.var for p in params} | {p.buffer.data for p in params if p.buffer is not None}
     params += [Param("scalar", v, v.dtype) for v in free_vars(loop) if v not in known and v.dtype != "handle"]
+    # the tags stand in the order z, y, x, and a launch takes x, y, z
     grid = tuple([loops[tag].extent if tag in loops else 1 for tag in reversed(BLOCK_TAGS)])
     block = tuple([int(loops[tag].extent) if tag in loops else 1 for tag in reversed(THREAD_TAGS)])  # type: ignore[call-overload]
     return GpuKernel(name, loop, tuple(params), grid, block, _shared_bytes(loop))
@@ -229,9 +232,10 @@ class PtxUnit(LlvmUnit):
     def __init__(self, lowered: LoweredFunc, tables: EmitterTables, dynamic: bool) -> None:
         super().__init__(lowered, tables)
         self.dynamic = dynamic
-        self.proxies = uses_units_beside_threads(lowered.func.body)
-        """Whether units beside the threads use shared memory, which barriers have to tell them of."""
-        room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {SWIZZLED_ALIGNMENT if self.proxies else 64}"
+        self.async_proxy = uses_units_beside_threads(lowered.func.body)
+        """Whether NVIDIA's async proxy uses shared memory, as ``wgmma`` and bulk copies do: barriers then fence it."""
+        align = SWIZZLED_ALIGNMENT if self.async_proxy else CACHE_LINE
+        room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {align}"
         self.globals: list[str] = [room] * dynamic
         self.room = 0
 
@@ -338,7 +342,7 @@ def _store(em: PtxEmitter, s: BufferStore) -> None:
 
 
 def _barrier(em: PtxEmitter, e: Call) -> str:
-    if em.unit.proxies:
+    if em.unit.async_proxy:
         em.fn.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
     em.fn.do(em.fn.intrinsic("llvm.nvvm.barrier0", "void", [], []))
     em.touch(*em.bases)

@@ -7,11 +7,13 @@
    the results that candidates are compared with (:mod:`.reference`).
 2. ``measure`` takes scheduled functions, as text. The workers compile them side by side (``_compile``), and then one worker at a
    time works, so that compiling never disturbs a timing.
-3. Each candidate runs in the worker that compiled it (``_first_run``). Its results are compared with the reference, memory
-   around its arrays is looked at, and it is timed twice. A timing is the time of as many calls as take ``min_seconds``, divided by
-   their number.
-4. The candidates that are right are timed alternately (``_race``). One whose interval lies above the best's is dropped, after two
-   timings one that is more than a quarter slower (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
+3. Each candidate runs in the worker that compiled it (``_first_run``). Memory around its arrays is looked at, and its results
+   are compared with the reference. It runs once more, which warms the caches, and is timed twice. A timing is the time of as many
+   calls as take ``min_seconds``, divided by their number.
+4. The candidates that are right are timed alternately (``_race``). One whose interval lies above the leader's figure is dropped,
+   after two timings one that is more than a quarter slower (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
+
+A simulated target has a count instead of a clock: its candidates are timed once, without a race, and may take ``run_timeout``.
 
 Timings of the same code are skewed, because noise only adds time. So the figure of a candidate (:func:`estimate`) is the median
 of the faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
@@ -22,8 +24,9 @@ A candidate that fails has a status instead of timings, and the others go on:
 ``compile_error``    the compiler refuses it; ``run_error``: a call of it raises an error
 ``wrong_result``     its results are further from the reference than rounding explains
 ``memory_damaged``   it has written beside its arrays; its worker is replaced
-``timeout``          it takes longer than ``compile_timeout`` or ``run_timeout``; its worker is killed and replaced
-``crash``            its worker has died; what else that worker had compiled is compiled again
+``timeout``          it takes longer than ``compile_timeout``, ``run_timeout`` or the limit of its first run
+                     (``_first_run``); its worker is killed and replaced
+``crash``            its worker has died, or no worker would start; what else that worker had compiled is compiled again
 ``out_of_memory``    it needs more than ``memory_bytes``
 ``skipped``          the deadline came first
 ===================  ===============================================================================================
@@ -105,7 +108,8 @@ class Runner(ABC):
     ) -> list[MeasureResult]:  # fmt: skip
         """Measure each scheduled program (its text), in order. ``best_seconds`` is the best so far; what is not done at
         ``deadline`` is skipped. ``finished`` is called with number and result of each program as soon as it has run or
-        failed; it may be timed again later. ``equally``: time slow ones as carefully as the best. A runner may leave
+        failed. It may be timed again later, and then fail as well; ``finished`` is not called again, but what is returned
+        says so. ``equally``: time slow ones as carefully as the best. A runner may leave
         out ``deadline`` of ``open``, ``finished`` and ``equally``."""
 
     @abstractmethod
@@ -128,8 +132,8 @@ class RunnerLimits:
     """The limits of a :class:`LocalRunner`: seconds before a worker is killed, and when a candidate has run enough.
 
     ``memory_bytes``: address space of a worker; 0 for no limit. ``min_seconds``: a timing repeats the call until it takes
-    this long. ``race_seconds``: how long, in seconds of running, one contender is repeated at most. ``recycle_after``:
-    jobs after which a worker is replaced.
+    this long. ``race_seconds``: a contender is timed again until the sum of its timings, in seconds per call, reaches
+    it; three timings are always allowed. ``recycle_after``: jobs after which a worker is replaced.
     """
 
     compile_timeout: float = 30.0
@@ -361,7 +365,9 @@ class LocalRunner(Runner):
         """Compare the result with the reference, then time it twice.
 
         It may take a hundred times the best, at least 2 s and at most ``run_timeout``, besides the time for filling and
-        comparing arrays. One that is slower than ``stop_above`` twice is not timed again.
+        comparing arrays. It is timed only once where a call takes more than a second and four times ``stop_above``, which
+        no disturbance explains. While no best is known the limit is ``run_timeout``, and 1 s takes the place of
+        ``stop_above``, also where all are timed equally. Simulated targets have the limit ``run_timeout``.
         """
         finite = best < float("inf") and not self._simulated
         limit = (
@@ -371,9 +377,10 @@ class LocalRunner(Runner):
             job.status = "ok"
 
     def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
-        """Time the candidates that are ok alternately, until each was timed ``max_samples`` times or ``race_seconds`` long.
+        """Time the candidates that are ok alternately, until each was timed ``max_samples`` times or long enough.
 
-        One whose interval lies above the leader's figure is left out; with ``equally`` it is not.
+        That is until the sum of its timings (per call) reaches ``race_seconds``; three are always allowed. One whose interval
+        lies above the leader's figure is left out; with ``equally`` it is not. One that fails is no longer ok.
         """
         while time.monotonic() < deadline:
             running = [j for j in jobs if j.status == "ok" and j.worker is not None]
@@ -434,7 +441,7 @@ class LocalRunner(Runner):
         for job in jobs:
             if job.worker is worker:
                 job.worker = None
-                if job.status == "compiled":  # another one has failed, and that ends: there are only so many
+                if job.status == "compiled":  # this ends: a loss fails one job for good, or comes at the deadline
                     job.status = "waiting"
 
     def _tidy(self, jobs: Sequence[_Job]) -> None:
@@ -512,9 +519,11 @@ def estimate(times: Sequence[float]) -> float:
 
 
 def interval(times: Sequence[float]) -> TimeInterval:
-    """Returns an interval for :func:`estimate`: plus or minus the spread of the faster half over the root of its size.
+    """Returns an interval for :func:`estimate`, by the spread of the faster half of the timings.
 
-    With fewer than three timings nothing is known about the spread: 20 % to either side is assumed.
+    It is plus or minus 1.5 times the spread over the root of the number of timings in that half. The spread is the slowest
+    less the fastest of them, and at least 0.2 % of the figure. With fewer than three timings nothing is known about the
+    spread: 20 % to either side is assumed.
     """
     ordered = np.sort(np.asarray(times, dtype=np.float64))
     half = ordered[: (len(ordered) + 1) // 2]

@@ -1,8 +1,9 @@
 """Reductions in register tiles: matrix products, convolutions, pooling. Their schedule, its costs, and the rule.
 
 :func:`tiled_product` follows Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", TOMS 2008) for any
-affine reduction with a vectorized spatial axis: a tile of accumulators stays in registers for the whole reduction; an operand
-that depends on the vector axis is packed into panels; tiles are computed in blocks. Tiles need not divide the extents.
+affine reduction with a vectorized spatial axis: a tile of accumulators stays in registers for the whole reduction; at most
+one operand, which depends on the vector axis, is packed into panels; tiles are computed in blocks. Tiles need not divide the
+extents.
 
 A product of one row sums whole rows instead (:func:`outer_sums`): some rows at a time are added to all results, so that
 memory is read as it lies.
@@ -16,12 +17,15 @@ How a schedule is found, from the end of this file to its beginning:
 1. :class:`MultiLevelTilingRule` ``match`` takes a block, and the element-wise stage behind it. ``parts`` offers a
    :class:`TilingPart` for each axis that may become vectors, with and without an operand that is packed into panels, and an
    :class:`OuterSumsPart` for products of one row.
-2. A part names its decisions, such as the rows and the vectors of a tile, and the numbers from which each is chosen. A row
-   is one number for each: a candidate. ``mask`` keeps those whose tiles fit the registers.
+2. A part names its decisions, such as the rows and the vectors of a tile, and the numbers from which each is chosen. A
+   candidate is one number for each decision: a row of the table whose columns are the decisions. ``mask`` keeps those whose
+   tiles fit the registers.
 3. ``costs`` predicts all rows at once, over the columns of decisions: :class:`TilingCosts` and :func:`outer_costs` describe the
-   loops, and the walker (``tuner/cost/walker.py``) counts in them instructions, registers, waiting and traffic between caches. Packing,
-   fetching ahead and transposed results are counted here. Sizes, throughputs and latencies are the machine's
-   (``tuner/cost/machine_model.py``), which makes seconds of it.
+   loops, and the walker (``tuner/cost/walker.py``) counts in them instructions, registers, waiting and traffic between caches.
+   Packing, fetching ahead and transposed results are counted here. The machine (``tuner/cost/machine_model.py``) has the sizes,
+   throughputs and latencies, and makes seconds of the counts. Of arithmetic, loads and stores the slowest counts, with loops
+   and spills added; of that and the traffic with each cache and memory, the slowest counts and a quarter of the others;
+   packing and the start of threads are added.
 4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes.
    ScheduleError where the program does not allow it; the next row is tried then (``tuner/space/search_space.py``).
 """
@@ -195,7 +199,11 @@ class TilingCosts:
 
     @cached_property
     def walk(self) -> Walk:
-        """The loops of a tile, of the reduction, and over tiles, innermost first."""
+        """The loops of a tile, of the reduction, and over tiles, innermost first.
+
+        The loop over blocks of row tiles has a fraction of trips where the last block is not full, so that no tile counts
+        twice.
+        """
         axes, extents, ones = self.axes, self.extents, np.ones(self.rows)
         inside = self._block_trips[1]
         loops = [WalkedLoop(axes.vector, self.tile[axes.vector], written_out=True)]
@@ -217,8 +225,8 @@ class TilingCosts:
         )  # fmt: skip
 
     def mask(self, blocks: Sequence[int]) -> np.ndarray:
-        """Returns the tiles that fit the registers; of rows that make the same schedule, one. ``blocks``: all values of
-        ``block``."""
+        """Returns which candidates have tiles that fit the registers, and one of several candidates that make the same
+        schedule. ``blocks``: all values of ``block``."""
         keep = self.walk.registers <= self.machine.registers
         if self.axes.rows is not None:
             count = self.trips[self.axes.rows]
@@ -240,7 +248,8 @@ class TilingCosts:
 
     @cached_property
     def _block_trips(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the trips of the loop over blocks of row tiles, and of the loop over the tiles of one."""
+        """Returns the trips of the loop over blocks of row tiles, and of the loop over the tiles of one. Both are whole: a
+        last block that is not full is one block."""
         ones = np.ones(self.rows)
         if self.axes.rows is None:
             return ones, ones
@@ -336,8 +345,13 @@ class TilingCosts:
     def costs(self) -> Costs:
         """Returns the cycles of the parts of a core, the bytes that move between caches, and properties of the tile.
 
+        The walker's ``store_cycles`` are replaced: sums are stored once, at the end of a tile. Elements that are stored or
+        read one by one (:meth:`_per_element`) count in ``store_cycles`` and once more in ``loop_cycles``, as nothing overlaps
+        with them there. The epilogue's arithmetic is in ``loop_cycles``; its loads count only where they are not contiguous.
+
         Of the bytes that are fetched ahead 0.7 arrive in time, and a fetch takes 0.75 of a cycle for each line.
 
+        ``regions`` are the parallel loops, each with a start of the threads: that over tiles, and that of the packing.
         ``variant`` numbers the order of the loops: 0, 1 with panels outermost, and twice the panels of a slice. ``tile_a`` is
         the decision ``block``, ``tile_b`` is ``rows2``, and ``tile_c`` is ``ahead``.
         """
@@ -428,7 +442,10 @@ def outer_costs(
 
 
 _LONG = 16
-"""The operations of an element from which on an epilogue counts as long."""
+"""An epilogue of more operations for each element counts as long."""
+
+_WINDOW = 25
+"""The most steps of a reduction over several axes that are all written out: a window of 5 x 5."""
 
 
 class MultiLevelTilingRule(ScheduleRule):
@@ -480,7 +497,27 @@ def _epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo])
 
 
 class TilingPart(Part):
-    """A recipe is given by the vector axis and the operand (if any) that is packed into panels.
+    """This part is given by the vector axis and the operand (if any) that is packed into panels.
+
+    The loops, from the outside in, of a block with the vector axis j, the rows i, further rows h (``rows2``), other axes o
+    and the reduction k::
+
+        outer = 0                             outer = 1                             slice > 0
+
+        pack all of the operand               pack all of the operand
+        for o: for h0: for i0: for j0:        for j0: for o: for h0: for i0:        for j0:
+                                                                                        pack ``slice`` panels
+            for i1:                               for i1:                               for i0: for j1:
+                for k:                                for k:                                for k:
+                    for h1: for i2: for j1:               for h1: for i2: for j1:               for i1: for j2:
+                        acc += ...                            acc += ...                            acc += ...
+                epilogue of the tile                  epilogue of the tile                  epilogue of the tile
+
+    h1 has ``rows2`` trips and i2 ``rows``, both written out; j1 are ``vectors`` vectors: a panel. i1 has ``block`` trips; where
+    all row tiles fit one block there is no loop i0, and the loops of the rows are called i0 and i1. Of k the innermost axis is
+    unrolled by ``unroll``, or all of it. With ``slice`` there is one block, j1 goes through the panels of a slice, and there
+    are neither h nor o. Where the work is worth threads, they share the loops of the first line; where these have fewer than
+    twice as many iterations as the machine has cores, the loop i1 as well, but not with ``slice``.
 
     Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block`` (row
     tiles computed before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction, and for a
@@ -534,7 +571,7 @@ class TilingPart(Part):
         if long and extent == block.reduce_size:
             return up_to(max(extent // 2, 1), 1, 2, 4, 8)
         unroll = up_to(extent, 1, 2, 4, 8)
-        if len(self.case.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= 25 and not long:
+        if len(self.case.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= _WINDOW and not long:
             unroll += (block.reduce_size,)
         return unroll
 
