@@ -67,9 +67,13 @@ class Use:
         """Returns whether every index is affine."""
         return all(dim is not None for dim in self.dims)
 
-    def axes(self) -> set[Var]:
+    def axes(self) -> frozenset[Var]:
         """Returns the axes in the indices; those of a non-affine index are not known."""
-        return {var for dim in self.dims if dim for var, factor in dim.items() if factor}
+        return self._axes
+
+    @cached_property
+    def _axes(self) -> frozenset[Var]:
+        return frozenset([var for dim in self.dims if dim for var, factor in dim.items() if factor])
 
     @property
     def plain(self) -> bool:
