@@ -10,6 +10,8 @@ from tilewright.tir.analysis.tree import Tree, tree_of
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import Space, default_schedule
 from tilewright.tuner.rules import fused_stages
+from tilewright.tuner.rules.multi_level_tiling import TilingPart
+from tilewright.tuner.space.sketch import RowTable
 
 TARGET = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 
@@ -133,3 +135,42 @@ def test_trees_of_changed_functions_are_complete(program):
         agree()
         sch.vectorize(inner)
         agree()
+
+
+def test_products_that_are_alike_are_costed_once(monkeypatch):
+    few, many = [counted(monkeypatch, TilingPart, "costs", lambda n=n: Space(mixed(n), TARGET)) for n in (16, 48)]
+    assert few == many > 0
+
+
+def test_tables_of_products_that_are_alike_are_those_of_each():
+    space = Space(mixed(16), TARGET)
+    tables = [t for _, tables in space.groups for t in tables if isinstance(t.part, TilingPart)]
+    assert len(tables) >= 8
+    for table in tables:
+        alone = RowTable(table.part, space.machine)
+        np.testing.assert_array_equal(table.rows, alone.rows)
+        np.testing.assert_array_equal(table.seconds, alone.seconds)
+
+
+def test_products_of_other_sizes_or_epilogues_are_not_alike():
+    def likeness(rows, columns, after):
+        x, w = te.placeholder((rows, 32), name="x"), te.placeholder((32, columns), name="w")
+        k = te.reduce_axis((0, 32), "k")
+        made = te.compute((rows, columns), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="product")
+        space = Space(te.create_prim_func([x, w, after(made)]), TARGET)
+        return [t.part.likeness() for _, tables in space.groups for t in tables if isinstance(t.part, TilingPart)]
+
+    def doubled(of, shape=(32, 64)):
+        return te.compute(shape, lambda i, j: of[i, j] * 2.0, name="doubled")
+
+    def squared(of):
+        return te.compute((32, 64), lambda i, j: of[i, j] * of[i, j] + of[i, j], name="squared")
+
+    alike = likeness(32, 64, doubled)
+    assert alike == likeness(32, 64, doubled)
+    others = [
+        likeness(32, 64, squared),
+        likeness(32, 64, lambda of: of),
+        likeness(16, 64, lambda of: doubled(of, (16, 64))),
+    ]
+    assert all(set(alike).isdisjoint(other) and other for other in others)
