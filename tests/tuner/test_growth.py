@@ -6,8 +6,11 @@ import pytest
 from tilewright import te
 from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule
+from tilewright.tir.analysis.known_ranges import sized_analyzer
+from tilewright.tir.analysis.simplify import size_variables
 from tilewright.tir.analysis.tree import Tree, tree_of
 from tilewright.tir.interpret import interpret
+from tilewright.tir.stmt import PrimFunc
 from tilewright.tuner import Space, default_schedule
 from tilewright.tuner.rules import fused_stages
 from tilewright.tuner.rules.multi_level_tiling import TilingPart
@@ -174,3 +177,23 @@ def test_products_of_other_sizes_or_epilogues_are_not_alike():
         likeness(16, 64, lambda of: doubled(of, (16, 64))),
     ]
     assert all(set(alike).isdisjoint(other) and other for other in others)
+
+
+def test_sizes_of_parameters_are_looked_for_once():
+    looked = []
+
+    class Counting(dict):
+        def values(self):
+            looked.append(len(self))
+            return super().values()
+
+    n = te.var("n")
+    x = te.placeholder((n, 16), name="x")
+    func = te.create_prim_func([x, te.compute((n, 16), lambda i, j: x[i, j] + 1.0, name="more")])
+    func = PrimFunc(func.params, func.body, Counting(func.buffer_map), func.attrs)
+    assert len(size_variables(func.buffer_map)) == 1 == len(looked)
+    for _ in range(8):
+        func = func.with_body(func.body.with_())
+        sized_analyzer(func)
+    assert len(looked) == 1
+    assert [v.name for v in size_variables({**func.buffer_map})] == ["n"]
