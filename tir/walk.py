@@ -15,6 +15,7 @@ from .expr.traversal import (
     all_nodes,
     distinct,
     free_vars,
+    nodes_around,
     nodes_by_type,
     post_order,
     pre_order,
@@ -22,6 +23,7 @@ from .expr.traversal import (
     replace_node,
     substitute,
     transform,
+    transform_around,
     transform_statements,
     uses_var,
     vars_in,
@@ -29,8 +31,8 @@ from .expr.traversal import (
 from .stmt import Block, Buffer, PrimFunc, Stmt, blocks_of, loads_and_stores, memory_in, replace_buffers, statements
 
 __all__ = [
-    "LEAVES", "all_nodes", "blocks_of", "distinct", "free_vars", "loads_and_stores", "memory_in", "nodes_by_type", "post_order", "pre_order",
-    "reads_memory", "replace_buffers", "replace_node", "statements", "substitute", "transform", "transform_statements",
+    "LEAVES", "all_nodes", "blocks_of", "distinct", "free_vars", "loads_and_stores", "memory_in", "nodes_around", "nodes_by_type", "post_order",
+    "pre_order", "reads_memory", "replace_buffers", "replace_node", "statements", "substitute", "transform", "transform_around", "transform_statements",
     "uses_var", "vars_in",
 ]  # fmt: skip
 

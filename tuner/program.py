@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from heapq import heappop, heappush
@@ -67,9 +67,13 @@ class Use:
         """Returns whether every index is affine."""
         return all(dim is not None for dim in self.dims)
 
-    def axes(self) -> set[Var]:
+    def axes(self) -> frozenset[Var]:
         """Returns the axes in the indices; those of a non-affine index are not known."""
-        return {var for dim in self.dims if dim for var, factor in dim.items() if factor}
+        return self._axes
+
+    @cached_property
+    def _axes(self) -> frozenset[Var]:
+        return frozenset([var for dim in self.dims if dim for var, factor in dim.items() if factor])
 
     @property
     def plain(self) -> bool:
@@ -156,6 +160,24 @@ class BlockInfo:
 
     def __repr__(self) -> str:
         return f"BlockInfo({self.name})"
+
+    def likeness(self, numbers: dict[Buffer, int]) -> Hashable:
+        """Returns what costs see of the block, in numbers: its axes, its accesses, its arithmetic. ``numbers`` gets one
+        for each buffer, so that blocks which share buffers are alike only where others share theirs."""
+        places = {v: n for n, v in enumerate(self.axes)}
+
+        def seen(use: Use) -> Hashable:
+            buffer = use.buffer
+            shape = tuple([extent.value if isinstance(extent, IntImm) else None for extent in buffer.shape])
+            dims = [
+                None if dim is None else tuple([(places.get(v, -1), c) for v, c in dim.items()]) for dim in use.dims
+            ]
+            ahead, number = buffer in self.packed_ahead, numbers.setdefault(buffer, len(numbers))
+            return number, shape, str(buffer.dtype), tuple(dims), use.offsets, ahead
+
+        kinds = tuple([(self.extents[v], v in self.spatial, v in self.reduce) for v in self.axes])
+        uses = tuple([seen(use) for use in self.loads]), tuple([seen(use) for use in self.stores])
+        return kinds, uses, self.operations, self.itemsize
 
     @property
     def _single(self) -> bool:

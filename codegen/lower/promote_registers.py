@@ -24,11 +24,12 @@ from ...tir.expr import (
     Shuffle,
     Var,
     const,
+    reads_memory,
     structural_equal,
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
-from ...tir.walk import LEAVES, pre_order
+from ...tir.walk import LEAVES, distinct, pre_order
 from ..lane_offsets import constant_run, known_mask
 from ..lowered import REGISTER_SCOPE
 
@@ -183,10 +184,11 @@ class _Rewriting:
 
 def _keeps_lanes(value: Expr) -> bool:
     """Returns whether each lane of a value depends on the same lane of what it loads, or on scalars."""
-    for n in pre_order(value):
-        if isinstance(n, Shuffle) or (isinstance(n, Call) and n.op.startswith("tir.vector_reduce")):
+    for n in distinct(value):
+        kind = type(n)
+        if kind is Shuffle or (kind is Call and n.op.startswith("tir.vector_reduce")):
             return False
-        if isinstance(n, BufferLoad) and any(isinstance(m, BufferLoad) for i in n.indices for m in pre_order(i)):
+        if kind is BufferLoad and any([reads_memory(i) for i in n.indices]):
             return False
     return True
 

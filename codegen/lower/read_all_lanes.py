@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
-from ...tir.expr import BufferLoad, Ramp, is_const_int, reads_memory
+from ...tir.expr import BufferLoad, Expr, Ramp, is_const_int, reads_memory
 from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc, Stmt
-from ...tir.walk import distinct, transform
+from ...tir.walk import nodes_around, transform_around
 from ..lane_offsets import lanes_are_near
 from .lanes import all_inside
 from .scoped_transform import ScopedTransform
@@ -31,20 +32,23 @@ def read_all_lanes(func: PrimFunc) -> PrimFunc:
     mask from memory. Lanes far apart keep their mask, and read nothing where it does not hold.
     """
 
-    if not any(_is_masked(n) for n in distinct(func.body)):
+    around = nodes_around(func.body, _is_masked)
+    if not around:
         return func  # so it is where all masks are of stores
+
+    strides = {n.buffer: n.buffer.element_strides() for n in around if _is_masked(n)}
 
     def rewrite(s: Stmt, scope: ScopedTransform) -> Stmt:
         def post(n: IRNode) -> IRNode | None:
-            if _is_masked(n) and _is_faster(n):
+            if _is_masked(n) and _is_faster(n, strides[n.buffer]):
                 if all_inside(n.indices, n.buffer.shape, scope.analyzer):
                     return BufferLoad(n.buffer, n.indices)
             return None
 
         if isinstance(s, LetStmt):
-            value = transform(s.value, post=post)
+            value = transform_around(s.value, around, post)
             return s if value is s.value else LetStmt(s.var, value, s.body)
-        made: Stmt = transform(s, post=post)
+        made: Stmt = transform_around(s, around, post)
         return made
 
     return ScopedTransform(after={BufferStore: rewrite, LetStmt: rewrite}).function(func)
@@ -55,9 +59,9 @@ def _is_masked(n: IRNode) -> TypeGuard[BufferLoad]:
     return type(n) is BufferLoad and n.predicate is not None
 
 
-def _is_faster(e: BufferLoad) -> bool:
-    """Returns whether a masked load is faster without its mask."""
-    if not lanes_are_near(e.indices, e.buffer.element_strides()):
+def _is_faster(e: BufferLoad, strides: Sequence[Expr]) -> bool:
+    """Returns whether a masked load from a buffer of these strides is faster without its mask."""
+    if not lanes_are_near(e.indices, strides):
         return False
     contiguous = all([isinstance(i, Ramp) and is_const_int(i.stride, 1) for i in e.indices if i.dtype.lanes > 1])
     return not contiguous or (e.predicate is not None and reads_memory(e.predicate))

@@ -20,7 +20,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc, Stmt
-from ...tir.walk import transform
+from ...tir.walk import nodes_around, transform_around
 from .lanes import both_masks, widen
 from .scoped_transform import ScopedTransform
 
@@ -41,14 +41,18 @@ def read_around_ends(func: PrimFunc) -> PrimFunc:
     Lanes at known places are picked out of whole vectors when code is written. Without this each lane would be gathered.
     """
 
+    around = nodes_around(func.body, lambda n: type(n) is FloorMod and n.dtype.lanes > 1)
+    if not around:
+        return func
+
     def post(n: IRNode) -> IRNode | None:
         return _in_two_parts(n) if isinstance(n, BufferLoad) else None
 
     def rewrite(s: Stmt, _: ScopedTransform) -> Stmt:
         if isinstance(s, LetStmt):
-            value = transform(s.value, post=post)
+            value = transform_around(s.value, around, post)
             return s if value is s.value else LetStmt(s.var, value, s.body)
-        made: Stmt = transform(s, post=post)
+        made: Stmt = transform_around(s, around, post)
         return made
 
     return ScopedTransform(after={BufferStore: rewrite, LetStmt: rewrite}).function(func)

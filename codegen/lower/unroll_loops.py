@@ -13,7 +13,22 @@ from typing import Any, NamedTuple
 from ...tir.arith import Analyzer
 from ...tir.arith.affine import shifted_sums
 from ...tir.arith.normal_form.forms import Linear, collect
-from ...tir.expr import INDEX_TYPES, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
+from ...tir.expr import (
+    INDEX_TYPES,
+    And,
+    Broadcast,
+    BufferLoad,
+    Call,
+    CmpOp,
+    Expr,
+    FloatImm,
+    IntImm,
+    Let,
+    Ramp,
+    Shuffle,
+    Var,
+    const,
+)
 from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
@@ -450,23 +465,62 @@ class _Unroller:
 
     def scalars(self, x: Expr, envs: list[Env], uses: _Uses) -> list[Expr]:
         """Return scalar arithmetic with values for its variables, simplified; a linear form is found once for all."""
-        form = None
-        if x.dtype in INDEX_TYPES:
-            form = collect(x, lambda v: Linear(0, {v: 1}) if type(v) is Var else None)
+        if type(x) is And:
+            return self.conjunctions(x, envs, uses)
+        if isinstance(x, CmpOp):
+            return self.comparisons(x, envs, uses)
+        sums = self.sums(x, envs)
         out: Sequence[Expr | None] = [None] * len(envs)
-        if form is not None:
-            bound = [v for v in form.terms if v in envs[0] and envs[0][v] is not None]
-            if all([type(env[v]) is IntImm for v in bound for env in envs]):
-                rest = {v: c for v, c in form.terms.items() if v not in envs[0] or envs[0][v] is None}
-                numbers = [form.const + sum([form.terms[v] * env[v].value for v in bound]) for env in envs]
-                out = shifted_sums(rest, numbers, x.dtype, self.analyzer)
-        names = [v for v in uses.names if isinstance(v, Var)]
+        if sums is not None:
+            out = shifted_sums(*sums, x.dtype, self.analyzer)
         return [
-            self.analyzer.simplify(substitute(x, {v: env[v] for v in names if env[v] is not None}))
-            if made is None or made.dtype is not x.dtype
-            else made
+            self.scalar(x, env, uses) if made is None or made.dtype is not x.dtype else made
             for made, env in zip(out, envs, strict=True)
         ]
+
+    def sums(self, x: Expr, envs: list[Env]) -> tuple[dict[Var, int], list[int]] | None:
+        """Return a linear index as a sum over the variables without values, and the number besides it in each copy."""
+        if x.dtype not in INDEX_TYPES:
+            return None
+        form = collect(x, lambda v: Linear(0, {v: 1}) if type(v) is Var else None)
+        if form is None:
+            return None
+        bound = [v for v in form.terms if v in envs[0] and envs[0][v] is not None]
+        if not all([type(env[v]) is IntImm for v in bound for env in envs]):
+            return None
+        rest = {v: c for v, c in form.terms.items() if v not in envs[0] or envs[0][v] is None}
+        return rest, [form.const + sum([form.terms[v] * env[v].value for v in bound]) for env in envs]
+
+    def comparisons(self, x: CmpOp, envs: list[Env], uses: _Uses) -> list[Expr]:
+        """Return a comparison in each copy; those of the same numbers share the result."""
+        sides = self.sums(x.a, envs), self.sums(x.b, envs)
+        if sides[0] is None or sides[1] is None:
+            return [self.scalar(x, env, uses) for env in envs]
+        keys = [*zip(sides[0][1], sides[1][1], strict=True)]
+        first = {key: env for key, env in zip(keys[::-1], envs[::-1], strict=True)}
+        done = {key: self.scalar(x, env, uses) for key, env in first.items()}
+        return [done[key] for key in keys]
+
+    def scalar(self, x: Expr, env: Env, uses: _Uses) -> Expr:
+        """Return scalar arithmetic with the values of one copy, simplified."""
+        values = {v: env[v] for v in uses.names if isinstance(v, Var) and env[v] is not None}
+        return self.analyzer.simplify(substitute(x, values))
+
+    def conjunctions(self, x: And, envs: list[Env], uses: _Uses) -> list[Expr]:
+        """Return ``a and b`` in each copy. Copies in which both sides are the same share the result: a window's condition
+        on its rows and columns has few values of each."""
+        done: dict[tuple[Expr, Expr], Expr] = {}
+        out = []
+        for a, b, env in zip(self.exprs(x.a, envs), self.exprs(x.b, envs), envs, strict=True):
+            if type(a) is IntImm or type(b) is IntImm:
+                known, other = (a, b) if type(a) is IntImm else (b, a)
+                made = self.analyzer.simplify(other) if known.value else known
+            elif (a, b) in done:
+                made = done[a, b]
+            else:
+                made = done[a, b] = self.scalar(x, env, uses)
+            out.append(self.constant(made.value, made.dtype) if type(made) is IntImm else made)
+        return out
 
     def lets(self, x: Let, envs: list[Env]) -> list[Expr]:
         """Return an expression that binds a variable, with a variable of its own in each copy."""

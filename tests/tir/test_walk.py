@@ -13,7 +13,17 @@ from tilewright.tir.analysis.scope import bare_loads
 from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.expr import BufferLoad, IntImm
 from tilewright.tir.stmt import Block, BufferStore, IfThenElse, SeqStmt
-from tilewright.tir.walk import memory_in, nodes_by_type, replace_buffers, statements, substitute, transform
+from tilewright.tir.walk import (
+    memory_in,
+    nodes_around,
+    nodes_by_type,
+    pre_order,
+    replace_buffers,
+    statements,
+    substitute,
+    transform,
+    transform_around,
+)
 
 PROGRAM = """
 @T.prim_func
@@ -65,6 +75,23 @@ def test_nodes_by_type_have_each_node_once(func: PrimFunc) -> None:
     assert counts == {SeqStmt: 1, For: 2, Block: 3, IfThenElse: 1, BufferStore: 3, BufferLoad: 4}
     load = BufferLoad(func.buffers[0], (IntImm(0),))
     assert nodes_by_type(load + load)[BufferLoad] == [load]
+
+
+def test_nodes_around_others_are_those_that_hold_them(func: PrimFunc) -> None:
+    asked: list[object] = []
+
+    def wanted(n: object) -> bool:
+        asked.append(n)
+        return isinstance(n, BufferLoad)
+
+    around = nodes_around(func.body, wanted)
+    assert len(asked) == len(set(asked))
+    below = {n for n in pre_order(func.body) if any(isinstance(m, BufferLoad) for m in pre_order(n))}
+    assert around == below
+    assert nodes_around(func.body, lambda n: False) == set()
+    visited: list[object] = []
+    assert transform_around(func.body, around, lambda n: visited.append(n)) is func.body
+    assert around <= set(visited) < set(pre_order(func.body))
 
 
 def test_the_memory_that_a_statement_names(func: PrimFunc) -> None:

@@ -6,10 +6,15 @@ import pytest
 from tilewright import te
 from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule
+from tilewright.tir.analysis.known_ranges import sized_analyzer
+from tilewright.tir.analysis.simplify import size_variables
 from tilewright.tir.analysis.tree import Tree, tree_of
 from tilewright.tir.interpret import interpret
+from tilewright.tir.stmt import PrimFunc
 from tilewright.tuner import Space, default_schedule
 from tilewright.tuner.rules import fused_stages
+from tilewright.tuner.rules.multi_level_tiling import TilingPart
+from tilewright.tuner.space.sketch import RowTable
 
 TARGET = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 
@@ -133,3 +138,62 @@ def test_trees_of_changed_functions_are_complete(program):
         agree()
         sch.vectorize(inner)
         agree()
+
+
+def test_products_that_are_alike_are_costed_once(monkeypatch):
+    few, many = [counted(monkeypatch, TilingPart, "costs", lambda n=n: Space(mixed(n), TARGET)) for n in (16, 48)]
+    assert few == many > 0
+
+
+def test_tables_of_products_that_are_alike_are_those_of_each():
+    space = Space(mixed(16), TARGET)
+    tables = [t for _, tables in space.groups for t in tables if isinstance(t.part, TilingPart)]
+    assert len(tables) >= 8
+    for table in tables:
+        alone = RowTable(table.part, space.machine)
+        np.testing.assert_array_equal(table.rows, alone.rows)
+        np.testing.assert_array_equal(table.seconds, alone.seconds)
+
+
+def test_products_of_other_sizes_or_epilogues_are_not_alike():
+    def likeness(rows, columns, after):
+        x, w = te.placeholder((rows, 32), name="x"), te.placeholder((32, columns), name="w")
+        k = te.reduce_axis((0, 32), "k")
+        made = te.compute((rows, columns), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="product")
+        space = Space(te.create_prim_func([x, w, after(made)]), TARGET)
+        return [t.part.likeness() for _, tables in space.groups for t in tables if isinstance(t.part, TilingPart)]
+
+    def doubled(of, shape=(32, 64)):
+        return te.compute(shape, lambda i, j: of[i, j] * 2.0, name="doubled")
+
+    def squared(of):
+        return te.compute((32, 64), lambda i, j: of[i, j] * of[i, j] + of[i, j], name="squared")
+
+    alike = likeness(32, 64, doubled)
+    assert alike == likeness(32, 64, doubled)
+    others = [
+        likeness(32, 64, squared),
+        likeness(32, 64, lambda of: of),
+        likeness(16, 64, lambda of: doubled(of, (16, 64))),
+    ]
+    assert all(set(alike).isdisjoint(other) and other for other in others)
+
+
+def test_sizes_of_parameters_are_looked_for_once():
+    looked = []
+
+    class Counting(dict):
+        def values(self):
+            looked.append(len(self))
+            return super().values()
+
+    n = te.var("n")
+    x = te.placeholder((n, 16), name="x")
+    func = te.create_prim_func([x, te.compute((n, 16), lambda i, j: x[i, j] + 1.0, name="more")])
+    func = PrimFunc(func.params, func.body, Counting(func.buffer_map), func.attrs)
+    assert len(size_variables(func.buffer_map)) == 1 == len(looked)
+    for _ in range(8):
+        func = func.with_body(func.body.with_())
+        sized_analyzer(func)
+    assert len(looked) == 1
+    assert [v.name for v in size_variables({**func.buffer_map})] == ["n"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..arith.analyzer import Analyzer
@@ -23,6 +24,7 @@ from ..stmt import (
     AssertStmt,
     Block,
     BlockRealize,
+    Buffer,
     BufferStore,
     Evaluate,
     For,
@@ -37,10 +39,23 @@ from ..stmt import (
 
 def bind_sizes(analyzer: Analyzer, func: PrimFunc) -> None:
     """Let the analyzer know that the sizes of the function's parameters are not negative; each of them may be 0."""
-    for buffer in func.buffer_map.values():
-        for extent in buffer.shape:
-            if isinstance(extent, Var):
-                analyzer.bind(extent, (0, None))
+    for size in size_variables(func.buffer_map):
+        analyzer.bind(size, (0, None))
+
+
+_latest: tuple[Mapping[Var, Buffer], tuple[Var, ...]] = ({}, ())
+"""The parameters of the function that was asked about last, and their sizes; the steps of a schedule keep them."""
+
+
+def size_variables(buffer_map: Mapping[Var, Buffer]) -> tuple[Var, ...]:
+    """Return the variables that are extents of parameters; those of the latest ``buffer_map`` are remembered."""
+    global _latest
+    known, sizes = _latest
+    if known is not buffer_map:
+        extents = [extent for buffer in buffer_map.values() for extent in buffer.shape]
+        sizes = tuple(dict.fromkeys([extent for extent in extents if isinstance(extent, Var)]))
+        _latest = buffer_map, sizes
+    return sizes
 
 
 def loop_values(loop: For) -> Range | tuple[None, None]:

@@ -359,6 +359,8 @@ def _compare(cls: type[CmpOp], a: Any, b: Any) -> Expr:
 
 
 def _equality(cls: type[CmpOp], a: Any, b: Any) -> Any:
+    if type(a) is Var and type(b) is Var and a.dtype is b.dtype:  # what containers ask most
+        return cls(a, b)
     if not isinstance(b, (Expr, IterVar, int, float)):
         return NotImplemented
     a, b = (x.var if isinstance(x, IterVar) else x for x in (a, b))

@@ -10,7 +10,7 @@ True
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -130,6 +130,31 @@ class _Rewriter:
 def transform_statements(node: N, post: Rule) -> Any:
     """Rebuild ``node`` like :func:`transform`, by a rule that changes statements only; expressions are not walked."""
     return transform(node, lambda n: n if isinstance(n, Expr) else None, post)
+
+
+def nodes_around(node: IRNode, wanted: Callable[[IRNode], bool]) -> set[IRNode]:
+    """Return the nodes for which ``wanted`` is true, and all nodes around them.
+
+    It is asked once about each node, and not about leaves.
+    """
+    found: dict[IRNode, bool] = {}
+    _find_around(node, wanted, found)
+    return {n for n, is_around in found.items() if is_around}
+
+
+def _find_around(node: Any, wanted: Callable[[IRNode], bool], found: dict[IRNode, bool]) -> bool:
+    is_around = wanted(node)
+    for child in node.children():
+        if type(child) not in LEAVES:
+            inside = found[child] if child in found else _find_around(child, wanted, found)
+            is_around = is_around or inside
+    found[node] = is_around
+    return is_around
+
+
+def transform_around(node: N, around: Container[IRNode], post: Rule) -> Any:
+    """Rebuild ``node`` like :func:`transform`, by a rule for nodes of :func:`nodes_around`; others are not walked."""
+    return transform(node, lambda n: None if n in around else n, post)
 
 
 def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:

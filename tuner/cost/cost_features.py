@@ -45,7 +45,8 @@ class Costs:
                 near = near_words(name, self.features.columns, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.features.columns))}"
                 raise KeyError(f"{name!r} is not a feature; {hint}")
-            self.values[name] = np.broadcast_to(np.asarray(value, dtype=np.float64), (self.rows,))
+            column = np.asarray(value, dtype=np.float64)
+            self.values[name] = column if column.shape == (self.rows,) else np.full(self.rows, column)
         return self
 
 

@@ -64,16 +64,24 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
     return tuple([getattr(extent, "value", 1) for extent in buffer.shape])
 
 
-def blended(levels: Levels, sizes: Levels, cache_bytes: float) -> np.ndarray:
-    """Returns the bytes that cross into a cache: of ``levels``, those of the deepest one whose working set (``sizes``)
-    fits. Between the last one that fits and the next the result is blended by a logistic in the logarithm of the working
-    set."""
+def fitting(sizes: Levels, cache_bytes: float) -> np.ndarray:
+    """Returns how far working sets of ``sizes`` bytes fit a cache, 0 to 1: a logistic in their logarithm."""
+    ratios = np.log2(np.maximum(sizes, 1.0) / (_FILL * cache_bytes))
+    return np.asarray(1.0 / (1.0 + np.exp2(np.minimum(np.maximum(6.0 * ratios, -60), 60))))
+
+
+def blended(levels: Levels, fits: Levels) -> np.ndarray:
+    """Returns the bytes that cross into a cache: of ``levels``, those of the deepest one whose working set fits. How far
+    that of each level but the first fits (``fits``) says how much of it counts."""
     total = levels[0]
-    ratios = np.log2(np.maximum(sizes[1:], 1.0) / (_FILL * cache_bytes))
-    fits = 1.0 / (1.0 + np.exp2(np.minimum(np.maximum(6.0 * ratios, -60), 60)))
     for level, share in zip(levels[1:], fits, strict=True):
         total = np.minimum(total, share * level + (1.0 - share) * total)
     return total
+
+
+def _span(dim: Mapping[Any, int], cover: Mapping[Any, np.ndarray], ones: np.ndarray) -> np.ndarray:
+    """Returns how many elements of a dimension are covered when each axis covers ``cover`` values."""
+    return ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c])
 
 
 class Nest:
@@ -87,23 +95,31 @@ class Nest:
         self._axes = [access.axes() for access in self.accesses]
         ones = np.ones(rows)
         cover: dict[Hashable, np.ndarray] = dict.fromkeys(extents, ones)
+        spans = [[_span(dim, cover, ones) for dim in access.dims] for access in self.accesses]
         lines = self.lines = np.empty((len(self.loops) + 1, len(self.accesses), rows))
         """The cache lines under each access while the loops up to each depth run."""
         for number, access in enumerate(self.accesses):
-            lines[0, number] = self._lines(access, cover, ones)
+            lines[0, number] = self._lines(access, spans[number], ones)
         for depth, loop in enumerate(self.loops):
-            cover[loop.axis] = np.minimum(cover[loop.axis] * loop.trips, extents[loop.axis])
+            before = cover[loop.axis]
+            cover[loop.axis] = np.minimum(before * loop.trips, extents[loop.axis])
+            grows = not np.array_equal(before, cover[loop.axis])
             for number, access in enumerate(self.accesses):
-                moves = loop.axis in self._axes[number]
-                lines[depth + 1, number] = self._lines(access, cover, ones) if moves else lines[depth, number]
+                if grows and loop.axis in self._axes[number]:
+                    for n, dim in enumerate(access.dims):
+                        if dim.get(loop.axis):
+                            spans[number][n] = _span(dim, cover, ones)
+                    lines[depth + 1, number] = self._lines(access, spans[number], ones)
+                else:
+                    lines[depth + 1, number] = lines[depth, number]
         self.working_set = 64.0 * np.sum(lines, axis=1)
+        self._fits: dict[float, np.ndarray] = {}
         trips = [loop.trips.astype(np.float64) for loop in self.loops]
         self.outside = np.array([np.prod([ones, *trips[d:]], axis=0) for d in range(len(trips) + 1)])
 
     @staticmethod
-    def _lines(access: NestAccess, cover: Mapping[Any, np.ndarray], ones: np.ndarray) -> np.ndarray:
-        """Returns the cache lines under the access when each axis covers ``cover`` values."""
-        spans = [ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c]) for dim in access.dims]
+    def _lines(access: NestAccess, spans: Sequence[np.ndarray], ones: np.ndarray) -> np.ndarray:
+        """Returns the cache lines under the access when its dimensions cover so many elements."""
         if not spans:
             return ones
         if access.contiguous:
@@ -127,8 +143,10 @@ class Nest:
         """
         levels = self._all_moved if only is None else self._moved[:, only]
         nothing = np.zeros_like(levels[:1])
-        sizes = np.concatenate([self.working_set, self.working_set[-1:]])
-        return blended(np.concatenate([levels, nothing]), sizes, cache_bytes)
+        if cache_bytes not in self._fits:
+            sizes = np.concatenate([self.working_set[1:], self.working_set[-1:]])
+            self._fits[cache_bytes] = fitting(sizes, cache_bytes)
+        return blended(np.concatenate([levels, nothing]), self._fits[cache_bytes])
 
     @cached_property
     def _all_moved(self) -> np.ndarray:

@@ -110,14 +110,18 @@ class Walk:
         """How many values of each axis one step takes."""
         for loop in self.loops[:first]:
             self.body[loop.axis] = self.body[loop.axis] * loop.trips
+        self._reduced = frozenset(block.reduce)
+        self._side_by_side = frozenset([v for v in block.spatial if v is not vector and np.any(self.body[v] > 1)])
+        """The axes, besides that of the vectors, of which a step of some candidate takes several values."""
+        self._slid: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.serial = self.loops[first:]
-        spatial = next((n for n, loop in enumerate(self.serial) if loop.axis not in block.reduce), len(self.serial))
+        spatial = next((n for n, loop in enumerate(self.serial) if loop.axis not in self._reduced), len(self.serial))
         inside = self.serial[:spatial] if block.is_reduction else ()
         self.within = _product(rows, [loop.trips for loop in inside])
         """The steps between the beginning and the end of a tile of sums: those of the reduction."""
         self.steps = _product(rows, [loop.trips for loop in self.serial])
         self.tiles = self.steps / self.within
-        self.revisited = _product(rows, [loop.trips for loop in self.serial[spatial:] if loop.axis in block.reduce])
+        self.revisited = _product(rows, [loop.trips for loop in self.serial[spatial:] if loop.axis in self._reduced])
         """How often a tile of sums is taken up again: loops of the reduction around loops over results."""
 
     # -- the body ------------------------------------------------------------------------------------------------
@@ -189,14 +193,19 @@ class Walk:
         return vectors, broadcasts
 
     def _slides(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
+        """Returns :meth:`_sliding`, computed once for each use."""
+        if id(use) not in self._slid:
+            self._slid[id(use)] = self._sliding(use)
+        return self._slid[id(use)]
+
+    def _sliding(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
         """Returns the share of a window's loads that remain, and the vectors that are kept. All steps of the window are
         written out and the tile's rows slide over what they read: what one step loads, the next step has."""
         share, kept = np.ones(self.rows), self.vectors * np.ones(self.rows)
         sliding = False
         for dim in use.dims:
-            steps = {v: c for v, c in (dim or {}).items() if v in self.block.reduce and c}
-            rows = {v: c for v, c in (dim or {}).items() if v in self.block.spatial and v is not self.vector and c}
-            rows = {v: c for v, c in rows.items() if np.any(self.body[v] > 1)}
+            steps = {v: c for v, c in (dim or {}).items() if v in self._reduced and c}
+            rows = {v: c for v, c in (dim or {}).items() if v in self._side_by_side and c}
             reads = math.prod(self.block.extents[v] for v in steps) * _product(self.rows, [self.body[v] for v in rows])
             if steps and rows:
                 sliding = True
@@ -221,13 +230,13 @@ class Walk:
         Where each broadcast is of one use, those of the next rows and steps are made ahead. A function such as exp has
         constants, and several values of each vector in hand."""
         kept = np.zeros(self.rows)
-        reduced = [loop.axis for loop in self.serial if loop.axis in self.block.reduce]
+        reduced = [loop.axis for loop in self.serial if loop.axis in self._reduced]
         for use in self.block.loads:
             if self.vector in use.axes() or not reduced:
                 continue
             sliding = [
                 v for dim in use.dims if dim and dim.get(reduced[0])
-                for v in self.block.spatial if v is not self.vector and dim.get(v) and np.any(self.body[v] > 1)
+                for v in self.block.spatial if v in self._side_by_side and dim.get(v)
             ]  # fmt: skip
             if sliding:
                 kept = kept + _product(self.rows, [self.body[v] for v in sliding])
@@ -321,7 +330,7 @@ class Walk:
         line = max(1, 64 // self.block.itemsize)
         loops = []
         for loop in self.loops:
-            if loop.axis in self.block.reduce and not loop.written_out:
+            if loop.axis in self._reduced and not loop.written_out:
                 some = np.minimum(loop.trips, float(line))
                 loops += [NestLoop(loop.axis, some), NestLoop(loop.axis, np.ceil(loop.trips / some))]
             else:
@@ -400,7 +409,7 @@ class Walk:
     def _together(self, use: Use) -> np.ndarray:
         """Returns how long steps that are written out wait, as a share of the time that four steps take. Their lines
         arrive together, but those of the steps at hand and of the next ones, fetched ahead, may share a set."""
-        reduced = [loop.axis for loop in self.serial if loop.axis in self.block.reduce]
+        reduced = [loop.axis for loop in self.serial if loop.axis in self._reduced]
         step = self._bytes_of(use, reduced[0]) if reduced else 0
         shared = crowding(2.0 * self.unroll, step, self.machine) if step >= _FAR else 0.0
         return np.asarray((0.75 + 0.75 / self.unroll) * (1.0 + 2.0 * shared))

@@ -27,7 +27,7 @@ from ...tir.expr import Var
 from ...tir.stmt import Buffer
 from ..cost.axis_roles import loads_fit, packable, tile_axes, vector_axes
 from ..cost.cost_features import Costs, ceil_div, up_to
-from ..cost.loop_nest import blended, shape_of
+from ..cost.loop_nest import blended, fitting, shape_of
 from ..cost.machine_model import MachineModel, overlapped, worth_threads
 from ..cost.walker import Walk, WalkedLoop, added
 from ..loop_steps import (
@@ -482,7 +482,8 @@ class FusedCosts:
         """Returns the bytes that cross into a cache. They are what the tiles read and write of outside buffers, at
         least what the reductions in a tile read again and again, and the intermediate results as far as those of a tile
         do not fit."""
-        outer = blended(*self._outer, cache)
+        levels, sizes = self._outer
+        outer = blended(levels, fitting(sizes[1:], cache))
         moved = {n: self.walks[n].nest.traffic(cache) * self.tiles for n in self.walks if self._is_tile(n)}
         within = sum([moved[n] for n in self.stages.alike if n in moved], np.zeros(self.rows))
         spilled = 1.0 / (1.0 + np.exp2(np.clip(-6.0 * np.log2(np.maximum(self.scratch, 1.0) / (0.6 * cache)), -60, 60)))

@@ -33,7 +33,7 @@ How a schedule is found, from the end of this file to its beginning:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -42,6 +42,7 @@ import numpy as np
 
 from ...schedule import BlockRV, Schedule
 from ...tir.expr import Var
+from ...tir.stmt import Buffer
 from ..cost.axis_roles import (
     TiledBlock,
     loads_fit,
@@ -640,6 +641,15 @@ class TilingPart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         return TilingCosts(self.case, self.machine, columns, rows).costs()
+
+    def likeness(self) -> Hashable:
+        case = self.case
+        numbers: dict[Buffer, int] = {}
+        packed = [use is case.packed for use in self.block.loads]
+        epilogue = None if case.epilogue is None else case.epilogue.likeness(numbers)
+        vector = self.block.axes.index(case.axes.vector)
+        own = self.block.likeness(numbers)
+        return own, epilogue, vector, tuple(packed), case.lanes, case.parallel, case.conditional
 
 
 class OuterSumsPart(Part):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -147,6 +147,14 @@ class Part(ABC):
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """Returns which of the candidates are sensible, as a bool array; all of them unless overridden."""
         return np.ones(rows, dtype=bool)
+
+    def likeness(self) -> Hashable | None:
+        """Returns on what :meth:`costs` and :meth:`mask` depend besides the machine.
+
+        Parts of one class, of the same decisions and of one likeness have the same rows at the same costs, which are
+        found once. None, unless overridden: each part is costed on its own.
+        """
+        return None
 
 
 _DRAWS = 32

@@ -10,7 +10,7 @@ import math
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -77,6 +77,7 @@ class Space:
         self.where: Where = where or {}
         self._names: dict[str, set[int]] = {}
         self._offered: dict[tuple[object, Group], list[RowTable]] = {}
+        self._alike: dict[Hashable, RowTable] = {}
         self._guard = RuleGuard()
         self.rules = sorted(tuple(rules) if rules is not None else default_rules(), key=lambda r: r.priority)
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
@@ -229,6 +230,11 @@ class Space:
             if not restricted(part, self.where):
                 continue
             table = RowTable(part, self.machine, rule.name)
+            alike = self._guard.ask(rule.name, part.likeness)
+            if alike is not None:
+                first = self._alike.setdefault((type(part), part.decisions, alike), table)
+                if first is not table:
+                    self._guard.ask(rule.name, table.take, first)
             if self._guard.ask(rule.name, table.usable):
                 tables.append(table)
         return tables

@@ -180,6 +180,12 @@ class RowTable:
         same.rule = rule
         return same
 
+    def take(self, other: RowTable) -> None:
+        """Take the rows and the seconds of a table whose part is alike and has the same decisions."""
+        self.rows = other.rows
+        if len(self.rows):
+            self.seconds = other.seconds
+
     @cached_property
     def rows(self) -> np.ndarray:
         """Returns the rows; none when the part's mask excludes everything that was looked at."""
