@@ -296,8 +296,10 @@ def read_part(
 
 
 def _used_part(tree: Tree, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]) -> Part | None:
-    """Return the part of a buffer of known extents that consumers read up to a size known at the call; None where there
-    is no such size, or where the copy is not made at the start of the function."""
+    """Return the part of a buffer that consumers read up to a size known at the call.
+
+    None where there is no such size, or where the copy is not made at the start of the function.
+    """
     if not consumers or tree.loops_above(place) or not all(isinstance(e, IntImm) for e in buffer.shape):
         return None
     sizes = symbols_of(tree.func)
