@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.annotations import CACHED
 from ...tir.expr import Expr, IntImm, Range, cast, const, convert
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.number_operations import rsqrt
@@ -306,7 +307,7 @@ def attention_cached(
         return sum_(cast(wide, query(g * many + h, i, k.var)) * cast(wide, key(g, j, k.var)), axis=k)
 
     shape = (groups, many, rows, end)
-    scores: Tensor = compute(shape, product, f"{name}_qk", requires=requires)
+    scores: Tensor = compute(shape, product, f"{name}_qk", attrs={CACHED: "scores"}, requires=requires)
 
     def scaled(g: Expr, h: Expr, i: Expr, j: Expr) -> Any:
         e = scores(g, h, i, j) * factor
@@ -321,7 +322,7 @@ def attention_cached(
         weight = weight if value_scales is None else weight * cast(wide, value_scales(g, m.var))
         return sum_(weight * cast(wide, value(g, m.var, e)), axis=m)
 
-    total: Tensor = compute((groups, many, rows, value.shape[2]), weighted, f"{name}_grouped")
+    total: Tensor = compute((groups, many, rows, value.shape[2]), weighted, f"{name}_grouped", attrs={CACHED: "result"})
     out: Tensor = compute(
         (heads, rows, value.shape[2]),
         lambda h, i, e: cast(query.dtype, total(h // many, h % many, i, e)),

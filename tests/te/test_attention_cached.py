@@ -5,6 +5,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.driver.building import plan
 from tilewright.graph import Builder
 from tilewright.te import ops
 
@@ -48,7 +49,9 @@ def operands(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("shape", [(4, 2, 1, 67, 16, 16), (3, 3, 5, 21, 8, 7), (6, 1, 2, 40, 13, 5)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(4, 2, 1, 67, 16, 16), (3, 3, 5, 21, 8, 7), (6, 1, 2, 40, 13, 5), (4, 2, 17, 33, 16, 16)], ids=str
+)
 def test_every_length(dtype, shape):
     heads, groups, rows, bound, depth, width = shape
     rng, n = np.random.default_rng(1), te.var("n")
@@ -77,6 +80,28 @@ def test_all_positions_are_seen_without_causal():
     out = np.zeros((2, 4, 8), np.float32)
     run(q, k, v, out)
     np.testing.assert_allclose(out, expected(q, k, v, 3, causal=False), rtol=2e-5, atol=2e-6)
+
+
+def test_one_schedule_takes_the_stages_together():
+    for rows in (1, 64):
+        n = te.var("n")
+        Q, K, V, scales = operands("int8", (8, 2, rows, 256, 64, 64))
+        made = plan([Q, K, V, *scales, n, ops.attention_cached(Q, K, V, n, *scales)], target=ONE)
+        assert made.origin.startswith("the analytic model's best schedule for n = 128")
+        text = made.scheduled.script()
+        assert "tir.horizontal_reduce" in text and "K_global = T.alloc_buffer((2, (n + " in text
+
+
+def test_symbolic_queries():
+    rng, n, s = np.random.default_rng(5), te.var("n"), te.var("s")
+    Q, K, V = te.placeholder((4, s, 16), name="Q"), *(te.placeholder((2, 90, 16), name=x) for x in "KV")
+    run = tw.build([Q, K, V, n, ops.attention_cached(Q, K, V, n)], ONE)
+    k, v = (rng.standard_normal((2, 90, 16), dtype=np.float32) for _ in range(2))
+    for rows, length in ((1, 1), (1, 90), (7, 7), (16, 40), (33, 90), (90, 90)):
+        q = rng.standard_normal((4, rows, 16), dtype=np.float32)
+        out = np.full((4, rows, 16), np.nan, np.float32)
+        run(q, k, v, length, out)
+        np.testing.assert_allclose(out, expected(q, k, v, length), rtol=2e-5, atol=2e-6)
 
 
 def test_the_same_as_torch():
