@@ -68,8 +68,11 @@ def _keys(scores: BlockInfo) -> list[Buffer]:
 
 
 class CachedAttentionPart(Part):
-    """This part has the decisions ``heads`` and ``queries`` of a tile, ``vectors`` of positions, ``columns`` of the result,
-    and ``ahead``: whether the keys of a group are transposed before its queries."""
+    """This part has the decisions ``heads``, ``queries``, ``vectors``, ``columns`` and ``ahead``.
+
+    A tile of scores has ``heads`` × ``queries`` × ``vectors`` of positions, one of the result ``columns`` vectors in their
+    place. ``ahead``: whether all keys are transposed before everything else.
+    """
 
     structure = ("heads", "queries", "vectors")
 
@@ -120,7 +123,7 @@ class CachedAttentionPart(Part):
         self._finish_sums(sch, scores, tile, (h, i, j1), k, j0)
 
     def _finish_sums(self, sch: Schedule, block: Any, store: Any, inside: Sequence[Any], over: Any, at: Any) -> None:
-        """Make vectors of a tile of sums over the loop ``over``; ``store`` takes them to memory."""
+        """Make vectors of a tile of sums over the loop ``over``. ``store`` takes them to memory."""
         init = sch.decompose_reduction(block, over)
         unroll_factor(sch, over, 4)
         for loop in inside[:-1]:
@@ -136,7 +139,7 @@ class CachedAttentionPart(Part):
         return np.asarray(self._registers(columns) <= self.machine.registers)
 
     def _registers(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the vectors in registers: the sums of a tile, what they are multiplied by, and a number of a row."""
+        """Returns the vectors in registers: a tile's sums, a row of its vectors, and a number of a query."""
         tile, wide = columns["heads"] * columns["queries"], np.maximum(columns["vectors"], columns["columns"])
         return np.asarray((tile + 1) * wide + 1)
 
