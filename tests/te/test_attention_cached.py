@@ -1,10 +1,15 @@
 """Attention over a cache of keys and values: every length up to the bound, grouped heads, narrow caches."""
 
+import math
+import re
+
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen import Target
+from tilewright.codegen.lower import lower
 from tilewright.driver.building import plan
 from tilewright.graph import Builder
 from tilewright.te import ops
@@ -90,6 +95,9 @@ def test_one_schedule_takes_the_stages_together():
         assert made.origin.startswith("the analytic model's best schedule for n = 128")
         text = made.scheduled.script()
         assert "tir.horizontal_reduce" in text and "K_global = T.alloc_buffer((2, (n + " in text
+        kept = re.findall(r"_(?:qk|exp|norm) = T.decl_buffer\(\((.*)\)\)", lower(made.scheduled, Target(ONE)).script())
+        sizes = [[int(e) for e in one.split(", ")[:-1]] for one in kept if one.endswith("n")]
+        assert sizes and all(math.prod(one) <= 8 for one in sizes)  # the scores of a few rows, never of all
 
 
 def test_symbolic_queries():
