@@ -1,6 +1,6 @@
 """This script times a language model of Llama's form: words per second of prompts and of decoding with a cache.
 
-    python benchmarks/decoding.py [--size 0.1B] [--bits 32,8,4] [--context 512] [--seconds 4] [--threads 1] [--out rows.jsonl]
+    python benchmarks/decoding.py [--size 0.1B] [--bits 32,8,4] [--cache float32] [--context 512] [--seconds 4] [--threads 1] [--out rows.jsonl]
 
 The model is that of ``examples/decoder.py``, with seeded random weights. Decoding is timed with the cache filled up to ``--context``; the
 last word is read again and again. The bandwidth bound is the time of reading as many bytes as the weights and the filled part of
@@ -37,7 +37,7 @@ def row_of(name: str, weights: dict[str, Any], bits: int, chosen: argparse.Names
     sizes, target = SIZES[name], f"native -num-cores={chosen.threads}"
     context = min(chosen.context, sizes.bound, sizes.prompt)
     start = time.perf_counter()
-    model = Decoder(sizes, weights, bits, target)
+    model = Decoder(sizes, weights, bits, target, chosen.cache)
     building = time.perf_counter() - start
     prompt = list(np.random.default_rng(0).integers(0, sizes.words, context))
 
@@ -50,12 +50,13 @@ def row_of(name: str, weights: dict[str, Any], bits: int, chosen: argparse.Names
         model([1])
 
     products = sum(w.size for n, w in weights.items() if w.ndim == 2 and n != "embedding")
-    cached = 2 * sizes.layers * sizes.groups * context * sizes.depth * 4
+    each = model.cache.itemsize * sizes.depth + 4 * (chosen.cache == "int8")
+    cached = 2 * sizes.layers * sizes.groups * context * each
     count = round(products * BYTES[bits]) + cached
     read_prompt()  # builds what is built at the first call
     first = in_turns({"prompt": read_prompt}, chosen.seconds)
     best = first | in_turns({"decode": decode, "reading": reading(count, target)}, chosen.seconds)
-    return {"model": name, "bits": bits, "context": context, "threads": chosen.threads, "build": building,
+    return {"model": name, "bits": bits, "cache": chosen.cache, "context": context, "threads": chosen.threads, "build": building,
             "bytes": count, "seconds": best}  # fmt: skip
 
 
@@ -63,6 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="0.1B", choices=[*SIZES])
     parser.add_argument("--bits", default="32,8,4")
+    parser.add_argument("--cache", default="float32", choices=("float32", "float16", "int8"))
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--threads", type=int, default=1)

@@ -1,6 +1,6 @@
 """A language model of Llama's form with seeded random weights, which generates words with a cache.
 
-Run it: ``python examples/decoder.py [--bits 4] [--words 20]``.
+Run it: ``python examples/decoder.py [--bits 4] [--cache int8] [--words 20]``.
 
 A layer is RMS norm, products for queries, keys and values, rotary position embedding, attention in which groups of heads share
 keys, and a gated feed-forward part (SwiGLU). It is built as two networks, before and after attention, for any number of words
@@ -116,9 +116,12 @@ def to_words(sizes: Sizes, weights: dict[str, Array]) -> Graph:
 
 
 class Decoder:
-    """A built model with its cache. ``bits``: 32 for float32 weights, 8 or 4 for quantized ones."""
+    """A built model with its cache. ``bits``: 32 for float32 weights, 8 or 4 for quantized ones. ``cache``: the type of keys
+    and values, float32, float16, or int8 with a scale for each position of a group."""
 
-    def __init__(self, sizes: Sizes, weights: dict[str, Array], bits: int = 32, target: str = "native") -> None:
+    def __init__(
+        self, sizes: Sizes, weights: dict[str, Array], bits: int = 32, target: str = "native", cache: str = "float32"
+    ) -> None:
         s, rows, length = sizes, te.var("rows"), te.var("length")
 
         def built(graph: Graph) -> Any:
@@ -131,13 +134,16 @@ class Decoder:
         self.before = [built(before_attention(s, weights, n, rows)) for n in range(s.layers)]
         self.after = [built(after_attention(s, weights, n, rows)) for n in range(s.layers)]
         self.to_words = built(to_words(s, weights))
-        past = [te.placeholder((s.groups, s.bound, s.depth), name=name) for name in ("keys", "values")]
+        past = [te.placeholder((s.groups, s.bound, s.depth), cache, name) for name in ("keys", "values")]
+        scales = [te.placeholder((s.groups, s.bound), name=f"{t.name}_scales") for t in past if cache == "int8"]
         self.attention = []
         for count in (1, rows):
             q = te.placeholder((s.heads, count, s.depth), name="q")
-            self.attention.append(tw.build([q, *past, length, te.ops.attention_cached(q, *past, length)], target))
+            attended = te.ops.attention_cached(q, *past, length, *scales)
+            self.attention.append(tw.build([q, *past, *scales, length, attended], target))
         self.cos, self.sin = angles(s)
-        self.cache = np.zeros((s.layers, 2, s.groups, s.bound, s.depth), np.float32)
+        self.cache = np.zeros((s.layers, 2, s.groups, s.bound, s.depth), cache)
+        self.scales = np.zeros((s.layers, len(scales), s.groups, s.bound), np.float32)
         self.length = 0
 
     def __call__(self, words: Sequence[int]) -> Array:
@@ -150,10 +156,15 @@ class Decoder:
             )
         x, cos, sin = self.embedding[list(words)], self.cos[first:end], self.sin[first:end]
         attention = self.attention[len(words) > 1]
-        for before, after, (keys, values) in zip(self.before, self.after, self.cache, strict=True):
-            q, keys[:, first:end], values[:, first:end] = before(x, cos, sin)
+        for before, after, past, scales in zip(self.before, self.after, self.cache, self.scales, strict=True):
+            q, *new = before(x, cos, sin)
+            for n, rows in enumerate(new):
+                if len(scales):
+                    scales[n, :, first:end] = np.abs(rows).max(-1) / np.float32(127)
+                    rows = np.rint(rows / np.maximum(scales[n, :, first:end, None], np.float32(1e-30)))
+                past[n, :, first:end] = rows
             attended = np.empty_like(q)
-            attention(q, keys, values, end, attended)
+            attention(q, *past, *scales, end, attended)
             x = after(attended, x)
         self.length = end
         return self.to_words(x[-1:])[0]  # type: ignore[no-any-return]
@@ -176,6 +187,9 @@ def generate(model: Decoder, prompt: Sequence[int], count: int) -> Iterator[int]
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bits", type=int, default=32, choices=(32, 8, 4))
+    parser.add_argument("--cache", default="float32", choices=("float32", "float16", "int8"))
     parser.add_argument("--words", type=int, default=20)
     chosen = parser.parse_args()
-    print(*generate(Decoder(TINY, random_weights(TINY), chosen.bits), [3, 1, 4, 1, 5], chosen.words))
+    print(
+        *generate(Decoder(TINY, random_weights(TINY), chosen.bits, cache=chosen.cache), [3, 1, 4, 1, 5], chosen.words)
+    )

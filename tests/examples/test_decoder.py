@@ -9,6 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tilewright as tw
+from tilewright import te
+from tilewright.graph.reference import evaluate
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 ONE = "native -num-cores=1"
 
@@ -50,25 +54,49 @@ def scores_of(sizes, weights, words):
     return norm(x[-1], w["norm"]) @ w["head"]
 
 
-@pytest.mark.parametrize(("bits", "error"), [(32, 1e-5), (8, 0.06), (4, 0.5)])
-def test_the_numbers_and_words_of_the_model(example, bits, error):
+def apart(x, want):
+    """Returns the root mean square of the differences over that of ``want``."""
+    return np.sqrt(((x - want) ** 2).mean() / (want**2).mean())
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_quantized_parts_compute_what_their_graphs_say(example, bits):
+    rng, rows = np.random.default_rng(0), te.var("rows")
     sizes, weights = example.TINY, example.random_weights(example.TINY)
-    model = example.Decoder(sizes, weights, bits, ONE)
+    for part in (example.before_attention, example.after_attention):
+        graph = tw.quantize(part(sizes, weights, 0, rows), f"int{bits}-weights", activations="float32")
+        assert "dense_nbits" in str(graph)
+        run = tw.build(graph, ONE, bounds={"rows": [1, sizes.prompt]})
+        for count in (1, 3):
+            shapes = [[d if isinstance(d, int) else count for d in v.shape] for v in graph.inputs]
+            given = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+            got = run(*given)
+            for a, b in zip(got if isinstance(got, tuple) else [got], evaluate(graph, *given), strict=True):
+                assert apart(a, b) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "error"),
+    [(32, "float32", 1e-5), (8, "float32", 0.05), (4, "float32", 0.5), (32, "float16", 1e-3), (32, "int8", 0.02)],
+)
+def test_the_numbers_and_words_of_the_model(example, bits, kind, error):
+    sizes, weights = example.TINY, example.random_weights(example.TINY)
+    model = example.Decoder(sizes, weights, bits, ONE, kind)
     cache = model.cache
     words = [3, 1, 4, 1, 5, 9, 2]
-    for _ in range(2 if bits == 32 else 1):  # again after a reset
+    for _ in range(2 if error < 1e-4 else 1):  # again after a reset
         want = scores_of(sizes, weights, words)
-        assert np.abs(model(words) - want).max() <= error * np.abs(want).max()
+        assert apart(model(words), want) <= error
         read = list(words)
         for word in (7, 0, 49):  # one by one, then several after what was read
             read.append(word)
             want = scores_of(sizes, weights, read)
-            assert np.abs(model([word]) - want).max() <= error * np.abs(want).max()
+            assert apart(model([word]), want) <= error
         want = scores_of(sizes, weights, [*read, 8, 8, 12])
-        assert np.abs(model([8, 8, 12]) - want).max() <= error * np.abs(want).max()
+        assert apart(model([8, 8, 12]), want) <= error
         assert model.cache is cache and cache[:, :, :, : model.length].any((0, 1, 2, 4)).all()
         model.reset()
-    if bits == 32:
+    if error < 1e-4:
         read = list(words)
         for word in example.generate(model, words, sizes.bound - len(words)):  # to the end of the cache
             assert word == scores_of(sizes, weights, read).argmax()
