@@ -17,6 +17,7 @@ ALIGN = "buffer_dim_align"
 ATOMIC = "atomic_update"
 WINOGRAD = "winograd"
 NBITS = "dense_nbits"
+CACHED = "attention_cached"
 MOST_ELEMENTS = (1 << 31) - 1
 """The largest factor and offset of :data:`ALIGN`, in elements."""
 
@@ -26,6 +27,7 @@ ANNOTATIONS: dict[str, str] = {
     "bulk_copy": "loop: on GPUs of sm_90, one thread copies this row to shared memory by one instruction",
     "bulk_scope": "attribute: this row arrives at the mbarrier with this address (set by lowering)",
     ALIGN: "block: [buffer written, axis, factor, offset] each; the stride of the axis is k * factor + offset",
+    CACHED: "block: its part of attention over a cache (scores, result); it is scheduled with the stages between them",
     NBITS: "block: its part of a product with packed weights of a few bits (code, dot, panel, taken), whose stages are scheduled together",
     "explicit_read_region": "block: numbers of the buffers read whose declared region is kept as it is",
     "explicit_write_region": "block: numbers of the buffers written whose declared region is kept as it is",

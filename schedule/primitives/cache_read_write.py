@@ -279,7 +279,7 @@ def read_part(
     """Return the part of a buffer that a block declares to read, or None when its consumers inside leave it."""
     region = next((r.region for r in scope.root.block.reads if r.buffer is buffer), None)
     if region is None:
-        return None
+        return _used_part(tree, place, buffer, consumers)
     ends = [e for r in region for e in (r.min, r.extent)]
     if any(isinstance(n, BufferLoad) and scope.writers.get(n.buffer) for e in ends for n in pre_order(e)):
         return None  # where the part lies is not known before a block inside has run
@@ -293,6 +293,34 @@ def read_part(
         if any(first_outside(analyzer, access, box) is not None for access in accesses(consumer, buffer)):
             return None
     return part
+
+
+def _used_part(tree: Tree, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]) -> Part | None:
+    """Return the part of a buffer that consumers read up to a size known at the call.
+
+    None where there is no such size, or where the copy is not made at the start of the function.
+    """
+    if not consumers or tree.loops_above(place) or not all(isinstance(e, IntImm) for e in buffer.shape):
+        return None
+    sizes = symbols_of(tree.func)
+    boxes = []
+    for consumer in consumers:
+        analyzer, loops = analyzer_at(tree, consumer), tree.loops_above(consumer)
+        for access in accesses(consumer, buffer):
+            bind_loops(analyzer, access.loops)
+            boxes.append(bounding_box(analyzer, access, loops, {}))
+    outside = analyzer_at(tree, place)
+    part = []
+    for n, (ends, extent) in enumerate(zip(join_boxes(outside, boxes, buffer.ndim), buffer.shape, strict=True)):
+        each = [box[n] for box in boxes]
+        varies = ends is not None and all(e is not None and _names_one(e[1], sizes) for e in each)
+        end = outside.simplify(ends[1] + 1) if ends is not None and varies else extent
+        part.append(Range(const(0, extent.dtype), end))
+    return tuple(part) if any(not isinstance(r.extent, IntImm) for r in part) else None
+
+
+def _names_one(e: Expr, variables: Sequence[Var]) -> bool:
+    return any(n is v for n in pre_order(e) for v in variables)
 
 
 def copied_buffer(request: CopyRequest, box: Sequence[Ends | None], part: Part | None) -> Buffer:

@@ -34,7 +34,7 @@ from .pool import (
     max_pool3d,
     max_pool_positions,
 )
-from .products import attention, batch_matmul, dense, einsum, matmul, rotary
+from .products import attention, attention_cached, batch_matmul, dense, einsum, matmul, rotary
 from .quantized import dense_nbits, dense_packed_nbits, pack_nbits, quantize_groups
 from .reductions import (
     argmax,
@@ -86,7 +86,7 @@ sub = subtract
 __all__ = [  # those of the table of element-wise operators, and
     *ELEMENTS,
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "argmax", "argmin", "attention", "avg_pool1d", "avg_pool2d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "argmax", "argmin", "attention", "attention_cached", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "batch_matmul", "batch_norm", "broadcast_to", "cast", "col2im", "concat", "concatenate", "conv1d",
     "conv2d", "conv2d_transpose", "conv3d", "cumprod", "cumsum", "deformable_windows", "dense", "dense_nbits",
     "dense_packed_nbits", "depth_to_space",

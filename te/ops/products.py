@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, Range, cast, const
+from ...tir.annotations import CACHED
+from ...tir.expr import Expr, IntImm, Range, cast, const, convert
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.number_operations import rsqrt
 from ..compute import compute
@@ -246,6 +247,108 @@ def attention(
     total = compute(result, weighted, f"{name}_acc", varargs_names=names)
     narrow: Tensor = compute(result, lambda *i: cast(query.dtype, total(*i)), name, ELEMWISE)
     return narrow
+
+
+def attention_cached(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    length: Any,
+    key_scales: Tensor | None = None,
+    value_scales: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = True,
+    name: str = "attention_cached",
+) -> Tensor:
+    """Returns attention of some queries over the filled part of a cache of keys and values.
+
+    query: (H, S, D); key: (G, B, D) and value: (G, B, E), of floats or int8, for B positions at most, of which the first
+    ``length`` are filled. Heads share keys in groups of H / G (Ainslie et al., 2023). The work grows with ``length``, which
+    is a number, a size (:func:`tilewright.te.var`), or a vector that is as long and is not read. Result (H, S, E).
+
+    The queries are the last S filled positions: with ``causal``, query s sees the positions t ≤ s + length - S.
+    ``scale`` is 1/√D unless given. A cache of int8 has floats as scales, (G, B): position t of group g stands for
+    ``key_scales[g, t] * key[g, t]``.
+    """
+    op = "attention_cached"
+    for t, what in ((query, "the query"), (key, "the key"), (value, "the value")):
+        check_tensor(op, t, 3, what)
+    if not query.dtype.is_float:
+        raise TypeError(f"{op}: the query is {query.dtype}, not a float")
+    (heads, rows, depth), (groups, bound, _) = query.shape, key.shape
+    count, shared = constant(op, "the number of heads", heads), constant(op, "the number of groups", groups)
+    if not shared or count % shared:
+        raise ValueError(f"{op}: {count} heads do not share the keys of {shared} in groups of equal size")
+    many = count // shared
+    end = length.shape[0] if isinstance(_check_length(op, length), Tensor) else convert(length)
+    requires = [
+        *require_same(op, "the number of features", depth, key.shape[2], query, key),
+        *require_same(op, "the number of groups", groups, value.shape[0], key, value),
+        *require_same(op, "the number of positions", bound, value.shape[1], key, value),
+        *_require_at_most(op, "the length", end, "the positions of the cache", bound),
+    ]
+    if causal:
+        requires += _require_at_most(op, "the number of queries", rows, "the length", end)
+    for t, scales, what in ((key, key_scales, "key"), (value, value_scales, "value")):
+        if t.dtype != "int8" and not t.dtype.is_float:
+            raise TypeError(f"{op}: the {what} is {t.dtype}, not a float or int8")
+        if (scales is not None) != (t.dtype == "int8"):
+            raise ValueError(f"{op}: a {what} of int8 comes with {what}_scales, others without; this one is {t.dtype}")
+        if scales is not None:
+            check_tensor(op, scales, 2, f"{what}_scales")
+            for a, b in zip(scales.shape, t.shape, strict=False):
+                requires += require_same(op, f"a size of {what}_scales", a, b, scales, t)
+    wide = query.dtype if query.dtype.bits >= 32 else "float32"
+    factor = rsqrt(cast(wide, depth)) if not isinstance(depth, IntImm) else const(1 / math.sqrt(depth.value), wide)
+    factor = factor if scale is None else const(scale, wide)
+    k, m = reduce_axis(Range.from_extent(depth), "k"), reduce_axis(Range.from_extent(end), "m")
+
+    def product(g: Expr, h: Expr, i: Expr, j: Expr) -> Any:
+        return sum_(cast(wide, query(g * many + h, i, k.var)) * cast(wide, key(g, j, k.var)), axis=k)
+
+    shape = (groups, many, rows, end)
+    scores: Tensor = compute(shape, product, f"{name}_qk", attrs={CACHED: "scores"}, requires=requires)
+
+    def scaled(g: Expr, h: Expr, i: Expr, j: Expr) -> Any:
+        e = scores(g, h, i, j) * factor
+        e = e if key_scales is None else e * cast(wide, key_scales(g, j))
+        sees_all = not causal or (isinstance(rows, IntImm) and rows.value == 1)
+        return e if sees_all else if_then_else(j <= i + (end - rows), e, const(float("-inf"), wide))
+
+    weights = softmax(compute(shape, scaled, f"{name}_scores", tag=ELEMWISE), name=f"{name}_softmax")
+
+    def weighted(g: Expr, h: Expr, i: Expr, e: Expr) -> Any:
+        weight = weights(g, h, i, m.var)
+        weight = weight if value_scales is None else weight * cast(wide, value_scales(g, m.var))
+        return sum_(weight * cast(wide, value(g, m.var, e)), axis=m)
+
+    total: Tensor = compute((groups, many, rows, value.shape[2]), weighted, f"{name}_grouped", attrs={CACHED: "result"})
+    out: Tensor = compute(
+        (heads, rows, value.shape[2]),
+        lambda h, i, e: cast(query.dtype, total(h // many, h % many, i, e)),
+        name,
+        INJECTIVE,
+    )
+    return out
+
+
+def _check_length(op: str, length: Any) -> Any:
+    """Returns ``length``, a number, an expression of integers, or a vector; TypeError or ValueError when it is none."""
+    if isinstance(length, Tensor):
+        return check_tensor(op, length, 1, "the length")
+    if isinstance(length, bool) or not (isinstance(length, int) or (isinstance(length, Expr) and length.dtype.is_int)):
+        raise TypeError(f"{op}: the length is {length!r}, not a number, a size, or a vector of that many elements")
+    return length
+
+
+def _require_at_most(op: str, what: str, a: Any, most: str, b: Any) -> list[Requirement]:
+    """Returns that a ≤ b as a condition for the call, or nothing where it holds for sure. ValueError when it does not."""
+    a, b = convert(a), convert(b)
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        if a.value > b.value:
+            raise ValueError(f"{op}: {what}, {a}, is larger than {most}, {b}")
+        return []
+    return [(a <= b, f"{op}: {what}, {a}, has to be at most {most}, {b}")]
 
 
 def _check(

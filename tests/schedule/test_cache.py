@@ -368,3 +368,31 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((8, 9), "float32")):
     verify(sch.func)
     (outer,) = [r.block for r in blocks_of(sch.func) if r.block.name_hint == "B_o"]
     assert [(int(r.min), int(r.extent)) for r in outer.reads[0].region] == [(0, 16)]
+
+
+def test_a_copy_holds_what_is_used_up_to_an_argument():
+    n, A = te.var("n"), te.placeholder((6, 40), name="A")
+    k = te.reduce_axis((0, n), name="k")
+    sums = te.compute((4,), lambda i: te.sum(A[i + 1, k], axis=k), name="sums")
+    last = te.compute((1,), lambda i: A[5, 39], name="last")
+    func = te.create_prim_func([A, n, sums, last])
+    sch = Schedule(func)
+    sch.cache_read("sums", 0, "global", consumer_blocks=["sums"])
+    assert "A_global = T.alloc_buffer((6, n))" in sch.func.script()
+    assert "T.grid(6, n)" in sch.func.script()
+    for used in (0, 1, 17, 40):
+        agree_at(func, sch.func, used)
+    every = Schedule(func)
+    every.cache_read("last", 0, "global")  # both read it, and one of them to its end
+    assert "A_global = T.alloc_buffer((6, 40))" in every.func.script()
+    for used in (0, 40):
+        agree_at(func, every.func, used)
+
+
+def agree_at(func, other, used):
+    data = np.random.default_rng(0).random((6, 40), np.float32)
+    results = [[np.full(4, np.nan, np.float32), np.full(1, np.nan, np.float32)] for _ in range(2)]
+    for f, outs in zip((func, other), results, strict=True):
+        interpret(f, data, used, *outs)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)

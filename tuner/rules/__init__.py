@@ -1,7 +1,7 @@
 """Schedule rules: each takes a kind of blocks; its recipe and its costs stand in the same file.
 
 ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``int8_products``: products of int8 by
-dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``winograd``: convolutions
+dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``cached_attention``: attention over a cache of keys and values. ``winograd``: convolutions
 by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
 scans, and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
@@ -9,6 +9,7 @@ computed where they are used. ``schedule_rule``: the base class of rules, how to
 ``sample_*`` calls as a rule.
 """
 
+from .cached_attention import CachedAttentionRule
 from .fused_stages import FusedStagesRule
 from .gpu_products import GpuMatrixUnitRule, GpuTilingRule
 from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
@@ -23,6 +24,7 @@ from .sweeps import ElementwiseRule, RowReductionRule
 from .winograd import WinogradRule
 
 __all__ = [
+    "CachedAttentionRule",
     "DotRule",
     "ElementwiseRule",
     "FusedStagesRule",
@@ -67,6 +69,7 @@ RULES = (
     RowReductionRule(),
     WinogradRule(),
     NbitsRule(),
+    CachedAttentionRule(),
 )
 """The library's rules; those of equal priority are asked in this order."""
 
