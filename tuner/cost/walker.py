@@ -7,9 +7,13 @@ the rest from the accesses, the same way for every rule:
 - ``loads``, ``sums``, ``registers``: what the body loads, which sums stay in registers, and how many registers that takes;
 - ``latency``: by what factor sums in hand take longer than the pipes need, because they wait for each other;
 - ``counts``: cycles of arithmetic, loads, stores, loops and spills over all steps;
-- ``traffic``: bytes that move between caches, lines that are evicted because they share sets, and jumps that prefetchers miss.
+- ``traffic``: bytes that move between caches, lines that are evicted because they share sets, and jumps that prefetchers miss;
+- ``properties``: what the learned model is told besides.
 
-A rule adds what the loops do not say: packing, fetching ahead, tiles that are transposed in registers.
+All figures are those of one core for one run of the whole block: cycles, bytes and vectors, an array over the candidates.
+``l2_bytes`` come from the second-level cache, ``l3_bytes`` from the third and so on; the sizes of caches are the machine's
+(``machine.l2_bytes``). ``machine_model.seconds`` makes seconds of it. A rule adds what the loops do not say: packing, fetching ahead,
+tiles that are transposed in registers.
 """
 
 from __future__ import annotations
@@ -28,33 +32,35 @@ from .loop_nest import Nest, NestAccess, NestLoop, shape_of
 from .machine_model import MachineModel, crowding
 
 _UNEVEN = 0.08
-"""The time that pipes are idle where as many sums are in hand as they need, as a share. Operations do not begin in the order
-of their chains, and more sums make up for it."""
+"""The time that pipes are idle where as many sums are in hand as they need, or fewer, as a share. Operations do not begin in
+the order of their chains, and more sums make up for it."""
 
 _HELD = 0.6
 """The share of the second-level cache in which a panel stays. Its pages lie there by chance, and more of them than others
 share sets."""
 
 _AHEAD = 224.0
-"""The instructions that a processor begins ahead of one that waits: half of what fits its reorder buffer."""
+"""The instructions that a processor begins ahead of one that waits: about half of what reorder buffers of 2022 hold (320 to
+512)."""
 
 _SCALARS = 10.0
-"""The registers in which scalars wait to be broadcast."""
+"""The registers in which scalars wait to be broadcast, where a body's loads run before its arithmetic (WebAssembly)."""
 
 _FAR = 1024
-"""The bytes between neighbouring lines from which on prefetchers of the first-level cache lose them."""
+"""The stride in bytes from which on prefetchers of the first-level cache lose the next line."""
 
 _FROM_MEMORY = 7.0
-"""How many times longer than for the third-level cache a jump waits for memory, where its page is often not known either."""
+"""What a jump to memory waits in addition, in times of one to the third-level cache; its page is often not known either."""
 
 _FROM_SECOND = 0.4
 """The share of that time that a jump waits for the second-level cache, and for its page."""
 
 _BEGINS = 20.0
-"""The cycles in which the sums of a tile begin and end: a branch that is predicted wrongly, and what waits for it."""
+"""The cycles in which the sums of a tile begin and end: a branch that is predicted wrongly, as at the end of a row, and until
+the first sums of the next tile are there."""
 
 _LONG = 16
-"""The operations of an element from which on functions, such as exp, have values of their own in registers."""
+"""More operations of an element than these are functions, such as exp, which have values of their own in registers."""
 
 _OPERATIONS_OF_A_VALUE, _TOLERATED = 12.0, 2.0
 """After how many operations of a function one more value of a vector is in hand, and how many values more than registers do
@@ -91,7 +97,8 @@ class Walk:
     ``vector``: the axis whose neighbours make vectors of ``lanes`` elements; None for scalar code. ``packed``: the operand
     that is contiguous in the order of the loops. ``unroll``: by how much the innermost serial loop is unrolled.
     ``masked``: whether elements are read under a condition, so that loads take a mask. ``periodic``: whether lanes at
-    indices that are not affine, such as ``i % 3``, are at known places, so that whole vectors are permuted. ``elsewhere``: operands whose loads the rule counts itself.
+    indices that are not affine, such as ``i % 3``, are at known places, so that whole vectors are permuted.
+    ``elsewhere``: operands whose loads the rule counts itself.
     """
 
     def __init__(
@@ -121,6 +128,7 @@ class Walk:
         """The steps between the beginning and the end of a tile of sums: those of the reduction."""
         self.steps = _product(rows, [loop.trips for loop in self.serial])
         self.tiles = self.steps / self.within
+        """How often a tile of sums is begun; one that is taken up again counts each time."""
         self.revisited = _product(rows, [loop.trips for loop in self.serial[spatial:] if loop.axis in self._reduced])
         """How often a tile of sums is taken up again: loops of the reduction around loops over results."""
 
@@ -153,7 +161,8 @@ class Walk:
     def kept(self, use: Use) -> bool:
         """Returns whether what is loaded stays the same in the loops at hand.
 
-        They are those of the reduction, else the innermost serial one.
+        They are those of the reduction; without one, or where tiles are taken up again, the innermost serial loop of several
+        iterations as well. It is decided once for all candidates.
         """
         return use.affine and use.axes().isdisjoint(self._moving)
 
@@ -180,7 +189,10 @@ class Walk:
 
     @cached_property
     def loads(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the vector loads and the broadcasts of a step."""
+        """Returns the vector loads and the broadcasts of a step.
+
+        Loads of scalar code count as broadcasts. What is kept, and what the rule counts itself, is in neither.
+        """
         vectors, broadcasts = np.zeros(self.rows), np.zeros(self.rows)
         for use in self.block.loads:
             copies = _product(self.rows, [self.body[v] for v in use.axes() if v is not self.vector])
@@ -227,7 +239,7 @@ class Walk:
     def live(self) -> np.ndarray:
         """Registers in use in an unrolled body. Where the tile's rows slide over what the reduction reads (a window), a
         value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows.
-        Where each broadcast is of one use, those of the next rows and steps are made ahead. A function such as exp has
+        Where each broadcast is of one use and takes a register, those of the next rows and steps are made ahead. A function such as exp has
         constants, and several values of each vector in hand."""
         kept = np.zeros(self.rows)
         reduced = [loop.axis for loop in self.serial if loop.axis in self._reduced]
@@ -281,9 +293,11 @@ class Walk:
     def counts(self) -> dict[str, np.ndarray]:
         """Returns the cycles of arithmetic, loads, stores, loops and spills over all steps, by the names of costs.
 
-        An unrolled step issues 3 instructions of its loop besides its own. Sums that do not stay in registers are loaded
-        and stored in each step. The lanes of sums along the vector axis are added up at the end of their reduction; half
-        of that is waiting, which the sums of other rows fill.
+        Loads take as long as the issue of all instructions at least. Each iteration of the innermost loop issues 3 of its own,
+        which its ``unroll`` steps share. A tile of sums that is taken up again is loaded and stored once each time. The lanes of
+        sums along the vector axis are added up at the end of their reduction; half of that is waiting, which the sums of other
+        rows fill, and a body of many sums takes a while to begin. A value without a register costs a store and a load in each
+        step; vectors of a window that are kept, once in each tile.
         """
         machine, reduction = self.machine, self.block.is_reduction
         vectors, broadcasts = self.loads
@@ -327,7 +341,7 @@ class Walk:
     def nest(self) -> Nest:
         """The nest whose footprints say what moves between caches. A loop of the reduction goes in two steps, for a
         cache line holds some iterations of the innermost one."""
-        line = max(1, 64 // self.block.itemsize)
+        line = max(1, self.machine.line_bytes // self.block.itemsize)
         loops = []
         for loop in self.loops:
             if loop.axis in self._reduced and not loop.written_out:
@@ -350,9 +364,9 @@ class Walk:
         """The operands that are read where they lie."""
         return [use for use in self.block.loads if use is not self.packed]
 
-    def _bytes_of(self, use: Use, axis: Var) -> int:
-        """Returns by how many bytes a step of ``axis`` moves."""
-        return abs(use.stride(axis) or 0) * self.block.itemsize
+    def _stride_bytes(self, use: Use, axis: Var) -> int:
+        """Returns by how many bytes a step of ``axis`` moves; 0 where that is not known."""
+        return abs(use.stride(axis) or 0) * use.buffer.dtype.bytes
 
     @cached_property
     def conflict(self) -> np.ndarray:
@@ -361,7 +375,7 @@ class Walk:
         worst = np.zeros(self.rows)
         for use in self.apart:
             strides = (
-                [s for v in self.block.reduce if (s := self._bytes_of(use, v))] if self.vector in use.axes() else []
+                [s for v in self.block.reduce if (s := self._stride_bytes(use, v))] if self.vector in use.axes() else []
             )
             if strides and min(strides) >= _FAR:
                 worst = np.maximum(worst, math.gcd(min(strides), 4096) / 4096)
@@ -369,12 +383,12 @@ class Walk:
 
     @cached_property
     def crowded_rows(self) -> np.ndarray:
-        """Returns the bytes that come from the second-level cache again in each step of the reduction. The rows of a
-        tile are then more lines than the ways of the sets that they share."""
+        """Returns the bytes that come again from the second-level cache over all steps. The rows of a tile are then more
+        lines than the ways of the sets that they share."""
         total = np.zeros(self.rows)
         for use in self.apart if self.block.is_reduction else ():
             for row in self.block.spatial if self.vector not in use.axes() else ():
-                stride = self._bytes_of(use, row)
+                stride = self._stride_bytes(use, row)
                 if stride >= _FAR and np.any(self.body[row] > 1):
                     crowd = crowding(self.body[row], stride, self.machine)
                     total = total + self.steps * self.body[row] * 64 * crowd
@@ -383,34 +397,36 @@ class Walk:
     def _evicted(self, use: Use, moved: np.ndarray) -> np.ndarray:
         """Returns the bytes of a load that come from beyond the second-level cache more often than its size says.
 
-        Lines at a stride of S have room for size / S lines, however large the cache. Those that are read again later are
-        evicted; a line that is read once is not evicted before.
+        Of lines that are S bytes apart a cache holds only its size over S, though most of it is empty. Those that are read
+        again later are evicted; a line that is read once is not evicted before.
         """
         block, size = self.block, self.machine.l2_bytes
-        strides = {v: self._bytes_of(use, v) for v in block.reduce}
+        strides = {v: self._stride_bytes(use, v) for v in block.reduce}
         far = [v for v, stride in strides.items() if stride >= _FAR]
         if not far:
             return np.zeros(self.rows)
         near = _product(self.rows, [self.body[v] for v in use.axes() if v in block.spatial])
-        lines = np.ceil(near * block.itemsize / 64)
+        lines = np.ceil(near * block.itemsize / self.machine.line_bytes)
         spread = math.gcd(*(strides[v] for v in far), size)
         crowd = np.log2(lines * math.prod(block.extents[v] for v in far) * max(64, spread) / size)
         share = 1.0 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60)))
-        return np.asarray(share * np.maximum(0.0, self.steps * lines * 64 - moved))
+        return np.asarray(share * np.maximum(0.0, self.steps * lines * self.machine.line_bytes - moved))
 
     def jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns the cycles of waiting for ``lines`` that the reduction reaches by steps of a page or so. Each step
-        goes to a run too short for the prefetchers: as many elements as ``spans`` make."""
-        step = min((s for v in self.block.reduce if (s := self._bytes_of(use, v))), default=0)
+        """Returns the cycles of waiting for ``lines`` that the reduction reaches by far steps.
+
+        Steps of 1 KiB do not wait, those of 4 KiB and more all do. Each goes to a run too short for the prefetchers: as many elements as ``spans`` make."""
+        step = min((s for v in self.block.reduce if (s := self._stride_bytes(use, v))), default=0)
         far = min(1.0, max(0.0, (step - _FAR) / 3072))
-        run = np.ceil(_product(self.rows, spans) * self.block.itemsize / 64)
+        run = np.ceil(_product(self.rows, spans) * self.block.itemsize / self.machine.line_bytes)
         return np.asarray(far * self.machine.jump_cycles * lines / run)
 
     def _together(self, use: Use) -> np.ndarray:
-        """Returns how long steps that are written out wait, as a share of the time that four steps take. Their lines
-        arrive together, but those of the steps at hand and of the next ones, fetched ahead, may share a set."""
+        """Returns the factor by which steps that are written out wait.
+
+        It is 1.5 for one step, and falls towards 0.75 for many, whose lines arrive together. But lines of the steps at hand and of the next ones, fetched ahead, may share a set."""
         reduced = [loop.axis for loop in self.serial if loop.axis in self._reduced]
-        step = self._bytes_of(use, reduced[0]) if reduced else 0
+        step = self._stride_bytes(use, reduced[0]) if reduced else 0
         shared = crowding(2.0 * self.unroll, step, self.machine) if step >= _FAR else 0.0
         return np.asarray((0.75 + 0.75 / self.unroll) * (1.0 + 2.0 * shared))
 
@@ -433,7 +449,9 @@ class Walk:
                 ]  # fmt: skip
                 late = _FROM_MEMORY * nest.traffic(machine.l3_bytes, only=number)
                 late = late + _FROM_SECOND * nest.traffic(machine.l1_bytes, only=number)
-                waiting = waiting + self.jumps(use, (moved + again + late) / 64, spans) * self._together(use)
+                waiting = waiting + self.jumps(
+                    use, (moved + again + late) / self.machine.line_bytes, spans
+                ) * self._together(use)
                 evicted = evicted + again
         return {
             "l2_bytes": nest.traffic(machine.l1_bytes) * (1.0 + self.conflict) + self.crowded_rows,
@@ -443,7 +461,10 @@ class Walk:
         }
 
     def properties(self) -> dict[str, np.ndarray | float]:
-        """Returns what the learned model is told of the loops, by the names of costs."""
+        """Returns what the learned model is told of the loops, by the names of costs.
+
+        ``inner_trips`` is the extent of the innermost serial loop's axis, ``loads_per_fma`` the loads for each sum.
+        """
         vectors, broadcasts = self.loads
         inner = next((self.block.extents[loop.axis] for loop in self.serial), 1)
         return {
@@ -474,8 +495,8 @@ def chain_factor(
 
     As many are in hand as ``sums``, times the tiles at once: the processor begins the next tile, of so many
     ``instructions``, while the sums of a short reduction wait for each other. Where they are fewer than latency times pipes,
-    pipes wait in proportion. Where they are just as many, a share of ``_UNEVEN`` is still lost, which the fourth power
-    lets vanish as there are more.
+    pipes wait in proportion (the beginning of a tile counts as ``_BEGINS`` instructions). Where they are
+    just as many, a share of ``_UNEVEN`` is still lost, which the fourth power lets vanish as there are more.
     """
     at_once = 1.0 + _AHEAD / (instructions + _BEGINS)
     latency = (machine.fma_latency if cycles is None else cycles) * machine.fma_pipes / sums / at_once
