@@ -415,7 +415,9 @@ class Walk:
     def jumps(self, use: Use, lines: np.ndarray, spans: Sequence[np.ndarray]) -> np.ndarray:
         """Returns the cycles of waiting for ``lines`` that the reduction reaches by far steps.
 
-        Steps of 1 KiB do not wait, those of 4 KiB and more all do. Each goes to a run too short for the prefetchers: as many elements as ``spans`` make."""
+        Steps of 1 KiB do not wait, those of 4 KiB and more all do. Each goes to a run too short for the prefetchers: as many
+        elements as ``spans`` make.
+        """
         step = min((s for v in self.block.reduce if (s := self._stride_bytes(use, v))), default=0)
         far = min(1.0, max(0.0, (step - _FAR) / 3072))
         run = np.ceil(_product(self.rows, spans) * self.block.itemsize / self.machine.line_bytes)
