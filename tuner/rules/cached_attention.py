@@ -30,6 +30,7 @@ from ...tir.annotations import CACHED
 from ...tir.stmt import Buffer
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.walker import chain_factor
 from ..loop_steps import Panels, loops_within, pack, unroll_factor
 from ..program import BlockInfo, ProgramInfo
 from .schedule_rule import Decision, Group, Part, ScheduleRule
@@ -152,7 +153,8 @@ class CachedAttentionPart(Part):
         panels, parts = ceil_div(positions, columns["vectors"] * lanes), ceil_div(width, columns["columns"] * lanes)
         steps = [groups * blocks * panels * depth, groups * blocks * parts * positions]
         wide = [columns["vectors"], columns["columns"]]
-        chains = [np.maximum(1.0, machine.fma_pipes * 4.0 / (tile * w)) for w in wide]
+        lengths = [depth * (tile * wide[0] + tile + wide[0]), positions * (tile * wide[1] + tile + wide[1])]
+        chains = [chain_factor(tile * w, length, machine) for w, length in zip(wide, lengths, strict=True)]
         transposed = float(groups * positions * depth) * np.where(columns["ahead"] > 0, 1.0, blocks)
         softmax = float(groups * heads * queries * positions) / lanes
         read = float(groups * positions) * (depth + width) * self.keys.dtype.bytes
