@@ -99,7 +99,6 @@ def test_the_first_step_of_a_loop_that_may_be_empty_comes_before_it():
     made = plan([x, te.ops.cumsum(x, 1)], "native -num-cores=1")
     text = lower(made.scheduled, "native -num-cores=1").script()
     assert "if_then_else" not in text.split("root_2")[-1] and 'scope="register"' in text
-    assert "above n = 128 for n = 1024" in made.origin
     module = made.compile()
     for size in (0, 1, 2, 3, 6, 7, 33, 128, 129, 512):
         values = np.random.default_rng(size).integers(-4, 5, (40, size)).astype("float32")

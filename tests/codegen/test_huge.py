@@ -180,7 +180,7 @@ def test_all_of_a_huge_array_is_computed():
     sch.vectorize(inner)
     text = lower(sch, "llvm", check=True).script()
     assert "in range(T.int64(39062500)):" in text  # 2.5e9 / 64
-    assert "B_flat[i_j_fused_0 * T.int64(64):i_j_fused_0 * T.int64(64) + T.int64(64)]" in text
+    assert "B_flat[i_j_fused_0 * T.int64(64)" in text and "i_j_fused_0 * T.int64(64) + T.int64(64)]" in text
 
 
 @pytest.mark.parametrize("factors", [[2**31, 4], [2**40, 4], [None, 2**33], [2**31 - 1, None], [None, 2**31 - 1]])

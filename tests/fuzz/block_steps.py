@@ -98,6 +98,11 @@ def decompose_reduction(rng: Rng, sch: Schedule) -> None:
     sch.decompose_reduction(block, a_loop(rng, sch, block))
 
 
+@step(2)
+def reduce_once(rng: Rng, sch: Schedule) -> None:
+    sch.reduce_once(a_block_where(rng, sch, reduces))
+
+
 @step(3)
 def rfactor(rng: Rng, sch: Schedule) -> None:
     block = a_block_where(rng, sch, reduces)

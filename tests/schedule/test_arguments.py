@@ -88,6 +88,7 @@ SENSIBLE = {
     "reorder_block_iter_var": ("B", [1, 0]),
     "reverse_compute_at": ("D", C0, False, -1),
     "reverse_compute_inline": ("D",),
+    "reduce_once": ("C",),
     "rfactor": (C2, 0),
     "rolling_buffer": ("B", 0),
     "sample_categorical": ([1, 2], [0.5, 0.5], None),

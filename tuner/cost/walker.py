@@ -52,7 +52,7 @@ _FAR = 1024
 _FROM_MEMORY = 7.0
 """What a jump to memory waits in addition, in times of one to the third-level cache; its page is often not known either."""
 
-_FROM_SECOND = 0.4
+_FROM_SECOND = 0.2
 """The share of that time that a jump waits for the second-level cache, and for its page."""
 
 _BEGINS = 20.0
@@ -195,7 +195,7 @@ class Walk:
         """
         vectors, broadcasts = np.zeros(self.rows), np.zeros(self.rows)
         for use in self.block.loads:
-            copies = _product(self.rows, [self.body[v] for v in use.axes() if v is not self.vector])
+            copies = _product(self.rows, [self.body.get(v, 1.0) for v in use.axes() if v is not self.vector])
             if self.kept(use) or any(use is other for other in self.elsewhere):
                 continue
             if use.affine and self.vector not in use.axes():
@@ -352,12 +352,16 @@ class Walk:
         uses = [*self.block.loads, *self.block.stores[:1]]
         accesses = [
             NestAccess(
-                tuple([dim or {} for dim in use.dims]), self.block.itemsize, contiguous=use is self.packed,
+                self._of_axes(use), self.block.itemsize, contiguous=use is self.packed,
                 write=number == len(self.block.loads), shape=shape_of(use.buffer),
             )
             for number, use in enumerate(uses)
         ]  # fmt: skip
         return Nest(loops, accesses, self.block.extents, self.rows)
+
+    def _of_axes(self, use: Use) -> tuple[dict[Var, int], ...]:
+        """Returns the coefficients of the block's axes. Loops inside the block, and arguments, count as one value."""
+        return tuple([{v: c for v, c in (dim or {}).items() if v in self.body} for dim in use.dims])
 
     @cached_property
     def apart(self) -> list[Use]:
@@ -391,7 +395,7 @@ class Walk:
                 stride = self._stride_bytes(use, row)
                 if stride >= _FAR and np.any(self.body[row] > 1):
                     crowd = crowding(self.body[row], stride, self.machine)
-                    total = total + self.steps * self.body[row] * 64 * crowd
+                    total = total + self.steps * self.body[row] * self.machine.line_bytes * crowd
         return np.asarray(total)
 
     def _evicted(self, use: Use, moved: np.ndarray) -> np.ndarray:
