@@ -623,21 +623,14 @@ def _plan_by_one_example(
         return None
     example = example_of(base.func)
     try:
-        default = tuner.choose_default(tuner.Space(example, machine), base) if example is not None else None
+        chosen = tuner.choose_default(tuner.Space(example, machine), base) if example is not None else None
     except (ScheduleError, TraceError):
-        default = None
-    if default is not None and default.follower is not None and default.scheduled:
+        chosen = None
+    if chosen is not None and chosen.follower is not None and chosen.scheduled:
         text = f"{best} for {shown_sizes(asked.func)} whose steps apply to all sizes"
-        schedule = default.follower.schedule
-        return Plan(
-            asked,
-            machine,
-            "default",
-            before + default.origin.replace(best, text, 1),
-            schedule.func,
-            None,
-            schedule.trace,
-        )
+        schedule = chosen.follower.schedule
+        origin = before + chosen.origin.replace(best, text, 1)
+        return Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace)
     reason = failed.split("\n")[0]
     return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
 

@@ -185,10 +185,9 @@ class _Rewriting:
 def _keeps_lanes(value: Expr) -> bool:
     """Returns whether each lane of a value depends on the same lane of what it loads, or on scalars."""
     for n in distinct(value):
-        kind = type(n)
-        if kind is Shuffle or (kind is Call and n.op.startswith("tir.vector_reduce")):
+        if isinstance(n, Shuffle) or (isinstance(n, Call) and n.op.startswith("tir.vector_reduce")):
             return False
-        if kind is BufferLoad and any([reads_memory(i) for i in n.indices]):
+        if isinstance(n, BufferLoad) and any([reads_memory(i) for i in n.indices]):
             return False
     return True
 

@@ -67,7 +67,7 @@ def _in_two_parts(load: BufferLoad) -> Expr | None:
         return None
     moved: Expr = const(0, last.dtype.element)
     if isinstance(last, Add) and isinstance(last.b, Broadcast):
-        last, moved = last.a, last.b.value
+        moved, last = last.b.value, last.a
     if not isinstance(last, FloorMod) or not isinstance(last.a, Ramp) or not isinstance(last.b, Broadcast):
         return None
     ramp, period = last.a, last.b.value

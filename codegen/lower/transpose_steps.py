@@ -69,32 +69,31 @@ def _first_steps(loop: For) -> tuple[list[Stmt], For]:
     t = loop.loop_var
     if isinstance(loop.extent, IntImm) or not is_const_int(loop.min, 0):
         return [], loop
-    ends = [
-        n.args[0].b.value
-        for n in pre_order(loop.body)
-        if isinstance(n, Call) and n.op == "tir.if_then_else" and _is_first(n.args[0], t)
-    ]
+    choices = [n for n in pre_order(loop.body) if isinstance(n, Call) and n.op == "tir.if_then_else"]
+    ends = [_first_end(n.args[0], t) for n in choices]
     count = max(ends, default=0)
     if not 0 < count <= _FARTHEST:
         return [], loop
 
     def of(step: int) -> Stmt:
         def post(n: IRNode) -> IRNode | None:
-            if isinstance(n, Call) and n.op == "tir.if_then_else" and _is_first(n.args[0], t):
-                return n.args[1] if step < n.args[0].b.value else n.args[2]
+            if isinstance(n, Call) and n.op == "tir.if_then_else" and (end := _first_end(n.args[0], t)):
+                return n.args[1] if step < end else n.args[2]
             return None
 
         return transform(loop.body, post=post)
 
     at = [const(step, t.dtype) for step in range(count)]
-    first = [IfThenElse(n < loop.extent, fresh_copy(of(n.value), {t: n})) for n in at]
+    first = [IfThenElse(n < loop.extent, fresh_copy(of(step), {t: n})) for step, n in enumerate(at)]
     simplify = Analyzer().simplify
     return list(first), loop.with_(min=const(count, t.dtype), extent=simplify(loop.extent - count), body=of(count))
 
 
-def _is_first(condition: Expr, t: Var) -> bool:
-    """Returns whether a condition says that a step is one of the first."""
-    return isinstance(condition, LT) and condition.a is t and isinstance(condition.b, IntImm)
+def _first_end(condition: Expr, t: Var) -> int:
+    """Returns before which step a condition on the first steps holds; 0 for other conditions."""
+    if isinstance(condition, LT) and condition.a is t and isinstance(condition.b, IntImm):
+        return int(condition.b.value)
+    return 0
 
 
 @dataclass(frozen=True)

@@ -685,7 +685,7 @@ def reduce_once(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
         if form is iv.var:
             new_axes.append(iv)
             place[iv.var] = iv.var
-        elif form is not None:
+        elif isinstance(form, (FloorDiv, FloorMod)):
             extent = form.b if isinstance(form, FloorMod) else (iv.dom.extent + form.b - 1) // form.b
             place[iv.var] = Var(f"{iv.var.name}_once", iv.var.dtype)
             new_axes.append(IterVar(Range.from_extent(sized_analyzer(func).simplify(extent)), place[iv.var], iv.kind))
@@ -733,7 +733,7 @@ def _form_of(
     inside = [
         n for n in pre_order(value, lambda n: not digit(n) and not (isinstance(n, BufferLoad) and n.buffer is buffer))
     ]
-    found = [n for n in inside if digit(n)]
+    found = [n for n in inside if isinstance(n, (FloorDiv, FloorMod)) and digit(n)]
     if any(n is axis.var for n in inside):
         return axis.var
     if not found:
@@ -750,4 +750,4 @@ def _form_of(
         known.learn(form.b >= 1)
         if not known.can_prove(extent >= form.b):
             return axis.var
-    return form  # type: ignore[no-any-return]
+    return form

@@ -243,7 +243,8 @@ def _undetermined(
     own = [v for lp in other.loops if isinstance(v := rename[lp.loop_var], Var)]
     there, guards = ([substitute(e, rename) for e in part] for part in (other.indices, other.guards))
     if limits:
-        again = {rename[one.loop]: substitute(one.rest, {**rename, one.value: one.second}) for one in limits}
+        values = {one.loop: substitute(one.rest, {**rename, one.value: one.second}) for one in limits}
+        again = {v: value for loop, value in values.items() if isinstance(v := rename[loop], Var)}
         there = [analyzer.simplify(substitute(e, again)) for e in there]
     right = write_digits(analyzer, _within_guards(analyzer, there, guards, own), as_written)
     if left is None or right is None:

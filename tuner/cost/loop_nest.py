@@ -197,6 +197,6 @@ def swept_bytes(
     several = 1.0 + _SEVERAL_STREAMS * np.minimum(1.0, np.asarray(streams) - 1.0)
     return {
         "l2_bytes": np.asarray(moved),
-        "l3_bytes": collide * (moved if moved > machine.l2_bytes else 0.0),
+        "l3_bytes": np.asarray(collide * (moved if moved > machine.l2_bytes else 0.0)),
         "memory_bytes": collide * several * (moved if moved > machine.l3_bytes else 0.0),
     }

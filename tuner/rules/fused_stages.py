@@ -458,9 +458,9 @@ class FusedCosts:
         """
         block, sizes, lanes = role.block, self.computed(role.block), self.stages.lanes
         vector, loops, body = role.vector, [], dict[Var, np.ndarray]()
-        if role.kind == "map":
+        if role.kind == "map" and vector is not None:
             body[vector] = self.columns["vectors"] * lanes
-        elif role.kind == "tile":
+        elif role.kind == "tile" and vector is not None:
             body[vector] = self.columns[f"vectors{n}"] * lanes
             if role.row is not None:
                 body[role.row] = self.columns[f"rows{n}"]
