@@ -11,8 +11,8 @@ The steps of :func:`build`, in the order in which they run and in which they sta
    function that its caller has scheduled come before the caller's schedule.
 4. Without a record that applies, a function that its caller has scheduled stays as it is, and so does one for a target that
    takes programs as they are written. A function of symbolic sizes gets the analytic model's schedule for an example of the
-   sizes (:func:`plan_by_example`), but on GPUs it stays as written. Any other function gets the record of a near size, or else
-   the model's best schedule (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
+   sizes (:func:`plan_by_example`), but on GPUs it stays as written. Any other function gets the record of a near size where that is
+   expected to be faster, or else the model's best schedule (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
    ``tuner/space/search_space.py`` puts together, the one with the least predicted time.
 5. :meth:`Plan.compile` hands the scheduled function to ``codegen/compile.py``, and gives the module the plan's ``origin``,
    which says in words what was chosen.
@@ -131,8 +131,8 @@ def build(
 
     A function gets the best schedule that ``db`` has for it; records that this code generator measured come before
     those of other versions. Else it keeps the schedule that its caller gave it. One that is not scheduled gets that of
-    a near size, else the analytic model's best (:class:`~tilewright.tuner.Space` has all candidates).
-    ``module.origin`` says which. With ``require_tuned`` only a record of the function itself will do:
+    a near size, where it is expected to be faster, else the analytic model's best (:class:`~tilewright.tuner.Space` has all candidates).
+    ``module.origin`` says which. With ``require_tuned`` only a record of the function itself, or of examples of its symbolic sizes, will do:
     :class:`NoRecordError` if there is none, :class:`BuildError` if none applies. ``name`` is the symbol of the compiled
     function.
 
@@ -593,7 +593,8 @@ def _plan_by_one_example(
 ) -> Plan | None:
     """Returns a plan by the schedule for the example of the sizes, smaller by one of ``less_by``.
 
-    It is the first that applies.
+    It is the first that applies and divides by no size, else the first that applies; where none does, the best whose steps
+    apply to all sizes.
     """
     if machine.is_gpu or machine.stays_as_written:
         return None

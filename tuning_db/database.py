@@ -13,8 +13,9 @@ How a record is stored (a tuning session does this, ``tuner/search/session.py``)
 2. :meth:`Database.add_record` writes each record when it was measured, in one transaction; one that is there, by its digest, is
    not written twice.
 
-How it is looked up (``driver/building.py`` does this before it compiles, where it is given a database: there is no default
-file): :meth:`Database.fastest` takes a program and a target,
+How it is looked up (``driver/building.py`` does this before it compiles, where it is given a database; only the command line
+has a default, ``cli/options.py: database_path``: --db, TILEWRIGHT_DB, ``tilewright.toml``, else ``tuning.db`` in the working
+folder): :meth:`Database.fastest` takes a program and a target,
 
 1. finds the stored programs with its key or its structure, so that names do not matter, and the stored target;
 2. takes their records on that target whose status is ``ok``, by seconds; with ``codegen_version`` those of that code generator
@@ -196,7 +197,8 @@ class Database:
         """Make a workload known and return the key of its program. ``workload``: a PrimFunc, its text, or a
         WorkloadRecord. A program of the same structure with other names is stored beside it.
 
-        One that is known already keeps what is stored; a missing ``spec`` or ``name`` is filled in.
+        One that is known already keeps what is stored; where it has no ``spec`` and one is given, that and the name are
+        stored.
         """
         record = workload_record(workload)
         record = replace(record, name=utf8_text(name or record.name), spec=utf8_text(spec or record.spec))

@@ -8,7 +8,7 @@ converter that ONNX defines as a function is replaced by the body of that functi
 :func:`from_onnx` reads the file (:mod:`.model_file`; large weights stay in it until the model is built) and makes a
 ``_Reader``, which goes through the model like this::
 
-    require_known     refuses an opset that is too new and sparse initializers; lists all operators that cannot be read
+    require_known     refuses an opset that is too new and sparse initializers; lists all operators that no version reads
     require_inputs    refuses shapes= and constants= of what is no input
     graph             the constants and inputs, then the nodes, then the outputs
       nodes           the nodes of the model, of a function or of a branch, no deeper than ``_DEEPEST``
@@ -115,7 +115,8 @@ def from_onnx(
 
     ``shapes`` gives inputs another shape than the model says (numbers, or names of symbolic sizes); dimensions to which
     the model gives no number are symbolic. ``constants`` gives inputs a value that is built in. OnnxError for a model that
-    cannot be read; :class:`UnsupportedOnnxOperators` lists all operators that are missing.
+    cannot be read; :class:`UnsupportedOnnxOperators` lists the operators without a converter, a body or a place in ONNX's own
+    domain. One of ONNX's own that only known inputs allow is refused where it is met.
     """
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)

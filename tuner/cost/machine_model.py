@@ -153,8 +153,11 @@ class MachineModel:
         }
 
     def seconds(self, costs: CostColumns) -> np.ndarray:
-        """Returns the predicted seconds of each row. They are the slowest cause, a quarter of the others (they overlap
-        imperfectly), packing, the uneven share of the busiest core, and a fork and join per parallel region."""
+        """Returns the predicted seconds of each row.
+
+        They are the slowest cause and a quarter of the others (they overlap imperfectly), times the busiest core's share of
+        the tasks; plus packing, which the cores share, and a fork and join per parallel region.
+        """
         cycles = overlapped(self.cycles_by_cause(costs))
         tasks = np.maximum(costs["tasks"], 1.0)
         share = np.ceil(tasks / self.cores) / tasks

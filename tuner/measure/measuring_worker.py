@@ -193,11 +193,11 @@ _CANNOT_BE_NOISE = 1.0
 
 
 def _timings(seconds: Callable[[int], float], samples: int, at_least: float, stop_above: float) -> list[float]:
-    """Returns up to ``samples`` times in seconds per call.
+    """Returns ``samples`` times in seconds per call, at least two.
 
-    Where the first is above ``stop_above`` it is taken once more, because whatever disturbed it decides nothing; when
-    both are, they are all. A call so slow that no disturbance explains it is not repeated. ``seconds(number)`` is the
-    time of so many calls, and a sample has as many as take ``at_least`` seconds.
+    Where the first two are above ``stop_above`` they are all: a single one decides nothing, whatever disturbed it. A call
+    so slow that no disturbance explains it is not repeated. ``seconds(number)`` is the time of so many calls, and a sample
+    has as many as take ``at_least`` seconds.
     """
     number, taken = _repeated(seconds, at_least)
     times = [taken / number]

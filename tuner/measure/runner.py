@@ -3,8 +3,8 @@
 :class:`LocalRunner` measures on this machine, in worker processes (:mod:`.process` starts them and speaks with them,
 :mod:`.measuring_worker` is what they do):
 
-1. ``open`` sends the unscheduled function, as text, to the workers, which fill arrays for it (:mod:`.inputs`). One of them computes
-   the results that candidates are compared with (:mod:`.reference`).
+1. ``open`` starts the workers. Each gets the unscheduled function, as text, before its first job, and fills arrays for it
+   (:mod:`.inputs`). One of them computes the results that candidates are compared with (:mod:`.reference`).
 2. ``measure`` takes scheduled functions, as text. The workers compile them side by side (``_compile``), and then one worker at a
    time works, so that compiling never disturbs a timing.
 3. Each candidate runs in the worker that compiled it (``_first_run``). Memory around its arrays is looked at, and its results
@@ -396,10 +396,7 @@ class LocalRunner(Runner):
             if not contenders:
                 return
             for job in contenders:
-                samples = 2 if estimate(job.times) < 0.02 else 1
-                self._run(
-                    job, jobs, check=False, samples=samples, stop_above=float("inf"), limit=self.limits.run_timeout
-                )
+                self._run(job, jobs, check=False, samples=2, stop_above=float("inf"), limit=self.limits.run_timeout)
 
     def _run(
         self, job: _Job, jobs: Sequence[_Job], *, check: bool, samples: int, stop_above: float, limit: float

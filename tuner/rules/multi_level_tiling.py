@@ -5,8 +5,8 @@ affine reduction with a vectorized spatial axis: a tile of accumulators stays in
 one operand, which depends on the vector axis, is packed into panels; tiles are computed in blocks. Tiles need not divide the
 extents.
 
-A product of one row sums whole rows instead (:func:`outer_sums`): some rows at a time are added to all results, so that
-memory is read as it lies.
+A product of one row may sum whole rows instead (:func:`outer_sums`), a candidate beside tiles where its rows are far apart and
+nothing is fused: some rows at a time are added to all results, so that memory is read as it lies.
 
     for k0: for j0: for k1 (unrolled): for j1 (a vector): y[j] += x[k] * B[k, j]
 
@@ -23,9 +23,10 @@ How a schedule is found, from the end of this file to its beginning:
 3. ``costs`` predicts all rows at once, over the columns of decisions: :class:`TilingCosts` and :func:`outer_costs` describe the
    loops, and the walker (``tuner/cost/walker.py``) counts in them instructions, registers, waiting and traffic between caches.
    Packing, fetching ahead and transposed results are counted here. The machine (``tuner/cost/machine_model.py``) has the sizes,
-   throughputs and latencies, and makes seconds of the counts. Of arithmetic, loads and stores the slowest counts, with loops
-   and spills added; of that and the traffic with each cache and memory, the slowest counts and a quarter of the others;
-   packing and the start of threads are added.
+   throughputs and latencies, and makes seconds of the counts. Of arithmetic, loads and stores the slowest counts, with 0.3 of
+   the smaller of arithmetic and loads, loops and spills added; of that and the traffic with each cache and memory, the slowest
+   counts and a quarter of the others. These are figures of one core: they are multiplied by the busiest core's share of the
+   parallel loop's tasks. Packing, which the cores share, and the start of threads are added.
 4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes.
    ScheduleError where the program does not allow it; the next row is tried then (``tuner/space/search_space.py``).
 """
@@ -278,7 +279,7 @@ class TilingCosts:
 
         An element that is read takes 1 cycle, one that is stored 1.5; where its line was evicted (with the likelihood
         ``crowd``), 3 times that more. Of tiles that are transposed in registers the elements take ``_TRANSPOSED`` cycles, and a
-        line that was evicted 24 times that, which the elements of its run share.
+        line that was evicted 24 times the cycles above (1 or 1.5), which the elements of its run share.
         """
         axes, itemsize = self.axes, self.block.itemsize
         last = self.part.epilogue or self.block
@@ -352,7 +353,8 @@ class TilingCosts:
 
         Of the bytes that are fetched ahead 0.7 arrive in time, and a fetch takes 0.75 of a cycle for each line.
 
-        ``regions`` are the parallel loops, each with a start of the threads: that over tiles, and that of the packing.
+        ``regions`` are the parallel loops, each with a start of the threads: that over tiles, and that of the packing, which
+        counts in slices and ahead as well, though it has none there.
         ``variant`` numbers the order of the loops: 0, 1 with panels outermost, and twice the panels of a slice. ``tile_a`` is
         the decision ``block``, ``tile_b`` is ``rows2``, and ``tile_c`` is ``ahead``.
         """
