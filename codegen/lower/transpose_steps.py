@@ -164,6 +164,8 @@ def _arrays(loop: For, inner: For, stores: Sequence[BufferStore]) -> list[_Array
         steps = [n for n in ago if n is not None and 0 <= n <= _FARTHEST]
         if len(steps) != len(same) or max(steps) > loop.min.value:  # type: ignore[attr-defined]
             return None
+        if any(_reads(other, store.indices, store.buffer, t) for other in stores[: stores.index(store) + 1]):
+            return None  # what the array held before these steps
         found.append(
             _Array(store.buffer, store.indices, _tile(store.buffer, inner, max(steps)), max(steps), store=True)
         )
@@ -174,6 +176,12 @@ def _arrays(loop: For, inner: For, stores: Sequence[BufferStore]) -> list[_Array
         if not any(a.buffer is load.buffer and _steps_back(a.indices, load.indices, t) == 0 for a in found):
             found.append(_Array(load.buffer, load.indices, _tile(load.buffer, inner, 0)))
     return found or None
+
+
+def _reads(store: BufferStore, indices: Sequence[Expr], buffer: Buffer, t: Var) -> bool:
+    """Returns whether a store reads the place of ``buffer`` at ``indices``."""
+    loads = [n for n in pre_order(store) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    return any(_steps_back(indices, n.indices, t) == 0 for n in loads)
 
 
 def _any_uses(indices: Sequence[Expr], var: Var) -> bool:

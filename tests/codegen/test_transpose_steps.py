@@ -88,6 +88,27 @@ def test_what_stays(body, first, end):
     assert "_steps" not in turned(text, AVX512)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "S[i, q * {w} + l, t] = S[i, q * {w} + l, t] + X[i, q * {w} + l, t]",
+        "R[i, q * {w} + l, t] = S[i, q * {w} + l, t]\nS[i, q * {w} + l, t] = X[i, q * {w} + l, t]",
+    ],
+)
+def test_what_an_array_held_before_the_steps_is_read(body):
+    """A sum over an outer loop adds to it; it is no value of this or an earlier step."""
+    text = program(body)
+    check(parse(text), AVX512)
+    assert "S_steps" not in turned(text, AVX512)
+    check(parse(turned(text, AVX512)), AVX512)
+
+
+def test_what_a_step_has_stored_is_read_of_registers():
+    body = "S[i, q * {w} + l, t] = X[i, q * {w} + l, t]\nR[i, q * {w} + l, t] = S[i, q * {w} + l, t] + T.float32(1)"
+    check(parse(program(body)), AVX512)
+    assert "S_steps" in turned(program(body), AVX512)
+
+
 def test_arrays_that_may_overlap_stay():
     text = program().replace('T.func_attr({"tir.noalias": True})', "T.evaluate(0)")
     assert "_steps" not in turned(text, AVX512)
