@@ -655,6 +655,12 @@ def reduce_once(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
     check_from_zero(realize, old.iter_vars)
     store, start = old.body, old.init
     spatial = [iv for iv in old.iter_vars if iv.kind != IterVar.REDUCE]
+    moving = {loop.loop_var for loop in tree.loops_above(realize)} | {iv.var for iv in old.iter_vars}
+    if any(uses_var(e, lambda v: v in moving) for iv in old.iter_vars for e in (iv.dom.min, iv.dom.extent)):
+        raise ScheduleError(
+            f"an axis of block {block!r} ends where another one says", where=realize,
+            hint="make the reduction a rectangle first, with pad_reduction",
+        )  # fmt: skip
     if not isinstance(store, BufferStore) or not isinstance(start, BufferStore):
         raise ScheduleError(
             f"block {block!r} has other statements than a store and its init", where=realize,

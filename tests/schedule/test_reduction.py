@@ -508,3 +508,21 @@ def test_results_that_differ_are_not_reduced_once(place):
     sch = Schedule(repeated(place, (40, 5), (13,)))
     with pytest.raises(ScheduleError, match="depend on all of its axes"):
         sch.reduce_once("B")
+
+
+def test_reduce_once_refuses_ends_that_name_a_loop():
+    """The end of the reduction names a loop of one iteration, which would be gone."""
+    program = parse("""
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((6, 1))):
+    for i, j in T.grid(6, 1):
+        for k in range(j + 1):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                vk = T.axis.reduce(j + 1, k)
+                with T.init():
+                    B[vi, vj] = T.float32(0)
+                B[vi, vj] = B[vi, vj] + A[vi, vk]
+""")
+    with pytest.raises(ScheduleError, match="ends where another one says"):
+        Schedule(program).reduce_once("B")
