@@ -268,6 +268,11 @@ class BlockInfo:
         return float(self.operations) * self.spatial_size * self.reduce_size
 
     @cached_property
+    def array_bytes(self) -> int:
+        """Returns the bytes of all arrays that it reads and writes; those of unknown size do not count."""
+        return sum(buffer.num_bytes() or 0 for buffer in {use.buffer for use in (*self.loads, *self.stores)})
+
+    @cached_property
     def itemsize(self) -> int:
         """Returns the bytes of the widest element that it loads or stores. When only functions that it calls access
         memory, its declared regions count."""

@@ -7,11 +7,11 @@ from typing import TypeGuard
 
 from ...tir.expr import BufferLoad, Expr, Ramp, is_const_int, reads_memory
 from ...tir.expr.node import IRNode
-from ...tir.stmt import BufferStore, LetStmt, PrimFunc, Stmt
-from ...tir.walk import nodes_around, transform_around
+from ...tir.stmt import PrimFunc
+from ...tir.walk import nodes_around
 from ..lane_offsets import lanes_are_near
 from .lanes import all_inside
-from .scoped_transform import ScopedTransform
+from .scoped_transform import ScopedTransform, rewrite_values
 
 
 def read_all_lanes(func: PrimFunc) -> PrimFunc:
@@ -38,20 +38,12 @@ def read_all_lanes(func: PrimFunc) -> PrimFunc:
 
     strides = {n.buffer: n.buffer.element_strides() for n in around if _is_masked(n)}
 
-    def rewrite(s: Stmt, scope: ScopedTransform) -> Stmt:
-        def post(n: IRNode) -> IRNode | None:
-            if _is_masked(n) and _is_faster(n, strides[n.buffer]):
-                if all_inside(n.indices, n.buffer.shape, scope.analyzer):
-                    return BufferLoad(n.buffer, n.indices)
-            return None
+    def post(n: IRNode, scope: ScopedTransform) -> IRNode | None:
+        if _is_masked(n) and _is_faster(n, strides[n.buffer]) and all_inside(n.indices, n.buffer.shape, scope.analyzer):
+            return BufferLoad(n.buffer, n.indices)
+        return None
 
-        if isinstance(s, LetStmt):
-            value = transform_around(s.value, around, post)
-            return s if value is s.value else LetStmt(s.var, value, s.body)
-        made: Stmt = transform_around(s, around, post)
-        return made
-
-    return ScopedTransform(after={BufferStore: rewrite, LetStmt: rewrite}).function(func)
+    return rewrite_values(func, around, post)
 
 
 def _is_masked(n: IRNode) -> TypeGuard[BufferLoad]:

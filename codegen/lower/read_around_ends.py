@@ -19,10 +19,10 @@ from ...tir.expr import (
     is_const_int,
 )
 from ...tir.expr.node import IRNode
-from ...tir.stmt import BufferStore, LetStmt, PrimFunc, Stmt
-from ...tir.walk import nodes_around, transform_around
+from ...tir.stmt import PrimFunc
+from ...tir.walk import nodes_around
 from .lanes import both_masks, widen
-from .scoped_transform import ScopedTransform
+from .scoped_transform import ScopedTransform, rewrite_values
 
 
 def read_around_ends(func: PrimFunc) -> PrimFunc:
@@ -45,17 +45,10 @@ def read_around_ends(func: PrimFunc) -> PrimFunc:
     if not around:
         return func
 
-    def post(n: IRNode) -> IRNode | None:
+    def post(n: IRNode, _: ScopedTransform) -> IRNode | None:
         return _in_two_parts(n) if isinstance(n, BufferLoad) else None
 
-    def rewrite(s: Stmt, _: ScopedTransform) -> Stmt:
-        if isinstance(s, LetStmt):
-            value = transform_around(s.value, around, post)
-            return s if value is s.value else LetStmt(s.var, value, s.body)
-        made: Stmt = transform_around(s, around, post)
-        return made
-
-    return ScopedTransform(after={BufferStore: rewrite, LetStmt: rewrite}).function(func)
+    return rewrite_values(func, around, post)
 
 
 def _in_two_parts(load: BufferLoad) -> Expr | None:

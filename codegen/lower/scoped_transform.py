@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from ...tir.analysis.simplify import loop_values
 from ...tir.arith import Analyzer
 from ...tir.expr import Expr, logical_not
+from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
+from ...tir.walk import transform_around
 
 Rule = Callable[[Any, "ScopedTransform"], Stmt | None]
 
@@ -118,3 +120,24 @@ class ScopedTransform:
                 s[1].enter_context(analyzer.constraint(s[0]))
         self._unknown.clear()
         return analyzer
+
+
+def rewrite_values(
+    func: PrimFunc, around: Container[IRNode], post: Callable[[IRNode, ScopedTransform], IRNode | None]
+) -> PrimFunc:
+    """Returns the function with the nodes ``around`` rewritten by ``post`` in what it stores and binds.
+
+    ``around``: those of :func:`~...tir.walk.nodes_around`, which are visited alone.
+    """
+
+    def rewrite(s: Stmt, scope: ScopedTransform) -> Stmt:
+        def at(n: IRNode) -> IRNode | None:
+            return post(n, scope)
+
+        if isinstance(s, LetStmt):
+            value = transform_around(s.value, around, at)
+            return s if value is s.value else LetStmt(s.var, value, s.body)
+        made: Stmt = transform_around(s, around, at)
+        return made
+
+    return ScopedTransform(after={BufferStore: rewrite, LetStmt: rewrite}).function(func)

@@ -94,7 +94,7 @@ class InOrderPart(Part):
         counts = [walk.counts() for walk in each]
         if len(block.spatial) + len(block.reduce) < len(block.axes):  # each step waits for the one before
             counts[0]["core_cycles"] = counts[0]["core_cycles"] * self.machine.fma_latency * self.machine.fma_pipes
-        moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
+        moved = float(block.array_bytes)
         more = [self.lanes for u in block.stores if last is not None and u.stride(last) not in (0, 1)]
         counts[1]["store_cycles"] = counts[1]["store_cycles"] * max(1, *more, 1)
         return Costs(rows).put(

@@ -622,7 +622,7 @@ class ElementwisePart(Part):
         if self.copies and strided:  # the loops are those over squares
             counts["load_cycles"] = np.zeros(rows)
             counts["loop_cycles"] = 1.5 * walk.steps + np.where(walk.steps > around, 12.0, 4.0) * around
-        moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
+        moved = float(block.array_bytes)
         tile, staged = columns.get("tile", np.ones(rows)), columns.get("staged", np.zeros(rows))
         lines = np.maximum(1.0, 16.0 / tile) if self.across is not None else 1.0 + 15.0 * bool(strided)
         waiting = np.zeros(rows)
@@ -701,7 +701,7 @@ class PlainPart(Part):
         block = self.block
         loops = [WalkedLoop(v, np.full(rows, float(block.extents[v]))) for v in reversed(block.axes)]
         walk = Walk(block, self.machine, loops, rows, vector=None, lanes=1)
-        moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
+        moved = float(block.array_bytes)
         return Costs(rows).put(
             **walk.counts(),
             **swept_bytes(moved, self.machine),
@@ -815,7 +815,7 @@ class ColumnPart(Part):
         counts = walk.counts()
         loads = sum(self._loads(use) for use in block.loads)
         counts["load_cycles"] = counts["load_cycles"] + walk.steps * walk.instances * loads / machine.loads_per_cycle
-        moved = float(sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)}))
+        moved = float(block.array_bytes)
         return Costs(rows).put(
             **counts,
             **most([swept_bytes(moved, machine), walk.traffic()]),
