@@ -16,7 +16,7 @@ from ...tir.expr.intrinsics import effect_of
 from ...tir.expr.intrinsics.operation_row import Effect
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, While
-from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
+from ...tir.walk import nodes_by_type, pre_order, substitute, transform, uses_var, vars_in
 from ..lowered import ALIGNED_ARRAYS
 from ..machine.target import Target
 from .scoped_transform import ScopedTransform
@@ -47,10 +47,16 @@ def align_tiles(func: PrimFunc, target: Target) -> PrimFunc:
     """
     if target.is_hls or func.attrs.get(ALIGNED_ARRAYS):
         return func
-    own = frozenset([n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)])
+    nodes = nodes_by_type(func.body)
+    own = frozenset([n.buffer.data for n in nodes.get(Allocate, ())])
+    outside = [n for kind in (BufferLoad, BufferStore) for n in nodes.get(kind, ()) if n.buffer.data not in own]
+    line = target.caches.line
+    loops = [loop.loop_var for loop in nodes.get(For, ()) if _may_be_tiles(loop)]
+    if not any(_one_line(n, var, line) for var in loops for n in outside):
+        return func
 
     def shifted(loop: For, _: ScopedTransform) -> Stmt | None:
-        found = _tiles(loop, target, own)
+        found = _tiles(loop, target, own) if _may_be_tiles(loop) else None
         return None if found is None else found.stmt()
 
     return ScopedTransform({For: shifted}).function(func)
@@ -90,12 +96,14 @@ class _Tiles:
         return LetStmt(behind, away, loop.with_(extent=tiles + Min(behind, const(1, dtype)), body=body))
 
 
+def _may_be_tiles(loop: For) -> bool:
+    """Returns whether a loop is serial, begins at 0 and has enough iterations, a known number."""
+    serial = loop.kind == "serial" and not loop.annotations and isinstance(loop.min, IntImm) and loop.min.value == 0
+    return serial and isinstance(loop.extent, IntImm) and loop.extent.value >= _FEWEST_TILES
+
+
 def _tiles(loop: For, target: Target, own: frozenset[Var]) -> _Tiles | None:
     """Returns the tiles of ``loop`` to shift, or None. ``own``: the function's scratch memory."""
-    if loop.kind != "serial" or loop.annotations or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
-        return None
-    if not (isinstance(loop.extent, IntImm) and loop.extent.value >= _FEWEST_TILES):
-        return None
     nodes = list(pre_order(loop.body))
     if any(
         isinstance(n, (Evaluate, While)) or (isinstance(n, Call) and effect_of(n) is not Effect.NONE) for n in nodes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var, const, structural_equal
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc, SeqStmt, Stmt, seq
-from ...tir.walk import pre_order
+from ...tir.walk import nodes_by_type, pre_order
 from ..lane_offsets import NEAR
 from .scoped_transform import ScopedTransform
 
@@ -33,7 +33,10 @@ def interleave_stores(func: PrimFunc) -> PrimFunc:
     It applies to two to four vectors among the stores that follow one another, in functions whose arrays do not overlap.
     Stores lane by lane take as many steps as there are lanes.
     """
-    return ScopedTransform(after={SeqStmt: _interleaved}).function(func) if func.attrs.get("tir.noalias") else func
+    spaced = [s for s in nodes_by_type(func.body).get(BufferStore, ()) if _lanes_of(s) is not None]
+    if len(spaced) < 2 or not func.attrs.get("tir.noalias"):
+        return func
+    return ScopedTransform(after={SeqStmt: _interleaved}).function(func)
 
 
 def _interleaved(s: SeqStmt, scope: ScopedTransform) -> Stmt | None:
@@ -77,14 +80,14 @@ class _SpacedStore:
 
 def _lanes_of(s: Stmt) -> _SpacedStore | None:
     """Returns the lanes of a store that may change places with its neighbours; None for other statements."""
-    if not isinstance(s, BufferStore) or s.predicate is not None or s.value.dtype.lanes < _FEWEST_LANES:
+    if not isinstance(s, BufferStore) or not s.indices or s.predicate is not None:
         return None
     buffer, (*outer, inner) = s.buffer, s.indices
-    if buffer.scope != "global" or buffer.dtype.lanes > 1 or buffer.dtype.is_bool or buffer.strides:
-        return None
     if not (isinstance(inner, Ramp) and isinstance(inner.stride, IntImm) and 2 <= inner.stride.value <= NEAR):
         return None
-    if any(i.dtype.lanes > 1 for i in outer):
+    if buffer.scope != "global" or buffer.dtype.lanes > 1 or buffer.dtype.is_bool or buffer.strides:
+        return None
+    if s.value.dtype.lanes < _FEWEST_LANES or any(i.dtype.lanes > 1 for i in outer):
         return None
     for n in pre_order(s.value):
         if isinstance(n, BufferLoad) and n.buffer.data is buffer.data:

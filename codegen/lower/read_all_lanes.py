@@ -8,7 +8,7 @@ from typing import TypeGuard
 from ...tir.expr import BufferLoad, Expr, Ramp, is_const_int, reads_memory
 from ...tir.expr.node import IRNode
 from ...tir.stmt import PrimFunc
-from ...tir.walk import nodes_around
+from ...tir.walk import nodes_around, nodes_by_type
 from ..lane_offsets import lanes_are_near
 from .lanes import all_inside
 from .scoped_transform import ScopedTransform, rewrite_values
@@ -32,11 +32,11 @@ def read_all_lanes(func: PrimFunc) -> PrimFunc:
     mask from memory. Lanes far apart keep their mask, and read nothing where it does not hold.
     """
 
-    around = nodes_around(func.body, _is_masked)
-    if not around:
+    masked = [n for n in nodes_by_type(func.body).get(BufferLoad, ()) if _is_masked(n)]
+    if not masked:
         return func  # so it is where all masks are of stores
-
-    strides = {n.buffer: n.buffer.element_strides() for n in around if _is_masked(n)}
+    around = nodes_around(func.body, _is_masked)
+    strides = {n.buffer: n.buffer.element_strides() for n in masked}
 
     def post(n: IRNode, scope: ScopedTransform) -> IRNode | None:
         if _is_masked(n) and _is_faster(n, strides[n.buffer]) and all_inside(n.indices, n.buffer.shape, scope.analyzer):

@@ -20,7 +20,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import PrimFunc
-from ...tir.walk import nodes_around
+from ...tir.walk import nodes_around, nodes_by_type
 from .lanes import both_masks, widen
 from .scoped_transform import ScopedTransform, rewrite_values
 
@@ -41,9 +41,9 @@ def read_around_ends(func: PrimFunc) -> PrimFunc:
     Lanes at known places are picked out of whole vectors when code is written. Without this each lane would be gathered.
     """
 
-    around = nodes_around(func.body, lambda n: type(n) is FloorMod and n.dtype.lanes > 1)
-    if not around:
+    if all([n.dtype.lanes == 1 for n in nodes_by_type(func.body).get(FloorMod, ())]):
         return func
+    around = nodes_around(func.body, lambda n: type(n) is FloorMod and n.dtype.lanes > 1)
 
     def post(n: IRNode, _: ScopedTransform) -> IRNode | None:
         return _in_two_parts(n) if isinstance(n, BufferLoad) else None

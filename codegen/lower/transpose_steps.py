@@ -51,11 +51,11 @@ def transpose_steps(func: PrimFunc, target: Target) -> PrimFunc:
         return func
 
     def rewritten(loop: For, _: ScopedTransform) -> Stmt | None:
-        if transposes(loop, target):
-            return None
         first, others = _first_steps(loop)
         found = _steps_of(others)
-        made = None if found is None else found.stmt(target)
+        if found is None or transposes(loop, target):
+            return None
+        made = found.stmt(target)
         return None if made is None else seq(*first, made)
 
     return ScopedTransform({For: rewritten}).function(func)
