@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from heapq import heappop, heappush
 from operator import or_
+from typing import Any
 
 from ..codegen.packing import layout_free_params
 from ..tir.analysis.access import Access, accesses
@@ -30,6 +31,7 @@ from ..tir.expr import (
     Range,
     Var,
     is_const_int,
+    value_key,
 )
 from ..tir.expr.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, children_of
@@ -234,18 +236,18 @@ class BlockInfo:
 
     @cached_property
     def operations(self) -> int:
-        """Returns the arithmetic operations of one instance. Functions such as exp, divisions and roots count as many
-        as their code has. Conditions do not count, for they become masks or are hoisted."""
-        count = 0
+        """Returns the arithmetic operations of one instance; what stands in several places counts once. Functions such as
+        exp, divisions and roots count as many as their code has. Conditions do not count, for they become masks or are
+        hoisted."""
+        number = _Numbers()
+        found: dict[int, int] = {}
         for node in self._value_nodes():
             if isinstance(node, Call):
                 row = OPERATIONS.get(node.op)
-                count += 1 if row is None else row.instructions
-            elif isinstance(node, Div):
-                count += 12
+                found[number(node)] = 1 if row is None else row.instructions
             elif isinstance(node, BinaryOp) and not isinstance(node, (CmpOp, LogicalOp)):
-                count += 1
-        return max(1, count)
+                found[number(node)] = 12 if isinstance(node, Div) else 1
+        return max(1, sum(found.values()))
 
     def _value_nodes(self) -> Iterator[object]:
         for node in pre_order(self.block.body):
@@ -300,6 +302,20 @@ def _use(access: Access) -> Use:
     found = [affine(i) for i in access.indices]
     dims = tuple([None if f is None else f.terms for f in found])
     return Use(access.buffer, dims, tuple([0 if f is None else f.const for f in found]))
+
+
+class _Numbers:
+    """Numbers expressions: equal ones have one number."""
+
+    def __init__(self) -> None:
+        self._of_key: dict[Hashable, int] = {}
+        self._known: dict[Any, int] = {}
+
+    def __call__(self, e: Any) -> int:
+        found = self._known.get(e)
+        if found is None:
+            found = self._known[e] = self._of_key.setdefault(value_key(e, self), len(self._of_key))
+        return found
 
 
 def _computed(value: Expr) -> Iterator[object]:

@@ -110,7 +110,8 @@ def _tiles(loop: For, target: Target, own: frozenset[Var]) -> _Tiles | None:
     ):
         return None
     accesses = [n for n in nodes if isinstance(n, (BufferLoad, BufferStore))]
-    touched = sum([b.num_bytes() or 0 for b in {n.buffer for n in accesses} if b.data not in own]) // loop.extent.value
+    touched = sum([b.num_bytes() or 0 for b in {n.buffer for n in accesses} if b.data not in own])
+    touched //= loop.extent.value  # type: ignore[attr-defined]
     if 2 * touched <= target.l1_bytes:
         return None
     line = target.caches.line

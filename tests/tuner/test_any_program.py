@@ -171,7 +171,7 @@ CHAINS = {
     "jacobi_3d": ((3, 13, 7, 5),),
     "unsharp": ((13, 17),),
     "harris": ((13, 16),),
-    "twice_sharpened": ((17, 13), (16, 7), (7, 6)),
+    "twice_sharpened": ((17, 13), (16, 7), (9, 8)),
 }
 
 

@@ -1,14 +1,18 @@
 """Which stages are inlined before the rules are asked: not what would be computed, or written out, again and again."""
 
 import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
+from tilewright.tir.expr import Var
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import Space, default_schedule
+from tilewright.tuner.rules.fused_stages import TileSpan
 
 WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 
@@ -78,3 +82,45 @@ def test_what_follows_a_concatenation_joins_it(parts):
 def test_parts_of_whole_vectors_are_written_out(parts, vectors):
     text = default_schedule(concatenated(parts), WIDE).func.script()
     assert [int(n) for n in re.findall(r"T.unroll\((\d+)\)", text)] == [vectors] * bool(vectors)
+
+
+def stages_of(space):
+    """The stages that each variant stores."""
+    return [
+        [block for group, _ in variant.groups for block in (b.name for b in group.blocks)] for variant in space.variants
+    ]
+
+
+def test_products_that_only_sums_read_are_computed_where_they_are_added():
+    """Harris's measure of corners: the gradients are stored; their products, and the sums of these, take no stores."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    from affine_programs import PROGRAMS
+
+    space = Space(PROGRAMS["harris"](300, 300).func, WIDE)
+    assert ["ix", "iy", "corners"] in [
+        sorted(names, key=["ix", "iy", "corners"].index) for names in stages_of(space) if len(names) == 3
+    ]
+
+
+def test_rows_that_are_costly_are_stored_for_their_windows():
+    """Each blurred row is read three times: to compute its exponentials again would take longer than to load them."""
+    x = te.placeholder((66, 258), name="x")
+    rows = te.compute((66, 256), lambda i, j: te.exp(x[i, j] + x[i, j + 2]), name="rows")
+    out = te.compute((64, 256), lambda i, j: rows[i, j] + rows[i + 1, j] + rows[i + 2, j], name="out")
+    assert all("rows" in names for names in stages_of(Space(te.create_prim_func([x, out]), WIDE)))
+
+
+def test_what_stands_twice_is_one_operation():
+    x = te.placeholder((64,), name="x")
+    half = te.compute((64,), lambda i: x[i] * 0.5, name="half")
+    out = te.compute((64,), lambda i: (half[i] + 1.0) * (half[i] + 1.0) - half[i], name="out")
+    space = Space(te.create_prim_func([x, out]), WIDE)
+    (block,) = space.program.blocks
+    assert block.operations == 4
+
+
+def test_a_row_of_the_tile_and_a_constant_row_need_all_between_them():
+    i = Var("i")
+    rows = TileSpan({i: 1}, 0, 2, 512).union(TileSpan({}, 3, 3, 512))
+    assert rows.size({i: np.array([8.0])}, 1)[0] == 512
+    assert TileSpan({i: 1}, 0, 2, 512).union(TileSpan({i: 1}, -1, 0, 512)).size({i: np.array([8.0])}, 1)[0] == 11

@@ -19,7 +19,7 @@ from .multi_level_tiling import MultiLevelTilingRule
 from .nbits_products import NbitsRule
 from .recurrences import RecurrenceRule
 from .schedule_rule import Group, ScheduleFunction, ScheduleRule, default_rules, register_rule
-from .stages_to_inline import blocks_to_inline, paddings_to_inline
+from .stages_to_inline import blocks_to_inline, cheaper_inlined, paddings_to_inline
 from .sweeps import ElementwiseRule, RowReductionRule
 from .winograd import WinogradRule
 
@@ -45,6 +45,7 @@ __all__ = [
     "TileRule",
     "WinogradRule",
     "blocks_to_inline",
+    "cheaper_inlined",
     "default_rules",
     "paddings_to_inline",
     "register_rule",

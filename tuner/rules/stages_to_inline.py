@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...codegen.lane_offsets import NEAR
 from ...tir.annotations import NBITS, WINOGRAD
 from ...tir.cost import Length, inlined_length
-from ...tir.expr import BufferLoad, Expr
+from ...tir.expr import Add, BufferLoad, Expr, Mul, Sub, Var
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, ProgramInfo, Use, copies, pads
@@ -39,14 +40,15 @@ _LONG = 256
 stored after so many: a store takes little beside them, and the time to build is in proportion to the number of stages."""
 
 
-def blocks_to_inline(program: ProgramInfo, *, repeated: bool = True) -> list[str]:
+def blocks_to_inline(program: ProgramInfo, weighed: Mapping[BlockInfo, bool] | None = None) -> list[str]:
     """Returns the names of the stages to inline, producers first.
 
     An element-wise stage goes into its consumers when that repeats no costly work: always when a single element-wise
     stage consumes it; into several, or into a reduction that reads each element once, when it is cheap; into a
     reduction that reads elements many times only when it merely moves data without a condition. The stages that are
     inlined already count: each level of stages that are read at several places doubles the work, and the length of the
-    expression. Without ``repeated`` only stages of which each element is computed once, and copies.
+    expression. With ``weighed``, the result of :func:`cheaper_inlined`, only stages of which each element is computed
+    once, copies, and those that it says: what is stored stays in fast memory.
     """
     out: list[str] = []
     work: dict[Buffer, int] = {}  # operations of an element of what is inlined
@@ -56,24 +58,184 @@ def blocks_to_inline(program: ProgramInfo, *, repeated: bool = True) -> list[str
     lengths: dict[BlockInfo, _ReaderLength] = {}  # and how long those of its readers are
     for block in program.blocks:
         mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
-        if not repeated and not copies(block) and _times_read(program, block) > 1:
+        weigh = None if weighed is None else weighed.get(block)
+        again = weigh is None and not copies(block) and _times_read(program, block) > 1
+        if weigh is False or (weighed is not None and again):
             continue
         shape = _Reads.of(block, block.loads, reads)
-        if _turns_several_places(program, block, shape):
+        if weigh is None and _turns_several_places(program, block, shape):
             continue
         read = sum([bits.get(u.buffer, u.buffer.dtype.bits) for u in block.loads if u.axes() == set(block.spatial)])
         decodes = (
             0 < 2 * read <= block.stores[0].buffer.dtype.bits and len(block.spatial) > 1 if block.stores else False
         )
-        if _inline(program, block, decodes) and isinstance(block.block.body, BufferStore):
+        if (weigh or _inline(program, block, decodes)) and isinstance(block.block.body, BufferStore):
             added = {use.buffer: inlined_length(block.block.body.value, set(block.axes), text) for use in block.stores}
-            if _stays_small(program, block, mine, lengths, text, added):
+            if weigh or _stays_small(program, block, mine, lengths, text, added):
                 out.append(block.name)
                 reads.update({use.buffer: shape for use in block.stores})
                 work.update({use.buffer: mine for use in block.stores})
                 bits.update({use.buffer: read for use in block.stores})
                 text.update(added)
     return out
+
+
+_MOST_WEIGHED = 64
+"""The number of stages that are weighed one by one. Programs of more stages are tables of windows, seldom pipelines."""
+
+_LONGEST_WEIGHED = 4096
+"""The number of nodes that an expression may have after such stages are inlined."""
+
+_LOAD, _APART, _STORE = 0.5, 0.75, 1.0
+"""The cycles of a load, of one that crosses lines of memory, and of a store; an operation takes half a cycle."""
+
+Place = tuple[Any, ...]
+"""Where a buffer is read: for each dimension its axes of the reader with their factors, and a constant."""
+
+
+def cheaper_inlined(program: ProgramInfo) -> dict[BlockInfo, bool]:
+    """Returns whether inlining takes less time, for the stages that element-wise stages read at constant distances.
+
+    An inlined stage is computed at each place at which its readers read it, each place once, whichever of them reads it.
+    A stage that is stored takes a store, and a load for each place. All are inlined at first. Then those are stored,
+    producers first, with which the stages together take fewer cycles, and back, until nothing changes. Nothing is weighed
+    where each stage is read at one place.
+    """
+    stages = [block for block in program.blocks if _has_windows(program, block)]
+    several = any(_reads_of(consumer, block) > 1 for block in stages for consumer in program.consumers(block))
+    if not several or len(stages) > _MOST_WEIGHED:
+        return {}
+    weighing = _Weighing(program)
+    for block in stages:
+        weighing.inlined.add(block)
+        if weighing.longest > _LONGEST_WEIGHED:
+            weighing.inlined.remove(block)
+    best, changed = weighing.cycles, True
+    while changed:
+        changed = False
+        for block in stages:
+            weighing.inlined ^= {block}
+            if (cycles := weighing.cycles) < best and weighing.longest <= _LONGEST_WEIGHED:
+                best, changed = cycles, True
+            else:
+                weighing.inlined ^= {block}
+    return {block: block in weighing.inlined for block in stages}
+
+
+def _has_windows(program: ProgramInfo, block: BlockInfo) -> bool:
+    """Returns whether a stage is element-wise, and all that reads it are element-wise stages at constant distances."""
+    consumers = program.consumers(block)
+    if block.is_reduction or not consumers or program.is_output(block) or not block.writes_in_order or copies(block):
+        return False
+    if program.other_writers(block) or not isinstance(block.block.body, BufferStore):
+        return False
+    if any(key in block.block.annotations for key in (WINOGRAD, NBITS)):
+        return False
+    written = {use.buffer for use in block.stores}
+    uses = [use for c in consumers for use in c.loads if use.buffer in written]
+    near = all(dim is not None and len(dim) <= 1 and set(dim.values()) <= {1} for use in uses for dim in use.dims)
+    return near and not any(c.is_reduction for c in consumers)
+
+
+class _Weighing:
+    """How many cycles the element-wise stages of ``program`` take while those of ``inlined`` are not stored."""
+
+    def __init__(self, program: ProgramInfo) -> None:
+        self.inlined: set[BlockInfo] = set()
+        self._counted: dict[int, tuple[set[BlockInfo], set[BlockInfo], float]] = {}
+        self.blocks = [block for block in program.blocks if not block.is_reduction]
+        self.writers = {use.buffer: block for block in self.blocks for use in block.stores}
+        self.work = {block: _instructions(block) for block in self.blocks}
+        nodes = {block: [n for n in pre_order(block.block.body) if isinstance(n, Expr)] for block in self.blocks}
+        self.own = {block: len(found) for block, found in nodes.items()}
+        self.reads = {
+            block: Counter(
+                [self.writers[n.buffer] for n in found if isinstance(n, BufferLoad) and n.buffer in self.writers]
+            )
+            for block, found in nodes.items()
+        }
+        summed = Counter([
+            self.writers[e.buffer]
+            for found in nodes.values() for n in found if isinstance(n, (Add, Sub))
+            for e in (n.a, n.b) if isinstance(e, BufferLoad) and e.buffer in self.writers
+        ])  # fmt: skip
+        loads = sum(self.reads.values(), Counter[BlockInfo]())
+        self.summands = {
+            block for block in self.blocks
+            if isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, Mul)
+            and summed[block] == loads[block]
+        }  # fmt: skip
+        """The products that sums alone read: inlined, they are part of these."""
+
+    @property
+    def cycles(self) -> float:
+        """The cycles of all stages that are stored, as of a vector at each of their elements."""
+        return sum(
+            block.spatial_size * self._cycles_of(n) for n, block in enumerate(self.blocks) if block not in self.inlined
+        )
+
+    def _cycles_of(self, number: int) -> float:
+        """Returns the cycles of a stored stage, and of what is inlined into it. They are counted again only where
+        something else is inlined than the last time."""
+        seen, inlined, total = self._counted.get(number, (set(), set(), 0.0))
+        if not seen or inlined != self.inlined & seen:
+            seen, total = self._count(number)
+            self._counted[number] = seen, self.inlined & seen, total
+        return total
+
+    def _count(self, number: int) -> tuple[set[BlockInfo], float]:
+        """Returns the stages that a stored one reaches, the first stored ones included, and its cycles."""
+        root = self.blocks[number]
+        found: dict[BlockInfo, set[Place]] = {root: {tuple([(((v, 1),), 0) for v in root.spatial])}}
+        loads: set[tuple[Buffer, Place]] = set()
+        seen, total = {root}, _STORE
+        for block in reversed(self.blocks[: number + 1]):
+            places = found.get(block, set())
+            total += 0.5 * len(places) * (self.work[block] - (block is not root and block in self.summands))
+            for use in block.loads if places else ():
+                producer = self.writers.get(use.buffer)
+                seen.update([producer] if producer else ())
+                there = {_place(use, block, place) for place in places}
+                if producer is not None and producer in self.inlined:
+                    found.setdefault(producer, set()).update(there)
+                else:
+                    loads.update([(use.buffer, place) for place in there])
+        return seen, total + sum([_APART if place and place[-1][1] else _LOAD for _, place in loads])
+
+    @property
+    def longest(self) -> int:
+        """The number of nodes of the longest expression after inlining."""
+        lengths: dict[BlockInfo, int] = {}
+        for block in self.blocks:
+            inlined = [(p, count) for p, count in self.reads[block].items() if p in self.inlined and p in lengths]
+            lengths[block] = self.own[block] + sum([count * lengths[p] for p, count in inlined])
+        return max(lengths.values(), default=0)
+
+
+def _place(use: Use, block: BlockInfo, place: Place) -> Place:
+    """Returns where ``use`` reads when ``block`` computes its element at ``place``."""
+    at: dict[Var, Any] = dict(zip(block.spatial, place, strict=True))
+    found: list[Any] = []
+    for dim, offset in zip(use.dims, use.offsets or (0,) * len(use.dims), strict=True):
+        if dim is None:
+            return (((id(use), place), 1),)  # a place of its own
+        terms: Counter[Var] = Counter()
+        for axis, factor in dim.items():
+            inner, moved = at.get(axis, (((axis, 1),), 0))
+            offset += factor * moved
+            terms.update({v: factor * k for v, k in inner})
+        found.append((tuple(terms.items()), offset))
+    return tuple(found)
+
+
+def _instructions(block: BlockInfo) -> int:
+    """Returns the operations of an element, those of a sum and a product in it as one."""
+    joined = [
+        n
+        for n in pre_order(block.block.body)
+        if isinstance(n, (Add, Sub)) and (isinstance(n.a, Mul) or isinstance(n.b, Mul))
+    ]
+    return max(0, block.operations - len(joined))
 
 
 def _stays_small(

@@ -26,7 +26,7 @@ from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form
 from ..cost.machine_model import MachineModel
 from ..program import ProgramInfo
-from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
+from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
 
@@ -94,13 +94,14 @@ class Space:
         if not whole and _inline(masked, paddings_to_inline(self.program)):
             self.variants.append(self._group(Variant(masked, "_masked"), ProgramInfo(masked.func), apart))
         if not whole:
-            once = blocks_to_inline(before, repeated=False)
+            weighed = cheaper_inlined(before)
+            once = blocks_to_inline(before, weighed)
             if once == asked_for:  # the same steps
                 self.variants += self._fused(asked, base.copy())
             else:
                 fused = canonical
                 _inline(fused, once)
-                self.variants += self._fused(asked, fused)
+                self.variants += self._fused(asked, fused, [b.name for b, inlined in weighed.items() if not inlined])
         if not avoid:  # else the names were checked before
             check_names(self.where, self._names)
 
@@ -176,11 +177,13 @@ class Space:
         """Returns the rows that the analytic prior thinks best, best first."""
         return sketch.best_rows(count)
 
-    def _fused(self, rules: Sequence[ScheduleRule], base: Schedule) -> list[Variant]:
+    def _fused(self, rules: Sequence[ScheduleRule], base: Schedule, stored: Sequence[str] = ()) -> list[Variant]:
         """Returns the function with its stages fused first, as each rule that fuses does it. Only stages that would be
-        computed apart count. In ``base`` stages are inlined of which each element is computed once."""
+        computed apart count, and those of ``stored``, which are cheaper stored than computed again. In ``base`` stages
+        are inlined of which each element is computed once."""
         program = self.program if base.func is self.program.func else ProgramInfo(base.func)
-        apart = {b.name: n for n, (group, _) in enumerate(self.variants[0].groups) for b in group.blocks}
+        apart: dict[str, object] = {name: name for name in stored}
+        apart.update({b.name: n for n, (group, _) in enumerate(self.variants[0].groups) for b in group.blocks})
         found: dict[tuple[tuple[str, ...], ...], Variant] = {}
         for rule in [rule for rule in rules if rule.fuses and len(program.blocks) > 1]:
             suffix = f"_fused{len(found) + 1}" if found else "_fused"
