@@ -24,8 +24,9 @@ Kernels stay apart
 - where a way leads from one to the other through a third one, the joined kernel could not read a symbolic size off its
   arguments, or it would have more than ``_MEMBERS`` operators (``_merge``).
 
-So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. No times are predicted here:
-which schedule a kernel gets is chosen afterwards.
+So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. (Where ``b`` is a constant,
+a pass has made it an operand of ``dense``, and the first kernel is ``dense_relu``.) No times are predicted here: which schedule a
+kernel gets is chosen afterwards.
 
 An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`). It
 belongs to no group, so that operators before a view and behind it are different kernels.
