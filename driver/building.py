@@ -1,19 +1,22 @@
-"""This module builds whatever says what to compute: a function, several functions, a graph, or the file of a model.
+"""What happens at ``build``: whatever says what to compute becomes compiled code, by the best schedule that is known.
 
-The steps of :func:`build`, in the order in which they run and in which they stand here:
+What to compute is a function, several functions, a graph, or the file of a model. The steps of :func:`build`, in the order
+in which they run and in which they stand here:
 
 1. :func:`in_order` tells the target from ``args``. A graph, or a model that a front end reads, goes on in
-   :mod:`.models.model_building`, which makes kernels of it and comes back to step 3 for each of them.
+   :mod:`.models.model_building`, which makes kernels of it. Each kernel is built by the first of its records
+   (:func:`recorded`) that applies. A kernel without one comes back to step 3, without a database.
 2. :func:`request` (or :func:`requests`, for several functions) brings the inputs into one form, a :class:`Request` with a
    PrimFunc.
 3. :func:`plan_request` makes a :class:`Plan` of it. Where there is a database, the fastest records (:func:`recorded`) are
    replayed one after the other, until one applies; for symbolic sizes, then those of examples of the sizes. Records of a
    function that its caller has scheduled come before the caller's schedule.
 4. Without a record that applies, a function that its caller has scheduled stays as it is, and so does one for a target that
-   takes programs as they are written. A function of symbolic sizes gets the analytic model's schedule for an example of the
-   sizes (:func:`plan_by_example`), but on GPUs it stays as written. Any other function gets the record of a near size where that is
-   expected to be faster, or else the model's best schedule (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
-   ``tuner/space/search_space.py`` puts together, the one with the least predicted time.
+   takes programs as they are written, such as circuits. A function of symbolic sizes gets the analytic model's schedules for
+   examples of the sizes (:func:`plan_by_example`), but on GPUs it stays as written. Any other function gets the record of a
+   near size where that is expected to be faster. Else it gets the model's best schedule
+   (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
+   ``tuner/space/search_space.py`` puts together, the one with the least predicted time of those that apply.
 5. :meth:`Plan.compile` hands the scheduled function to ``codegen/compile.py``, and gives the module the plan's ``origin``,
    which says in words what was chosen.
 
@@ -131,10 +134,10 @@ def build(
 
     A function gets the best schedule that ``db`` has for it; records that this code generator measured come before
     those of other versions. Else it keeps the schedule that its caller gave it. One that is not scheduled gets that of
-    a near size, where it is expected to be faster, else the analytic model's best (:class:`~tilewright.tuner.Space` has all candidates).
-    ``module.origin`` says which. With ``require_tuned`` only a record of the function itself, or of examples of its symbolic sizes, will do:
-    :class:`NoRecordError` if there is none, :class:`BuildError` if none applies. ``name`` is the symbol of the compiled
-    function.
+    a near size, where it is expected to be faster, else the analytic model's best (:class:`~tilewright.tuner.Space`
+    has all candidates). ``module.origin`` says which. With ``require_tuned`` only a record of the function itself, or
+    of examples of its symbolic sizes, will do: :class:`NoRecordError` if there is none, :class:`BuildError` if none
+    applies. ``name`` is the symbol of the compiled function.
 
     A :class:`~tilewright.graph.Graph`, and a model that a front end reads (``model.onnx``, or an ONNX model in memory),
     become a :class:`~.models.model.Model`, which takes inputs and returns outputs. ``options`` are for them: ``shapes``
@@ -367,8 +370,8 @@ class Plan:
     """A plan says how a function will be computed; it is made before compiling.
 
     ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, or the record of a near size: neither was
-    measured for this size) or ``given`` (as the caller has it). ``origin`` says in words which, what stays as
-    written, the first record that does not apply if none does, and whether it was measured with another code generator;
+    measured for this size) or ``given`` (as the caller has it). ``origin`` says in words where the schedule comes from: which
+    record, and whether another code generator measured it; or why records do not apply; and which blocks stay as written.
     ``scheduled`` is the function to compile.
     """
 

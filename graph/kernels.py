@@ -1,8 +1,8 @@
 """How a graph becomes kernels: which operators are one kernel, and the tensor expressions of each.
 
-:func:`fuse` goes through the operators of a graph that the passes have prepared (:mod:`.passes.pass_order`), in their order. Each one
-begins as a kernel of its own, and its kind (``KINDS`` in :mod:`.graph_operators` has them all, and each operator's) says which
-kernels before it join:
+Building a model (``driver/models/model_building.py``) has the passes prepare its graph (:mod:`.passes.pass_order`), and calls
+:func:`fuse`. It goes through the operators in their order. Each one begins as a kernel of its own, and its kind (``KINDS`` in
+:mod:`.graph_operators` has them all, and each operator's) or, for products, its name says which kernels before it join:
 
 =========================  ================================================================================================
 ``elementwise``,           the kernels that make its operands (``join_producer``): the result of a product or a convolution
@@ -19,21 +19,23 @@ Kernels stay apart
 
 - where something else reads what one makes for the other, it leaves the graph, or its operator has several outputs
   (``_is_read_only_by``);
-- where both have a product, rows or a reduction, or where one has and its result has another shape than the element-wise
+- where both have an anchor, rows or a reduction, or where one has and its result has another shape than the element-wise
   operator's (``join_producer``);
 - where a way leads from one to the other through a third one, the joined kernel could not read a symbolic size off its
   arguments, or it would have more than ``_MEMBERS`` operators (``_merge``).
 
-So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. No times are predicted here:
-which schedule a kernel gets is chosen afterwards.
+So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. (Where ``b`` is a constant,
+a pass has made it an operand of ``dense``, and the first kernel is ``dense_relu``.) No times are predicted here: which schedule a
+kernel gets is chosen afterwards.
 
 An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`). It
 belongs to no group, so that operators before a view and behind it are different kernels.
 
 :func:`divide` makes the kernels of the groups: a :class:`Kernel` of each, whose :attr:`~Kernel.func` is the program that is
-scheduled and compiled, or a :class:`LoopKernel`; the :class:`Division` has them in the order in which they run. At the end
-stand the conditions under which operators compute what they say, and :class:`Services`: what passes may ask of the layers
-above.
+scheduled and compiled. An operator with a body, a loop of the graph (``scan``, which is opaque), becomes a :class:`LoopKernel`,
+and its body is fused by itself. The :class:`Division` has the kernels in an order in which they can run; :mod:`.memory_plan` may
+choose another one. At the end stand the conditions under which operators compute what they say, and :class:`Services`: what
+passes may ask of the layers above.
 """
 
 from __future__ import annotations
@@ -445,7 +447,7 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
         members, nodes = set(groups[n]), tuple(groups[n])
         made = {v for node in nodes for v in node.outputs}
         inputs = tuple(dict.fromkeys(v for node in nodes for v in node.given if v not in made))
-        outputs = tuple([v for node in nodes for v in node.outputs if _leaves(v, members, graph, users)])
+        outputs = tuple([v for node in nodes for v in node.outputs if _is_read_outside(v, members, graph, users)])
         for v in inputs:
             _visit_producer(v)
         name = _name(nodes, taken)
@@ -467,6 +469,7 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
 
 
 def _loop(name: str, node: Node, body: Division) -> LoopKernel:
+    """Returns the kernel of a loop, with copies of its first states where it may run zero times."""
     given = tuple(node.given)
     copies: list[Kernel] = []
     steps, history = node.attrs["steps"], node.attrs.get("history", ())
@@ -476,7 +479,8 @@ def _loop(name: str, node: Node, body: Division) -> LoopKernel:
     return LoopKernel(name, node, body, given, node.outputs, tuple(copies))
 
 
-def _leaves(v: Value, members: set[Node], graph: Graph, users: dict[Value, list[Node]]) -> bool:
+def _is_read_outside(v: Value, members: set[Node], graph: Graph, users: dict[Value, list[Node]]) -> bool:
+    """Returns whether a value leaves the graph, or an operator that is no member reads it."""
     return v in graph.outputs or any(user not in members for user in users.get(v, []))
 
 

@@ -1,23 +1,27 @@
-"""The database: workloads, targets, sessions, records and baselines in one SQLite file.
+"""Where a record is stored and looked up: workloads, targets, sessions, records and baselines in one SQLite file.
 
-A workload is a program, by the key of its text; ``structure`` is the key of the same program whatever its names are, and ``family``
-that of a function of symbolic sizes, whose examples have programs of their own. A record is a measured schedule of a workload
-on a target: its status, the seconds of a run, all timings, the trace. :mod:`.connection` has the tables with all their columns and
-makes the file, :mod:`.records` the dataclasses that are their rows.
+A workload is a program. Its key (``tir/program_key.py``) depends on the names of its blocks, which traces use, but on no other
+names; ``structure`` is the key of the same program whatever the names of its blocks are, and ``family`` that of a function of
+symbolic sizes, whose examples have programs of their own. A record is a measured schedule of a workload on a target: its status,
+the seconds of a run, all timings, the trace. :mod:`.connection` has the tables with all their columns and makes the file,
+:mod:`.records` the dataclasses that are their rows.
 
 How a record is stored (a tuning session does this, ``tuner/search/session.py``):
 
 1. :meth:`Database.add_workload` and :meth:`Database.add_target` store what the record names, and return their keys: that
    of a target is made of the processor's model and features, its vectors and the number of cores. :meth:`Database.start_session`
    notes the search.
-2. :meth:`Database.add_record` writes each record when it was measured, in one transaction; one that is there, by its digest, is
-   not written twice.
+2. :meth:`Database.add_record` writes each record when it was measured, in one transaction; one that is there, by its digest
+   (of all that it says but its ``id``), is not written twice.
+3. :meth:`Database.amend` replaces records that the session measures again, as it does with the best few at its end; they keep
+   their ``id``. :meth:`Database.finish_session` notes how the search ended.
 
 How it is looked up (``driver/building.py`` does this before it compiles, where it is given a database; only the command line
 has a default, ``cli/options.py: database_path``: --db, TILEWRIGHT_DB, ``tilewright.toml``, else ``tuning.db`` in the working
 folder): :meth:`Database.fastest` takes a program and a target,
 
-1. finds the stored programs with its key or its structure, so that names do not matter, and the stored target;
+1. finds the stored programs of its structure, so that names do not matter (of a key, the program of that key), and the stored
+   target;
 2. takes their records on that target whose status is ``ok``, by seconds; with ``codegen_version`` those of that code generator
    come first;
 3. returns the first few. A trace uses the names of the program that it was made for, and ``tuner/search/warm_start.py``
@@ -195,7 +199,7 @@ class Database:
 
     def add_workload(self, workload: Workload, *, name: str = "", spec: str = "") -> str:
         """Make a workload known and return the key of its program. ``workload``: a PrimFunc, its text, or a
-        WorkloadRecord. A program of the same structure with other names is stored beside it.
+        WorkloadRecord. A program of the same structure with other names of blocks is stored beside it.
 
         One that is known already keeps what is stored; where it has no ``spec`` and one is given, that and the name are
         stored.

@@ -1,5 +1,4 @@
-"""This module reads a model node by node. A node is read by its converter, by its value where that is known, or by its
-body.
+"""How an ONNX file is read: each node by its value where that is known, its converter, or its body.
 
 Nodes whose inputs are all known while the graph is made (constants, and what is computed from shapes) are evaluated by
 ONNX's own reference implementation (:mod:`.known_values`); :meth:`_Reader.known` has the exceptions. An operator without a
@@ -8,7 +7,8 @@ converter that ONNX defines as a function is replaced by the body of that functi
 :func:`from_onnx` reads the file (:mod:`.model_file`; large weights stay in it until the model is built) and makes a
 ``_Reader``, which goes through the model like this::
 
-    require_known     refuses an opset that is too new and sparse initializers; lists all operators that no version reads
+    require_known     refuses an opset that is too new and sparse initializers; lists all operators that none of the ways
+                      below reads
     require_inputs    refuses shapes= and constants= of what is no input
     graph             the constants and inputs, then the nodes, then the outputs
       nodes           the nodes of the model, of a function or of a branch, no deeper than ``_DEEPEST``
@@ -16,12 +16,16 @@ converter that ONNX defines as a function is replaced by the body of that functi
           checked     turns whatever goes wrong with a node into an OnnxError that names it
             node      chooses how a node is read, by the first of these that can
               body        the model's own function of that name: its nodes, by ``nodes`` again
-              special     Constant, Shape, Size, If, Loop, Scan, which read more than the values of their inputs
+              special     Constant, Shape, Size, If, Loop, Scan, which read more than the values of their inputs; a body of
+                          If, Loop or Scan is read by ``nodes`` again, in the scope around it (:mod:`.control_flow`)
               known       its value, where all inputs are known
               CONVERTERS  its converter, a function in a module of ``TABLES``: it takes an ``OnnxCall`` (:mod:`.call`), the
                           node's inputs and attributes, and adds operators of the graph
               expanded    the body that ONNX defines for the operator, also where the converter refuses the node (but not
                           where it needs a constant)
+
+Operators of ``SEQUENCE_OPERATORS`` (:mod:`.control_flow`), ``Identity`` and ``Loop`` take sequences
+(:class:`~.call.ValueList`); other converters get none. Constants of strings are noted, and refused where an operator reads one.
 
 The result is the graph as the model has it, verified; the passes that make it fast run when it is built.
 Whatever is wrong with a model is an :class:`~.call.OnnxError` that names the node, and what ``shapes=`` or ``constants=`` could help.
@@ -90,6 +94,14 @@ TABLES = (
 """The modules whose converters are in the table."""
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
+"""The names of ONNX's own domain; it is called ``""`` here."""
+
+_SPECIAL = {("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "Scan")}
+"""Operators that read more than the values of their inputs, by domain and name."""
+
+_MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators whose results are numbers of the first input, unchanged."""
+
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What converters raise for attributes and inputs that break the rules of their operator."""
 
@@ -152,7 +164,7 @@ class _Reader:
 
     def __init__(self, onnx: Any, proto: Any, folder: Path | None, given: Given) -> None:
         self.onnx, self.proto, self.folder, self.given = onnx, proto, folder, given
-        self.opsets = {"" if o.domain in _DEFAULT_DOMAINS else o.domain: o.version for o in proto.opset_import}
+        self.opsets = {_domain_of(o): o.version for o in proto.opset_import}
         self.builder = Builder(Builder().fresh((given.name or proto.graph.name or "model")[:_LONGEST_NAME]))
         self.functions = {(f.domain, f.name): f for f in proto.functions}
         self.sizes: dict[str, Any] = {}
@@ -187,6 +199,7 @@ class _Reader:
                 )
 
     def graph(self) -> Graph:
+        """Returns the graph: inputs and constants first, then the nodes, then the outputs under the model's names."""
         body = self.proto.graph
         require_distinct_names(body)
         scope: dict[str, Item] = {}
@@ -225,6 +238,7 @@ class _Reader:
     # inputs and constants
 
     def input(self, item: Any) -> Value:
+        """Returns an input of the graph; its shape is the model's, unless the caller gives another one."""
         label = f"the input {shown(item.name)}"
         if not item.type.HasField("tensor_type"):
             raise OnnxError(f"{label} is a {item.type.WhichOneof('value')}; only tensors are supported")
@@ -280,7 +294,8 @@ class _Reader:
     # nodes
 
     def is_known(self, node: Any) -> bool:
-        domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
+        """Returns whether one of the ways to read a node knows its operator."""
+        domain = _domain_of(node)
         if (
             (domain, node.op_type) in CONVERTERS
             or (domain, node.op_type) in _SPECIAL
@@ -293,7 +308,8 @@ class _Reader:
         return schema is not None and (domain == "" or schema.has_function or schema.has_context_dependent_function)
 
     def schema(self, node: Any) -> Any:
-        domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
+        """Returns ONNX's definition of a node's operator in the model's opset, or None."""
+        domain = _domain_of(node)
         try:
             return self.onnx.defs.get_schema(node.op_type, self.opsets.get(domain, 1), domain)
         except self.onnx.defs.SchemaError:
@@ -334,11 +350,6 @@ class _Reader:
                 if name and value is not None:
                     scope[name] = value
 
-    def _given_sizes(self) -> str:
-        """Returns which sizes the caller gave, where an operator does not take a size that it met."""
-        given = ", ".join([f"{name} the shape {tuple(shape)}" for name, shape in self.given.shapes.items()])
-        return f"; shapes= gives {given}, and the model may fix a size that differs" if given else ""
-
     def checked(
         self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
@@ -359,11 +370,16 @@ class _Reader:
                 raise OnnxError(f"{label_of(node)}: its result {shown(v.type_text, quoted=False)} is too large")
         return results
 
+    def _given_sizes(self) -> str:
+        """Returns which sizes the caller gave, where an operator does not take a size that it met."""
+        given = ", ".join([f"{name} the shape {tuple(shape)}" for name, shape in self.given.shapes.items()])
+        return f"; shapes= gives {given}, and the model may fix a size that differs" if given else ""
+
     def node(
         self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
         """Returns the results of a node, by the first way to read it that there is; the module lists them."""
-        domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
+        domain = _domain_of(node)
         label = label_of(node)
         function = self.functions.get((node.domain, node.op_type))
         if function is not None:
@@ -439,6 +455,7 @@ class _Reader:
         return [shape_of(self.builder, self.shapes, node, attributes, tensors[0])]
 
     def constant_node(self, node: Any) -> Value:
+        """Returns the value of a ``Constant``, which one of its attributes gives."""
         (attribute,) = node.attribute
         name = node.output[0]
         if attribute.name == "value":
@@ -480,7 +497,7 @@ class _Reader:
         self, node: Any, inputs: list[Value | None], opsets: Mapping[str, int]
     ) -> list[tuple[Any, str]] | None:
         """Returns the results of a node with known inputs by its converter and the interpreter, or None."""
-        domain = "" if node.domain in _DEFAULT_DOMAINS else node.domain
+        domain = _domain_of(node)
         convert = CONVERTERS.get((domain, node.op_type))
         if convert is None:
             return None
@@ -497,6 +514,7 @@ class _Reader:
     # functions
 
     def has_body(self, node: Any) -> bool:
+        """Returns whether ONNX defines the operator as a function."""
         schema = self.schema(node)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
@@ -512,9 +530,7 @@ class _Reader:
             body.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), types))
         else:
             body = schema.function_body
-        versions = {"" if o.domain in _DEFAULT_DOMAINS else o.domain: o.version for o in body.opset_import} or {
-            "": opset
-        }
+        versions = {_domain_of(o): o.version for o in body.opset_import} or {"": opset}
         return self.body(node, body, inputs, versions, schema)
 
     def body(
@@ -542,6 +558,11 @@ class _Reader:
         return [scope.get(name) for name in function.output]
 
 
+def _domain_of(node: Any) -> str:
+    """Returns the domain of a node, or of an import of operators; empty for ONNX's own."""
+    return "" if node.domain in _DEFAULT_DOMAINS else str(node.domain)
+
+
 def _holds_strings(attribute: Any) -> bool:
     """Returns whether an attribute of a Constant gives it strings."""
     return attribute.name in ("value_string", "value_strings") or attribute.t.data_type == STRING
@@ -551,9 +572,3 @@ def _way_out(inputs: Sequence[Item | None]) -> str:
     """Returns what to try where an operator needs sizes that only the call knows, else nothing."""
     free = {var.name: None for v in inputs if isinstance(v, Value) for d in v.shape if isinstance(d, Expr) for var in vars_in(d)}  # fmt: skip
     return f"; shapes= can give {', '.join(free)} as numbers" if free else ""
-
-
-_MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators whose results are numbers of the first input, unchanged."""
-
-_SPECIAL = {("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "Scan")}

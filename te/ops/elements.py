@@ -10,13 +10,15 @@ the IR; :class:`ElementOperator` says what a row has. Shapes broadcast as in Num
 - ``x``, the row's operand by its name, stands for any value, and always for the same one;
 - ``1``, ``0.5``: a constant of that number, rounded to the data type. Numbers of many digits fit when they are near;
 - ``alpha``, a parameter of the row: a constant number, which the operator gets. ``hardtanh(x, min_val=low)`` takes it from
-  an attribute;
+  an attribute. Constants that are computed of it, as ``-alpha`` is, cannot be written; a form with values can have them;
 - ``+ - * /``, and each operator of graphs as a function: ``exp(negative(x))``. Attributes stand by keyword; those that a row
   has and the form leaves out have its defaults;
 - sums and products of several fit in any order, and so do the operands of ``maximum``, ``equal`` and the like;
 - ``either(f, g)``: one of both.
 
 A form with values, ``("relu6(x)", {"low": 0.0, "high": 6.0})``, says what the parameters are that it does not tell.
+
+PyTorch takes some operators of ATen apart whenever it exports a program, and their names are never read: forms find these.
 """
 
 from __future__ import annotations
@@ -94,7 +96,8 @@ class ElementOperator:
 
     ``function`` takes as many tensors as ``operands`` says, then the parameters, of which ``parameters`` has the defaults.
     ``types`` is one of :data:`TYPES`. ``onnx``, ``aten``, ``hlo`` (with its dialect) and ``array_api`` are its names
-    there. ``forms`` are formulas of other operators that graphs replace by this one, see :mod:`tilewright.graph.patterns`.
+    there; but for tests and choices, a ufunc of NumPy has that of ``array_api``, too. ``forms`` are formulas of other
+    operators that graphs replace by this one, see :mod:`tilewright.graph.patterns`.
     """
 
     name: str

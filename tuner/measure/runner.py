@@ -1,4 +1,4 @@
-"""A runner measures a batch of scheduled programs and returns a status and timings for each.
+"""How candidates are measured: a runner returns a status and timings for each of a batch of scheduled programs.
 
 :class:`LocalRunner` measures on this machine, in worker processes (:mod:`.process` starts them and speaks with them,
 :mod:`.measuring_worker` is what they do):
@@ -9,7 +9,7 @@
    time works, so that compiling never disturbs a timing.
 3. Each candidate runs in the worker that compiled it (``_first_run``). Memory around its arrays is looked at, and its results
    are compared with the reference. It runs once more, which warms the caches, and is timed twice. A timing is the time of as many
-   calls as take ``min_seconds``, divided by their number.
+   calls as take ``min_seconds``, divided by their number. Layout-free arguments are packed before, which is not timed.
 4. The candidates that are right are timed alternately (``_race``). One whose interval lies above the leader's figure is dropped,
    after two timings one that is more than a quarter slower (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 
@@ -89,6 +89,10 @@ class ReferenceFailed(RuntimeError):
     """The unscheduled function could not be run, so no candidate can be checked."""
 
 
+Finished = Callable[[int, MeasureResult], None]
+"""Is told the number of a program in its batch, and its result."""
+
+
 class Runner(ABC):
     """A runner measures schedules of one workload at a time. Derive from it to measure on another machine."""
 
@@ -98,19 +102,24 @@ class Runner(ABC):
     def open(
         self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
     ) -> None:
-        """Prepare for ``func``, whose sizes are numbers or have examples. With ``verify`` outputs are compared with those of the unscheduled
-        function. It raises :class:`TimeUp` when that takes longer than until ``deadline`` (``time.monotonic``)."""
+        """Prepare for ``func``, whose sizes are numbers or have examples.
+
+        With ``verify`` outputs are compared with those of the unscheduled function. :class:`TimeUp` when computing these takes
+        longer than until ``deadline`` (``time.monotonic``).
+        """
 
     @abstractmethod
     def measure(
         self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
         finished: Finished | None = None, equally: bool = False,
     ) -> list[MeasureResult]:  # fmt: skip
-        """Measure each scheduled program (its text), in order. ``best_seconds`` is the best so far; what is not done at
-        ``deadline`` is skipped. ``finished`` is called with number and result of each program as soon as it has run or
-        failed. It may be timed again later, and then fail as well; ``finished`` is not called again, but what is returned
-        says so. ``equally``: time slow ones as carefully as the best. A runner may leave
-        out ``deadline`` of ``open``, ``finished`` and ``equally``."""
+        """Measure each scheduled program (its text); return their results in the same order.
+
+        ``best_seconds`` is the best so far; what is not done at ``deadline`` is skipped. ``finished`` is called with number and
+        result of each program as soon as it has run or failed. It may be timed again later, and then fail as well; ``finished``
+        is not called again, but what is returned says so. ``equally``: time slow ones as carefully as the best. A runner may
+        leave out ``deadline`` of ``open``, ``finished`` and ``equally``.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -121,10 +130,6 @@ class Runner(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-Finished = Callable[[int, MeasureResult], None]
-"""Is told the number of a program in its batch, and its result."""
 
 
 @dataclass(frozen=True)
@@ -365,9 +370,9 @@ class LocalRunner(Runner):
         """Compare the result with the reference, then time it twice.
 
         It may take a hundred times the best, at least 2 s and at most ``run_timeout``, besides the time for filling and
-        comparing arrays. It is timed only once where a call takes more than a second and four times ``stop_above``, which
-        no disturbance explains. While no best is known the limit is ``run_timeout``, and 1 s takes the place of
-        ``stop_above``, also where all are timed equally. Simulated targets have the limit ``run_timeout``.
+        comparing arrays. While no best is known, and on simulated targets, the limit is ``run_timeout``. It is timed only once
+        where a call takes more than a second and more than four times ``stop_above``, which no disturbance explains; 1 s takes
+        the place of ``stop_above`` while no best is known.
         """
         finite = best < float("inf") and not self._simulated
         limit = (

@@ -19,7 +19,7 @@ How a schedule is found, from the end of this file to its beginning:
    :class:`OuterSumsPart` for products of one row.
 2. A part names its decisions, such as the rows and the vectors of a tile, and the numbers from which each is chosen. A
    candidate is one number for each decision: a row of the table whose columns are the decisions. ``mask`` keeps those whose
-   tiles fit the registers.
+   tiles fit the registers, and one of several that make the same schedule.
 3. ``costs`` predicts all rows at once, over the columns of decisions: :class:`TilingCosts` and :func:`outer_costs` describe the
    loops, and the walker (``tuner/cost/walker.py``) counts in them instructions, registers, waiting and traffic between caches.
    Packing, fetching ahead and transposed results are counted here. The machine (``tuner/cost/machine_model.py``) has the sizes,
@@ -27,8 +27,9 @@ How a schedule is found, from the end of this file to its beginning:
    the smaller of arithmetic and loads, loops and spills added; of that and the traffic with each cache and memory, the slowest
    counts and a quarter of the others. These are figures of one core: they are multiplied by the busiest core's share of the
    parallel loop's tasks. Packing, which the cores share, and the start of threads are added.
-4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes.
-   ScheduleError where the program does not allow it; the next row is tried then (``tuner/space/search_space.py``).
+4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes by
+   the steps of ``tuner/loop_steps.py``, such as packing. ScheduleError where the program does not allow it; the next row is tried
+   then, by the predicted seconds (``tuner/space/search_space.py``).
 """
 
 from __future__ import annotations
@@ -181,12 +182,15 @@ _TRANSPOSED = 0.35
 
 
 class TilingCosts:
-    """The costs of ``rows`` candidates of ``part`` on ``machine`` whose decisions are ``columns``. The walker counts what
-    the loops of a tile do; here are packing, fetching ahead, and results that do not lie along the vectors."""
+    """The costs of ``rows`` candidates of the block ``case`` on ``machine``, whose decisions are ``columns``.
 
-    def __init__(self, part: TiledBlock, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int) -> None:
-        self.part, self.machine, self.columns, self.rows = part, machine, columns, rows
-        self.block, self.axes, self.lanes, self.extents = part.block, part.axes, part.lanes, part.block.extents
+    The walker counts what the loops of a tile do; here are packing, fetching ahead, and results that do not lie along the
+    vectors.
+    """
+
+    def __init__(self, case: TiledBlock, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int) -> None:
+        self.case, self.machine, self.columns, self.rows = case, machine, columns, rows
+        self.block, self.axes, self.lanes, self.extents = case.block, case.axes, case.lanes, case.block.extents
         ones = np.ones(rows)
         self.tile: dict[Var, np.ndarray] = {axis: ones for axis in self.block.axes}
         self.tile[self.axes.vector] = columns["vectors"] * self.lanes
@@ -222,8 +226,8 @@ class TilingCosts:
         loops += [WalkedLoop(v, self.trips[v]) for v in (axes.rows2, *reversed(axes.others)) if v is not None]
         loops.append(WalkedLoop(axes.vector, np.where(self.outer > 0, panels, 1.0)))
         return Walk(
-            self.block, self.machine, loops, self.rows, vector=axes.vector, lanes=self.lanes, packed=self.part.packed,
-            unroll=self.columns["unroll"], masked=self.part.conditional,
+            self.block, self.machine, loops, self.rows, vector=axes.vector, lanes=self.lanes, packed=self.case.packed,
+            unroll=self.columns["unroll"], masked=self.case.conditional,
         )  # fmt: skip
 
     def mask(self, blocks: Sequence[int]) -> np.ndarray:
@@ -262,7 +266,7 @@ class TilingCosts:
     @cached_property
     def tasks(self) -> np.ndarray:
         """Returns the iterations of the parallel loop."""
-        if not self.part.parallel:
+        if not self.case.parallel:
             return np.ones(self.rows)
         big, inside = self._block_trips
         outer = [self.trips[v] for v in self.block.spatial if v is not self.axes.rows]
@@ -282,7 +286,7 @@ class TilingCosts:
         line that was evicted 24 times the cycles above (1 or 1.5), which the elements of its run share.
         """
         axes, itemsize = self.axes, self.block.itemsize
-        last = self.part.epilogue or self.block
+        last = self.case.epilogue or self.block
         vector = last.spatial[self.block.spatial.index(axes.vector)]
         own = self.block.stores[0].buffer
         cost, run = np.zeros(self.rows), self._contiguous_rows()
@@ -300,7 +304,7 @@ class TilingCosts:
         """Returns the cycles of storing a vector. Where the body has conditions, the last tile of a row is not taken apart
         from the others, so that all store under a mask."""
         vector = self.axes.vector
-        masked = (self.extents[vector] % self.tile[vector] != 0) & (self.trips[vector] > 1) & self.part.conditional
+        masked = (self.extents[vector] % self.tile[vector] != 0) & (self.trips[vector] > 1) & self.case.conditional
         return np.where(masked, self.machine.masked_store_cycles, 1.0)
 
     def _contiguous_rows(self) -> np.ndarray:
@@ -308,7 +312,7 @@ class TilingCosts:
         Code generation does it for tiles of four rows and more that no other stage reads. Else 0."""
         store = self.block.stores[0]
         along = [v for v in (self.axes.rows, self.axes.rows2) if v is not None and store.stride(v) == 1]
-        if self.part.epilogue is not None or not along:
+        if self.case.epilogue is not None or not along:
             return np.zeros(self.rows)
         rows = self.tile[along[0]]
         return np.where(rows >= 4, rows, 0.0)
@@ -317,21 +321,21 @@ class TilingCosts:
     def _fetched(self) -> np.ndarray:
         """Returns the bytes fetched ahead from beyond the second-level cache, or 0 where the order has no place for
         it."""
-        part, half = self.part, self.machine.l2_bytes / 2
-        passing = float(sum(part.bytes_of(use) for use in part.passing))
+        case, half = self.case, self.machine.l2_bytes / 2
+        passing = float(sum(case.bytes_of(use) for use in case.passing))
         slices = ceil_div(self.trips[self.axes.vector], np.maximum(self.slice, 1.0))
         more = self.trips[self.axes.rows] > 1 if self.axes.rows is not None else False
         out = np.where((self.slice > 0) & more & (passing > half), passing * slices, 0.0)
-        if part.packed is None or part.parallel:
+        if case.packed is None or case.parallel:
             return np.asarray(out)
-        packed = float(part.bytes_of(part.packed))
+        packed = float(case.bytes_of(case.packed))
         return np.asarray(np.where((self.slice == 0) & (self.outer > 0) & (packed > half), packed, out))
 
     def _pack_bytes(self) -> np.ndarray:
         """Returns the bytes moved to pack the operand; a copy that transposes in registers counts one and a half times.
         What is packed in slices that the second-level cache holds is read from beyond it, but not written there. What
         is packed ahead as a whole costs nothing."""
-        use = self.part.packed
+        use = self.case.packed
         if use is None:
             return np.zeros(self.rows)
         size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
@@ -360,20 +364,20 @@ class TilingCosts:
         """
         machine, walk, block, axes, columns = self.machine, self.walk, self.block, self.axes, self.columns
         counts, moved, tiles, sums = walk.counts(), walk.traffic(), walk.tiles, walk.sums
-        epilogue = 0.0 if self.part.epilogue is None else float(self.part.epilogue.operations)
+        epilogue = 0.0 if self.case.epilogue is None else float(self.case.epilogue.operations)
         scatter = self._per_element() * self.lanes
         counts["store_cycles"] = tiles * sums * np.maximum(self._cycles_of_a_store(), scatter)
         counts["loop_cycles"] += tiles * sums * (scatter + epilogue / machine.fma_pipes)
         counts["loop_cycles"] += 0.75 * self.ahead * self._fetched / machine.line_bytes
         moved["l3_bytes"] = moved["l3_bytes"] - 0.7 * self.ahead * np.minimum(walk.held, self._fetched)
-        packed = float(self.part.packed is not None)
+        packed = float(self.case.packed is not None)
         strided = any(u.stride(axes.vector) != 1 for u in walk.apart if axes.vector in u.axes())
         return (
             Costs(self.rows)
             .put(**counts, **moved, **walk.properties())
             .put(
                 pack_bytes=self._pack_bytes(),
-                regions=(1.0 + packed) * self.part.parallel,
+                regions=(1.0 + packed) * self.case.parallel,
                 waste=np.prod([self.trips[v] * self.tile[v] / self.extents[v] for v in block.spatial], axis=0),
                 tail=self.trips[axes.vector] * self.tile[axes.vector] - self.extents[axes.vector],
                 panel_bytes=columns["vectors"] * machine.vector_bytes * block.reduce_size,
@@ -388,7 +392,7 @@ class TilingCosts:
                 tile_c=self.ahead,
                 row_extent=float(self.extents[axes.rows] if axes.rows is not None else 1),
                 column_extent=float(self.extents[axes.vector]),
-                epilogue=float(self.part.epilogue is not None),
+                epilogue=float(self.case.epilogue is not None),
             )
         )
 
