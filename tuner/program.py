@@ -241,12 +241,14 @@ class BlockInfo:
         hoisted."""
         number = _Numbers()
         found: dict[int, int] = {}
-        for node in self._value_nodes():
+        for node in reversed(list(self._value_nodes())):  # operands first
             if isinstance(node, Call):
                 row = OPERATIONS.get(node.op)
                 found[number(node)] = 1 if row is None else row.instructions
             elif isinstance(node, BinaryOp) and not isinstance(node, (CmpOp, LogicalOp)):
                 found[number(node)] = 12 if isinstance(node, Div) else 1
+            elif isinstance(node, Expr):
+                number(node)
         return max(1, sum(found.values()))
 
     def _value_nodes(self) -> Iterator[object]:

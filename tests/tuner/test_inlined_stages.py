@@ -12,6 +12,7 @@ from tilewright.codegen.machine.target import Target
 from tilewright.tir.expr import Var
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import Space, default_schedule
+from tilewright.tuner.program import ProgramInfo
 from tilewright.tuner.rules.fused_stages import TileSpan
 
 WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
@@ -124,3 +125,10 @@ def test_a_row_of_the_tile_and_a_constant_row_need_all_between_them():
     rows = TileSpan({i: 1}, 0, 2, 512).union(TileSpan({}, 3, 3, 512))
     assert rows.size({i: np.array([8.0])}, 1)[0] == 512
     assert TileSpan({i: 1}, 0, 2, 512).union(TileSpan({i: 1}, -1, 0, 512)).size({i: np.array([8.0])}, 1)[0] == 11
+
+
+def test_a_long_sum_is_counted():
+    x = te.placeholder((1200, 64), name="x")
+    total = te.compute((64,), lambda i: sum([x[n, i] * 0.5 for n in range(1, 1200)], start=x[0, i]), name="total")
+    (block,) = ProgramInfo(te.create_prim_func([x, total])).blocks
+    assert block.operations == 2 * 1199
