@@ -17,7 +17,7 @@ from ...tir.expr import max_value, min_value
 from ..common import product
 from .call import SMALL_DTYPES, OnnxCall, bits_of, contributed, converter, dtype_of, holding
 from .model_file import unpacked
-from .products import convolution, shifted, windows_of
+from .products import channels_first, channels_last, convolution, shifted, windows_of
 from .reductions import as_matrix
 
 # numbers, scales and zero points
@@ -179,14 +179,12 @@ def qlinear_conv(c: OnnxCall) -> Value:
 
 def _channels_first(c: OnnxCall, x: Value) -> Value:
     """Returns images with the channels behind the batch, where the node has them at the end."""
-    turned = c.attr("channels_last", 0)
-    return c.op("transpose", x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1))) if turned else x
+    return channels_first(c, x) if c.attr("channels_last", 0) else x
 
 
 def _channels_last(c: OnnxCall, x: Value) -> Value:
     """Returns images with the channels where the node has them."""
-    turned = c.attr("channels_last", 0)
-    return c.op("transpose", x, axes=(0, *range(2, x.ndim), 1)) if turned else x
+    return channels_last(c, x) if c.attr("channels_last", 0) else x
 
 
 # weights of a few bits
