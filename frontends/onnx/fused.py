@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...graph.graph import Value
-from ..common import product
+from ...graph.graph import Value, dims, same_shape
+from ...tir.expr import convert, max_
+from ..common import looked_up, product
 from .call import CONVERTERS, OnnxCall, contributed
 from .products import channels_first, channels_last, convolution, gemm, windows_of
 
@@ -304,3 +305,111 @@ def _hidden(c: OnnxCall, mask: Value, query: Value, columns: Any) -> Value | Non
     added = c.op("where", visible, c.like(0, query), c.like(float(c.attr("mask_filter_value", _HIDDEN)), query))
     wide = c.op("expand_dims", added, axis=1)
     return wide if wide.ndim == 4 else c.op("expand_dims", wide, axis=1)
+
+
+# attention over a cache
+
+_CACHE_INPUTS = {12: "k_scale", 13: "v_scale", 14: "q_norm_weight", 15: "k_norm_weight", 16: "query_seqlens"}
+"""The inputs of GroupQueryAttention that are not supported."""
+
+
+@contributed("GroupQueryAttention")
+def group_query_attention(c: OnnxCall) -> tuple[Value, ...]:
+    """Attention whose heads share keys in groups, over a cache of which each sequence of the batch has filled a part.
+
+    A call that gives all positions begins the cache; another one appends its keys to what ``seqlens_k`` says is filled. The cache that comes
+    back is as long as the longest sequence, or as the one given where that is longer; what is not filled is 0.
+    """
+    _refuse(c, "sliding_window_cache", "qk_output")
+    if not c.attr("causal", 1):
+        raise c.error("causal=0 is not supported; MultiHeadAttention sees all positions")
+    for n, name in _CACHE_INPUTS.items():
+        if c.has(n):
+            raise c.error(f"its input {name} is not supported; export the model without it")
+    heads, groups, query = c.attr("num_heads"), c.attr("kv_num_heads"), c.input(0)
+    if c.has(1):
+        parts = [query, c.input(1), c.input(2)]
+    else:
+        width = query.shape[2] // (heads + 2 * groups)
+        ends = [0, heads * width, (heads + groups) * width, (heads + 2 * groups) * width]
+        parts = [c.part(query, 2, a, b - a) for a, b in zip(ends, ends[1:], strict=False)]
+    query, *new = [_heads(c, v, count) for v, count in zip(parts, (heads, groups, groups), strict=True)]
+    rows = query.shape[2]
+    earlier = [c.optional(n) for n in (3, 4)]
+    filled = _filled_before(c, query, earlier[0])
+    if c.attr("do_rotary", 0):
+        at = c.cast(c.input(9), "int64") if c.has(9) else c.op("add", filled, c.places(rows, "int64", 1, 2))
+        turns = {"axis": 2, "interleaved": bool(c.attr("rotary_interleaved", 0))}
+        query, new[0] = [_rotated(c, v, at, c.input(7), c.input(8), **turns) for v in (query, new[0])]
+    keys, values = [v if e is None else _appended(c, e, v, filled) for e, v in zip(earlier, new, strict=True)]
+    out = _shared(c, query, keys, values, filled)
+    return _joined(c, out), keys, values
+
+
+def _filled_before(c: OnnxCall, query: Value, earlier: Value | None) -> Value:
+    """Returns how many positions of the cache are filled before the call, as (B, 1) of int64."""
+    batch, _, rows, _ = query.shape
+    begins = c.constant([[0]], "int64")
+    if earlier is None:
+        return begins
+    (total,) = c.dims(6)
+    if total is rows or (isinstance(total, int) and total == rows):
+        return begins
+    ends = c.cast(c.op("reshape", c.input(5), shape=(batch, 1)), "int64")
+    before = c.op("subtract", ends, c.size(rows - 1, "int64"))
+    if isinstance(total, int) and isinstance(rows, int):
+        return before
+    first = c.op("equal", c.size(total, "int64"), c.size(rows, "int64"))
+    return c.op("where", first, begins, before)
+
+
+def _appended(c: OnnxCall, earlier: Value, new: Value, filled: Value) -> Value:
+    """Returns a cache (B, G, C, H) with new rows behind those that are filled, and 0 after these."""
+    (total,), bound, rows = c.dims(6), earlier.shape[2], new.shape[2]
+    longest = max(total, bound) if isinstance(total, int) and isinstance(bound, int) else dims([max_(convert(total), convert(bound))])[0]  # fmt: skip
+    shape = (earlier.shape[0], earlier.shape[1], longest, earlier.shape[3])
+    at = c.op("subtract", c.places(longest, "int64", 1, 2), filled)
+    last = c.op("minimum", at, c.size(rows - 1, "int64"))
+    behind = c.op("add", c.op("maximum", last, c.like(0, last)), c.size(bound, "int64"))
+    old = c.op("less", at, c.like(0, at))
+    index = c.op("where", old, c.places(longest, "int64", 1, 2), behind)
+    place = c.op("reshape", index, shape=(*index.shape[:1], 1, longest, 1))
+    found = looked_up(c, c.op("concatenate", earlier, new, axis=2), [0, 1, place, 3], shape)
+    written = c.op("less", at, c.size(rows, "int64"))
+    return c.op("where", c.op("reshape", written, shape=place.shape), found, c.like(0, found))
+
+
+def _shared(c: OnnxCall, query: Value, keys: Value, values: Value, filled: Value) -> Value:
+    """Returns attention (B, N, S, H) of queries that follow what is filled over keys that groups of heads share."""
+    (heads, rows), (groups, columns) = query.shape[1:3], keys.shape[1:3]
+    keys, values = [v if heads == groups else c.op("repeat", v, repeats=heads // groups, axis=1) for v in (keys, values)]  # fmt: skip
+    window, bias, sink = c.attr("local_window_size", -1), c.optional(10), c.optional(11)
+    cap, scale = float(c.attr("softcap", 0.0)), float(c.attr("scale", 0.0)) or None
+    at = c.op("add", c.op("reshape", filled, shape=(*filled.shape[:1], 1, 1, 1)), c.places(rows, "int64", 2, 4))
+    places = c.places(columns, "int64", 3, 4)
+    visible = c.op("less_equal", places, at)
+    if window > 0:
+        visible = c.op("logical_and", visible, c.op("greater", places, c.op("subtract", at, c.like(window, at))))
+    elif window != -1:
+        raise c.error(
+            f"local_window_size={window} is not supported; it is -1, or the number of positions that are seen"
+        )
+    if bias is not None and not same_shape(bias.shape[3:], (columns,)):
+        bias = c.op("pad", bias, pad_before=(0,) * 4, pad_after=(0, 0, 0, columns - bias.shape[3]))
+    if not cap and sink is None and not c.attr("smooth_softmax", 0):
+        added = visible if bias is None else c.op("where", visible, bias, c.like(-math.inf, bias))
+        return c.op("attention", query, keys, values, added, scale=scale)
+    scores = c.op("matmul", c.cast(query, "float32"), c.op("transpose", c.cast(keys, "float32"), axes=(0, 1, 3, 2)))
+    scores = c.op("multiply", scores, c.like(scale or 1 / math.sqrt(query.shape[3]), scores))
+    if cap:
+        scores = c.op("multiply", c.op("tanh", c.op("divide", scores, c.like(cap, scores))), c.like(cap, scores))
+    if bias is not None:
+        scores = c.op("add", scores, c.cast(bias, "float32"))
+    scores = c.op("where", visible, scores, c.like(-math.inf, scores))
+    if sink is None and not c.attr("smooth_softmax", 0):
+        weights = c.op("softmax", scores, axis=3)
+    else:  # one more score, whose weight is dropped
+        more = c.like(0, scores) if sink is None else c.op("reshape", c.cast(sink, "float32"), shape=(1, heads, 1, 1))
+        more = c.op("broadcast_to", more, shape=(*scores.shape[:3], 1))
+        weights = c.part(c.op("softmax", c.op("concatenate", scores, more, axis=3), axis=3), 3, 0, columns)
+    return c.cast(c.op("matmul", weights, c.cast(values, "float32")), query.dtype)

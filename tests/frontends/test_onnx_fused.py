@@ -257,7 +257,101 @@ def test_attention_of_half_precision(mask):
     np.testing.assert_allclose(got, want, rtol=2e-2, atol=2e-2)
 
 
+def cached(b, s, past, filled, heads=4, groups=2, width=16, packed=False):
+    """Returns the first seven inputs of GroupQueryAttention: ``filled`` are the positions after the call."""
+    parts = [normal(b, s, n * width, seed=i) for i, n in enumerate((heads, groups, groups))]
+    parts = [np.concatenate(parts, axis=2), None, None] if packed else parts
+    earlier = [None, None] if past is None else [normal(b, groups, past, width, seed=i) for i in (3, 4)]
+    return [*parts, *earlier, np.array(filled, np.int32) - 1, np.array([max(filled)], np.int32)]
+
+
+def check_cached(inputs, **attrs):
+    """As :func:`check`, with the total number of positions a constant of the model."""
+    inputs = [*inputs]
+    outputs, total = ["y", "keys", "values"], int(inputs[6][0])
+    model = model_of("GroupQueryAttention", inputs, outputs, num_heads=4, kv_num_heads=2, **attrs)
+    fed = {f"x{n}": v for n, v in enumerate(inputs) if v is not None}
+    want = runtime.InferenceSession(model.SerializeToString()).run(None, fed)
+    f = build_graph(from_onnx(model, constants={"x6": np.array([total], np.int32)}))
+    for a, b in zip(f(*[v for n, v in enumerate(inputs) if v is not None and n != 6]), want, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+CACHES = [
+    cached(1, 5, None, [5]), cached(2, 3, None, [3, 3]), cached(1, 1, 4, [5]), cached(2, 1, 6, [7, 4]), cached(1, 1, 12, [5]),
+    cached(2, 1, 12, [9, 3]), cached(1, 3, 12, [9]), cached(1, 3, 5, [8]), cached(1, 5, 12, [5]), cached(2, 3, 0, [3, 3]),
+    cached(1, 3, 5, [8], packed=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(CACHES)))
+@pytest.mark.parametrize(
+    "attrs", [{}, {"local_window_size": 3}, {"softcap": 2.0, "scale": 0.7}, {"smooth_softmax": 1}, {"scale": 0.2}]
+)
+def test_attention_of_groups_over_a_cache(number, attrs):
+    check_cached(CACHES[number], **attrs)
+
+
+@pytest.mark.parametrize("number", range(len(CACHES)))
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_rotated_attention_over_a_cache(number, interleaved):
+    angles = [normal(16, 8, seed=i) for i in (7, 8)]
+    check_cached([*CACHES[number], *angles], do_rotary=1, rotary_interleaved=interleaved)
+    places = CACHES[number][5][:, None] + 1 - CACHES[number][0].shape[1] + np.arange(CACHES[number][0].shape[1])
+    check_cached([*CACHES[number], *angles, places.astype(np.int64)], do_rotary=1)
+
+
+@pytest.mark.parametrize("number", range(1, len(CACHES), 2))
+@pytest.mark.parametrize("attrs", [{}, {"softcap": 2.0}])
+def test_scores_and_sinks_of_attention_over_a_cache(number, attrs):
+    b, s, total = CACHES[number][0].shape[0], CACHES[number][0].shape[1], int(CACHES[number][6][0])
+    check_cached([*CACHES[number], None, None, None, normal(1, 4, s, total)], **attrs)
+    check_cached([*CACHES[number], None, None, None, normal(b, 1, s, total), normal(4)], **attrs)
+
+
+def test_attention_over_a_cache_of_sizes_that_the_call_knows():
+    """As exporters of language models write it: the mask's length tells the total number of positions."""
+    heads, groups, width = 4, 2, 8
+    nodes = [
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["long"]),
+        helper.make_node("Cast", ["long"], ["total"], to=onnx.TensorProto.INT32),
+        helper.make_node("ReduceSum", ["mask", "axes"], ["count"], keepdims=0),
+        helper.make_node("Sub", ["count", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["lengths"], to=onnx.TensorProto.INT32),
+        helper.make_node(
+            "GroupQueryAttention", ["q", "k", "v", "past_k", "past_v", "lengths", "total"], ["y", "keys", "values"],
+            domain=MICROSOFT, num_heads=heads, kv_num_heads=groups,
+        ),
+    ]  # fmt: skip
+    shapes = {
+        "q": ("b", "s", heads * width), "k": ("b", "s", groups * width), "v": ("b", "s", groups * width),
+        "past_k": ("b", groups, "p", width), "past_v": ("b", groups, "p", width), "mask": ("b", "t"),
+    }  # fmt: skip
+    inputs = [
+        helper.make_tensor_value_info(n, onnx.TensorProto.INT64 if n == "mask" else onnx.TensorProto.FLOAT, d) for n, d in shapes.items()
+    ]  # fmt: skip
+    constants = [onnx.numpy_helper.from_array(v, n) for n, v in (("one", np.array(1)), ("axes", np.array([1])))]
+    outputs = [helper.make_empty_tensor_value_info(n) for n in ("y", "keys", "values")]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, constants)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    session = runtime.InferenceSession(model.SerializeToString())
+    f = build_graph(from_onnx(model), bounds={"b": 2, "s": 8, "p": 8, "t": 16})
+    for b, s, past, total in ((1, 5, 0, 5), (1, 1, 5, 6), (2, 1, 6, 7), (1, 3, 4, 7), (2, 4, 0, 4), (1, 1, 8, 5)):
+        mask = np.ones((b, total), np.int64)
+        mask[1:, -2:] = int(s > 1)  # the rows of a padded prompt are not specified
+        given = [v for v in cached(b, s, past, [total] * b, width=width) if v is not None][:5]
+        fed = dict(zip(shapes, [*given, mask], strict=True))
+        for got, want in zip(f(*fed.values()), session.run(None, fed), strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
 REFUSED = [
+    ("GroupQueryAttention", cached(1, 1, 4, [5]), {"num_heads": 4, "kv_num_heads": 2}, "has to be a constant.*constants="),
+    ("GroupQueryAttention", cached(1, 5, None, [5]), {"num_heads": 4, "kv_num_heads": 2, "causal": 0}, "causal=0 is not supported"),
+    ("GroupQueryAttention", [*cached(1, 5, None, [5]), *[None] * 7, normal(16), normal(16)], {"num_heads": 4, "kv_num_heads": 2}, "q_norm_weight"),
     ("FusedConv", [normal(1, 2, 5, 5), normal(2, 2, 3, 3)], {"activation": "Sparkle"}, "'Sparkle' is not supported"),
     ("RotaryEmbedding", [normal(2, 5, 24), np.zeros((2, 5), np.int64), normal(9, 4), normal(9, 4)], {"is_packed_batching": 1}, "is_packed_batching"),
     ("Attention", [normal(2, 5, 6), normal(6, 18), normal(18)], {"num_heads": 3, "do_rotary": 1}, "do_rotary=1 is not supported"),
