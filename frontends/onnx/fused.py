@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ...graph.graph import Value, dims, same_shape
 from ...tir.expr import convert, max_
 from ..common import looked_up, product
@@ -173,13 +175,11 @@ def _rotated(c: OnnxCall, x: Value, places: Value, cos: Value, sin: Value, axis:
     angles = [c.op("reshape", _rows(c, table, places), shape=tuple(shape)) for table in (cos, sin)]
     used = x if x.shape[3] == 2 * half else c.part(x, 3, 0, 2 * half)
     if interleaved:
-        (a, b), (near, far) = angles, [c.part(used, 3, n, half, 2) for n in (0, 1)]
-        parts = (
-            c.op("subtract", c.op("multiply", near, a), c.op("multiply", far, b)),
-            c.op("add", c.op("multiply", near, b), c.op("multiply", far, a)),
-        )
-        joined = c.op("concatenate", *[c.op("expand_dims", p, axis=4) for p in parts], axis=4)
-        turned = c.op("reshape", joined, shape=used.shape)
+        pairs = c.op("reshape", used, shape=(*used.shape[:3], half, 2))
+        cosine, sine = [c.op("expand_dims", angle, axis=4) for angle in angles]
+        other = c.op("multiply", sine, c.constant(np.array([-1, 1]), x.dtype))
+        sums = c.op("add", c.op("multiply", pairs, cosine), c.op("multiply", c.op("flip", pairs, axis=4), other))
+        turned = c.op("reshape", sums, shape=used.shape)
     else:
         turned = c.op("rotary", used, *[c.op("concatenate", angle, angle, axis=3) for angle in angles])
     if used is x:
@@ -315,7 +315,7 @@ _CACHE_INPUTS = {12: "k_scale", 13: "v_scale", 14: "q_norm_weight", 15: "k_norm_
 
 @contributed("GroupQueryAttention")
 def group_query_attention(c: OnnxCall) -> tuple[Value, ...]:
-    """Attention whose heads share keys in groups, over a cache of which each sequence of the batch has filled a part.
+    """Attention of heads that share keys in groups, over a cache of which each sequence has filled a part.
 
     A call that gives all positions begins the cache; another one appends its keys to what ``seqlens_k`` says is filled. The cache that comes
     back is as long as the longest sequence, or as the one given where that is longer; what is not filled is 0.
