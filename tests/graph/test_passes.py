@@ -462,3 +462,49 @@ def test_batch_norm_moves_into_a_transposed_convolution():
     after = prepare(graph)
     assert [n.op for n in after.nodes] == ["conv2d", "depth_to_space"]
     check(graph, after, *filled(graph))
+
+
+def function_of_a_byte(dtype, to, shape=(3, 100), middle=(), op="sigmoid", size=()):
+    """Returns a graph of what a quantizer writes around a function; ``middle`` are more outputs of its steps."""
+    b = Builder("net")
+    x = b.input("x", shape, dtype)
+    wide = b.op("multiply", b.op("cast", x, dtype="float32"), b.constant(np.full(size, 0.05, np.float32)))
+    made = b.op(op, wide)
+    ends = np.iinfo(to)
+    y = b.op(
+        "clip", b.op("round", b.op("multiply", made, b.constant(200.0))), low=float(ends.min), high=float(ends.max)
+    )
+    return b.graph([b.op("cast", y, dtype=to), *[{"wide": wide, "made": made}[name] for name in middle]])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("to", ["uint8", "int8"])
+@pytest.mark.parametrize("size", [(), (1, 1)])
+def test_a_costly_function_of_a_byte_is_a_table(dtype, to, size):
+    graph = function_of_a_byte(dtype, to, size=size)
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == (["take"] if dtype == "uint8" else ["reinterpret", "take"])
+    x = np.resize(np.arange(256).astype(np.uint8).view(dtype), (3, 100))
+    np.testing.assert_array_equal(evaluate(after, x)[0], evaluate(graph, x)[0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"middle": ["made"]},
+        {"middle": ["wide"]},
+        {"op": "relu"},
+        {"size": (100,)},
+        {"size": (3, 3, 100), "shape": (1, 1, 1)},
+    ],
+)
+def test_other_functions_of_a_byte_stay(options):
+    after = prepare(function_of_a_byte("uint8", "int8", **options))
+    assert "take" not in [n.op for n in after.nodes]
+
+
+def test_functions_of_two_bytes_stay():
+    b = Builder("net")
+    x, y = [b.op("cast", b.input(name, (5,), "uint8"), dtype="float32") for name in "xy"]
+    graph = b.graph([b.op("cast", b.op("sigmoid", b.op("add", x, y)), dtype="uint8")])
+    assert "take" not in [n.op for n in prepare(graph).nodes]
