@@ -17,6 +17,7 @@ from tilewright.graph import (
     register_pass,
     register_rule,
 )
+from tilewright.graph.passes import split_transposed
 from tilewright.graph.patterns import RULES
 from tilewright.graph.rules import Rule, any_value, number, op, rewritten, rule
 
@@ -508,3 +509,28 @@ def test_functions_of_two_bytes_stay():
     x, y = [b.op("cast", b.input(name, (5,), "uint8"), dtype="float32") for name in "xy"]
     graph = b.graph([b.op("cast", b.op("sigmoid", b.op("add", x, y)), dtype="uint8")])
     assert "take" not in [n.op for n in prepare(graph).nodes]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "words", "count"),
+    [((3, 3), (2, 2), "padding=0", 4), ((3, 3), (2, 2), "padding=1, output_padding=1", 4), ((5, 3), (3, 2), "padding=(0, 1, 1, 0)", 4),
+     ((4, 5), (2, 2), "padding=1", 2), ((1, 3), (1, 2), "padding=0", 2), ((2, 7), (3, 3), "padding=0", 2), ((3, 3), (4, 4), "padding=0", 1),
+     ((3, 3), (2, 2), "padding=2", 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("bias", ["", "b, "])
+def test_places_with_fewer_elements_of_the_kernel_are_convolutions_of_their_own(
+    kernel, stride, words, count, bias, monkeypatch
+):
+    """With channels enough no zeros are multiplied, and the results are those of the transposed convolution."""
+    monkeypatch.setattr(split_transposed, "_WIDE", 2)
+    h, w = kernel
+    text = (
+        f"def f(x: float32[1, 3, 4, 3], w: float32[3, 2, {h}, {w}], b: float32[2]):\n"
+        f"    y = conv2d_transpose(x, w, {bias}stride={stride}, {words})\n    return y"
+    )
+    graph = parse(text)
+    after = prepare(graph)
+    assert [n.op for n in after.nodes].count("conv2d") == count and "conv2d_transpose" not in [
+        n.op for n in after.nodes
+    ]
+    check(graph, after, *filled(graph))
