@@ -62,6 +62,7 @@ VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
 
 _LIGHT = ("elementwise", "broadcast")
 _PRODUCTS = ("matmul", "dense")
+_SCANS = ("cumsum", "cumprod")
 _MEMBERS = 24
 """The most operators of one kernel, so that functions stay short."""
 
@@ -124,13 +125,18 @@ class _Groups:
                 self._merge(p, node)
 
     def join_light_operands(self, node: Node) -> None:
-        """Take in the element-wise and injective kernels that make the operands, when nothing else reads them."""
+        """Take in the element-wise and injective kernels that make the operands, when nothing else reads them.
+
+        A transpose stays a kernel of its own before a prefix sum, whose steps follow one another: read across the rows, it
+        would not be tiled.
+        """
         for v in dict.fromkeys(node.given):
             p = self.producers.get(v)
             if p is None or p not in self.of or not self._is_read_only_by(p, node):
                 continue
             kinds = {operator(n.op).kind for n in self.of[p]}
-            if kinds <= {"elementwise", "broadcast", "injective"}:
+            across = node.op in _SCANS and any(n.op == "transpose" for n in self.of[p])
+            if kinds <= {"elementwise", "broadcast", "injective"} and not across:
                 self._merge(p, node)
 
     def join_decoded_weight(self, node: Node) -> None:

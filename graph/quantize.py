@@ -30,10 +30,12 @@ _WINDOWS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
 _MATRICES = ("matmul", "dense")
 
 
-def quantized(b: Builder, x: Value, scale: Value, zero: Value | None, ends: tuple[float, float], dtype: str) -> Value:
-    """Returns the numbers nearest to ``x / scale`` plus the zero point, ties to even, cut at ``ends``. ``x`` and ``scale``
-    are float32."""
-    whole = b.op("round", b.op("divide", x, scale))
+def quantized(
+    b: Builder, x: Value, scale: Value | None, zero: Value | None, ends: tuple[float, float], dtype: str
+) -> Value:
+    """Returns the numbers nearest to ``x / scale`` plus the zero point, ties to even, cut at ``ends``. ``x`` and ``scale``,
+    which is 1 where it is None, are float32."""
+    whole = b.op("round", x if scale is None else b.op("divide", x, scale))
     if zero is not None:
         whole = b.op("add", whole, zero if zero.dtype == "float32" else b.op("cast", zero, dtype="float32"))
     return b.op("cast", b.op("clip", whole, low=float(ends[0]), high=float(ends[1])), dtype=dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from ..lane_offsets import NEAR, LaneOffsets, constant_lane_offsets, flat_lanes,
 from ..lowered import ALIGNED
 from ..machine.target import Target
 from .function_builder import align_of, llvm_type, memory_type, stored_suffix, sum_text, vector_constant
+from .llvm_calls import by_registers
 from .llvm_expr import mask_of_lanes
 from .llvm_scope import LlvmScope
 
@@ -65,6 +67,11 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
         part = dtype.element.with_lanes(len(firsts))
         found = _gathered(em, buffer, part, pointers, vector_constant([1] * len(firsts), "i1"))
         return em.from_memory(em.fn.shuffled(memory_type(part), found, "zeroinitializer", order), dtype)
+    if spread is not None and _is_small_table(em, buffer, lanes):
+        number = em.fn.pure(f"add <{lanes} x i64> {spread}, {em.splat(sum_text(offset, em.fn), 'int64', lanes)}")
+        found = _from_registers(em, buffer, number, lanes)
+        kept = found if mask is None else em.fn.pure(f"select <{lanes} x i1> {mask}, {memory} {found}, {memory} zeroinitializer")  # fmt: skip
+        return em.from_memory(kept, dtype)
     pointers = _pointers(em, buffer, offset, stride, spread, lanes)
     return em.from_memory(_gathered(em, buffer, dtype, pointers, mask or vector_constant([1] * lanes, "i1")), dtype)
 
@@ -77,6 +84,42 @@ def _gathered(em: LlvmScope, buffer: Buffer, dtype: DType, pointers: str, mask: 
         [pointers, str(align_of(dtype)), mask, "zeroinitializer"],
     )  # fmt: skip
     return em.cached_load(buffer, text)
+
+
+def _is_small_table(em: LlvmScope, buffer: Buffer, lanes: int) -> bool:
+    """Returns whether lanes of a buffer are looked up in the registers, of 64 bytes, that hold all of it."""
+    count = _extent(buffer)
+    return em.target.has("avx512vbmi") and lanes >= 16 and buffer.dtype.bytes == 1 and count in (64, 128, 256)
+
+
+def _extent(buffer: Buffer) -> int:
+    """Returns the number of elements of a buffer, or 0 where it is unknown or they lie apart."""
+    if buffer.strides or not all(isinstance(d, IntImm) for d in buffer.shape):
+        return 0
+    return math.prod([d.value for d in buffer.shape if isinstance(d, IntImm)])
+
+
+def _from_registers(em: LlvmScope, buffer: Buffer, number: str, lanes: int) -> str:
+    """Returns bytes of a table by their numbers. The instructions vpermb and vpermi2b take these modulo 64 and 128."""
+    fn, wide, count = em.fn, "<64 x i8>", _extent(buffer)
+    byte = buffer.dtype.element.with_lanes(64)
+    table = [
+        em.cached_load(buffer, f"load {wide}, ptr {em.pointer(buffer, Linear(at))}, align {em.alignment(buffer, Linear(at), byte)}")
+        for at in range(0, count, 64)
+    ]  # fmt: skip
+
+    def instruction(_: int, parts: list[str]) -> str:
+        if count == 64:
+            return fn.pure(fn.intrinsic("llvm.x86.avx512.permvar.qi.512", wide, [wide] * 2, [table[0], *parts]))
+        name, pairs = "llvm.x86.avx512.vpermi2var.qi.512", zip(table[::2], table[1::2], strict=True)
+        low, *high = [fn.pure(fn.intrinsic(name, wide, [wide] * 3, [a, *parts, b])) for a, b in pairs]
+        if not high:
+            return low
+        above = fn.pure(f"icmp slt {wide} {parts[0]}, zeroinitializer")
+        return fn.pure(f"select <64 x i1> {above}, {wide} {high[0]}, {wide} {low}")
+
+    low = fn.pure(f"trunc <{lanes} x i64> {number} to <{lanes} x i8>")
+    return by_registers(fn, [low], ("int8", "int8"), lanes, [64], instruction)
 
 
 def _few_places(e: BufferLoad, where: LaneOffsets) -> tuple[list[int], list[int]] | None:

@@ -49,6 +49,7 @@ from ...tir.expr import Expr, to_numpy, vars_in
 from ..common.graph_call import require_inputs
 from . import (
     control_flow,
+    fused,
     other_domains,
     products,
     quantized,
@@ -89,7 +90,7 @@ from .model_file import (
 )
 
 TABLES = (
-    control_flow, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements,
+    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 

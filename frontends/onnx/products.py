@@ -42,6 +42,16 @@ def convolution(c: OnnxCall, x: Value, w: Value, bias: Value | None, out_dtype: 
     return common.convolution(c, x, w, bias, groups=c.attr("group", 1), out_dtype=out_dtype, **windows)
 
 
+def channels_first(c: OnnxCall, x: Value) -> Value:
+    """Returns images that have the channels at the end with these behind the batch."""
+    return c.op("transpose", x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+
+def channels_last(c: OnnxCall, x: Value) -> Value:
+    """Returns images with the channels at the end."""
+    return c.op("transpose", x, axes=(0, *range(2, x.ndim), 1))
+
+
 def shifted(c: OnnxCall, x: Value, zero: Value | None, axis: int) -> Value:
     """Returns ``x`` less its zero point in int32, or ``x`` itself without one. A vector holds one per index of ``axis``."""
     if zero is None:

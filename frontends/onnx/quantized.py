@@ -17,7 +17,7 @@ from ...tir.expr import max_value, min_value
 from ..common import product
 from .call import SMALL_DTYPES, OnnxCall, bits_of, contributed, converter, dtype_of, holding
 from .model_file import unpacked
-from .products import convolution, shifted, windows_of
+from .products import channels_first, channels_last, convolution, shifted, windows_of
 from .reductions import as_matrix
 
 # numbers, scales and zero points
@@ -53,10 +53,10 @@ def _ends(dtype: str) -> tuple[float, float]:
     return (0, count - 1) if dtype.startswith("u") else (-count // 2, count // 2 - 1)
 
 
-def _quantized(c: OnnxCall, x: Value, scale: Value, zero: Value | None, to: str) -> Value:
+def _quantized(c: OnnxCall, x: Value, scale: Value | None, zero: Value | None, to: str) -> Value:
     """Returns the numbers of the type ``to`` that are nearest to ``x``, ties to even, saturated."""
     small = to in SMALL_DTYPES.values()
-    given = c.cast(x, "float32"), c.cast(scale, "float32"), None if zero is None else c.cast(zero, "float32")
+    given = c.cast(x, "float32"), *[None if v is None else c.cast(v, "float32") for v in (scale, zero)]
     out = quantized(c.builder, *given, _ends(to), holding(to) if small else to)
     if small:
         c.small[out] = to
@@ -113,20 +113,33 @@ def _by_extremes(c: OnnxCall, x: Value) -> tuple[Value, Value, Value]:
 @converter("QLinearMatMul")
 def qlinear_matmul(c: OnnxCall) -> Value:
     a, sa, za, b, sb, zb, sy, zy = [c.input(n) for n in range(8)]
-    real = _scaled_product(c, (a, sa, za), (b, sb, zb))
-    return _quantized(c, real, along(c, sy, real, -2), along(c, zy, real, -2), zy.dtype)
+    total, scale = _product_and_scale(c, (a, sa, za), (b, sb, zb))
+    return _requantized_sums(c, total, scale, along(c, sy, total, -2), along(c, zy, total, -2), zy.dtype)
+
+
+def _product_and_scale(
+    c: OnnxCall, left: tuple[Value, Value, Value | None], right: tuple[Value, Value, Value | None]
+) -> tuple[Value, Value]:
+    """Returns a product of quantized matrices in int32, and what 1 of it stands for. ``left`` may have a scale and a zero
+    point per row, ``right`` per column."""
+    a, scale_a, zero_a = left
+    b, scale_b, zero_b = right
+    total = product(c, shifted(c, a, zero_a, -2), shifted(c, b, zero_b, -1), "int32")
+    return total, c.op("multiply", along(c, scale_a, total, -2), along(c, scale_b, total, -1))
 
 
 def _scaled_product(
     c: OnnxCall, left: tuple[Value, Value, Value | None], right: tuple[Value, Value, Value | None]
 ) -> Value:
-    """Returns a product of quantized matrices in float32. ``left`` may have a scale and a zero point per row, ``right``
-    per column."""
-    a, scale_a, zero_a = left
-    b, scale_b, zero_b = right
-    total = product(c, shifted(c, a, zero_a, -2), shifted(c, b, zero_b, -1), "int32")
-    scale = c.op("multiply", along(c, scale_a, total, -2), along(c, scale_b, total, -1))
+    """Returns what :func:`_product_and_scale` does as one array of float32."""
+    total, scale = _product_and_scale(c, left, right)
     return c.op("multiply", c.op("cast", total, dtype="float32"), c.cast(scale, "float32"))
+
+
+def _requantized_sums(c: OnnxCall, total: Value, scale: Value, to_scale: Value, zero: Value | None, to: str) -> Value:
+    """Returns sums of products in int32 as numbers of another scale: they are multiplied once, as ONNX Runtime does it."""
+    factor = c.op("divide", c.cast(scale, "float32"), c.cast(to_scale, "float32"))
+    return _quantized(c, c.op("multiply", c.op("cast", total, dtype="float32"), factor), None, zero, to)
 
 
 @contributed("MatMulIntegerToFloat")
@@ -159,11 +172,11 @@ def qgemm(c: OnnxCall) -> Value:
     scale = c.op("multiply", along(c, sa, total, -1), along(c, sb, total, -1))
     if float(c.attr("alpha", 1.0)) != 1.0:
         scale = c.op("multiply", scale, c.like(c.attr("alpha"), scale))
-    real = c.op("multiply", c.op("cast", total, dtype="float32"), scale)
     if sy is None:
-        return real
+        return c.op("multiply", c.op("cast", total, dtype="float32"), scale)
     to = a.dtype if zy is None else zy.dtype
-    return _quantized(c, real, along(c, sy, real, -1), None if zy is None else along(c, zy, real, -1), to)
+    zero = None if zy is None else along(c, zy, total, -1)
+    return _requantized_sums(c, total, scale, along(c, sy, total, -1), zero, to)
 
 
 @converter("QLinearConv")
@@ -173,20 +186,18 @@ def qlinear_conv(c: OnnxCall) -> Value:
     x = _channels_first(c, given)
     total = convolution(c, shifted(c, x, zx, 0), shifted(c, w, zw, 0), c.optional(8), "int32")
     scale = c.op("multiply", along(c, sx, total, 1), along(c, sw, total, 1))
-    real = c.op("multiply", c.op("cast", total, dtype="float32"), scale)
-    return _channels_last(c, _quantized(c, real, along(c, sy, real, 1), along(c, zy, real, 1), zy.dtype))
+    made = _requantized_sums(c, total, scale, along(c, sy, total, 1), along(c, zy, total, 1), zy.dtype)
+    return _channels_last(c, made)
 
 
 def _channels_first(c: OnnxCall, x: Value) -> Value:
     """Returns images with the channels behind the batch, where the node has them at the end."""
-    turned = c.attr("channels_last", 0)
-    return c.op("transpose", x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1))) if turned else x
+    return channels_first(c, x) if c.attr("channels_last", 0) else x
 
 
 def _channels_last(c: OnnxCall, x: Value) -> Value:
     """Returns images with the channels where the node has them."""
-    turned = c.attr("channels_last", 0)
-    return c.op("transpose", x, axes=(0, *range(2, x.ndim), 1)) if turned else x
+    return channels_last(c, x) if c.attr("channels_last", 0) else x
 
 
 # weights of a few bits

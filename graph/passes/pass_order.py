@@ -26,6 +26,7 @@ from .hoist_from_loops import hoist_from_loops
 from .join_products import join_products
 from .pack_nbits import find_nbits_weights, pack_nbits_weights
 from .split_transposed import split_transposed
+from .tables_of_bytes import tables_of_bytes
 
 
 def simplify_operators(graph: Graph, services: Services = Services()) -> Graph:
@@ -123,6 +124,7 @@ PASSES: list[GraphPass] = [
     GraphPass("loop_bodies", _prepare_bodies),
     GraphPass("split_transposed", split_transposed),
     GraphPass("fold_constants", fold_constants),
+    GraphPass("tables_of_bytes", tables_of_bytes),
     GraphPass("join_products", join_products),
     GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..graph import Graph, Value
 from ..kernels import Services
 from ..rules import Match, Rule, any_value, either, op, rewritten, rule
@@ -21,7 +23,7 @@ def split_transposed(graph: Graph, services: Services = Services()) -> Graph:
 
     After::
 
-        w_1 = reshape(transpose(flip(reshape(w))))
+        w_1 = reshape(transpose(reshape(take(take(w)))))
         a = conv2d(x, w_1)
         y = depth_to_space(a, block=2)
 
@@ -36,9 +38,10 @@ def split_transposed(graph: Graph, services: Services = Services()) -> Graph:
 def transposed(m: Match) -> Value | None:
     """A transposed convolution is a convolution whose channels are then moved between the pixels.
 
-    For all types, with sums in another order. The kernel is filled up with zeros to a multiple of the strides, so that NaN and
-    infinite pixels also reach the up to stride - 1 places behind those that they belong to. A single row or column has any
-    stride; it gets that of its kernel.
+    For all types, with sums in another order. Places that fewer elements of the kernel make are a convolution of their own where
+    they have channels enough; otherwise the kernel is filled up with zeros to a multiple of the strides, so that NaN and infinite
+    pixels also reach the up to stride - 1 places behind those that they belong to. A single row or column has any stride; it
+    gets that of its kernel.
     """
     attrs, x, w, out = m.root.attrs, m["x"], m["w"], m.out
     low, groups = _befores(attrs.get("padding", 0)), attrs.get("groups", 1)
@@ -61,26 +64,24 @@ def transposed(m: Match) -> Value | None:
     if min(before) < 0:
         return None
     ends = [a * s - k for a, s, k in zip(steps, strides, kernel, strict=True)]
-    if any(ends):
-        w = m.op("pad", w, pad_before=(0,) * 4, pad_after=(0, 0, *ends))
+    runs = [_runs(*sizes, outputs if groups == 1 else 0) for sizes in zip(strides, steps, ends, before, strict=True)]
+    more = [0 if len(r) > 1 else end for r, end in zip(runs, ends, strict=True)]
+    if any(more):
+        w = m.op("pad", w, pad_before=(0,) * 4, pad_after=(0, 0, *more))
     (s, t), (a, b), places = strides, steps, strides[0] * strides[1]
-    # with groups, the places of a channel follow one another; otherwise the channels of a place do, and are vectors
-    order, mode = ((0, 2, 4, 6, 1, 3, 5), "CRD") if groups > 1 else ((4, 6, 0, 2, 1, 3, 5), "DCR")
-    depth = channels // groups
-    parts = m.op("reshape", w, shape=(groups, depth, outputs, a, s, b, t))
-    if max(steps) > 1:
-        parts = m.op("flip", parts, axis=(3, 5))
-    kernels = m.op("reshape", m.op("transpose", parts, axes=order), shape=(groups * outputs * places, depth, a, b))
-    bias = []
-    if "b" in m:
-        all_outputs = groups * outputs
-        row, sizes = (
-            ((1, all_outputs), (places, all_outputs)) if mode == "DCR" else ((all_outputs, 1), (all_outputs, places))
-        )
-        copies = m.op("broadcast_to", m.op("reshape", m["b"], shape=row), shape=sizes)
-        bias = [m.op("reshape", copies, shape=(all_outputs * places,))]
-    padding = (*before, *[max(n, 0) for n in after])
-    wide = m.op("conv2d", x, kernels, *bias, padding=padding, groups=groups)
+    pads = (*before, *[max(n, 0) for n in after])
+    if groups > 1:  # the places of a channel follow one another; otherwise the channels of a place do, and are vectors
+        parts = m.op("reshape", w, shape=(groups, channels // groups, outputs, a, s, b, t))
+        if max(steps) > 1:
+            parts = m.op("flip", parts, axis=(3, 5))
+        kernels = m.op("transpose", parts, axes=(0, 2, 4, 6, 1, 3, 5))
+        kernels = m.op("reshape", kernels, shape=(groups * outputs * places, channels // groups, a, b))
+        bias = [_copies(m, (groups * outputs, 1), (groups * outputs, places))] if "b" in m else []
+        wide, mode = m.op("conv2d", x, kernels, *bias, padding=pads, groups=groups), "CRD"
+    else:
+        rows = [_joined(m, [_places(m, w, strides, pads, r, c) for c in runs[1]], 2) for r in runs[0]]
+        wide, mode = _joined(m, rows, 1), "DCR"
+        wide = m.op("reshape", wide, shape=(wide.shape[0], places * outputs, *wide.shape[4:]))
     wide = m.op("depth_to_space", wide, block=strides, mode=mode)
     if wide.shape == out.shape:
         return wide
@@ -89,6 +90,46 @@ def transposed(m: Match) -> Value | None:
     begin = (0, 0, *[p % s for p, s in zip(low, strides, strict=True)])
     end = (out.shape[0], out.shape[1], begin[2] + out.shape[2], begin[3] + out.shape[3])
     return m.op("strided_slice", wide, begin=begin, end=end)
+
+
+_WIDE = 16
+"""Places are computed apart where each has so many channels at least: fewer do not fill vectors."""
+
+Run = tuple[range, int, int]
+"""Places between two strides, the number of elements of the kernel that make them, and how many fewer these are than of others."""
+
+
+def _runs(stride: int, steps: int, end: int, before: int, outputs: int) -> list[Run]:
+    """Returns the places of an axis in runs that are made by equally many elements of the kernel."""
+    if not end or steps < 2 or not before or outputs < _WIDE:
+        return [(range(stride), steps, 0)]
+    return [(range(stride - end), steps, 0), (range(stride - end, stride), steps - 1, 1)]
+
+
+def _places(m: Match, w: Value, strides: tuple[int, ...], pads: tuple[int, ...], rows: Run, columns: Run) -> Value:
+    """Returns the results at runs of places: (batch, rows, columns, outputs, …)."""
+    depth, outputs = w.shape[:2]
+    for axis, (stride, (run, steps, _)) in enumerate(zip(strides, (rows, columns), strict=True), 2):
+        index = [n * stride + place for n in reversed(range(steps)) for place in run]
+        if index != list(range(w.shape[axis])):
+            w = m.op("take", w, m.constant(np.array(index)), axis=axis, mode="fast")
+    (first, a, u), (second, b, v) = rows, columns
+    parts = m.op("reshape", w, shape=(depth, outputs, a, len(first), b, len(second)))
+    shape = (len(first) * len(second) * outputs, depth, a, b)
+    kernels = m.op("reshape", m.op("transpose", parts, axes=(3, 5, 1, 0, 2, 4)), shape=shape)
+    bias = [_copies(m, (1, outputs), (len(first) * len(second), outputs))] if "b" in m else []
+    made = m.op("conv2d", m["x"], kernels, *bias, padding=(pads[0] - u, pads[1] - v, *pads[2:]), groups=1)
+    return m.op("reshape", made, shape=(made.shape[0], len(first), len(second), outputs, *made.shape[2:]))
+
+
+def _joined(m: Match, parts: list[Value], axis: int) -> Value:
+    return parts[0] if len(parts) == 1 else m.op("concatenate", *parts, axis=axis)
+
+
+def _copies(m: Match, row: tuple[int, int], sizes: tuple[int, int]) -> Value:
+    """Returns the bias for each place."""
+    copies = m.op("broadcast_to", m.op("reshape", m["b"], shape=row), shape=sizes)
+    return m.op("reshape", copies, shape=(sizes[0] * sizes[1],))
 
 
 @rule(either(op(_OP, _x, _w), op(_OP, _x, _w, any_value("b"))))

@@ -163,3 +163,34 @@ def test_gelu_takes_forty_instructions() -> None:
     vectors = [line for line in loop if "zmm" in line or re.search(r"%k\d", line)]
     assert 30 < len(vectors) <= 41, "\n".join(loop)  # a load and a store among them
     assert not any(line.startswith("vdiv") for line in loop)
+
+
+def looking_up(size: int, lanes: int, dtype: str, count: int, index: str = "uint8") -> PrimFunc:
+    """y[i] = table[n[i]]"""
+    table, n = te.placeholder((size,), dtype, name="table"), te.placeholder((count,), index, name="n")
+    sch = Schedule(te.create_prim_func([table, n, te.ops.take(table, n, axis=0, mode="fast", name="y")]))
+    sch.vectorize(sch.split(sch.get_loops("y")[0], [None, lanes])[1])
+    return sch.func
+
+
+@pytest.mark.parametrize("target", ["native", "llvm -mcpu=icelake-server", "llvm -mcpu=x86-64-v3"])
+@pytest.mark.parametrize("size", [64, 128, 200, 256])
+@pytest.mark.parametrize("lanes", [8, 16, 48, 64, 80, 128])
+@pytest.mark.parametrize(("dtype", "index"), [("uint8", "uint8"), ("int8", "int32"), ("bool", "int64")])
+def test_bytes_are_looked_up_in_tables(target: str, size: int, lanes: int, dtype: str, index: str) -> None:
+    if target.endswith("server") and not Target("native").has("avx512vbmi"):
+        pytest.skip("the machine lacks the instructions")
+    rng, count = np.random.default_rng(size), 3 * lanes + 5
+    table = rng.integers(0, 2 if dtype == "bool" else 127, size).astype(dtype)
+    n = rng.integers(0, size, count).astype(index)
+    n[:2] = 0, size - 1
+    got = np.zeros(count, dtype)
+    compile(looking_up(size, lanes, dtype, count, index), Target(f"{target} -num-cores=1"), "kernel")(table, n, got)
+    np.testing.assert_array_equal(got, table[n])
+
+
+@pytest.mark.parametrize(("size", "word"), [(64, r"vpermb\s.*zmm"), (256, r"vperm[it]2b\s.*zmm")])
+def test_small_tables_of_bytes_are_permuted(size: int, word: str) -> None:
+    target = Target("llvm -mcpu=icelake-server -num-cores=1")
+    text = compile(looking_up(size, 64, "uint8", 256), target, "kernel").get_source("asm")
+    assert re.search(word, text), text

@@ -159,6 +159,18 @@ def test_no_kernel_waits_for_itself():
     np.testing.assert_array_equal(build_graph(graph)(x), x + np.maximum(x, 0))
 
 
+@pytest.mark.parametrize(("op", "count"), [("cumsum", 2), ("cumprod", 2), ("sum", 1)])
+def test_a_transpose_stays_alone_before_a_prefix_sum(op, count):
+    b = Builder("f")
+    x = b.input("x", (5, 7))
+    turned = b.op("abs", b.op("transpose", x, axes=(1, 0)))
+    graph = b.graph([b.op(op, turned, axis=0)])
+    assert len(fuse(graph).kernels) == count
+    data = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+    want = getattr(np, op)(np.abs(data.T), axis=0)
+    np.testing.assert_allclose(build_graph(graph)(data), want, rtol=1e-5)
+
+
 def test_results_alive_together_do_not_overlap():
     rng = np.random.default_rng(1)
     for _ in range(20):

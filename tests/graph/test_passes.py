@@ -17,6 +17,7 @@ from tilewright.graph import (
     register_pass,
     register_rule,
 )
+from tilewright.graph.passes import split_transposed
 from tilewright.graph.patterns import RULES
 from tilewright.graph.rules import Rule, any_value, number, op, rewritten, rule
 
@@ -461,4 +462,75 @@ def test_batch_norm_moves_into_a_transposed_convolution():
     graph = parse(text, weights(1, w=(4, 6, 2, 2), g=6, b=6, m=6, v=6))
     after = prepare(graph)
     assert [n.op for n in after.nodes] == ["conv2d", "depth_to_space"]
+    check(graph, after, *filled(graph))
+
+
+def function_of_a_byte(dtype, to, shape=(3, 100), middle=(), op="sigmoid", size=()):
+    """Returns a graph of what a quantizer writes around a function; ``middle`` are more outputs of its steps."""
+    b = Builder("net")
+    x = b.input("x", shape, dtype)
+    wide = b.op("multiply", b.op("cast", x, dtype="float32"), b.constant(np.full(size, 0.05, np.float32)))
+    made = b.op(op, wide)
+    ends = np.iinfo(to)
+    y = b.op(
+        "clip", b.op("round", b.op("multiply", made, b.constant(200.0))), low=float(ends.min), high=float(ends.max)
+    )
+    return b.graph([b.op("cast", y, dtype=to), *[{"wide": wide, "made": made}[name] for name in middle]])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("to", ["uint8", "int8"])
+@pytest.mark.parametrize("size", [(), (1, 1)])
+def test_a_costly_function_of_a_byte_is_a_table(dtype, to, size):
+    graph = function_of_a_byte(dtype, to, size=size)
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == (["take"] if dtype == "uint8" else ["reinterpret", "take"])
+    x = np.resize(np.arange(256).astype(np.uint8).view(dtype), (3, 100))
+    np.testing.assert_array_equal(evaluate(after, x)[0], evaluate(graph, x)[0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"middle": ["made"]},
+        {"middle": ["wide"]},
+        {"op": "relu"},
+        {"size": (100,)},
+        {"size": (3, 3, 100), "shape": (1, 1, 1)},
+    ],
+)
+def test_other_functions_of_a_byte_stay(options):
+    after = prepare(function_of_a_byte("uint8", "int8", **options))
+    assert "take" not in [n.op for n in after.nodes]
+
+
+def test_functions_of_two_bytes_stay():
+    b = Builder("net")
+    x, y = [b.op("cast", b.input(name, (5,), "uint8"), dtype="float32") for name in "xy"]
+    graph = b.graph([b.op("cast", b.op("sigmoid", b.op("add", x, y)), dtype="uint8")])
+    assert "take" not in [n.op for n in prepare(graph).nodes]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "words", "count"),
+    [((3, 3), (2, 2), "padding=0", 4), ((3, 3), (2, 2), "padding=1, output_padding=1", 4), ((5, 3), (3, 2), "padding=(0, 1, 1, 0)", 4),
+     ((4, 5), (2, 2), "padding=1", 2), ((1, 3), (1, 2), "padding=0", 2), ((2, 7), (3, 3), "padding=0", 2), ((3, 3), (4, 4), "padding=0", 1),
+     ((3, 3), (2, 2), "padding=2", 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("bias", ["", "b, "])
+def test_places_with_fewer_elements_of_the_kernel_are_convolutions_of_their_own(
+    kernel, stride, words, count, bias, monkeypatch
+):
+    """With channels enough no zeros are multiplied, and the results are those of the transposed convolution."""
+    monkeypatch.setattr(split_transposed, "_WIDE", 2)
+    h, w = kernel
+    text = (
+        f"def f(x: float32[1, 3, 4, 3], w: float32[3, 2, {h}, {w}], b: float32[2]):\n"
+        f"    y = conv2d_transpose(x, w, {bias}stride={stride}, {words})\n    return y"
+    )
+    graph = parse(text)
+    after = prepare(graph)
+    assert [n.op for n in after.nodes].count("conv2d") == count and "conv2d_transpose" not in [
+        n.op for n in after.nodes
+    ]
     check(graph, after, *filled(graph))
