@@ -284,6 +284,17 @@ def test_equal_signatures_share_their_glue():
     assert glue_for(abi_of(first)) is glue_for(abi_of(second))
 
 
+def test_glue_is_the_same_in_every_process(monkeypatch):
+    def text():
+        return fast_call_ir(
+            abi_of(buffer_function(decl_buffer((Var("n"), 8), "int8", "A"), decl_buffer((3,), "float32", "B")))
+        )
+
+    here = text()
+    assert str(id(np.ndarray)) not in here and str(id(np.dtype("int8"))) not in here
+    assert all(f"@{name} = external" in here for name in ("tw_ndarray", "tw_dtype_int8", "tw_dtype_float32"))
+
+
 def test_written_buffers_are_found():
     a, b, c = (decl_buffer((4,), "float32", name) for name in "ABC")
     handles = [Var(x, "handle") for x in "abc"]
