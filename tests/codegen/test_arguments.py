@@ -305,6 +305,21 @@ def test_written_buffers_are_found():
     assert [argument_type(p) for p in lowered.params] == ["const float*", "const float*", "float*"]
 
 
+def test_addresses_that_are_only_looked_at_write_nothing(monkeypatch):
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        {call}
+        B[i] = A[i]
+"""
+    fetched = parse(text.format(call="T.prefetch(T.address_of(A[i]), 0, 3)"))
+    passed = parse(text.format(call='T.call_extern("void", "write", T.address_of(A[i]))'))
+    assert [p.writes for p in abi_of(passed)] == [True, True]
+    monkeypatch.setattr("tilewright.codegen.lowered.accesses_below", None)  # a look at all accesses takes long
+    assert [p.writes for p in abi_of(fetched)] == [False, True]
+
+
 def test_spelling_in_llvm_and_c():
     def spelled(dtype):
         p = Param("scalar", Var("x", dtype), DType(dtype))
