@@ -12,6 +12,7 @@ Everything loads when first used.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,17 @@ if __name__ == "tilewright":
     sys.meta_path.append(_AbsentModules())
 
 
+def _loaded(module: str) -> Any:
+    """Returns a module, loaded without a search for cyclic garbage: what loading makes stays, and would be visited often."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(module)
+    finally:
+        if was_on:
+            gc.enable()
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
@@ -164,12 +176,12 @@ if not TYPE_CHECKING:
         if name in _TVM:
             return getattr(importlib.import_module(f"tilewright.tvm_names.{_TVM[name]}"), name)
         if name in _LAYERS:
-            return importlib.import_module(f"tilewright.{name}")
+            return _loaded(f"tilewright.{name}")
         if name in _DOORS:
             return importlib.import_module(f"tilewright.{_DOORS[name]}")
         if name in _HOMES:
             home, _, own = _HOMES[name].partition(":")
-            value = getattr(importlib.import_module(f"tilewright.{home}"), own or name)
+            value = getattr(_loaded(f"tilewright.{home}"), own or name)
             globals()[name] = value
             return value
         hint = None if name.startswith("_") else _tvm_finders().place_of(name)

@@ -7,12 +7,13 @@ exported header cannot disagree: ``int32_t NAME(<one argument per Param>)``, 0 f
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import Call, DType, Var
+from ..tir.expr.intrinsics import Effect, effect_of
 from ..tir.stmt import AssertStmt, Block, Buffer, BufferStore, IRModule, PrimFunc, statements
 from ..tir.walk import nodes_by_type, pre_order
 
@@ -153,8 +154,7 @@ def written_data(func: PrimFunc) -> set[Var]:
     They belong to targets of stores, regions that blocks write, and buffers whose address is passed to a call.
     """
     nodes = nodes_by_type(func.body)
-    takes_addresses = any([call.op == "tir.address_of" for call in nodes.get(Call, ())])
-    if Block not in nodes and not takes_addresses and all([var.dtype != "handle" for var in nodes.get(Var, ())]):
+    if Block not in nodes and not _has_pointers(nodes) and not writes_through_pointers(nodes):
         return {store.buffer.data for store in nodes.get(BufferStore, ())}
     found = accesses_below(func.body)
     written = {a.buffer.data for a in found.all if a.is_store}
@@ -165,6 +165,27 @@ def written_data(func: PrimFunc) -> set[Var]:
             data = source[data]
             written.add(data)
     return written
+
+
+def writes_through_pointers(nodes: Mapping[type, Sequence[Any]]) -> bool:
+    """Returns whether a function of these nodes, by their types, holds calls that may write through a pointer.
+
+    Those are foreign functions, and all that get the address of an element, but for calls that only look at it (a prefetch).
+    """
+    calls: Sequence[Call] = nodes.get(Call, ())
+    if any([call.op == "tir.call_extern" for call in calls]):
+        return True
+    taken = {call for call in calls if call.op == "tir.address_of"}
+    if not taken or _has_pointers(nodes):
+        return bool(taken)
+    looked_at = {a for call in calls if effect_of(call) is Effect.READS for a in call.args}
+    passed_on = {a for call in calls if effect_of(call) is not Effect.READS for a in call.args}
+    return not taken <= looked_at - passed_on
+
+
+def _has_pointers(nodes: Mapping[type, Sequence[Any]]) -> bool:
+    """Returns whether there are variables that hold addresses."""
+    return any([var.dtype == "handle" for var in nodes.get(Var, ())])
 
 
 KEYWORDS = frozenset(

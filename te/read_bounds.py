@@ -22,6 +22,7 @@ from ..tir.arith import Analyzer, eval_interval, linear_coefficients
 from ..tir.expr import (
     GE,
     LT,
+    Add,
     And,
     BufferLoad,
     Call,
@@ -31,11 +32,13 @@ from ..tir.expr import (
     FloorMod,
     IntImm,
     IterVar,
+    Mul,
     Not,
     Or,
     Range,
     Reduce,
     Select,
+    Sub,
     TruncDiv,
     TruncMod,
     Var,
@@ -85,8 +88,12 @@ def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
     domains = [*op.axis, *op.reduce_axis]
     if any(isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value <= 0 for iv in domains):
         return
+    known = {iv.var: ends for iv in domains if (ends := _ends_of_domain(iv)) is not None}
+    open_reads = [read for read in _reads_of(op) if not _surely_inside(read, known)]
+    if not open_reads:
+        return
     analyzer = within({iv.var: iv.dom for iv in domains}, 1)
-    for read in _reads_of(op):
+    for read in open_reads:
         with _all_of(analyzer, read.conditions):
             low, high = (analyzer.can_prove(c) for c in read.inside())
         if low and high:
@@ -94,6 +101,39 @@ def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> None:
         if steps_allowed and high and read.dim == 0 and op.axis:
             continue
         _refuse_outside(op, read, domains, analyzer)
+
+
+def _ends_of_domain(iv: IterVar) -> tuple[int, int] | None:
+    """Returns the first and the last number of an axis; None where they are symbolic."""
+    low, extent = iv.dom.min, iv.dom.extent
+    return (low.value, low.value + extent.value - 1) if isinstance(low, IntImm) and isinstance(extent, IntImm) else None
+
+
+def _surely_inside(read: _Read, known: Mapping[Var, tuple[int, int]]) -> bool:
+    """Returns whether the interval of the index lies in the dimension. Most reads need no analyzer, whose facts and normal
+    forms cost far more."""
+    if not isinstance(read.extent, IntImm):
+        return False
+    ends = _interval(read.index, known)
+    return ends is not None and 0 <= ends[0] and ends[1] < read.extent.value
+
+
+def _interval(e: Expr, known: Mapping[Var, tuple[int, int]]) -> tuple[int, int] | None:
+    """Returns bounds of sums, differences and multiples of variables whose ends are known, else None."""
+    if isinstance(e, IntImm):
+        return e.value, e.value
+    if isinstance(e, Var):
+        return known.get(e)
+    if not isinstance(e, (Add, Sub, Mul)) or (a := _interval(e.a, known)) is None:
+        return None
+    if (b := _interval(e.b, known)) is None:
+        return None
+    if isinstance(e, Add):
+        return a[0] + b[0], a[1] + b[1]
+    if isinstance(e, Sub):
+        return a[0] - b[1], a[1] - b[0]
+    products = [x * y for x in a for y in b]
+    return min(products), max(products)
 
 
 def _reads_of(op: ComputeOp) -> Iterator[_Read]:

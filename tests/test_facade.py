@@ -72,6 +72,31 @@ def test_building_needs_neither_xgboost_nor_the_database():
     assert out.strip() == "182 []"
 
 
+def test_a_model_that_was_built_before_is_started_without_compiling(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    helper = onnx.helper
+    weight = onnx.numpy_helper.from_array(np.ones((8, 4), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [3, 8]), ("y", [3, 4]))]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [weight])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+    )
+    code = f"""
+        import os, sys
+        os.environ["TILEWRIGHT_CACHE_DIR"] = {str(tmp_path)!r}
+        import numpy as np
+        import tilewright as tw
+        from tilewright.codegen.llvm import jit
+        compiled, whole = [], jit._Build.__init__
+        jit._Build.__init__ = lambda self, *given: (compiled.append(given), whole(self, *given))[1]
+        f = tw.build({str(tmp_path / "net.onnx")!r}, "native -num-cores=1")
+        print(int(f(np.ones((3, 8), np.float32)).sum()), len(compiled) > 0, "onnx.reference" in sys.modules)
+    """
+    assert run(code).split() == ["96", "True", "False"]
+    assert run(code).split() == ["96", "False", "False"]
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'tilewright' has no attribute 'biuld'"):
         tilewright.biuld  # noqa: B018

@@ -11,7 +11,7 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -267,30 +267,41 @@ def unified(func: PrimFunc) -> PrimFunc:
     """
     if needs_wide_indices(func):
         return with_index_dtype(func, DType(WIDE), params=False)
-    wide = len(_index_types(func)) > 1 or _vectors_over_products(func)
+    wide = len(_index_types(func.body)) > 1 or _vectors_over_products(func)
     return with_index_dtype(func, DType(WIDE), params=False, keep_data=True) if wide else func
 
 
-@lru_cache(maxsize=16)
 def needs_wide_indices(func: PrimFunc) -> bool:
     """Return whether int32 is too narrow for the sizes, loops or indices of ``func``; False when they are int64
     already."""
-    if INDEX not in _index_types(func):
+    return (
+        any(_span(buffer) > _LIMIT for buffer in func.declared_buffers())
+        and INDEX in _index_types(func.body)
+        or _body_needs(func.body)
+    )
+
+
+@lru_cache(maxsize=16)
+def _body_needs(body: Stmt) -> bool:
+    """Return whether int32 is too narrow for something in the body of a function. Functions that differ in attributes
+    share their bodies."""
+    if INDEX not in _index_types(body):
         return False
-    if any(_span(buffer) > _LIMIT for buffer in _buffers(func)):
+    if any(_span(buffer) > _LIMIT for n in statements(body) for buffer in n.declared_buffers()):
         return True
-    return _Scan().stmt(func.body)
+    return _Scan().stmt(body)
 
 
-def _index_types(func: PrimFunc) -> set[str]:
+@lru_cache(maxsize=16)
+def _index_types(body: Stmt) -> frozenset[str]:
     """Return the types of the loops' variables and of the blocks' axes."""
     found: set[str] = set()
-    for n in statements(func.body):
+    for n in statements(body):
         if isinstance(n, For):
             found.add(n.loop_var.dtype)
         elif isinstance(n, Block):
             found.update(iv.var.dtype for iv in n.iter_vars)
-    return found & INDEX_TYPES
+    return frozenset(found & INDEX_TYPES)
 
 
 def _vectors_over_products(func: PrimFunc) -> bool:
@@ -314,12 +325,6 @@ def _span(buffer: Buffer) -> int:
         return total
     steps = [e.value if isinstance(e, IntImm) else 1 for e in buffer.strides]
     return 1 + sum((n - 1) * abs(s) for n, s in zip(sizes, steps, strict=True))
-
-
-def _buffers(func: PrimFunc) -> Iterator[Buffer]:
-    yield from func.declared_buffers()
-    for n in statements(func):
-        yield from n.declared_buffers()
 
 
 class _Scan:

@@ -20,7 +20,7 @@ from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.stmt import Allocate, AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import nodes_by_type
 from ..lane_offsets import LaneOffsets, lane_offsets
-from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
+from ..lowered import REGISTER_SCOPE, LoweredFunc, Param, writes_through_pointers
 
 CACHE_LINE = 64
 """Scratch memory, on the stack and from the runtime, begins at a multiple of so many bytes."""
@@ -114,7 +114,7 @@ class Unit:
         self.assertions = {id(found): number for number, found in enumerate(nodes.get(AssertStmt, ()), 1)}
         """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
         self._strides: dict[Buffer, tuple[E.Expr, ...]] = {}
-        self.calls_out = any([call.op in ("tir.call_extern", "tir.address_of") for call in nodes.get(E.Call, ())])
+        self.calls_out = writes_through_pointers(nodes)
         """Whether some call may write memory in a way that the emitter cannot see."""
 
     def strides(self, buffer: Buffer) -> tuple[E.Expr, ...]:

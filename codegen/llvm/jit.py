@@ -255,14 +255,14 @@ _ready_lock = threading.Lock()
 
 
 def _llvm() -> Any:
-    """Returns llvmlite.binding, loaded and initialized once."""
+    """Returns llvmlite.binding, loaded and initialized once for this machine."""
     if not _ready:
         import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
         with _ready_lock:
             if not _ready:
-                llvm.initialize_all_targets()
-                llvm.initialize_all_asmprinters()
+                llvm.initialize_native_target()
+                llvm.initialize_native_asmprinter()
                 llvm.initialize_native_asmparser()
                 _ready.append(llvm)
     return _ready[0]
@@ -277,8 +277,8 @@ def _machine(target: Target, opt_level: int) -> Any:
     llvm = _llvm()
     try:
         found = llvm.Target.from_triple(target.full_triple)
-    except RuntimeError as e:
-        raise TargetError(f"LLVM has no back end for {target.triple}: {str(e).strip()}") from None
+    except RuntimeError:
+        found = _of_all_targets(llvm, target)
     return found.create_target_machine(
         cpu=target.llvm_cpu,
         features=target.llvm_features,
@@ -289,6 +289,16 @@ def _machine(target: Target, opt_level: int) -> Any:
         codemodel="small",
         abiname=target.llvm_abi,
     )
+
+
+def _of_all_targets(llvm: Any, target: Target) -> Any:
+    """Returns LLVM's back end for another machine. All of them take ten megabytes, so they wait until one is asked for."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        return llvm.Target.from_triple(target.full_triple)
+    except RuntimeError as e:
+        raise TargetError(f"LLVM has no back end for {target.triple}: {str(e).strip()}") from None
 
 
 def _excerpt(text: str, message: str) -> str:

@@ -66,7 +66,7 @@ def glue_for(params: Sequence[Param]) -> Glue:
     """Return the glue for these parameters, made at the first request."""
     with _lock:
         fast = fast_call_ir(params) if len(params) <= MOST_ARGUMENTS else None
-        return _load(packed_ir(params), fast or "", _argument_kinds(params))
+        return _load(packed_ir(params), fast or "", _argument_kinds(params), _objects_of(params) if fast else ())
 
 
 def _argument_kinds(params: Sequence[Param]) -> str:
@@ -95,15 +95,26 @@ _C_TYPES: dict[str, Any] = {"O": ctypes.py_object, "i": _Integer, "d": ctypes.c_
 
 
 @lru_cache(maxsize=512)
-def _load(packed: str, fast: str, kinds: str) -> Glue:
-    target = Target("native -num-cores=1")
-    # It is not kept on disk, because it holds addresses of this process.
-    made = optimize_and_compile(packed + fast, target, 1, cache=not fast)
-    loaded = load(made.object, ["tw_packed", "tw_call"] if fast else ["tw_packed"])
+def _load(packed: str, fast: str, kinds: str, objects: tuple[tuple[str, int], ...]) -> Glue:
+    made = optimize_and_compile(packed + fast, Target("native -num-cores=1"), 1)
+    loaded = load(made.object, ["tw_packed", "tw_call"] if fast else ["tw_packed"], dict(objects))
     if not fast:
         return Glue(loaded, None)
     types = [_C_TYPES[kind] for kind in kinds]
     return Glue(loaded, ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, *types)(loaded.address("tw_call")))
+
+
+def _objects_of(params: Sequence[Param]) -> tuple[tuple[str, int], ...]:
+    """Returns symbol and address of the Python objects to which ``tw_call`` compares: NumPy's class of arrays, and the
+    data types. The code has their symbols, so that it is the same in every process."""
+    dtypes = {
+        f"tw_dtype_{dtype.name}": id(dtype) for dtype in [to_numpy(p.dtype) for p in params if p.kind == "buffer"]
+    }
+    return ((_ARRAY, id(np.ndarray)), *sorted(dtypes.items())) if dtypes else ()
+
+
+_ARRAY = "tw_ndarray"
+"""The symbol of NumPy's class of arrays."""
 
 
 def packed_ir(params: Sequence[Param]) -> str:
@@ -264,7 +275,8 @@ def fast_call_ir(params: Sequence[Param]) -> str | None:
         checks += _APART
         out.append(f"  %apart = call i1 @tw_apart(ptr %spans, i64 {len(spans)})")
         out += ["  br i1 %apart, label %separate, label %unusual", "separate:"]
-    lines = [f"define i32 @tw_call({head}) nounwind {{", *out, f"  %rc = call i32 {call}", "  ret i32 %rc"]
+    lines = [f"@{name} = external global i8" for name, _ in _objects_of(params)]
+    lines += [f"define i32 @tw_call({head}) nounwind {{", *out, f"  %rc = call i32 {call}", "  ret i32 %rc"]
     return checks + "\n".join([*lines, "unusual:", f"  ret i32 {UNUSUAL}", "}", ""])
 
 
@@ -366,17 +378,17 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
         return False
     flags = _C_CONTIGUOUS | _ALIGNED | (_WRITEABLE if p.writes else 0)
     dtype = to_numpy(p.dtype)
-    fields = [("type", _HEAD - 8, "i64"), ("data", _HEAD, "ptr"), ("rank", _HEAD + 8, "i32"),
-              ("shape", _HEAD + 16, "ptr"), ("descr", _HEAD + 40, "i64"), ("flags", _HEAD + 48, "i32")]  # fmt: skip
+    fields = [("type", _HEAD - 8, "ptr"), ("data", _HEAD, "ptr"), ("rank", _HEAD + 8, "i32"),
+              ("shape", _HEAD + 16, "ptr"), ("descr", _HEAD + 40, "ptr"), ("flags", _HEAD + 48, "i32")]  # fmt: skip
     # The type comes first, because only an array has fields to read.
     for n, (name, offset, kind) in enumerate(fields):
         out.append(f"  %{name}{i}p = getelementptr i8, ptr %a{i}, i64 {offset}")
         out.append(f"  %{name}{i} = load {kind}, ptr %{name}{i}p, align 4")
         if n == 0:
-            out.append(f"  %isarray{i} = icmp eq i64 %type{i}, {id(np.ndarray)}")
+            out.append(f"  %isarray{i} = icmp eq ptr %type{i}, @{_ARRAY}")
             out.append(f"  br i1 %isarray{i}, label %array{i}, label %unusual")
             out.append(f"array{i}:")
-    out.append(f"  %isdtype{i} = icmp eq i64 %descr{i}, {id(dtype)}")
+    out.append(f"  %isdtype{i} = icmp eq ptr %descr{i}, @tw_dtype_{dtype.name}")
     out.append(f"  %isrank{i} = icmp eq i32 %rank{i}, {buffer.ndim}")
     out.append(f"  %masked{i} = and i32 %flags{i}, {flags}")
     out.append(f"  %isflags{i} = icmp eq i32 %masked{i}, {flags}")

@@ -6,6 +6,7 @@ counts, a formula. Arrays of such formulas are NumPy's, of objects: numbers, and
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -84,7 +85,8 @@ def evaluate(
         alone = onnx.NodeProto()  # a part of the model would keep all of it in memory for as long as the session lives
         alone.CopyFrom(node)
         with np.errstate(all="ignore"):
-            session = onnx.reference.ReferenceEvaluator(alone, opsets={"": 1, **opsets})
+            reference = importlib.import_module("onnx.reference")  # it takes a while, and most models have no such node
+            session = reference.ReferenceEvaluator(alone, opsets={"": 1, **opsets})
             results = session.run(None, dict(zip([name for name in node.input if name], given, strict=True)))
         return [_as_known(np.asarray(r)) for r in results]
     except Exception:  # the reference raises whatever NumPy or it itself raises; the converter explains what is wrong

@@ -284,6 +284,17 @@ def test_equal_signatures_share_their_glue():
     assert glue_for(abi_of(first)) is glue_for(abi_of(second))
 
 
+def test_glue_is_the_same_in_every_process(monkeypatch):
+    def text():
+        return fast_call_ir(
+            abi_of(buffer_function(decl_buffer((Var("n"), 8), "int8", "A"), decl_buffer((3,), "float32", "B")))
+        )
+
+    here = text()
+    assert str(id(np.ndarray)) not in here and str(id(np.dtype("int8"))) not in here
+    assert all(f"@{name} = external" in here for name in ("tw_ndarray", "tw_dtype_int8", "tw_dtype_float32"))
+
+
 def test_written_buffers_are_found():
     a, b, c = (decl_buffer((4,), "float32", name) for name in "ABC")
     handles = [Var(x, "handle") for x in "abc"]
@@ -292,6 +303,21 @@ def test_written_buffers_are_found():
     lowered = LoweredFunc.of(func, Target("native"), "add")
     assert [p.writes for p in lowered.params] == [False, False, True]
     assert [argument_type(p) for p in lowered.params] == ["const float*", "const float*", "float*"]
+
+
+def test_addresses_that_are_only_looked_at_write_nothing(monkeypatch):
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        {call}
+        B[i] = A[i]
+"""
+    fetched = parse(text.format(call="T.prefetch(T.address_of(A[i]), 0, 3)"))
+    passed = parse(text.format(call='T.call_extern("void", "write", T.address_of(A[i]))'))
+    assert [p.writes for p in abi_of(passed)] == [True, True]
+    monkeypatch.setattr("tilewright.codegen.lowered.accesses_below", None)  # a look at all accesses takes long
+    assert [p.writes for p in abi_of(fetched)] == [False, True]
 
 
 def test_spelling_in_llvm_and_c():
