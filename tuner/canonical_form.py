@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
+from ..codegen.lane_offsets import NEAR
 from ..schedule import Schedule, ScheduleError
 from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
@@ -95,13 +96,21 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
     """Let reductions read a copy of what they read at indices that are not affine.
 
     It is laid out by the axes. Where that would be too large, the whole array is copied instead, with the dimension of the
-    contiguous results last.
+    contiguous results last. So is an input that lies across another one.
     """
     for block in ProgramInfo(sch.func).blocks:
         if not block.is_reduction or block.keeps_order or block.obstacle is not None:
             continue
         last = block.stores[0].dims[-1] if block.stores[0].dims else None
         work = math.prod(block.extents.values())
+        turned = _against(block)
+        if turned is not None:
+            use, far = turned
+            before = sch.copy()
+            try:
+                _put_last(sch, sch.cache_read(block.name, use.buffer.name, "global"), len(use.dims), far)
+            except ScheduleError:
+                sch.restore(before)
         for use in block.loads:
             if use.affine:
                 continue
@@ -119,6 +128,26 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
                     _put_last(sch, copy, len(use.dims), far)
             except ScheduleError:
                 sch.restore(before)
+
+
+def _against(block: BlockInfo) -> tuple[Use, int] | None:
+    """Returns an input that lies across another one, and the dimension in which it would lie along it.
+
+    ``A[r, i] * B[i, r]``, summed over ``r`` for each ``i``: whatever vectors are made of, one of the two is gathered.
+    """
+    near = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
+    if near is None or block.stores[0].stride(near) != 1:
+        return None
+    for along in block.loads:
+        for across in block.loads if along.step(near) == 1 else ():
+            axis = next((v for v in block.reduce if across.step(v) == 1 and block.extents[v] > NEAR), None)
+            if axis is None or min(along.step(axis) or 0, across.step(near) or 0) <= NEAR:
+                continue
+            either = [(across, across.dim_of(near)), (along, along.dim_of(axis))]
+            use, far = min(either, key=lambda choice: choice[0].buffer.num_bytes() or 0)
+            if far is not None and sum(other.buffer is use.buffer for other in block.loads) == 1:
+                return use, far
+    return None
 
 
 def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
@@ -291,6 +320,18 @@ class _Divided:
         return IndexMap(tuple(indices), tuple(new))
 
 
+_NARROW, _FEW_STEPS = 8, 8
+"""The lanes of results side by side that are too few, and the steps up to which a reduction needs no tiles."""
+
+
+def _would_be_narrow(block: BlockInfo, numbers: Sequence[int], divisors: Iterable[int]) -> bool:
+    """Returns whether a short reduction would lose its vectors: those of results side by side end at the remainders."""
+    inner = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
+    if not block.is_reduction or inner is None or block.axes.index(inner) not in numbers:
+        return False
+    return block.reduce_size <= _FEW_STEPS and min(divisors, default=_NARROW) < _NARROW
+
+
 def _digits(index: Expr, factors: Sequence[int | Expr]) -> list[Expr]:
     """Returns the digits of an index, the outermost one first.
 
@@ -339,6 +380,8 @@ def _divided_axes(divisors: _Divisors) -> Iterator[_Divided]:
             for n in numbers
             for d, divisor in divisors.of[block][n].items()
         }
+        if any(_would_be_narrow(block, numbers, by) for block, numbers in axes.items() if block in divisors.of):
+            continue
         factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
         if factors:
             named = tuple([by.get(f, f) for f in factors])

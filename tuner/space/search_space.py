@@ -379,7 +379,7 @@ _TRIES = 4
 
 @dataclass
 class DefaultSchedule:
-    """A default schedule: ``scheduled`` counts its groups of blocks, ``left`` says what stays as written, and why.
+    """A default schedule: ``parts`` schedule its groups of blocks, ``left`` says what stays as written, and why.
 
     ``space`` is the space that it comes from; ``failed`` are the rules, each with a block, none of whose candidates
     applied. ``follower`` took all its steps as well.
@@ -388,17 +388,22 @@ class DefaultSchedule:
     schedule: Schedule
     space: Space
     follower: Follower | None = None
-    scheduled: int = 0
+    parts: list[Part] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     failed: set[tuple[str, str]] = field(default_factory=set)
 
     __repr__ = short_repr("origin")
 
     @property
+    def part_names(self) -> tuple[str, ...]:
+        """Returns the names of the parts."""
+        return tuple([part.name for part in self.parts])
+
+    @property
     def origin(self) -> str:
         """Returns a sentence that says where the schedule comes from."""
         reasons = "; ".join(self.left[:3]) + ("; …" if len(self.left) > 3 else "")
-        if self.scheduled == 0:
+        if not self.parts:
             return f"as written, not tuned: {reasons or 'there is nothing to schedule'}"
         if not self.schedule.trace.insts:
             return "as written, not tuned: the analytic model changes nothing"
@@ -444,7 +449,7 @@ def _apply_best(space: Space, variant: Variant, follower: Schedule | None) -> De
                 reason = reason or str(error).split("\n")[0]
                 continue
             made.schedule, made.follower = trial, followed
-            made.scheduled += 1
+            made.parts.append(table.part)
             break
         else:
             names = ", ".join([block.name for block in group.blocks])
