@@ -612,7 +612,7 @@ def _plan_by_one_example(
         example = example_of(base.func, less)
         if example is None:
             break
-        default = tuner.choose_default(tuner.Space(example, machine))
+        default = tuner.choose_default(tuner.Space(example, machine, of=base))
         schedule = base.copy()
         try:
             default.schedule.trace.apply_to_schedule(schedule)
@@ -630,7 +630,7 @@ def _plan_by_one_example(
         return None
     example = example_of(base.func)
     try:
-        chosen = tuner.choose_default(tuner.Space(example, machine), base) if example is not None else None
+        chosen = tuner.choose_default(tuner.Space(example, machine, of=base), base) if example is not None else None
     except (ScheduleError, TraceError):
         chosen = None
     if chosen is not None and chosen.follower is not None and chosen.parts:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen.lane_offsets import NEAR
-from ..schedule import Schedule, ScheduleError
+from ..schedule import Schedule, ScheduleError, TraceError
 from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
 from ..tir.analysis.known_ranges import evaluate
@@ -29,11 +29,14 @@ _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
 
 
-def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
-    """Make reductions rectangular, and their accesses affine; returns the program that results."""
+def bring_into_canonical_form(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
+    """Make reductions rectangular, and their accesses affine; returns the program that results.
+
+    Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is.
+    """
     _pad_triangles(sch)
     reduce_once(sch)
-    _split_divided_axes(sch, _by_numbers)
+    _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch)
     return ProgramInfo(sch.func)
 
@@ -103,12 +106,12 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
             continue
         last = block.stores[0].dims[-1] if block.stores[0].dims else None
         work = math.prod(block.extents.values())
-        turned = _against(block)
-        if turned is not None:
-            use, far = turned
+        across = _against(block)
+        if across is not None:
             before = sch.copy()
             try:
-                _put_last(sch, sch.cache_read(block.name, use.buffer.name, "global"), len(use.dims), far)
+                copy = sch.cache_read(block.name, across[0].buffer.name, "global")
+                _put_last(sch, copy, len(across[0].dims), across[1])
             except ScheduleError:
                 sch.restore(before)
         for use in block.loads:
@@ -250,7 +253,9 @@ def _not_affine_reductions(program: ProgramInfo) -> list[BlockInfo]:
     ]
 
 
-def _split_divided_axes(sch: Schedule, divisors: Callable[[PrimFunc], _Divisors]) -> None:
+def _split_divided_axes(
+    sch: Schedule, divisors: Callable[[PrimFunc], _Divisors], of: Schedule | None = None
+) -> None:  # fmt: skip
     """Split the axes that reductions divide, where that makes accesses affine."""
     known = divisors(sch.func)
     refused: set[frozenset[str]] = set()
@@ -261,7 +266,9 @@ def _split_divided_axes(sch: Schedule, divisors: Callable[[PrimFunc], _Divisors]
         before = sch.copy()
         try:
             found.split(sch)
-        except ScheduleError:
+            if of is not None:
+                sch.trace.apply_to_schedule(of.copy())
+        except (ScheduleError, TraceError):
             sch.restore(before)
         after = divisors(sch.func)
         if _not_affine(after.program) < _not_affine(known.program) and (

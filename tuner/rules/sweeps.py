@@ -634,7 +634,7 @@ class ElementwisePart(Part):
         if self.across is not None:
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
-            waiting = len(strided) * float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
+            waiting = waiting + len(strided) * float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
             lines = np.maximum(1.0, 16.0 / tile)
             traffic = {name: lines * value for name, value in swept_bytes(moved, machine).items()}
         else:
@@ -642,12 +642,12 @@ class ElementwisePart(Part):
             traffic = swept_bytes(moved, machine)
             traffic = added(
                 [
-                    {name: value * (1 - apart / moved) for name, value in traffic.items()},
+                    {name: value * (1 - apart / max(moved, 1.0)) for name, value in traffic.items()},
                     *[self._moved(use, rows) for use in strided],
                 ]
             )
-            wait = machine.jump_cycles - machine.line_bytes / machine.l3_bytes_per_cycle
-            waiting = wait * traffic.pop("jumps", waiting)
+            jump = machine.jump_cycles - machine.line_bytes / machine.l3_bytes_per_cycle
+            waiting = jump * traffic.pop("jumps", waiting)
         width = np.minimum(columns["vectors"] * self.lanes, self.inner)
         counts["loop_cycles"] = counts["loop_cycles"] + _REST * around * (np.mod(self.inner, width) > 0)
         if self.conditional and not self.apart:  # what the last vector of a row has is not known before
@@ -685,17 +685,18 @@ class ElementwisePart(Part):
     def _moved(self, use: Use, rows: int) -> dict[str, np.ndarray]:
         """Returns, by name, the bytes that an input of far lanes moves between caches.
 
-        ``jumps`` are the lines from beyond the second-level cache for which lanes wait.
-        Indices that are not affine are taken to go through their whole dimension, in order where nothing is looked up.
+        ``jumps`` are the lines from beyond the second-level cache for which lanes wait. An index that is not affine is
+        taken to go evenly through its dimension.
         """
         block, machine, inner = self.block, self.machine, _innermost(self.block)
         shape, dims = shape_of(use.buffer), []
         for n, (dim, variables, extent) in enumerate(zip(use.dims, use.unknown, shape, strict=True)):
+            steps: Mapping[Var, float] = dim or {}
             if dim is None:
                 ways = sum([block.extents[v] - 1 for v in variables if v in block.extents])
-                most = machine.line_bytes / block.itemsize if n == len(shape) - 1 else 1.0
-                dim = {v: min(most, (extent - 1) / max(1, ways)) for v in variables if v in block.extents}
-            dims.append(dim)
+                farthest = machine.line_bytes / block.itemsize if n == len(shape) - 1 else 1.0
+                steps = dict.fromkeys(variables, min(farthest, (extent - 1) / max(1, ways)))
+            dims.append({v: step for v, step in steps.items() if v in block.extents})
         outside = [v for v in reversed(block.spatial) if v is not inner]
         loops = [NestLoop(inner, np.ones(rows) * min(self.lanes, self.inner))]
         loops.append(NestLoop(inner, np.ones(rows) * ceil_div(self.inner, self.lanes)))

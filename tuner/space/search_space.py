@@ -64,13 +64,15 @@ class Space:
         machine: The machine's figures; by default those of the target.
         avoid: Pairs of the name of a rule and of a block about which the rule is not asked.
         where: The values that decisions may take (:data:`Where`); ValueError for a decision that no part has.
+        of: The function of symbolic sizes of which ``func`` is an example: axes are split where that applies to it as well.
     """
 
     def __init__(
         self, func: PrimFunc, target: Target | str, *, rules: Sequence[ScheduleRule] | None = None,
         machine: MachineModel | None = None, avoid: frozenset[tuple[str, str]] = frozenset(), where: Where | None = None,
+        of: Schedule | None = None,
     ) -> None:  # fmt: skip
-        self.func = func
+        self.func, self.of = func, of
         self.target = target = Target.of(target)
         self.machine = machine or MachineModel.of(target)
         self.avoid = avoid
@@ -83,7 +85,7 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base)
+        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         self.inlined = _inline(base, asked_for)
@@ -163,7 +165,8 @@ class Space:
         """Returns the space in which these rules are not asked about these blocks."""
         avoid = self.avoid | set(pairs)
         space = Space(
-            self.func, self.target, rules=self.rules, machine=self.machine, avoid=avoid, where=self.where
+            self.func, self.target, rules=self.rules, machine=self.machine, avoid=avoid, where=self.where,
+            of=self.of,
         )  # fmt: skip
         space._guard = self._guard
         return space
