@@ -9,7 +9,7 @@ from ...tir.expr import EQ, GE, GT, LE, LT, NE, BufferLoad, DType, Expr, Let, Mu
 from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.node import IRNode
-from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, While, statements_in
+from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, statements_in
 from ...tir.walk import LEAVES
 from ..backend.analyses import divisor_range
 from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitError, EmitterTables
@@ -95,7 +95,7 @@ class LlvmEmitter(LlvmScope):
 
 
 TABLES = EmitterTables(
-    {**STATEMENTS, AttrStmt: llvm_stmt.attribute},
+    {**STATEMENTS, AttrStmt: llvm_stmt.attribute, SeqStmt: llvm_stmt.sequence},
     {**EXPRESSIONS, **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_expr.compared), Mul: llvm_expr.product},
     {
         **PLAIN_CALLS,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ...tir.analysis.simplify import loop_values
 from ...tir.expr import IntImm, Var, product
-from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
+from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, SeqStmt, Stmt, While
 from ..backend.analyses import asserts, captured, needs_scratch
 from ..backend.emitter import elements_of
 from ..lowered import NONTEMPORAL_ATTR, NULL_ARRAY, OUT_OF_MEMORY, Param
-from .function_builder import Phi, llvm_type, memory_type, sum_text
+from .function_builder import FunctionBuilder, Phi, llvm_type, memory_type, sum_text
 from .llvm_scope import LlvmScope
 
 if TYPE_CHECKING:
@@ -137,6 +137,62 @@ def _clean(name: str) -> str:
     return "".join(ch if ch.isalnum() else "_" for ch in name) or "i"
 
 
+# Emits long sequences of loop nests, each as a function of its own.
+
+_MANY_NESTS = 48
+"""From so many loop nests on each is a function: LLVM's time for machine code grows faster than the size of a function."""
+
+
+def sequence(em: LlvmScope, s: SeqStmt) -> None:
+    """Emit statements one after the other."""
+    many = sum(isinstance(child, For) for child in s.seq) >= _MANY_NESTS
+    for child in s.seq:
+        if many and isinstance(child, For) and child.kind == "serial" and not em.registers:
+            _nest_apart(em, child)
+        else:
+            em.stmt(child)
+
+
+def _nest_apart(em: LlvmScope, s: For) -> None:
+    """Emit the call of a function that has a loop nest, and the function."""
+    fn, unit = em.fn, em.unit
+    unit.outlined += 1
+    name = f"{unit.name}_nest{unit.outlined}"
+    variables, pointers = captured(em, s)
+    can_fail = asserts(s) or needs_scratch(s, unit.on_stack)
+    params = [f"ptr noalias %p{n}" for n in range(len(pointers))]
+    params += [f"{_kept_type(em, var)} %x{n}" for n, var in enumerate(variables)]
+    type_ = "i32" if can_fail else "void"
+    header = f"define internal {type_} @{name}({', '.join(params)}) noinline nounwind {em.target.llvm_attributes}"
+    inner = _inside(em, unit.builder(header, name, fn), variables, pointers)
+    inner.in_parallel = em.in_parallel
+    inner.stmt(s)
+    inner.order_nontemporal_stores()
+    inner.fn.do("ret i32 0" if can_fail else "ret void")
+    unit.functions.append(inner.fn.text())
+    given = [f"ptr {em.bases[data]}" for data in pointers]
+    given += [f"{_kept_type(em, var)} {em.vars[var]}" for var in variables]
+    call = f"call {type_} @{name}({', '.join(given)})"
+    if can_fail:
+        code = fn.emit(call)
+        em.check(fn.emit(f"icmp eq i32 {code}, 0"), code)
+    else:
+        fn.do(call)
+    em.touch(*unit.effects.of(s)[1])
+
+
+def _inside(outer: LlvmScope, fn: FunctionBuilder, variables: Sequence[Var], pointers: Sequence[Var]) -> LlvmScope:
+    """Returns the emitter of a function that ``outer`` gives pointers (``%p0``, ``%p1``, …) and values (``%x0``, …)."""
+    em = type(outer)(outer.unit, fn)
+    em.streaming = outer.streaming
+    em.analyzer, em.meanings = outer.analyzer, outer.meanings
+    em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
+    em.own_memory = {f"%p{n}" for n, data in enumerate(pointers) if outer.bases[data] in outer.own_memory}
+    em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}
+    em.indices = {v for v in variables if v in outer.indices}
+    return em
+
+
 # Emits loops that test a condition.
 
 
@@ -218,15 +274,9 @@ def _region_body(outer: LlvmScope, name: str, s: For, variables: list[Var], poin
     attributes = outer.target.llvm_attributes
     header = f"define internal void @{name}_body({', '.join(params)}) noinline nounwind {attributes}"
     fn = outer.unit.builder(header, f"{name}_body", outer.fn)
-    em = type(outer)(outer.unit, fn)
+    em = _inside(outer, fn, variables, pointers)
     em.in_parallel = True
-    em.streaming = outer.streaming
     em.failure = "%failure" if can_fail else None
-    em.analyzer, em.meanings = outer.analyzer, outer.meanings
-    em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
-    em.own_memory = {f"%p{n}" for n, data in enumerate(pointers) if outer.bases[data] in outer.own_memory}
-    em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}
-    em.indices = {v for v in variables if v in outer.indices}
     em.analyzer.bind(s.loop_var, loop_values(s))
     first = fn.emit("add i64 %low, %begin")
     last = fn.emit("add i64 %low, %end")

@@ -49,10 +49,12 @@ def align_tiles(func: PrimFunc, target: Target) -> PrimFunc:
         return func
     nodes = nodes_by_type(func.body)
     own = frozenset([n.buffer.data for n in nodes.get(Allocate, ())])
-    outside = [n for kind in (BufferLoad, BufferStore) for n in nodes.get(kind, ()) if n.buffer.data not in own]
+    outside = [
+        n for kind in (BufferLoad, BufferStore) for n in nodes.get(kind, ()) if n.indices and n.buffer.data not in own
+    ]
     line = target.caches.line
-    loops = [loop.loop_var for loop in nodes.get(For, ()) if _may_be_tiles(loop)]
-    if not any(_one_line(n, var, line) for var in loops for n in outside):
+    loops = {loop.loop_var for loop in nodes.get(For, ()) if _may_be_tiles(loop)}
+    if not any(_one_line(n, var, line) for n in outside for var in loops & vars_in(n.indices[-1])):
         return func
 
     def shifted(loop: For, _: ScopedTransform) -> Stmt | None:
