@@ -94,15 +94,11 @@ def fused_tiles(sch: Schedule, stages: Sequence[TileStage], tiles: Mapping[int, 
     ``tiles``: for axes of the last stage, by number, the extent of a tile. ``shared``: the threads share the tiles.
     """
     made = [_prepared(sch, stage) for stage in stages]
-    ends = [m for m in made if m.stage.end or m is made[-1]]
-    loops = [_tile_loop(sch, m.blocks[-1], tiles) for m in ends]
-    at, first = loops[-1], made.index(ends[0])
+    at = _tile_loop(sch, made[-1].blocks[-1], tiles)
     if at is not None:
-        _move_in(sch, made[first:], dict(zip(map(id, ends), loops, strict=True)))
-        at = sch.merge(*loops) if len(loops) > 1 else at
+        at = _move_in(sch, made, tiles, at)
         if shared:
             sch.parallel(at)
-        _move_in(sch, made[:first], {}, at)
     for m in made:
         if m.stage.rolls and at is not None:
             sch.rolling_buffer(m.block, 0)
@@ -126,13 +122,18 @@ def _prepared(sch: Schedule, stage: TileStage) -> _Made:
     return _Made(stage, block)
 
 
-def _move_in(sch: Schedule, made: Sequence[_Made], loops: Mapping[int, Any], at: Any = None) -> None:
-    """Compute stages in tiles. A stage goes in the loop of the result that follows it (``loops``, by the identity of
-    its stage), which computes its own sums there, else in ``at``."""
+def _move_in(sch: Schedule, made: Sequence[_Made], tiles: Mapping[int, int], at: Any) -> Any:
+    """Compute all stages in ``at``, the loop over tiles of the last one; returns the loop.
+
+    Producers go last, so that the loop of a further result directly follows it when that one's turn comes.
+    """
     for m in reversed(made):
-        at = loops.get(id(m), at)
-        for block in reversed(m.blocks[:-1] if id(m) in loops else m.blocks):
+        ends = m.stage.end or m is made[-1]
+        if m.stage.end:
+            at = sch.merge(_tile_loop(sch, m.blocks[-1], tiles), at)
+        for block in reversed(m.blocks[:-1] if ends else m.blocks):
             sch.compute_at(block, at)
+    return at
 
 
 def _tile_loop(sch: Schedule, block: Any, tiles: Mapping[int, int]) -> Any:
