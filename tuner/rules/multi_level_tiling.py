@@ -451,8 +451,8 @@ def outer_costs(
 _LONG = 16
 """An epilogue of more operations for each element counts as long."""
 
-_WINDOW = 25
-"""The most steps of a reduction over several axes that are all written out: a window of 5 x 5."""
+_WINDOW = 49
+"""The most steps of a reduction over several axes that are all written out: a window of 7 x 7."""
 
 
 class MultiLevelTilingRule(ScheduleRule):
