@@ -1,10 +1,11 @@
 """This module shows how the time to build grows with the size of a program: its stages, its results, its kernels.
 
-    python benchmarks/growth.py [--programs mixed results] [--rounds 3]
+    python benchmarks/growth.py [--programs mixed results] [--rounds 3] [--rows rows.jsonl]
 
 A row has the program and how many stages, results or kernels it has, the CPU seconds from its definition to the first
 result with nothing cached and with everything on the disk, and milliseconds for each of them. Each is built in a process of
-its own, for one thread; of several rounds the least counts.
+its own, for one thread; of several rounds the least counts. Rows are written as they come; those that the file has are not
+measured again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,30 +105,43 @@ def seconds(name: str, count: int) -> float:
     return time.process_time() - start
 
 
+def measured(name: str, count: int, rounds: int) -> list[float]:
+    """Returns the least CPU seconds of several processes, with nothing cached and with everything on the disk."""
+    found: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            for times in found:
+                done = subprocess.run(
+                    [sys.executable, __file__, "--one", name, str(count)],
+                    env={**os.environ, "TILEWRIGHT_CACHE_DIR": cache}, capture_output=True, text=True, check=True,
+                )  # fmt: skip
+                times.append(json.loads(done.stdout))
+    return [min(times) for times in found]
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description="The time to build by the size of the program.")
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=Path)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(seconds(options.one[0], int(options.one[1]))))
         return
+    kept = options.rows.read_text().splitlines() if options.rows and options.rows.exists() else []
+    known = {(name, count): times for name, count, times in map(json.loads, kept)}
     rows = []
     for name in options.programs:
         what, _, counts = PROGRAMS[name]
         for count in counts:
-            found: list[list[float]] = [[], []]
-            for _ in range(options.rounds):
-                with tempfile.TemporaryDirectory() as cache:
-                    for times in found:
-                        done = subprocess.run(
-                            [sys.executable, __file__, "--one", name, str(count)],
-                            env={**os.environ, "TILEWRIGHT_CACHE_DIR": cache}, capture_output=True, text=True, check=True,
-                        )  # fmt: skip
-                        times.append(json.loads(done.stdout))
-            new, again = [min(times) for times in found]
+            if (name, count) not in known:
+                known[name, count] = measured(name, count, options.rounds)
+                if options.rows:
+                    with options.rows.open("a") as file:
+                        file.write(json.dumps([name, count, known[name, count]]) + "\n")
+            new, again = known[name, count]
             rows.append([what, str(count), f"{new:.2f}", f"{again:.2f}", f"{new / count * 1e3:.1f}"])
     print_table("CPU seconds to build", ["program of", "how many", "new, s", "cached, s", "new, ms for each"], rows)
 

@@ -372,7 +372,7 @@ class Plan:
     ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, or the record of a near size: neither was
     measured for this size) or ``given`` (as the caller has it). ``origin`` says in words where the schedule comes from: which
     record, and whether another code generator measured it; or why records do not apply; and which blocks stay as written.
-    ``scheduled`` is the function to compile.
+    ``scheduled`` is the function to compile; ``parts`` names those parts of the space that the analytic model chose.
     """
 
     request: Request
@@ -382,6 +382,7 @@ class Plan:
     scheduled: PrimFunc
     record: TuningRecord | None = None
     trace: Trace | None = None
+    parts: tuple[str, ...] = ()
 
     __repr__ = short_repr("kind", "origin", "target")
 
@@ -523,8 +524,11 @@ _SMALL_SIZES = ((16, 24), (4, 6), (1, 1))
 """Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 24, that for 4 up to
 6, that for 1 for 1 alone. Larger ones stand first: a later, smaller limit is asked first."""
 
-_LARGE_SIZE = (1024, 512)
-"""An example of large sizes, and above which size its schedule is used, where one result is made of so many elements."""
+_LARGE_SIZE = (1024, 256)
+"""An example of large sizes, and above which size its schedule is used, where that is of other parts."""
+
+_ONE_RESULT = (1024, 512)
+"""The same where one result is made of so many elements."""
 
 _LONG_SCAN = (1024, 128)
 """The same for running sums along a size: long rows side by side may lie a power of two apart, and push each other out of the
@@ -535,8 +539,8 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     """Returns a plan for symbolic sizes: by the analytic model's schedules for examples of them.
 
     A function of one size has schedules of its own where that is small, because tiles for larger ones are mostly empty
-    there. It has one for large sizes where it reduces to one result, because partial results then fill several vectors, and
-    where it has running sums along the size.
+    there. It has one for large sizes where it reduces to one result, because partial results then fill several vectors,
+    where it has running sums along the size, and where other parts are the best there, such as columns in place of rows.
     Where none applies, the function stays as written, and the origin says why. None: no examples are known, or the target
     is a GPU or takes programs as they are written.
     """
@@ -547,16 +551,18 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     ((size, usual),) = sizes.items()
     assert made.trace is not None
     programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
-    scans = _scans_along(asked.func, size)
-    for example, end in (*_SMALL_SIZES, _LONG_SCAN if scans else _LARGE_SIZE):
+    along = _LONG_SCAN if _scans_along(asked.func, size) else _ONE_RESULT if _reduces_to_one(asked.func, size) else None
+    for example, end in (*_SMALL_SIZES, along or _LARGE_SIZE):
         large = example > end  # for sizes above ``end``; otherwise for those up to it
         func = with_example(asked.func, {size.name: example})
-        if large and (usual >= example or not (scans or _reduces_to_one(asked.func, size))):
+        if large and usual >= example:
             continue
         if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
         other = _plan_by_one_example(Request(func), machine, "", (0, ODD) if large else (0,))
         if other is None or other.trace is None or _divides_by_sizes(other.scheduled):
+            continue
+        if large and not along and other.parts == made.parts:
             continue
         if (trace := other.trace.dumps()) not in traces:
             programs.append(other.scheduled)
@@ -609,7 +615,7 @@ def _plan_by_one_example(
         example = example_of(base.func, less)
         if example is None:
             break
-        default = tuner.choose_default(tuner.Space(example, machine))
+        default = tuner.choose_default(tuner.Space(example, machine, of=base))
         schedule = base.copy()
         try:
             default.schedule.trace.apply_to_schedule(schedule)
@@ -617,7 +623,7 @@ def _plan_by_one_example(
             failed = failed or f"the schedule for {shown_sizes(asked.func, less)} does not apply: {error}"
             continue
         origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
-        made = Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace)
+        made = Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace, default.part_names)
         if not _divides_by_sizes(schedule.func):
             return made
         divided = divided or made
@@ -627,14 +633,14 @@ def _plan_by_one_example(
         return None
     example = example_of(base.func)
     try:
-        chosen = tuner.choose_default(tuner.Space(example, machine), base) if example is not None else None
+        chosen = tuner.choose_default(tuner.Space(example, machine, of=base), base) if example is not None else None
     except (ScheduleError, TraceError):
         chosen = None
-    if chosen is not None and chosen.follower is not None and chosen.scheduled:
+    if chosen is not None and chosen.follower is not None and chosen.parts:
         text = f"{best} for {shown_sizes(asked.func)} whose steps apply to all sizes"
         schedule = chosen.follower.schedule
         origin = before + chosen.origin.replace(best, text, 1)
-        return Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace)
+        return Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace, chosen.part_names)
     reason = failed.split("\n")[0]
     return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
 

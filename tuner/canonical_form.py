@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
-from ..schedule import Schedule, ScheduleError
+from ..codegen.lane_offsets import NEAR
+from ..schedule import Schedule, ScheduleError, TraceError
 from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
 from ..tir.analysis.known_ranges import evaluate
@@ -28,11 +29,14 @@ _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
 
 
-def bring_into_canonical_form(sch: Schedule) -> ProgramInfo:
-    """Make reductions rectangular, and their accesses affine; returns the program that results."""
+def bring_into_canonical_form(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
+    """Make reductions rectangular, and their accesses affine; returns the program that results.
+
+    Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is.
+    """
     _pad_triangles(sch)
     reduce_once(sch)
-    _split_divided_axes(sch, _by_numbers)
+    _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch)
     return ProgramInfo(sch.func)
 
@@ -95,13 +99,21 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
     """Let reductions read a copy of what they read at indices that are not affine.
 
     It is laid out by the axes. Where that would be too large, the whole array is copied instead, with the dimension of the
-    contiguous results last.
+    contiguous results last. So is an input that lies across another one.
     """
     for block in ProgramInfo(sch.func).blocks:
         if not block.is_reduction or block.keeps_order or block.obstacle is not None:
             continue
         last = block.stores[0].dims[-1] if block.stores[0].dims else None
         work = math.prod(block.extents.values())
+        across = _against(block)
+        if across is not None:
+            before = sch.copy()
+            try:
+                copy = sch.cache_read(block.name, across[0].buffer.name, "global")
+                _put_last(sch, copy, len(across[0].dims), across[1])
+            except ScheduleError:
+                sch.restore(before)
         for use in block.loads:
             if use.affine:
                 continue
@@ -119,6 +131,26 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
                     _put_last(sch, copy, len(use.dims), far)
             except ScheduleError:
                 sch.restore(before)
+
+
+def _against(block: BlockInfo) -> tuple[Use, int] | None:
+    """Returns an input that lies across another one, and the dimension in which it would lie along it.
+
+    ``A[r, i] * B[i, r]``, summed over ``r`` for each ``i``: whatever vectors are made of, one of the two is gathered.
+    """
+    near = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
+    if near is None or block.stores[0].stride(near) != 1:
+        return None
+    for along in block.loads:
+        for across in block.loads if along.step(near) == 1 else ():
+            axis = next((v for v in block.reduce if across.step(v) == 1 and block.extents[v] > NEAR), None)
+            if axis is None or min(along.step(axis) or 0, across.step(near) or 0) <= NEAR:
+                continue
+            either = [(across, across.dim_of(near)), (along, along.dim_of(axis))]
+            use, far = min(either, key=lambda choice: choice[0].buffer.num_bytes() or 0)
+            if far is not None and sum(other.buffer is use.buffer for other in block.loads) == 1:
+                return use, far
+    return None
 
 
 def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
@@ -221,7 +253,9 @@ def _not_affine_reductions(program: ProgramInfo) -> list[BlockInfo]:
     ]
 
 
-def _split_divided_axes(sch: Schedule, divisors: Callable[[PrimFunc], _Divisors]) -> None:
+def _split_divided_axes(
+    sch: Schedule, divisors: Callable[[PrimFunc], _Divisors], of: Schedule | None = None
+) -> None:  # fmt: skip
     """Split the axes that reductions divide, where that makes accesses affine."""
     known = divisors(sch.func)
     refused: set[frozenset[str]] = set()
@@ -232,7 +266,9 @@ def _split_divided_axes(sch: Schedule, divisors: Callable[[PrimFunc], _Divisors]
         before = sch.copy()
         try:
             found.split(sch)
-        except ScheduleError:
+            if of is not None:
+                sch.trace.apply_to_schedule(of.copy())
+        except (ScheduleError, TraceError):
             sch.restore(before)
         after = divisors(sch.func)
         if _not_affine(after.program) < _not_affine(known.program) and (
@@ -291,6 +327,18 @@ class _Divided:
         return IndexMap(tuple(indices), tuple(new))
 
 
+_NARROW, _FEW_STEPS = 8, 8
+"""The lanes of results side by side that are too few, and the steps up to which a reduction needs no tiles."""
+
+
+def _would_be_narrow(block: BlockInfo, numbers: Sequence[int], divisors: Iterable[int]) -> bool:
+    """Returns whether a short reduction would lose its vectors: those of results side by side end at the remainders."""
+    inner = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
+    if not block.is_reduction or inner is None or block.axes.index(inner) not in numbers:
+        return False
+    return block.reduce_size <= _FEW_STEPS and min(divisors, default=_NARROW) < _NARROW
+
+
 def _digits(index: Expr, factors: Sequence[int | Expr]) -> list[Expr]:
     """Returns the digits of an index, the outermost one first.
 
@@ -339,6 +387,8 @@ def _divided_axes(divisors: _Divisors) -> Iterator[_Divided]:
             for n in numbers
             for d, divisor in divisors.of[block][n].items()
         }
+        if any(_would_be_narrow(block, numbers, by) for block, numbers in axes.items() if block in divisors.of):
+            continue
         factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
         if factors:
             named = tuple([by.get(f, f) for f in factors])

@@ -35,7 +35,7 @@ from ..tir.expr import (
 )
 from ..tir.expr.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, children_of
-from ..tir.walk import blocks_of, loads_and_stores, pre_order, uses_var
+from ..tir.walk import blocks_of, loads_and_stores, pre_order, uses_var, vars_in
 
 
 def affine(expr: Expr) -> Linear | None:
@@ -58,11 +58,13 @@ def _axis(e: Expr) -> Linear | None:
 @dataclass(frozen=True)
 class Use:
     """A load or a store with the coefficients of its indices. For each dimension of its buffer they are those of the
-    block's axes (None: not affine) and the constant in ``offsets``."""
+    block's axes (None: not affine) and the constant in ``offsets``. ``unknown`` are the variables in each index that is not affine.
+    """
 
     buffer: Buffer
     dims: tuple[Mapping[Var, int] | None, ...]
     offsets: tuple[int, ...] = ()
+    unknown: tuple[frozenset[Var], ...] = ()
 
     @property
     def affine(self) -> bool:
@@ -115,6 +117,20 @@ class Use:
                 return None
             total += dim.get(axis, 0) * stride
             stride *= extent.value
+        return total
+
+    def step(self, axis: Var) -> int | None:
+        """Returns how many elements one step of ``axis`` moves, whatever indices without it are; None: not known."""
+        if any(axis in variables for variables in self.unknown):
+            return None
+        shape = [extent.value if isinstance(extent, IntImm) else None for extent in self.buffer.shape]
+        total = 0
+        for n, dim in enumerate(self.dims):
+            if dim and dim.get(axis):
+                inside = shape[n + 1 :]
+                if None in inside:
+                    return None
+                total += dim[axis] * math.prod(extent for extent in inside if extent is not None)
         return total
 
     def dim_of(self, axis: Var) -> int | None:
@@ -306,7 +322,10 @@ class BlockInfo:
 def _use(access: Access) -> Use:
     found = [affine(i) for i in access.indices]
     dims = tuple([None if f is None else f.terms for f in found])
-    return Use(access.buffer, dims, tuple([0 if f is None else f.const for f in found]))
+    unknown = tuple(
+        [frozenset(vars_in(i)) if f is None else frozenset() for i, f in zip(access.indices, found, strict=True)]
+    )
+    return Use(access.buffer, dims, tuple([0 if f is None else f.const for f in found]), unknown)
 
 
 class _Numbers:

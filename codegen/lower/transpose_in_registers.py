@@ -27,6 +27,7 @@ from ...tir.expr import (
     conjuncts,
     const,
     op,
+    reads_memory,
 )
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import fresh_copy, pre_order, substitute, vars_in
@@ -167,16 +168,16 @@ def _plan(nest: _Nest, target: Target, own: frozenset[Var]) -> _Transpose | None
         return None
     variables = [loop.loop_var for loop in nest.loops]
     places = _coefficients(store.indices, variables)
-    sources = _coefficients(load.indices, variables)
+    tables = [index for index in load.indices if reads_memory(index)]
+    sources = _coefficients([const(0) if reads_memory(index) else index for index in load.indices], variables)
+    looked_up = {v for index in tables for v in vars_in(index)}
     if places is None or sources is None or not _writes_each_once(places, nest.loops):
         return None
     if any(b.strides and not _is(b.strides[-1], 1) for b in (store.buffer, load.buffer)):
         return None
-    if any(
-        isinstance(n, BufferLoad)
-        for t in (*nest.terms, *nest.inside, *store.indices, *load.indices)
-        for n in pre_order(t)
-    ):
+    if any(reads_memory(t) for t in (*nest.terms, *nest.inside, *store.indices)):
+        return None
+    if any(isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data for t in tables for n in pre_order(t)):
         return None
 
     def walks(rows: list[list[int]], n: int) -> bool:  # through memory, without gaps
@@ -184,10 +185,12 @@ def _plan(nest: _Nest, target: Target, own: frozenset[Var]) -> _Transpose | None
 
     last = len(variables) - 1
     for n in range(last - 1, -1, -1):
+        if looked_up & {variables[n], variables[last]}:
+            continue  # places that a table says are apart
         for i, j in ((n, last), (last, n)):
             if walks(sources, i) and walks(places, j) and not walks(sources, j) and not walks(places, i):
                 found = _build(nest, i, j, target)
-                if found is None or own & {store.buffer.data, load.buffer.data}:
+                if found is None or tables or own & {store.buffer.data, load.buffer.data}:
                     return found
                 shifts = [_shift(found, load, sources, places, target)]
                 if _rows_evict_each_other(store.buffer, [row[i] for row in places], found.size, target):

@@ -204,7 +204,9 @@ def merged_attention(c: OnnxCall) -> tuple[Value, ...]:
         whole = c.op("add", whole, c.input(2))
     starts = (0, widths[0], widths[0] + widths[1])
     parts = [_heads(c, c.part(whole, 2, b, w), heads) for b, w in zip(starts, widths, strict=True)]
-    earlier = [None, None] if past is None else [c.op("squeeze", c.part(past, 0, n, 1), axis=0) for n in (0, 1)]
+    earlier: list[Value | None] = [None, None]
+    if past is not None:
+        earlier = [c.op("squeeze", c.part(past, 0, n, 1), axis=0) for n in (0, 1)]
     out, keys, values = _attended(c, parts, earlier, c.optional(3), c.optional(5))
     if c.outputs < 2:
         return (out,)
@@ -339,8 +341,8 @@ def group_query_attention(c: OnnxCall) -> tuple[Value, ...]:
     filled = _filled_before(c, query, earlier[0])
     if c.attr("do_rotary", 0):
         at = c.cast(c.input(9), "int64") if c.has(9) else c.op("add", filled, c.places(rows, "int64", 1, 2))
-        turns = {"axis": 2, "interleaved": bool(c.attr("rotary_interleaved", 0))}
-        query, new[0] = [_rotated(c, v, at, c.input(7), c.input(8), **turns) for v in (query, new[0])]
+        pairs = bool(c.attr("rotary_interleaved", 0))
+        query, new[0] = [_rotated(c, v, at, c.input(7), c.input(8), 2, pairs) for v in (query, new[0])]
     keys, values = [v if e is None else _appended(c, e, v, filled) for e, v in zip(earlier, new, strict=True)]
     out = _shared(c, query, keys, values, filled)
     return _joined(c, out), keys, values

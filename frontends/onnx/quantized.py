@@ -56,8 +56,8 @@ def _ends(dtype: str) -> tuple[float, float]:
 def _quantized(c: OnnxCall, x: Value, scale: Value | None, zero: Value | None, to: str) -> Value:
     """Returns the numbers of the type ``to`` that are nearest to ``x``, ties to even, saturated."""
     small = to in SMALL_DTYPES.values()
-    given = c.cast(x, "float32"), *[None if v is None else c.cast(v, "float32") for v in (scale, zero)]
-    out = quantized(c.builder, *given, _ends(to), holding(to) if small else to)
+    factor, offset = [None if v is None else c.cast(v, "float32") for v in (scale, zero)]
+    out = quantized(c.builder, c.cast(x, "float32"), factor, offset, _ends(to), holding(to) if small else to)
     if small:
         c.small[out] = to
     return out

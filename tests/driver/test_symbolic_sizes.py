@@ -486,3 +486,37 @@ def test_other_functions_have_no_schedule_for_large_sizes():
         [y, te.compute((64,), lambda i: te.sum(y[i, r], axis=r), name="z")],
     ):
         assert "above" not in plan(tensors, target=ONE).origin
+
+
+def test_large_sizes_are_scheduled_by_other_parts_where_these_are_better():
+    """Rows of few steps are summed along vectors; results of far steps beside each other are vectors of results."""
+    n = te.var("n")
+    x, t = te.placeholder((n, n), name="x"), te.placeholder((n,), "int32", name="t")
+    r = te.reduce_axis((0, n), name="r")
+    out = te.compute((n,), lambda i: te.sum(te.sigmoid(x[r, i]) * te.sigmoid(x[t[r], i]), axis=r), name="z")
+    made = plan([x, t, out], target=ONE)
+    assert made.parts == ("rows_z",) and "above n = 256 for n = 1024" in made.origin
+    assert "n <= 256" in made.scheduled.script()
+    run = made.compile()
+    for size in (1, 3, 24, 64, 255, 256, 257, 300):
+        a, b = RNG.standard_normal((size, size)).astype(np.float32), RNG.integers(0, size, size).astype(np.int32)
+        result = np.zeros(size, np.float32)
+        run(a, b, result)
+        s = 1 / (1 + np.exp(-a.astype(float)))
+        np.testing.assert_allclose(result, (s * s[b]).sum(0), rtol=1e-4, err_msg=str(size))
+
+
+def test_axes_that_only_the_example_divides_stay_whole():
+    n = te.var("n")
+    x, w = te.placeholder((n, n), name="x"), te.placeholder(((n + 3) // 4,), name="w")
+    s = te.compute((n, n // 2), lambda i, j: te.sigmoid(x[i, 2 * j + 1]), name="s")
+    r = [te.reduce_axis((0, n), "r"), te.reduce_axis((0, n // 2), "q")]
+    made = plan([x, w, te.compute((), lambda: te.min(s[r[0], r[1]] * w[r[0] // 4], axis=r), name="z")], target=ONE)
+    assert made.origin.startswith("the analytic model's best schedule for n = 64,")
+    run = made.compile()
+    for size in (2, 5, 24, 61, 64, 67, 600):
+        a, b = RNG.standard_normal((size, size)).astype(np.float32), RNG.standard_normal((size + 3) // 4)
+        b, result = b.astype(np.float32), np.zeros((), np.float32)
+        run(a, b, result)
+        expected = 1 / (1 + np.exp(-a[:, 1::2].astype(float))) * b.repeat(4)[:size, None]
+        np.testing.assert_allclose(result, expected.min(), rtol=1e-5, err_msg=str(size))

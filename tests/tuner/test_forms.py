@@ -542,3 +542,70 @@ def test_an_operand_by_remainders_of_the_steps_is_turned(steps):
     assert "gather" not in compiled(x, y, out).get_source("ll")
     made, (x, y) = computed(out, x, y)
     np.testing.assert_array_equal(made, (x * y.T[np.arange(steps) % 8]).min(0))
+
+
+@pytest.mark.parametrize("columns", [9, 12, 16, 20])
+def test_results_beside_each_other_that_are_looked_up_are_vectors(columns):
+    x, t, y = ph(40, 33, columns), ph(columns, name="T", dtype="int32"), ph(40, name="B")
+    r = te.reduce_axis((0, 3), "r")
+    out = te.compute((40, 16, columns), lambda i, j, h: te.sum(te.sqrt(x[i, 2 * j + r, t[h]]) * y[i], axis=r), name="C")
+    text = compiled(x, t, y, out).get_source("tir")
+    assert "T.vectorized" in text and "rf" not in text
+    made, (x, t, y) = computed(out, x, t, y)
+    taken = np.sqrt(x[:, :, t])
+    np.testing.assert_allclose(made, (taken[:, 0:32:2] + taken[:, 1:33:2] + taken[:, 2:33:2]) * y[:, None, None], 1e-5)
+
+
+@pytest.mark.parametrize("shared", ["none", "the turned one", "the other one"])
+def test_inputs_that_lie_across_each_other_are_turned(shared):
+    """Whatever vectors are made of, one of the two would be gathered."""
+    rows, steps, columns = 12, 33, 40
+    x = ph(steps, columns) if shared == "the other one" else ph(steps, rows, columns)
+    y = ph(columns, steps, name="B") if shared == "the turned one" else ph(rows, columns, steps, name="B")
+    r = te.reduce_axis((0, steps), "r")
+    out = te.compute(
+        (rows, columns),
+        lambda i, j: te.sum(x[(r, j) if x.ndim == 2 else (r, i, j)] * y[(j, r) if y.ndim == 2 else (i, j, r)], axis=r),
+        name="C",
+    )
+    built = compiled(x, y, out)
+    assert ("A_global" if shared == "the other one" else "B_global") in built.get_source("tir")
+    assert "gather" not in built.get_source("ll")
+    made, (x, y) = computed(out, x, y)
+    x = x[:, None] if x.ndim == 2 else x
+    np.testing.assert_array_equal(made, (x * np.moveaxis(y, -1, 0).reshape(steps, -1, columns)).sum(0))
+
+
+def test_an_array_and_its_transpose_are_read_where_they_lie():
+    x, r = ph(40, 40), te.reduce_axis((0, 40), "r")
+    out = te.compute((40,), lambda i: te.sum(x[i, r] * x[r, i], axis=r), name="C")
+    assert "global" not in compiled(x, out).get_source("tir").replace('scope="global"', "")
+    made, (x,) = computed(out, x)
+    np.testing.assert_array_equal(made, (x * x.T).sum(1))
+
+
+def test_an_array_that_is_looked_up_by_rows_is_turned_in_tiles():
+    x, t = ph(20, 48, 64), ph(96, name="T", dtype="int32")
+    turned = te.compute((64, 96, 48), lambda i, j, k: x[t[j], k, i], name="turned")
+    assert "gather" not in compiled(x, t, turned).get_source("ll")
+    made, (x, t) = computed(turned, x, t)
+    np.testing.assert_array_equal(made, x[t].transpose(2, 0, 1))
+
+
+def test_short_sums_over_halved_places_keep_their_vectors():
+    x, w, r = ph(400), ph(100, 2, name="W"), te.reduce_axis((0, 2), "r")
+    out = te.compute((200,), lambda i: te.sum(te.sqrt(x[2 * i + r]) * w[i // 2, r], axis=r), name="C")
+    text = compiled(x, w, out).get_source("tir")
+    assert "(100, 2), scope" not in text and "T.vectorized(16)" in text
+    made, (x, w) = computed(out, x, w)
+    expected = (np.sqrt(x).reshape(200, 2) * w.repeat(2, 0)).sum(1)
+    np.testing.assert_allclose(made, expected, 1e-6)
+
+
+def test_steps_that_go_far_are_rows_of_results():
+    """Rows that are gathered would read each line once for each result; beside each other results share lines."""
+    x, y, r = ph(48, 96, 64), ph(3, 96, 64, name="B"), [te.reduce_axis((0, 24), "r"), te.reduce_axis((0, 96), "s")]
+    out = te.compute((32,), lambda i: te.sum(x[2 * r[0], r[1], 2 * i] * y[r[0] % 3, r[1], 2 * i + 1], axis=r), name="C")
+    assert "rf" not in compiled(x, y, out).get_source("tir")
+    made, (x, y) = computed(out, x, y)
+    np.testing.assert_array_equal(made, (x[::2, :, ::2] * np.tile(y, (8, 1, 1))[:, :, 1::2]).sum((0, 1)))

@@ -64,7 +64,7 @@ class Picky(Part):
 @pytest.mark.parametrize("count", [1, 2, 8, 20])
 def test_every_layer_has_its_default(count):
     made = choose_default(Space(layers(count), TARGET))
-    assert made.scheduled == count and not made.left
+    assert len(made.parts) == count and not made.left
     assert made.schedule.func.script().count("_init") >= count
     assert made.origin == "the analytic model's best schedule, not tuned"
 
@@ -147,15 +147,15 @@ def test_a_rule_that_fails_is_reported_once_and_the_others_go_on(where):
     ) as seen:
         space = Space(layers(2), TARGET, rules=[Broken(where), *default_rules()])
     assert len(seen) == 1
-    assert choose_default(space).scheduled == 2
+    assert len(choose_default(space).parts) == 2
 
 
 def test_where_no_candidate_applies_the_later_rules_are_asked():
     rules = [Broken("apply"), *default_rules()]
     with pytest.warns(RuntimeWarning, match="'broken' failed: IndexError"):
         made = choose_default(Space(layers(2), TARGET, rules=rules))
-    assert made.scheduled == 2 and not made.left and "T.vectorized" in made.schedule.func.script()
+    assert len(made.parts) == 2 and not made.left and "T.vectorized" in made.schedule.func.script()
     with pytest.warns(RuntimeWarning, match="'broken' failed: IndexError"):
         made = choose_default(Space(layers(2), TARGET, rules=rules[:1]))
-    assert made.scheduled == 0
+    assert not made.parts
     assert made.origin.startswith("as written, not tuned: block matmul: the schedule rule 'broken' failed: IndexError")

@@ -35,7 +35,7 @@ class NestAccess:
     extents of the buffer, where they are known: rows that are covered as a whole are contiguous with the next ones.
     """
 
-    dims: tuple[Mapping[Any, int], ...]
+    dims: tuple[Mapping[Any, float], ...]
     itemsize: int
     contiguous: bool = False
     write: bool = False
@@ -79,7 +79,7 @@ def blended(levels: Levels, fits: Levels) -> np.ndarray:
     return total
 
 
-def _span(dim: Mapping[Any, int], cover: Mapping[Any, np.ndarray], ones: np.ndarray) -> np.ndarray:
+def _span(dim: Mapping[Any, float], cover: Mapping[Any, np.ndarray], ones: np.ndarray) -> np.ndarray:
     """Returns how many elements of a dimension are covered when each axis covers ``cover`` values."""
     return ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c])
 

@@ -33,7 +33,7 @@ from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order, uses_var
 from ..cost.axis_roles import loads_at, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
-from ..cost.loop_nest import swept_bytes
+from ..cost.loop_nest import Nest, NestAccess, NestLoop, shape_of, swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..cost.walker import Walk, WalkedLoop, added, most
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
@@ -468,9 +468,9 @@ def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
     """Returns an input through which the innermost axis strides, and the axis that is contiguous in it."""
     inner = _innermost(block)
     for use in block.loads:
-        if use.affine and (use.stride(inner) or 0) > NEAR:
+        if (use.step(inner) or 0) > NEAR:
             for axis in block.spatial:
-                if axis is not inner and use.stride(axis) == 1 and block.extents[axis] > 1:
+                if axis is not inner and use.step(axis) == 1 and block.extents[axis] > 1:
                     return axis, use
     return None
 
@@ -504,6 +504,10 @@ def _vectors_of_a_period(block: BlockInfo, axis: Var, lanes: int) -> int:
 def _whole_periods(unit: int) -> list[int]:
     """Returns numbers of vectors that an iteration may take, all of which are multiples of ``unit``."""
     return sorted({unit * max(1, n // unit) for n in (1, 2, 4, 8)})
+
+
+_NEAR_ROW = 4096
+"""The bytes of a row in which lanes at any places do not wait for each other's lines."""
 
 
 class ElementwisePart(Part):
@@ -619,25 +623,38 @@ class ElementwisePart(Part):
         walk = self._walk(columns, rows, strided)
         counts = walk.counts()
         vectors, around = walk.steps * walk.vectors, block.spatial_size / self.inner
-        if self.copies and strided:  # the loops are those over squares
+        if self.copies and self.jumping is not None:  # the loops are those over squares
             counts["load_cycles"] = np.zeros(rows)
             counts["loop_cycles"] = 1.5 * walk.steps + np.where(walk.steps > around, 12.0, 4.0) * around
         moved = float(block.array_bytes)
         tile, staged = columns.get("tile", np.ones(rows)), columns.get("staged", np.zeros(rows))
-        lines = np.maximum(1.0, 16.0 / tile) if self.across is not None else 1.0 + 15.0 * bool(strided)
         waiting = np.zeros(rows)
         for use in strided:
             counts["load_cycles"] = counts["load_cycles"] + vectors * self.lanes * self._gathered(use, columns, staged)
+        if self.across is not None:
             run = np.ceil(tile * block.itemsize / machine.line_bytes)
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
-            waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
+            waiting = waiting + len(strided) * float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
+            lines = np.maximum(1.0, 16.0 / tile)
+            traffic = {name: lines * value for name, value in swept_bytes(moved, machine).items()}
+        else:
+            apart = sum([buffer.num_bytes() or 0 for buffer in {use.buffer for use in strided}])
+            traffic = swept_bytes(moved, machine)
+            traffic = added(
+                [
+                    {name: value * (1 - apart / max(moved, 1.0)) for name, value in traffic.items()},
+                    *[self._moved(use, rows) for use in strided],
+                ]
+            )
+            jump = machine.jump_cycles - machine.line_bytes / machine.l3_bytes_per_cycle
+            waiting = jump * traffic.pop("jumps", waiting)
         width = np.minimum(columns["vectors"] * self.lanes, self.inner)
         counts["loop_cycles"] = counts["loop_cycles"] + _REST * around * (np.mod(self.inner, width) > 0)
         if self.conditional and not self.apart:  # what the last vector of a row has is not known before
             counts["loop_cycles"] = counts["loop_cycles"] + 15.0 * around * (walk.steps > around)
         tasks = float(max(1, block.spatial_size // max(1, self.inner)))
         return Costs(rows).put(
-            **counts, **{name: lines * value for name, value in swept_bytes(moved, machine).items()},
+            **counts, **traffic,
             jump_cycles=waiting,
             flops=block.flops,
             regions=float(self.parallel),
@@ -665,15 +682,49 @@ class ElementwisePart(Part):
             elsewhere=strided,
         )  # fmt: skip
 
+    def _moved(self, use: Use, rows: int) -> dict[str, np.ndarray]:
+        """Returns, by name, the bytes that an input of far lanes moves between caches.
+
+        ``jumps`` are the lines from beyond the second-level cache for which lanes wait. An index that is not affine is
+        taken to go evenly through its dimension.
+        """
+        block, machine, inner = self.block, self.machine, _innermost(self.block)
+        shape, dims = shape_of(use.buffer), []
+        for n, (dim, variables, extent) in enumerate(zip(use.dims, use.unknown, shape, strict=True)):
+            steps: Mapping[Var, float] = dim or {}
+            if dim is None:
+                ways = sum([block.extents[v] - 1 for v in variables if v in block.extents])
+                farthest = machine.line_bytes / block.itemsize if n == len(shape) - 1 else 1.0
+                steps = dict.fromkeys(variables, min(farthest, (extent - 1) / max(1, ways)))
+            dims.append({v: step for v, step in steps.items() if v in block.extents})
+        outside = [v for v in reversed(block.spatial) if v is not inner]
+        loops = [NestLoop(inner, np.ones(rows) * min(self.lanes, self.inner))]
+        loops.append(NestLoop(inner, np.ones(rows) * ceil_div(self.inner, self.lanes)))
+        loops += [NestLoop(v, np.ones(rows) * block.extents[v]) for v in outside]
+        nest = Nest(loops, [NestAccess(tuple(dims), use.buffer.dtype.bytes, shape=shape)], block.extents, rows)
+        size = float(use.buffer.num_bytes() or 0)
+
+        def into(cache: float) -> np.ndarray:
+            found = nest.traffic(cache)
+            return np.minimum(found, size) if size <= cache / 2 else found
+
+        in_a_row = all(not dim.get(inner) for dim in dims[:-1]) and shape[-1] * block.itemsize <= _NEAR_ROW
+        late = into(machine.l2_bytes)
+        return {
+            "l2_bytes": into(machine.l1_bytes), "l3_bytes": late, "memory_bytes": into(machine.l3_bytes),
+            "jumps": np.zeros(rows) if in_a_row else late / machine.line_bytes,
+        }  # fmt: skip
+
     def _is_strided(self, use: Use) -> bool:
         """Returns whether the lanes of a vector of ``use`` lie far apart, or at places that are not known."""
-        stride = use.stride(_innermost(self.block))
-        return (stride is None or stride > NEAR) and (use.affine or self.unit == 1)
+        inner = _innermost(self.block)
+        step = use.step(inner)
+        return step > NEAR if step is not None else self.unit == 1
 
     def _gathered(self, use: Use, columns: Mapping[str, np.ndarray], staged: np.ndarray) -> np.ndarray:
         """Returns the cycles in which an element of an input with strides is loaded."""
-        stride = abs(use.stride(_innermost(self.block)) or 4096) * self.block.itemsize
-        if self.copies:  # squares go through registers, and no line is needed twice
+        stride = abs(use.step(_innermost(self.block)) or 1) * self.block.itemsize
+        if self.copies and use is self.jumping:  # squares go through registers, and no line is needed twice
             # but squares side by side in the result store to lines that lie in two of them, and may be evicted between
             return np.where(staged > 0, 0.45, 0.3) + 0.06 * (columns["vectors"] - 1)
         crowd = np.minimum(1.0, columns["vectors"] * self.lanes / self.machine.l1_ways)
@@ -738,8 +789,8 @@ def _may_have_columns(block: BlockInfo, machine: MachineModel) -> bool:
     if not block.spatial or len(block.stores) != 1 or all(use.affine for use in block.loads):
         return False
     inner = _innermost(block)
-    if inner is not block.spatial[-1] or block.extents[inner] < machine.lanes(block.itemsize):
-        return False
+    if inner is not block.spatial[-1] or 2 * block.extents[inner] <= machine.lanes(block.itemsize):
+        return False  # more than half of the vectors would be empty
     return block.stores[0].stride(inner) == 1
 
 
@@ -789,7 +840,7 @@ class ColumnPart(Part):
         self.parallel = worth_threads(machine, [block])
         self.name = f"columns_{block.name}"
         self.unit = _vectors_of_a_period(block, self.inner, self.lanes)
-        vectors = block.extents[self.inner] // self.lanes
+        vectors = max(1, block.extents[self.inner] // self.lanes)
         self.decisions = (Decision("vectors", up_to(vectors, *_whole_periods(self.unit))),)
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
@@ -966,7 +1017,9 @@ class RowPart(Part):
         if row is not None:
             loops.append(WalkedLoop(row, ones * together, written_out=True))
         if along:
-            loops.append(WalkedLoop(along[-1], ceil_div(size, width)))
+            others = along[:-1] if block.is_reduction else ()
+            loops.append(WalkedLoop(along[-1], ceil_div(size, width) / math.prod(block.extents[v] for v in others)))
+            loops += [WalkedLoop(v, ones * block.extents[v]) for v in reversed(others)]
         if row is not None:
             loops.append(WalkedLoop(row, block.extents[row] / together))
             loops += [WalkedLoop(v, ones * block.extents[v]) for v in reversed(block.spatial[: self.rank - 1])]

@@ -64,13 +64,15 @@ class Space:
         machine: The machine's figures; by default those of the target.
         avoid: Pairs of the name of a rule and of a block about which the rule is not asked.
         where: The values that decisions may take (:data:`Where`); ValueError for a decision that no part has.
+        of: The function of symbolic sizes of which ``func`` is an example: axes are split where that applies to it as well.
     """
 
     def __init__(
         self, func: PrimFunc, target: Target | str, *, rules: Sequence[ScheduleRule] | None = None,
         machine: MachineModel | None = None, avoid: frozenset[tuple[str, str]] = frozenset(), where: Where | None = None,
+        of: Schedule | None = None,
     ) -> None:  # fmt: skip
-        self.func = func
+        self.func, self.of = func, of
         self.target = target = Target.of(target)
         self.machine = machine or MachineModel.of(target)
         self.avoid = avoid
@@ -83,7 +85,7 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base)
+        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         self.inlined = _inline(base, asked_for)
@@ -164,7 +166,8 @@ class Space:
         """Returns the space in which these rules are not asked about these blocks."""
         avoid = self.avoid | set(pairs)
         space = Space(
-            self.func, self.target, rules=self.rules, machine=self.machine, avoid=avoid, where=self.where
+            self.func, self.target, rules=self.rules, machine=self.machine, avoid=avoid, where=self.where,
+            of=self.of,
         )  # fmt: skip
         space._guard = self._guard
         return space
@@ -382,7 +385,7 @@ _TRIES = 4
 
 @dataclass
 class DefaultSchedule:
-    """A default schedule: ``scheduled`` counts its groups of blocks, ``left`` says what stays as written, and why.
+    """A default schedule: ``parts`` schedule its groups of blocks, ``left`` says what stays as written, and why.
 
     ``space`` is the space that it comes from; ``failed`` are the rules, each with a block, none of whose candidates
     applied. ``follower`` took all its steps as well.
@@ -391,17 +394,22 @@ class DefaultSchedule:
     schedule: Schedule
     space: Space
     follower: Follower | None = None
-    scheduled: int = 0
+    parts: list[Part] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     failed: set[tuple[str, str]] = field(default_factory=set)
 
     __repr__ = short_repr("origin")
 
     @property
+    def part_names(self) -> tuple[str, ...]:
+        """Returns the names of the parts."""
+        return tuple([part.name for part in self.parts])
+
+    @property
     def origin(self) -> str:
         """Returns a sentence that says where the schedule comes from."""
         reasons = "; ".join(self.left[:3]) + ("; …" if len(self.left) > 3 else "")
-        if self.scheduled == 0:
+        if not self.parts:
             return f"as written, not tuned: {reasons or 'there is nothing to schedule'}"
         if not self.schedule.trace.insts:
             return "as written, not tuned: the analytic model changes nothing"
@@ -447,7 +455,7 @@ def _apply_best(space: Space, variant: Variant, follower: Schedule | None) -> De
                 reason = reason or str(error).split("\n")[0]
                 continue
             made.schedule, made.follower = trial, followed
-            made.scheduled += 1
+            made.parts.append(table.part)
             break
         else:
             names = ", ".join([block.name for block in group.blocks])
