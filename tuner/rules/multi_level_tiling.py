@@ -234,6 +234,8 @@ class TilingCosts:
         """Returns which candidates have tiles that fit the registers, and one of several candidates that make the same
         schedule. ``blocks``: all values of ``block``."""
         keep = self.walk.registers <= self.machine.registers
+        steps = self.walk.block.reduce_size
+        keep &= (self.columns["unroll"] <= _STEPS) | (self.walk.sums * steps <= _WRITTEN)
         if self.axes.rows is not None:
             count = self.trips[self.axes.rows]
             first = np.full(self.rows, float(max(blocks)))
@@ -453,6 +455,11 @@ _LONG = 16
 
 _WINDOW = 49
 """The most steps of a reduction over several axes that are all written out: a window of 7 x 7."""
+
+
+_STEPS, _WRITTEN = 8, 700
+"""The steps of a reduction that are written out for a tile of any size, and the instructions that all of them may be together:
+of 28 sums for a window of 5 x 5, 14 for one of 7 x 7."""
 
 
 class MultiLevelTilingRule(ScheduleRule):
