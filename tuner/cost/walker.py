@@ -83,6 +83,11 @@ _TURNS = 12.0
 """The cycles at the end of a row of several steps: a branch that is predicted wrongly."""
 
 
+WINDOW, WRITTEN = 49, 700
+"""The most steps of a reduction over a window that are all written out, 7 x 7, and the instructions that they may be together
+for a tile. Rows that slide over what they read load it once."""
+
+
 @dataclass(frozen=True)
 class WalkedLoop:
     """A loop over ``axis`` with ``trips`` iterations, one number per candidate.

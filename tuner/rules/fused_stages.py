@@ -29,7 +29,7 @@ from ..cost.axis_roles import loads_fit, packable, tile_axes, vector_axes
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import blended, fitting, shape_of
 from ..cost.machine_model import MachineModel, overlapped, worth_threads
-from ..cost.walker import Walk, WalkedLoop, added
+from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop, added
 from ..loop_steps import (
     Panels,
     accumulate,
@@ -195,7 +195,9 @@ def _register_tile(sch: Schedule, made: _Made, at: Any) -> None:
         sch.reverse_compute_at(made.result, around)
     init = sch.decompose_reduction(block, reduction[0]) if reduction else None
     if reduction:
-        unroll_factor(sch, reduction[-1], stage.unroll)
+        whole = math.prod(extent_of(sch, loop) for loop in reduction) <= stage.unroll
+        for loop in reduction if whole else reduction[-1:]:
+            unroll_factor(sch, loop, stage.unroll)
     for loop in inside[:-1]:
         sch.unroll(loop)
     if inside:
@@ -491,7 +493,13 @@ class FusedCosts:
                 loops.append(WalkedLoop(axis, ceil_div(sizes[axis], np.minimum(body[axis], sizes[axis]))))
             elif axis not in body:
                 loops.append(WalkedLoop(axis, sizes[axis]))
-        return Walk(block, self.machine, loops, self.rows, vector=vector, lanes=lanes, packed=role.packed)
+        unroll: np.ndarray | float = 1.0
+        if role.kind == "tile":
+            tall = 1.0 if role.row is None else self.columns[f"rows{n}"]
+            unroll = unrolled_steps(block, self.columns[f"vectors{n}"] * tall)
+        return Walk(
+            block, self.machine, loops, self.rows, vector=vector, lanes=lanes, packed=role.packed, unroll=unroll
+        )
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -683,6 +691,13 @@ def _sums_in_lanes(block: BlockInfo, lanes: int) -> bool:
 
 def _known(block: BlockInfo) -> bool:
     return block.block.init is not None and math.prod(block.extents[v] for v in block.reduce) > 1
+
+
+def unrolled_steps(block: BlockInfo, sums: np.ndarray | float) -> np.ndarray:
+    """Returns by how many steps a reduction is unrolled. They are all of a small window, where so many ``sums`` are in hand;
+    else one."""
+    steps = block.reduce_size
+    return np.where((steps <= WINDOW) & (sums * np.float64(steps * block.operations) <= WRITTEN), steps, 1)
 
 
 _TILED = 3
@@ -895,7 +910,8 @@ class FusedPart(Part):
         width = min(row[f"vectors{n}"] * lanes, block.extents[role.vector])
         place = None if role.row is None else block.axes.index(role.row)
         panels = self._panels(role, width)
-        return TileStage(block.name, "tile", vector, width, place, row[f"rows{n}"], packed=panels)
+        unroll = int(unrolled_steps(block, row[f"vectors{n}"] * (1 if place is None else row[f"rows{n}"])))
+        return TileStage(block.name, "tile", vector, width, place, row[f"rows{n}"], unroll, packed=panels)
 
     def _panels(self, role: StageRole, width: int) -> Panels | None:
         use, block = role.packed, role.block
