@@ -253,15 +253,18 @@ class BlockInfo:
     @cached_property
     def operations(self) -> int:
         """Returns the arithmetic operations of one instance; what stands in several places counts once. Functions such as
-        exp, divisions and roots count as many as their code has. Conditions do not count, for they become masks or are
-        hoisted."""
+        exp, divisions and roots count as many as their code has. Conditions on axes do not count, for they become masks or
+        are hoisted; those on what is loaded do, with their comparisons."""
         number = _Numbers()
         found: dict[int, int] = {}
         for node in reversed(list(self._value_nodes())):  # operands first
             if isinstance(node, Call):
                 row = OPERATIONS.get(node.op)
                 found[number(node)] = 1 if row is None else row.instructions
-            elif isinstance(node, BinaryOp) and not isinstance(node, (CmpOp, LogicalOp)):
+            elif isinstance(node, CmpOp):
+                if _loads(node):
+                    found[number(node)] = 1
+            elif isinstance(node, BinaryOp) and not isinstance(node, LogicalOp):
                 found[number(node)] = 12 if isinstance(node, Div) else 1
             elif isinstance(node, Expr):
                 number(node)
@@ -340,7 +343,7 @@ class _Numbers:
 
 
 def _computed(value: Expr) -> Iterator[object]:
-    """Returns the nodes of ``value`` that cost arithmetic: no indices, no conditions."""
+    """Returns the nodes of ``value`` that cost arithmetic: no indices, no conditions on axes alone."""
 
     def inside(node: object) -> bool:
         return not isinstance(node, BufferLoad) and not (isinstance(node, Call) and node.op == "tir.if_then_else")
@@ -348,8 +351,13 @@ def _computed(value: Expr) -> Iterator[object]:
     for node in pre_order(value, inside):
         yield node
         if isinstance(node, Call) and node.op == "tir.if_then_else":
-            for chosen in node.args[1:]:
-                yield from _computed(chosen)
+            for part in node.args if _loads(node.args[0]) else node.args[1:]:
+                yield from _computed(part)
+
+
+def _loads(value: object) -> bool:
+    """Returns whether ``value`` depends on what is loaded."""
+    return any(isinstance(node, BufferLoad) for node in pre_order(value))
 
 
 def divisors_of(block: BlockInfo) -> list[set[int]]:

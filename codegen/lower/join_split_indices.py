@@ -25,7 +25,8 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
             ... A_flat[v] ...
 
     Applies to buffers without strides whose inner dimensions are constant, and where no quotient of the loop's variable
-    is left in the joined index.
+    is left in the joined index. The outermost of them may be symbolic where the joined index is the number that its own
+    index divides: no number is longer than before.
     """
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
@@ -44,8 +45,8 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     def joined(loop: For, scope: ScopedTransform) -> For | None:
         if loop.kind != "vectorized":
             return None
-        for key in [k for k in views if k[0] not in given]:  # scratch memory: each loop gets its own view
-            del views[key]
+        for key in [k for k, view in views.items() if k[0] not in given or not _is_constant(view)]:
+            del views[key]  # scratch memory, and views of symbolic sizes: each loop gets its own
         scope.know(loop)
         simplify = scope.analyzer.simplify
 
@@ -101,9 +102,12 @@ def _joined(
         if not isinstance(extent, IntImm):
             return None
         total = total * const(extent.value, total.dtype) + indices[d]
-    if not isinstance(buffer.shape[first], IntImm):
-        return None
     total = simplify(total)
+    if not isinstance(buffer.shape[first], IntImm):
+        outer = indices[first]
+        rest = simplify(outer.a - total) if isinstance(outer, FloorDiv) else None
+        if not (isinstance(rest, IntImm) and rest.value == 0):
+            return None
     return None if _has_quotient(total, var) else (first, last, total)
 
 
@@ -115,11 +119,17 @@ def _has_quotient(e: Expr, var: Var) -> bool:
     return any([uses_var(n, var) for n in all_nodes(e) if type(n) is FloorDiv or type(n) is FloorMod])
 
 
+def _is_constant(buffer: Buffer) -> bool:
+    return all(isinstance(extent, IntImm) for extent in buffer.shape)
+
+
 def _view(buffer: Buffer, first: int, last: int) -> Buffer:
     """Returns a buffer of the same memory with dimensions ``first`` to ``last`` as one."""
-    size = 1
-    for extent in buffer.shape[first : last + 1]:
+    inner = 1
+    for extent in buffer.shape[first + 1 : last + 1]:
         assert isinstance(extent, IntImm)
-        size *= extent.value
-    shape = (*buffer.shape[:first], const(size, buffer.shape[last].dtype), *buffer.shape[last + 1 :])
+        inner *= extent.value
+    outer = buffer.shape[first]
+    size = const(outer.value * inner, outer.dtype) if isinstance(outer, IntImm) else outer * const(inner, outer.dtype)
+    shape = (*buffer.shape[:first], size, *buffer.shape[last + 1 :])
     return buffer.with_(name=f"{buffer.name}_flat", shape=shape, data=buffer.data)

@@ -7,7 +7,7 @@ import pytest
 from tilewright import tir
 from tilewright.codegen.lower.join_split_indices import join_split_indices
 from tilewright.schedule import Schedule
-from tilewright.tir.expr import FloorDiv, FloorMod
+from tilewright.tir.expr import BufferLoad, FloorDiv, FloorMod
 from tilewright.tir.parser import parse
 
 from .test_lower import AVX2, AVX512, check
@@ -85,3 +85,25 @@ def main(X: T.Buffer((3, 16)), P: T.Buffer((48,))):
         P[v] = X[v % 3, v // 3]
 """)
     assert join_split_indices(func) is func
+
+
+SYMBOLIC = """
+@T.prim_func
+def main(x: T.handle, p: T.handle):
+    n = T.int32()
+    X = T.match_buffer(x, (n, 7, 3))
+    P = T.match_buffer(p, (n, 7, 3))
+    for i, j, k in T.grid(n, 7, 3):
+        with T.block("P"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            P[vi, vj, vk] = X[vi, vj, vk] * T.float32(2)
+"""
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 16])
+def test_a_symbolic_outer_dimension(rows):
+    """An array with a symbolic number of rows is one stretch of memory."""
+    func = check(fused(SYMBOLIC, 3, 16).func, AVX512, {"n": rows})
+    found = [n for n in tir.walk.pre_order(func.body) if isinstance(n, BufferLoad)]
+    assert found
+    assert all(len(n.indices) == 1 for n in found)

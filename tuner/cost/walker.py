@@ -69,6 +69,10 @@ no harm, because the compiler puts operations in another order."""
 _FILLING = 4.0
 """The rows whose sums fill the waiting of one that is added up; more are too many for what a processor begins ahead."""
 
+_STORED = 0.5
+"""The share of the kept vectors without a register that is stored at most: the compiler uses the others up before more are
+loaded (13 of 75, 15 of 117, 135 of 361 are stored)."""
+
 _STEP = 0.5
 """The cycles of a step of a loop over elements beside its instructions: not all of them overlap with the next step's."""
 
@@ -77,6 +81,11 @@ _PREDICTED = 4
 
 _TURNS = 12.0
 """The cycles at the end of a row of several steps: a branch that is predicted wrongly."""
+
+
+WINDOW, WRITTEN = 49, 700
+"""The most steps of a reduction over a window that are all written out, 7 x 7, and the instructions that they may be together
+for a tile. Rows that slide over what they read load it once."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +213,19 @@ class Walk:
                 vectors = vectors + copies * self.vectors * self.each(use) * self._slides(use)[0]
         return vectors, broadcasts
 
+    @cached_property
+    def _crossing(self) -> np.ndarray:
+        """Returns how many lines of memory the loads of a step cross. Those of a window along the vector axis begin at any
+        element."""
+        found, share = np.zeros(self.rows), min(1.0, self.machine.vector_bytes / self.machine.line_bytes)
+        for use in self.block.loads:
+            last = (use.dims[-1] if use.dims else None) or {}
+            window = any(v in last and self.block.extents[v] > 1 for v in self.block.reduce)
+            if window and last.get(self.vector) == 1 and self.vector not in self.block.reduce:
+                copies = _product(self.rows, [self.body.get(v, 1.0) for v in use.axes() if v is not self.vector])
+                found = found + share * copies * self.vectors * self._slides(use)[0]
+        return found
+
     def _slides(self, use: Use) -> tuple[np.ndarray, np.ndarray]:
         """Returns :meth:`_sliding`, computed once for each use."""
         if id(use) not in self._slid:
@@ -308,7 +330,7 @@ class Walk:
         issue = (arithmetic + loads + stores + 3.0 / self.unroll) / machine.issue_width
         counts = {
             "core_cycles": self.steps * arithmetic / machine.fma_pipes * self.latency,
-            "load_cycles": self.steps * np.maximum(loads / machine.loads_per_cycle, issue),
+            "load_cycles": self.steps * np.maximum((loads + self._crossing) / machine.loads_per_cycle, issue),
             "store_cycles": self.steps * stores / machine.stores_per_cycle,
             "loop_cycles": self.steps * (0.3 / self.unroll if reduction else _STEP),
             "spill_cycles": self.steps * 2.0 * (np.maximum(self.live - machine.registers, 0) + self._waiting),
@@ -326,7 +348,7 @@ class Walk:
                 results = beside
             counts["store_cycles"] = counts["store_cycles"] + ends * results / machine.stores_per_cycle
             wide = max(1.0, machine.vector_bytes / 32)
-            counts["spill_cycles"] += self.tiles * wide * self._stored_again
+            counts["spill_cycles"] += self.tiles * wide * _STORED * self._stored_again
         inner = np.ones(self.rows)
         for loop in self.serial:  # the innermost loop of several iterations
             inner = np.where(inner > 1, inner, loop.trips)

@@ -29,7 +29,7 @@ from ..cost.axis_roles import loads_fit, packable, tile_axes, vector_axes
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import blended, fitting, shape_of
 from ..cost.machine_model import MachineModel, overlapped, worth_threads
-from ..cost.walker import Walk, WalkedLoop, added
+from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop, added
 from ..loop_steps import (
     Panels,
     accumulate,
@@ -94,15 +94,11 @@ def fused_tiles(sch: Schedule, stages: Sequence[TileStage], tiles: Mapping[int, 
     ``tiles``: for axes of the last stage, by number, the extent of a tile. ``shared``: the threads share the tiles.
     """
     made = [_prepared(sch, stage) for stage in stages]
-    ends = [m for m in made if m.stage.end or m is made[-1]]
-    loops = [_tile_loop(sch, m.blocks[-1], tiles) for m in ends]
-    at, first = loops[-1], made.index(ends[0])
+    at = _tile_loop(sch, made[-1].blocks[-1], tiles)
     if at is not None:
-        _move_in(sch, made[first:], dict(zip(map(id, ends), loops, strict=True)))
-        at = sch.merge(*loops) if len(loops) > 1 else at
+        at = _move_in(sch, made, tiles, at)
         if shared:
             sch.parallel(at)
-        _move_in(sch, made[:first], {}, at)
     for m in made:
         if m.stage.rolls and at is not None:
             sch.rolling_buffer(m.block, 0)
@@ -126,13 +122,18 @@ def _prepared(sch: Schedule, stage: TileStage) -> _Made:
     return _Made(stage, block)
 
 
-def _move_in(sch: Schedule, made: Sequence[_Made], loops: Mapping[int, Any], at: Any = None) -> None:
-    """Compute stages in tiles. A stage goes in the loop of the result that follows it (``loops``, by the identity of
-    its stage), which computes its own sums there, else in ``at``."""
+def _move_in(sch: Schedule, made: Sequence[_Made], tiles: Mapping[int, int], at: Any) -> Any:
+    """Compute all stages in ``at``, the loop over tiles of the last one; returns the loop.
+
+    Producers go last, so that the loop of a further result directly follows it when that one's turn comes.
+    """
     for m in reversed(made):
-        at = loops.get(id(m), at)
-        for block in reversed(m.blocks[:-1] if id(m) in loops else m.blocks):
+        ends = m.stage.end or m is made[-1]
+        if m.stage.end:
+            at = sch.merge(_tile_loop(sch, m.blocks[-1], tiles), at)
+        for block in reversed(m.blocks[:-1] if ends else m.blocks):
             sch.compute_at(block, at)
+    return at
 
 
 def _tile_loop(sch: Schedule, block: Any, tiles: Mapping[int, int]) -> Any:
@@ -194,7 +195,9 @@ def _register_tile(sch: Schedule, made: _Made, at: Any) -> None:
         sch.reverse_compute_at(made.result, around)
     init = sch.decompose_reduction(block, reduction[0]) if reduction else None
     if reduction:
-        unroll_factor(sch, reduction[-1], stage.unroll)
+        whole = math.prod(extent_of(sch, loop) for loop in reduction) <= stage.unroll
+        for loop in reduction if whole else reduction[-1:]:
+            unroll_factor(sch, loop, stage.unroll)
     for loop in inside[:-1]:
         sch.unroll(loop)
     if inside:
@@ -490,7 +493,13 @@ class FusedCosts:
                 loops.append(WalkedLoop(axis, ceil_div(sizes[axis], np.minimum(body[axis], sizes[axis]))))
             elif axis not in body:
                 loops.append(WalkedLoop(axis, sizes[axis]))
-        return Walk(block, self.machine, loops, self.rows, vector=vector, lanes=lanes, packed=role.packed)
+        unroll: np.ndarray | float = 1.0
+        if role.kind == "tile":
+            tall = 1.0 if role.row is None else self.columns[f"rows{n}"]
+            unroll = unrolled_steps(block, self.columns[f"vectors{n}"] * tall)
+        return Walk(
+            block, self.machine, loops, self.rows, vector=vector, lanes=lanes, packed=role.packed, unroll=unroll
+        )
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -682,6 +691,13 @@ def _sums_in_lanes(block: BlockInfo, lanes: int) -> bool:
 
 def _known(block: BlockInfo) -> bool:
     return block.block.init is not None and math.prod(block.extents[v] for v in block.reduce) > 1
+
+
+def unrolled_steps(block: BlockInfo, sums: np.ndarray | float) -> np.ndarray:
+    """Returns by how many steps a reduction is unrolled. They are all of a small window, where so many ``sums`` are in hand;
+    else one."""
+    steps = block.reduce_size
+    return np.where((steps <= WINDOW) & (sums * np.float64(steps * block.operations) <= WRITTEN), steps, 1)
 
 
 _TILED = 3
@@ -894,7 +910,8 @@ class FusedPart(Part):
         width = min(row[f"vectors{n}"] * lanes, block.extents[role.vector])
         place = None if role.row is None else block.axes.index(role.row)
         panels = self._panels(role, width)
-        return TileStage(block.name, "tile", vector, width, place, row[f"rows{n}"], packed=panels)
+        unroll = int(unrolled_steps(block, row[f"vectors{n}"] * (1 if place is None else row[f"rows{n}"])))
+        return TileStage(block.name, "tile", vector, width, place, row[f"rows{n}"], unroll, packed=panels)
 
     def _panels(self, role: StageRole, width: int) -> Panels | None:
         use, block = role.packed, role.block

@@ -56,7 +56,7 @@ from ..cost.axis_roles import (
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
-from ..cost.walker import Walk, WalkedLoop
+from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop
 from ..loop_steps import Panels, accumulate, arrange, extent_of, finish_tile, fuse_all, pack, pack_within, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use
 from .schedule_rule import Decision, Group, Part, ScheduleRule
@@ -234,6 +234,8 @@ class TilingCosts:
         """Returns which candidates have tiles that fit the registers, and one of several candidates that make the same
         schedule. ``blocks``: all values of ``block``."""
         keep = self.walk.registers <= self.machine.registers
+        steps = self.walk.block.reduce_size
+        keep &= (self.columns["unroll"] <= _STEPS) | (self.walk.sums * steps <= WRITTEN)
         if self.axes.rows is not None:
             count = self.trips[self.axes.rows]
             first = np.full(self.rows, float(max(blocks)))
@@ -451,8 +453,8 @@ def outer_costs(
 _LONG = 16
 """An epilogue of more operations for each element counts as long."""
 
-_WINDOW = 25
-"""The most steps of a reduction over several axes that are all written out: a window of 5 x 5."""
+_STEPS = 8
+"""The steps of a reduction that are written out for a tile of any size."""
 
 
 class MultiLevelTilingRule(ScheduleRule):
@@ -578,7 +580,7 @@ class TilingPart(Part):
         if long and extent == block.reduce_size:
             return up_to(max(extent // 2, 1), 1, 2, 4, 8)
         unroll = up_to(extent, 1, 2, 4, 8)
-        if len(self.case.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= _WINDOW and not long:
+        if len(self.case.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= WINDOW and not long:
             unroll += (block.reduce_size,)
         return unroll
 
