@@ -127,16 +127,15 @@ class _Groups:
     def join_light_operands(self, node: Node) -> None:
         """Take in the element-wise and injective kernels that make the operands, when nothing else reads them.
 
-        A transpose stays a kernel of its own before a prefix sum, whose steps follow one another: read across the rows, it
-        would not be tiled.
+        A transpose stays a kernel of its own before a prefix sum, whose steps follow one another, and one that moves the last
+        axis also before several steps over rows: read across the rows, it would not be tiled.
         """
         for v in dict.fromkeys(node.given):
             p = self.producers.get(v)
             if p is None or p not in self.of or not self._is_read_only_by(p, node):
                 continue
             kinds = {operator(n.op).kind for n in self.of[p]}
-            across = node.op in _SCANS and any(n.op == "transpose" for n in self.of[p])
-            if kinds <= {"elementwise", "broadcast", "injective"} and not across:
+            if kinds <= {"elementwise", "broadcast", "injective"} and not any(_strides(node, n) for n in self.of[p]):
                 self._merge(p, node)
 
     def join_decoded_weight(self, node: Node) -> None:
@@ -205,6 +204,16 @@ class _Groups:
     def _users_of(self, nodes: Iterable[Node]) -> list[Node]:
         values: list[Value] = [v for n in nodes for v in n.outputs]
         return [u for v in values for u in self.users.get(v, [])]
+
+
+def _strides(node: Node, producer: Node) -> bool:
+    """Returns whether a prefix sum reads a transpose, or steps over rows read one that moves the last axis."""
+    if producer.op != "transpose" or (node.op not in _SCANS and operator(node.op).kind != "rows"):
+        return False
+    shape = next(producer.given).shape
+    axes = producer.attrs.get("axes") or tuple(reversed(range(len(shape))))
+    long = [a % len(shape) for a in axes if shape[a] != 1]
+    return node.op in _SCANS or (bool(long) and long[-1] != max(long))
 
 
 def _sizes_of(values: Iterable[Value]) -> set[Var]:

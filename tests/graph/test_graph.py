@@ -171,6 +171,23 @@ def test_a_transpose_stays_alone_before_a_prefix_sum(op, count):
     np.testing.assert_allclose(build_graph(graph)(data), want, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("axes", "count"), [((0, 2, 1), 2), ((1, 0, 2), 1), ((2, 0, 1), 2), (None, 2)])
+def test_a_transpose_that_moves_the_last_axis_stays_alone_before_rows(axes, count):
+    b = Builder("f")
+    turned = b.op("abs", b.op("transpose", b.input("x", (3, 5, 7)), axes=axes))
+    graph = b.graph([b.op("softmax", turned, axis=-1)])
+    assert len(fuse(graph).kernels) == count
+    data = np.random.default_rng(0).standard_normal((3, 5, 7)).astype(np.float32)
+    e = np.exp(np.abs(np.transpose(data, axes)))
+    np.testing.assert_allclose(build_graph(graph)(data), e / e.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def test_a_moved_axis_of_one_element_joins_rows():
+    b = Builder("f")
+    graph = b.graph([b.op("softmax", b.op("transpose", b.input("x", (5, 7, 1)), axes=(0, 2, 1)), axis=-1)])
+    assert len(fuse(graph).kernels) == 1
+
+
 def test_results_alive_together_do_not_overlap():
     rng = np.random.default_rng(1)
     for _ in range(20):
