@@ -339,7 +339,7 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Reads:
-    """How a stage reads: whether it is a transpose, and at how many places it reads arrays of two axes or more.
+    """How a stage reads: whether it is a transpose, and how many places of arrays of several axes it reads.
 
     What is inlined into it counts. A place that is read under a condition, as that of a padded array, counts as two.
     """
