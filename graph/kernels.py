@@ -88,8 +88,22 @@ def fuse(graph: Graph) -> Division:
 
 
 def is_view(node: Node, graph: Graph) -> bool:
-    """Returns whether the node needs no kernel, as a view. One that leaves the graph gets a kernel that copies it."""
-    return node.op in VIEWS and node.output not in graph.outputs
+    """Returns whether the node needs no kernel, as a view.
+
+    One that leaves the graph is one where another operator writes to the memory of that output alone; else a kernel copies it.
+    """
+    return node.op in VIEWS and (node.output not in graph.outputs or _is_made_for(node.output, graph))
+
+
+def _is_made_for(output: Value, graph: Graph) -> bool:
+    """Returns whether a view that leaves the graph is all that leaves it of what an operator makes."""
+    producers, roots = graph.producers(), []
+    for v in graph.outputs:
+        while (p := producers.get(v)) is not None and p.op in VIEWS:
+            v = next(p.given)
+        roots.append(v)
+    root = roots[graph.outputs.index(output)]
+    return root in producers and roots.count(root) == 1
 
 
 class _Groups:
