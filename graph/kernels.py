@@ -21,6 +21,8 @@ Kernels stay apart
   (``_is_read_only_by``);
 - where both have an anchor, rows or a reduction, or where one has and its result has another shape than the element-wise
   operator's (``join_producer``);
+- where one has a transpose that moves the last axis and the other takes several steps over rows, or any transpose before a
+  prefix sum (``_strides``);
 - where a way leads from one to the other through a third one, the joined kernel could not read a symbolic size off its
   arguments, or it would have more than ``_MEMBERS`` operators (``_merge``).
 
@@ -29,7 +31,8 @@ a pass has made it an operand of ``dense``, and the first kernel is ``dense_relu
 kernel gets is chosen afterwards.
 
 An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`). It
-belongs to no group, so that operators before a view and behind it are different kernels.
+belongs to no group, so that operators before a view and behind it are different kernels. An output of the graph that is a
+view is written by the kernel before it.
 
 :func:`divide` makes the kernels of the groups: a :class:`Kernel` of each, whose :attr:`~Kernel.func` is the program that is
 scheduled and compiled. An operator with a body, a loop of the graph (``scan``, which is opaque), becomes a :class:`LoopKernel`,
