@@ -21,6 +21,8 @@ Kernels stay apart
   (``_is_read_only_by``);
 - where both have an anchor, rows or a reduction, or where one has and its result has another shape than the element-wise
   operator's (``join_producer``);
+- where one has a transpose that moves the last axis and the other takes several steps over rows, or any transpose before a
+  prefix sum (``_strides``);
 - where a way leads from one to the other through a third one, the joined kernel could not read a symbolic size off its
   arguments, or it would have more than ``_MEMBERS`` operators (``_merge``).
 
@@ -29,7 +31,8 @@ a pass has made it an operand of ``dense``, and the first kernel is ``dense_relu
 kernel gets is chosen afterwards.
 
 An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`). It
-belongs to no group, so that operators before a view and behind it are different kernels.
+belongs to no group, so that operators before a view and behind it are different kernels. An output of the graph that is a
+view is written by the kernel before it.
 
 :func:`divide` makes the kernels of the groups: a :class:`Kernel` of each, whose :attr:`~Kernel.func` is the program that is
 scheduled and compiled. An operator with a body, a loop of the graph (``scan``, which is opaque), becomes a :class:`LoopKernel`,
@@ -88,8 +91,22 @@ def fuse(graph: Graph) -> Division:
 
 
 def is_view(node: Node, graph: Graph) -> bool:
-    """Returns whether the node needs no kernel, as a view. One that leaves the graph gets a kernel that copies it."""
-    return node.op in VIEWS and node.output not in graph.outputs
+    """Returns whether the node needs no kernel, as a view.
+
+    One that leaves the graph is one where another operator writes to the memory of that output alone; else a kernel copies it.
+    """
+    return node.op in VIEWS and (node.output not in graph.outputs or _is_made_for(node.output, graph))
+
+
+def _is_made_for(output: Value, graph: Graph) -> bool:
+    """Returns whether a view that leaves the graph is all that leaves it of what an operator makes."""
+    producers, roots = graph.producers(), []
+    for v in graph.outputs:
+        while (p := producers.get(v)) is not None and p.op in VIEWS:
+            v = next(p.given)
+        roots.append(v)
+    root = roots[graph.outputs.index(output)]
+    return root in producers and roots.count(root) == 1
 
 
 class _Groups:
@@ -127,16 +144,15 @@ class _Groups:
     def join_light_operands(self, node: Node) -> None:
         """Take in the element-wise and injective kernels that make the operands, when nothing else reads them.
 
-        A transpose stays a kernel of its own before a prefix sum, whose steps follow one another: read across the rows, it
-        would not be tiled.
+        A transpose stays a kernel of its own before a prefix sum, whose steps follow one another, and one that moves the last
+        axis also before several steps over rows: read across the rows, it would not be tiled.
         """
         for v in dict.fromkeys(node.given):
             p = self.producers.get(v)
             if p is None or p not in self.of or not self._is_read_only_by(p, node):
                 continue
             kinds = {operator(n.op).kind for n in self.of[p]}
-            across = node.op in _SCANS and any(n.op == "transpose" for n in self.of[p])
-            if kinds <= {"elementwise", "broadcast", "injective"} and not across:
+            if kinds <= {"elementwise", "broadcast", "injective"} and not any(_strides(node, n) for n in self.of[p]):
                 self._merge(p, node)
 
     def join_decoded_weight(self, node: Node) -> None:
@@ -205,6 +221,16 @@ class _Groups:
     def _users_of(self, nodes: Iterable[Node]) -> list[Node]:
         values: list[Value] = [v for n in nodes for v in n.outputs]
         return [u for v in values for u in self.users.get(v, [])]
+
+
+def _strides(node: Node, producer: Node) -> bool:
+    """Returns whether a prefix sum reads a transpose, or steps over rows read one that moves the last axis."""
+    if producer.op != "transpose" or (node.op not in _SCANS and operator(node.op).kind != "rows"):
+        return False
+    shape = next(producer.given).shape
+    axes = producer.attrs.get("axes") or tuple(reversed(range(len(shape))))
+    long = [a % len(shape) for a in axes if shape[a] != 1]
+    return node.op in _SCANS or (bool(long) and long[-1] != max(long))
 
 
 def _sizes_of(values: Iterable[Value]) -> set[Var]:

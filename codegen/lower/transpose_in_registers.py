@@ -15,6 +15,7 @@ from ...tir.expr import (
     Broadcast,
     BufferLoad,
     Call,
+    DType,
     Expr,
     FloatImm,
     IntImm,
@@ -39,6 +40,7 @@ from .scoped_transform import ScopedTransform
 from .vectorize_loops import vectorize_expr
 
 _LANE_BITS = 128
+_BYTE = DType("uint8")
 _MOST_ROWS = 16
 _FEWEST_ROWS = 4
 _REGISTERS = ("local", "register")
@@ -161,10 +163,10 @@ def _is_zero(e: Expr) -> bool:
 
 def _plan(nest: _Nest, target: Target, own: frozenset[Var]) -> _Transpose | None:
     """Returns how to rewrite ``nest``, or None when it does not transpose. ``own``: the function's scratch memory."""
-    nest = _flat(nest)
+    nest = _of_bytes(_flat(nest))
     store, load = nest.store, nest.load
     dtype = store.buffer.dtype
-    if dtype.is_bool or dtype.lanes > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
+    if dtype.lanes > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
         return None
     variables = [loop.loop_var for loop in nest.loops]
     places = _coefficients(store.indices, variables)
@@ -212,6 +214,16 @@ def _flat(nest: _Nest) -> _Nest:
         if isinstance(load, BufferLoad):
             nest = replace(nest, load=load)
     return nest
+
+
+def _of_bytes(nest: _Nest) -> _Nest:
+    """Returns the nest with views of bytes of arrays of bool, whose lanes would be bits in registers."""
+    store, load = nest.store, nest.load
+    if not store.buffer.dtype.is_bool or not load.buffer.dtype.is_bool:
+        return nest
+    source, target = (b.with_(name=f"{b.name}_bytes", dtype=_BYTE, data=b.data) for b in (load.buffer, store.buffer))
+    load = replace(load, buffer=source)
+    return replace(nest, load=load, store=replace(store, buffer=target, value=load))
 
 
 def _build(nest: _Nest, i: int, j: int, target: Target) -> _Transpose | None:

@@ -77,7 +77,7 @@ def test_transposes_of_awkward_sizes(rows, columns, tile, vector, target):
     check(parse(copy(rows, columns, "float32", tile, vector)), target)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "float64"])
+@pytest.mark.parametrize("dtype", ["int8", "bool", "uint16", "int32", "float64"])
 @pytest.mark.parametrize("target", [AVX2, AVX512])
 def test_transposes_of_other_types(dtype, target):
     check(parse(copy(19, 37, dtype, (16, 16), "j")), target)

@@ -171,6 +171,61 @@ def test_a_transpose_stays_alone_before_a_prefix_sum(op, count):
     np.testing.assert_allclose(build_graph(graph)(data), want, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("axes", "count"), [((0, 2, 1), 2), ((1, 0, 2), 1), ((2, 0, 1), 2), (None, 2)])
+def test_a_transpose_that_moves_the_last_axis_stays_alone_before_rows(axes, count):
+    b = Builder("f")
+    turned = b.op("abs", b.op("transpose", b.input("x", (3, 5, 7)), axes=axes))
+    graph = b.graph([b.op("softmax", turned, axis=-1)])
+    assert len(fuse(graph).kernels) == count
+    data = np.random.default_rng(0).standard_normal((3, 5, 7)).astype(np.float32)
+    e = np.exp(np.abs(np.transpose(data, axes)))
+    np.testing.assert_allclose(build_graph(graph)(data), e / e.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def view_of_a_sum(b, x):
+    return [b.op("reshape", b.op("sum", x, axis=1), shape=(1, 5))]
+
+
+def view_that_others_read(b, x):
+    y = b.op("reshape", b.op("softmax", x, axis=-1), shape=(7, 5))
+    return [y, b.op("sum", y, axis=0)]
+
+
+def view_of_an_output(b, x):
+    y = b.op("softmax", x, axis=-1)
+    return [y, b.op("reshape", y, shape=(35,))]
+
+
+def two_views(b, x):
+    y = b.op("reshape", b.op("softmax", x, axis=-1), shape=(35,))
+    return [b.op("reshape", y, shape=(7, 5)), b.op("reshape", y, shape=(35, 1))]
+
+
+def view_of_an_input(b, x):
+    return [b.op("reshape", x, shape=(35,))]
+
+
+@pytest.mark.parametrize(
+    ("made", "count"),
+    [(view_of_a_sum, 1), (view_that_others_read, 2), (view_of_an_output, 2), (two_views, 3), (view_of_an_input, 1)],
+)
+def test_views_that_leave_the_graph_are_written_where_they_lie(made, count):
+    b = Builder("f")
+    graph = b.graph(made(b, b.input("x", (5, 7))))
+    assert len(fuse(graph).kernels) == count
+    x = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+    got, want = build_graph(graph)(x), evaluate(graph, x)
+    for g, w in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
+        assert g.shape == w.shape
+        np.testing.assert_allclose(g, w, rtol=1e-5)
+
+
+def test_a_moved_axis_of_one_element_joins_rows():
+    b = Builder("f")
+    graph = b.graph([b.op("softmax", b.op("transpose", b.input("x", (5, 7, 1)), axes=(0, 2, 1)), axis=-1)])
+    assert len(fuse(graph).kernels) == 1
+
+
 def test_results_alive_together_do_not_overlap():
     rng = np.random.default_rng(1)
     for _ in range(20):

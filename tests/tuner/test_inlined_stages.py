@@ -132,3 +132,40 @@ def test_a_long_sum_is_counted():
     total = te.compute((64,), lambda i: sum([x[n, i] * 0.5 for n in range(1, 1200)], start=x[0, i]), name="total")
     (block,) = ProgramInfo(te.create_prim_func([x, total])).blocks
     assert block.operations == 2 * 1199
+
+
+def two_turned(x, y):
+    added = te.compute((9, 20), lambda i, j: x[i, j] + y[i, j], name="added")
+    return te.compute((20, 9), lambda j, i: added[i, j], name="turned")
+
+
+def padded_turned(x, y):
+    padded = te.compute((9, 20), lambda i, j: te.if_then_else(te.all(i >= 1, i < 8), x[i - 1, j], 0.0), name="padded")
+    return te.compute((20, 9), lambda j, i: padded[i, j] * 2.0, name="turned")
+
+
+def sums_of_turned(x, y):
+    a = te.compute((20, 9), lambda j, i: x[i, j], name="a")
+    b = te.compute((20, 9), lambda j, i: y[i, j], name="b")
+    return te.compute((20, 9), lambda j, i: a[j, i] * 2.0 + b[j, i], name="turned")
+
+
+def row_turned(x, y):
+    added = te.compute((9, 20), lambda i, j: x[i, j] + y[0, j], name="added")
+    return te.compute((20, 9), lambda j, i: added[i, j], name="turned")
+
+
+@pytest.mark.parametrize(
+    ("made", "stored"), [(two_turned, 1), (padded_turned, 1), (sums_of_turned, 1), (row_turned, 0)]
+)
+def test_one_array_is_turned_in_one_stage(made, stored):
+    x, y = te.placeholder((9, 20), name="x"), te.placeholder((9, 20), name="y")
+    func = te.create_prim_func([x, y, made(x, y)])
+    stages = len(ProgramInfo(func).blocks) - 1
+    assert stages - len(Space(func, WIDE).inlined) == stored
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((9, 20)).astype(np.float32) for _ in range(2))
+    out, expected = np.zeros((20, 9), np.float32), np.zeros((20, 9), np.float32)
+    interpret(default_schedule(func, WIDE).func, a, b, out)
+    interpret(func, a, b, expected)
+    np.testing.assert_array_equal(out, expected)

@@ -383,3 +383,18 @@ def test_what_is_staged_or_packed_for_one_reader_is_not_for_others():
         chosen = rows[np.all([rows[:, names.index(n)] == v for n, v in fixed.items()], axis=0)][0]
         results, _ = run(func, space.schedule(sketch, chosen).func)
         assert compare(results, reference, dtypes, tolerance(func)) is None
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 6, 5, 7), 1), ((3, 6, 5, 7), 0), ((4, 5, 9), 1), ((4, 3, 5, 16), 2)])
+def test_axes_that_lie_as_one_are_vectors_of_a_running_sum(shape, axis):
+    x = te.placeholder(shape, name="x")
+    space = Space(te.create_prim_func([x, ops.cumsum(x, axis=axis)]), WIDE)
+    a = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for sketch in space.sketches:
+        rows = sketch.all_rows()
+        for row in rows[:: max(1, len(rows) // 6)]:
+            out = np.zeros(shape, np.float32)
+            interpret(space.schedule(sketch, row).func, a, out)
+            np.testing.assert_allclose(out, np.cumsum(a, axis=axis), rtol=1e-5, atol=1e-6)
+    inner = int(np.prod(shape[axis + 1 :]))
+    assert f"T.vectorized({min(inner, 16)})" in space.schedule(sketch, rows[0]).func.script()

@@ -91,7 +91,8 @@ class RecurrencePart(Part):
         wide = [v for v in block.spatial if block.extents[v] > 1]
         rest = wide[-1] if wide else block.spatial[-1]
         self.beside = rest if self.vector is None else self.vector
-        self.inner = block.extents[self.beside]
+        self.joined = self._in_line() if self.vector is not None else (self.beside,)
+        self.inner = math.prod(block.extents[v] for v in self.joined)
         if self.vector is not None:
             self.decisions = (Decision("vectors", up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)),)
             if self.inner > self.lanes:  # chunks of rows one after the other, or a step of all of them
@@ -102,6 +103,19 @@ class RecurrencePart(Part):
             if self._may_turn():
                 self.decisions += (Decision("turned", (0, 1)),)
         self.structure = (self.decisions[0].name,)
+
+    def _in_line(self) -> tuple[Var, ...]:
+        """Returns the loops that lie as one axis in all arrays, the contiguous one last."""
+        block, uses = self.block, (*self.block.stores, *self.block.loads)
+        last = first = block.axes.index(self.beside)
+        size = block.extents[self.beside]
+        while first > 0 and block.axes[first - 1] in block.spatial:
+            outer = block.axes[first - 1]
+            steps = [(use.stride(outer), use.stride(self.beside)) for use in uses]
+            if any(far is None or near is None or far != near * size for far, near in steps):
+                break
+            first, size = first - 1, size * block.extents[outer]
+        return tuple(block.axes[first : last + 1])
 
     def _may_turn(self) -> bool:
         """Returns whether the steps of a vector of rows are squares of memory."""
@@ -120,7 +134,9 @@ class RecurrencePart(Part):
         block = self.block
         loops = dict(zip(block.axes, sch.get_loops(sch.get_block(block.name)), strict=True))
         width = min(row["vectors"] * self.lanes if self.vector is not None else row["rows"], self.inner)
-        outer = [loops[v] for v in block.spatial if v is not self.beside]
+        if len(self.joined) > 1:
+            loops[self.beside] = fuse_all(sch, [loops[v] for v in self.joined])
+        outer = [loops[v] for v in block.spatial if v not in self.joined]
         steps = next(loops[v] for v in block.axes if v not in block.spatial)
         inside = [loops[self.beside]]
         if width < self.inner:
@@ -173,7 +189,7 @@ class RecurrencePart(Part):
             WalkedLoop(side, width, written_out=True), WalkedLoop(side, np.where(apart, 1.0, chunks)),
             WalkedLoop(axis, steps), WalkedLoop(side, np.where(apart, chunks, 1.0)),
         ]  # fmt: skip
-        loops += [WalkedLoop(v, np.full(rows, float(block.extents[v]))) for v in block.spatial if v is not side]
+        loops += [WalkedLoop(v, np.full(rows, float(block.extents[v]))) for v in block.spatial if v not in self.joined]
         return Walk(block, self.machine, loops, rows, vector=self.vector, lanes=self.lanes, elsewhere=own)
 
     def _add_chains(

@@ -10,7 +10,7 @@ from typing import Any
 from ...codegen.lane_offsets import NEAR
 from ...tir.annotations import NBITS, WINOGRAD
 from ...tir.cost import Length, inlined_length
-from ...tir.expr import Add, BufferLoad, Expr, Mul, Sub, Var
+from ...tir.expr import Add, BufferLoad, Call, Expr, Mul, Sub, Var
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, ProgramInfo, Use, copies, pads
@@ -63,7 +63,7 @@ def blocks_to_inline(program: ProgramInfo, weighed: Mapping[BlockInfo, bool] | N
         if weigh is False or (weighed is not None and again):
             continue
         shape = _Reads.of(block, block.loads, reads)
-        if weigh is None and _turns_several_places(program, block, shape):
+        if weigh is None and _turns_several_places(program, block, shape, reads):
             continue
         read = sum([bits.get(u.buffer, u.buffer.dtype.bits) for u in block.loads if u.axes() == set(block.spatial)])
         decodes = (
@@ -339,9 +339,9 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Reads:
-    """How a stage reads: whether it is a transpose, and at how many places it reads a buffer.
+    """How a stage reads: whether it is a transpose, and how many places of arrays of several axes it reads.
 
-    What is inlined into it counts.
+    What is inlined into it counts. A place that is read under a condition, as that of a padded array, counts as two.
     """
 
     turned: bool
@@ -354,12 +354,23 @@ class _Reads:
             by_buffer.setdefault(use.buffer, []).append(use)
         one = _Reads(False, 1)
         inner = {buffer: inlined.get(buffer, one) for buffer in by_buffer}
-        places = [_places(uses) * inner[buffer].places for buffer, uses in by_buffer.items()]
-        return _Reads(_is_turned(block, loads) or any(r.turned for r in inner.values()), max(places, default=1))
+        wide = {
+            buffer: uses
+            for buffer, uses in by_buffer.items()
+            if any(sum(block.extents[v] > 1 for v in use.axes() if v in block.extents) > 1 for use in uses)
+        }
+        places = sum([_places(uses) * inner[buffer].places for buffer, uses in wide.items()])
+        if wide and any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body)):
+            places = max(places, 2)
+        return _Reads(_is_turned(block, loads) or any(r.turned for r in inner.values()), max(places, 1))
 
 
-def _turns_several_places(program: ProgramInfo, block: BlockInfo, reads: _Reads) -> bool:
-    """Returns whether a stage is a transpose of which an element-wise stage reads several places, or the other way round.
+def _turns_several_places(
+    program: ProgramInfo, block: BlockInfo, reads: _Reads, inlined: Mapping[Buffer, _Reads]
+) -> bool:
+    """Returns whether an element-wise stage with this one inlined is a transpose of several places or arrays.
+
+    It may read several places of this one, or another transpose, or turn what this one reads at several places.
 
     A tile of one place is transposed in fast memory. To store the stage takes less than to stride through the others.
     """
@@ -367,7 +378,9 @@ def _turns_several_places(program: ProgramInfo, block: BlockInfo, reads: _Reads)
         uses = [use for use in consumer.loads if any(use.buffer is store.buffer for store in block.stores)]
         if block.is_reduction or consumer.is_reduction or not uses:
             continue
-        if (reads.turned and _places(uses) > 1) or (reads.places > 1 and _is_turned(consumer, uses)):
+        others = [use for use in consumer.loads if use not in uses]
+        turned = _Reads.of(consumer, others, inlined).turned
+        if reads.turned and (_places(uses) > 1 or turned) or (reads.places > 1 and _is_turned(consumer, uses)):
             return True
     return False
 
