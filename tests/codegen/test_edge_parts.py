@@ -249,3 +249,20 @@ def test_elements_behind_a_limit_have_the_other_value(lanes):
     tw.build(sch, target=ONE)(*given, made)
     i, j = np.ogrid[:9, : 2 * lanes]
     np.testing.assert_array_equal(made, np.where(j <= 20 * i, given[0] + 1, given[1][:, None]))
+
+
+@pytest.mark.parametrize("shape", ["(n, 256)", "(n, 7)", "(n, n)"])
+def test_transposes_that_end_inside_a_square(shape: str) -> None:
+    """Squares behind the end are left out, and rows behind it are not stored."""
+    n = te.size_var("n")
+    rows, columns = eval(shape, {"n": n})
+    x, y = te.placeholder((rows, columns), name="x"), te.placeholder((columns, rows), name="y")
+    built = tw.build([x, y, te.compute((rows, columns), lambda i, j: x[i, j] + y[j, i], name="z")], ONE)
+    for size in range(71):
+        rows, columns = eval(shape, {"n": size})
+        a, b = RNG.random((rows, columns), np.float32), RNG.random((columns, rows), np.float32)
+        memory = np.full(rows * columns + 32, -1, np.float32)
+        out = memory[16 : 16 + rows * columns].reshape(rows, columns)
+        built(a, b, out)
+        np.testing.assert_array_equal(out, a + b.T)
+        assert (memory[:16] == -1).all() and (memory[16 + rows * columns :] == -1).all()
