@@ -42,7 +42,7 @@ from ...tir.expr import (
 from ...tir.expr.node import IRNode
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
-from .edge_parts import MOST_PARTS, edge_in_parts
+from .edge_parts import edge_in_parts
 from .loop_annotations import HORIZONTAL, TAIL, plain_value
 from .scoped_transform import ScopedTransform
 
@@ -430,11 +430,7 @@ class _Splitter(ScopedTransform):
 
     def edge(self, var: Var, body: Stmt, plan: _Plan) -> Stmt:
         """Return what is done where the checks do not all hold."""
-        in_parts = (
-            None
-            if self.copies * MOST_PARTS > _MAX_COPIES
-            else edge_in_parts(var, body, plan.terms, _assume, self.analyzer)
-        )
+        in_parts = edge_in_parts(var, body, plan.terms, _assume, self.analyzer)
         return fresh_copy(body) if in_parts is None else in_parts
 
     def versions(self, split: For | LetStmt) -> Stmt:

@@ -513,8 +513,8 @@ class _Transpose:
         self, lanes: For, start: dict[For, Expr], over: dict[For, bool], inside: Sequence[Expr] = (),
         shift: _Shift | None = None, held: Sequence[Expr] = (),
     ) -> Expr | None:  # fmt: skip
-        """Return the active lanes of a row, None for all: those of which ``inside`` holds as well, and none where ``held``
-        does not. ``shift``: of the lanes, where they may be outside."""
+        """Return the active lanes of a row, None for all. Of each ``inside`` holds as well; where ``held`` does not, none is
+        active. ``shift``: of the lanes, where they may be outside."""
         limits = [lanes.loop_var < lanes.extent] if over[lanes] else []
         limits += [] if shift is None else shift.within(lanes.loop_var)
         parts: list[Expr] = [

@@ -7,6 +7,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen.lower.edge_parts import _rolled
 from tilewright.codegen.lower.pipeline import run_passes
 from tilewright.driver.building import plan
 from tilewright.schedule import Schedule
@@ -266,3 +267,38 @@ def test_transposes_that_end_inside_a_square(shape: str) -> None:
         built(a, b, out)
         np.testing.assert_array_equal(out, a + b.T)
         assert (memory[:16] == -1).all() and (memory[16 + rows * columns :] == -1).all()
+
+
+def test_each_number_of_rows_of_a_sum_has_code_of_few_steps() -> None:
+    """A part per power of two would wait for its own sums: 7 rows are one part, with 2 steps written out for 8."""
+    n = te.size_var("n")
+    a, b = te.placeholder((n, 64), name="a"), te.placeholder((64, 32), name="b")
+    func = te.create_prim_func([a, b, te.ops.matmul(a, b)])
+    made = plan(func, ONE)
+    (left,) = [line for line in hoisted(made.scheduled).splitlines() if "_left: T.int32" in line]
+    name = left.split(":")[0].strip()
+    text = hoisted(made.scheduled)
+    tall = 1 + text.count(f"if {name} == ")
+    assert tall > 4
+    assert all(f"if {name} == {count}:" in text for count in range(1, tall))
+    assert "T.unroll(8)" in text and "T.unroll(2)" in text
+    built = tw.build(func, ONE)
+    for size in range(71):
+        x, y = RNG.integers(-4, 5, (size, 64)).astype("float32"), RNG.integers(-4, 5, (64, 32)).astype("float32")
+        out = np.full((size, 32), -1, np.float32)
+        built(x, y, out)
+        np.testing.assert_array_equal(out, x @ y)
+
+
+def test_steps_that_are_no_single_loop_stay_written_out() -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((64,)), C: T.Buffer((1,))):
+    for a in range(8):
+        for b in T.unroll(8): C[0] = C[0] + A[a + b * 8]
+    for a in range(8):
+        for b in T.unroll(8): C[0] = C[0] + A[a * 8 + b]
+""")
+    first, second = _rolled(func.body).seq
+    assert first is func.body.seq[0]
+    assert (second.extent.value, second.body.extent.value) == (32, 2)
