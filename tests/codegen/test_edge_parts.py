@@ -302,3 +302,19 @@ def main(A: T.Buffer((64,)), C: T.Buffer((1,))):
     first, second = _rolled(func.body).seq
     assert first is func.body.seq[0]
     assert (second.extent.value, second.body.extent.value) == (32, 2)
+
+
+def test_rows_of_one_vector_share_the_loop_over_more_of_them() -> None:
+    """The schedule for rows of 16 serves rows of up to 24: all rows take a vector before the next one."""
+    n = te.size_var("n")
+    x = te.placeholder((64, n), name="x")
+    func = te.create_prim_func([x, te.ops.softmax(x, axis=1)])
+    lines = plan(func, ONE).scheduled.script().splitlines()
+    over = [at for at, line in enumerate(lines) if "T.unroll((n + 15) // 16)" in line]
+    assert any("T.unroll(16)" in lines[at + 1] for at in over)
+    built = tw.build(func, ONE)
+    for size in range(1, 40):
+        a, out = RNG.standard_normal((64, size)).astype("float32"), np.full((64, size), -1, np.float32)
+        built(a, out)
+        wanted = np.exp(a - a.max(1, keepdims=True))
+        np.testing.assert_allclose(out, wanted / wanted.sum(1, keepdims=True), rtol=1e-5)
