@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
+from ..codegen.lower.loop_annotations import UNROLL_FACTOR
 from ..codegen.lowered import size_vars, symbol_problem, usable_symbol
 from ..graph.graph import Graph
 from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_text, table
@@ -44,7 +45,7 @@ from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..te.tensor import PlaceholderOp, ordered_operations
 from ..tir.annotations import is_for_code
-from ..tir.expr import FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, is_const_int
+from ..tir.expr import FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, conjuncts, is_const_int
 from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order, vars_in
 from ..tuner.canonical_form import split_axes_by_sizes
@@ -539,7 +540,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     """Returns a plan for symbolic sizes: by the analytic model's schedules for examples of them.
 
     A function of one size has schedules of its own where that is small, because tiles for larger ones are mostly empty
-    there. It has one for large sizes where it reduces to one result, because partial results then fill several vectors,
+    there; but not where the size is in rows of sums alone, of which each number has code of its own. It has one for large sizes where it reduces to one result, because partial results then fill several vectors,
     where it has running sums along the size, and where other parts are the best there, such as columns in place of rows.
     Where none applies, the function stays as written, and the origin says why. None: no examples are known, or the target
     is a GPU or takes programs as they are written.
@@ -551,11 +552,14 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     ((size, usual),) = sizes.items()
     assert made.trace is not None
     programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
+    rows = _has_rows_of_sums(made.scheduled, size)
     along = _LONG_SCAN if _scans_along(asked.func, size) else _ONE_RESULT if _reduces_to_one(asked.func, size) else None
     for example, end in (*_SMALL_SIZES, along or _LARGE_SIZE):
         large = example > end  # for sizes above ``end``; otherwise for those up to it
         func = with_example(asked.func, {size.name: example})
         if large and usual >= example:
+            continue
+        if not large and example > 1 and rows:
             continue
         if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
@@ -579,6 +583,21 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     usually = f"for {shown_sizes(asked.func)}"
     origin = made.origin.replace(usually, usually + said, 1)
     return replace(made, origin=origin, scheduled=dispatched(asked.func, programs, tree))
+
+
+def _has_rows_of_sums(func: PrimFunc, size: Var) -> bool:
+    """Returns whether a scheduled function ends at a size only in unrolled rows of sums.
+
+    Lowering makes code for each number of them, see ``codegen/lower/edge_parts.py``.
+    """
+    loops = {n.loop_var: n for n in pre_order(func.body) if isinstance(n, For)}
+    if not any(UNROLL_FACTOR in loop.annotations for loop in loops.values()):
+        return False
+    if any(loop.kind == "vectorized" and size in vars_in(loop.extent) for loop in loops.values()):
+        return False
+    ends = [t for realize in blocks_of(func) for t in conjuncts(realize.predicate) if size in vars_in(t)]
+    kinds = [{loops[v].kind for v in vars_in(t) & loops.keys()} for t in ends]
+    return bool(ends) and all("unrolled" in found and "vectorized" not in found for found in kinds)
 
 
 def _scans_along(func: PrimFunc, size: Var) -> bool:

@@ -3,7 +3,8 @@
 A tile of unrolled rows at the end of a symbolic size has fewer rows than others, and how many is known at the call. With a
 check around each row, values do not stay in registers, and a row costs more than several of a whole tile. Here the number
 of rows is written in binary: for each power of two there is code without checks, which runs where that digit is one. A tile of at
-most 4 rows has code for each number of rows instead: parts would each read the whole other operand of a product.
+most 4 rows, and one of sums, has code for each number of rows instead: parts would each read the whole other operand of a
+product, and few rows wait for their own sums. Of the steps of a sum fewer are then written out.
 
 A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
 whole one is then one vector with a mask.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.arith import Analyzer, constant_coefficients, linear_coefficients
 from ...tir.arith.affine import as_difference
 from ...tir.expr import (
     BufferLoad,
@@ -35,13 +36,16 @@ from ...tir.expr import (
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
-from ...tir.walk import all_nodes, fresh_copy, transform, uses_var, vars_in
+from ...tir.walk import all_nodes, fresh_copy, substitute, transform, uses_var, vars_in
 
 MOST_PARTS = 4
 """The most parts of an edge; tiles of more than 16 rows keep their checks."""
 
 _EACH = 4
-"""Tiles of up to so many rows have code for each number of rows."""
+"""Tiles of up to so many rows have code for each number of rows; larger ones where sums become short code."""
+
+_STEPS = 2
+"""The steps of a sum that are written out for each number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,10 @@ def edge_in_parts(
         return None
     left = Var(f"{var.name}_left", var.dtype)
     parts: list[Stmt] = []
-    if rows.wide == 1 and rows.tall <= _EACH:
+    short = _rolled(plain) if rows.wide == 1 else plain
+    if rows.wide == 1 and (rows.tall <= _EACH or short is not plain):
         for count in range(1, rows.tall):
-            whole = _moved(rows, plain, own, count, const(0, left.dtype))
+            whole = _moved(rows, short, own, count, const(0, left.dtype))
             parts.append(IfThenElse(left.equal(count), fresh_copy(whole)))
         return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
     length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
@@ -230,6 +235,52 @@ def _coefficients(e: Expr, variables: list[Var], rows: _TileRows) -> list[int] |
         return None
     numbers = [c.value for c in linear[0] if isinstance(c, IntImm)]
     return numbers if len(numbers) == len(linear[0]) else None
+
+
+def _rolled(body: Stmt) -> Stmt:
+    """Returns ``body`` with fewer steps of loops written out: where 8 are, 2 are.
+
+    Before::
+
+        for k_o in range(32):
+            for k_i in T.unroll(8): f(k_o * 8 + k_i)
+
+    After::
+
+        for k_o in range(128):
+            for k_i in T.unroll(2): f(k_o * 2 + k_i)
+    """
+
+    def post(n: IRNode) -> Stmt | None:
+        if not (isinstance(n, For) and n.kind == "serial" and isinstance(n.body, For) and n.body.kind == "unrolled"):
+            return None
+        inner = n.body
+        if not (_is_constant(n) and _is_constant(inner)) or n.annotations or inner.annotations:
+            return None
+        steps = _extent(inner)
+        if steps <= _STEPS or steps % _STEPS or not _is_one_loop(inner.body, n.loop_var, inner.loop_var, steps):
+            return None
+        at = n.loop_var * _STEPS + inner.loop_var
+        whole = substitute(inner.body, {n.loop_var: const(0, n.loop_var.dtype), inner.loop_var: at})
+        return n.with_(
+            extent=const(_extent(n) * (steps // _STEPS), n.extent.dtype),
+            body=inner.with_(extent=const(_STEPS, inner.extent.dtype), body=whole),
+        )
+
+    return transform(body, post=post)  # type: ignore[no-any-return]
+
+
+def _is_one_loop(body: Stmt, outer: Var, inner: Var, steps: int) -> bool:
+    """Returns whether ``outer`` and ``inner`` are used as ``outer * steps + inner`` alone."""
+    both = {outer, inner}
+
+    def fits(n: IRNode) -> bool:
+        if isinstance(n, Expr) and not isinstance(n, BufferLoad) and n.dtype.is_int and (used := vars_in(n) & both):
+            found = constant_coefficients(n, [outer, inner])
+            return used == both and found is not None and found[0] == steps * found[1]
+        return all(fits(c) for c in n.children())
+
+    return fits(body)
 
 
 def _moved(rows: _TileRows, body: Stmt, own: Container[Buffer], length: int, first: Expr) -> Stmt:

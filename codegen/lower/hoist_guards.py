@@ -34,13 +34,15 @@ from ...tir.expr import (
     conjuncts,
     const,
     index_like,
+    is_const_int,
     op,
+    reads_memory,
     structural_equal,
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
-from .edge_parts import MOST_PARTS, edge_in_parts
+from .edge_parts import edge_in_parts
 from .loop_annotations import HORIZONTAL, TAIL, plain_value
 from .scoped_transform import ScopedTransform
 
@@ -198,6 +200,43 @@ class _IdleCutter(ScopedTransform):
         if isinstance(body, SeqStmt):
             return _in_all([self.updates(part) for part in body.seq])
         return _checks_of_update(body, self.unsigned) if isinstance(body, BufferStore) else []
+
+
+def end_loops_at_guards(func: PrimFunc) -> PrimFunc:
+    """Let loops end where the check around their work ends, so that no iteration has to check.
+
+    Before, rows at the edge of a tile::
+
+        for i1 in range(32):
+            if i0 * 32 + i1 < n: f(i0 * 32 + i1)
+
+    After::
+
+        for i1 in range(T.max(T.min(n - i0 * 32, 32), 0)): f(i0 * 32 + i1)
+
+    Loops of at most 4 iterations keep their extent: they are written out.
+    """
+
+    def shorter(loop: For, scope: ScopedTransform) -> Stmt | None:
+        if loop.kind != "serial" or HORIZONTAL in loop.annotations or not is_const_int(loop.min, 0):
+            return None
+        if not isinstance(loop.extent, IntImm) or loop.extent.value <= _FEW:
+            return None
+        inner, ends, held = inner_domains(loop.body), [], []
+        for term in _guards_around(loop.body):
+            gap = None if reads_memory(term) or vars_in(term) & inner.keys() else as_difference(term)
+            linear = None if gap is None else linear_coefficients(gap, [loop.loop_var])
+            if linear is not None and is_const_int(linear[0][0], 1) and not isinstance(linear[1], IntImm):
+                ends.append(scope.analyzer.simplify(-linear[1]))
+                held.append(term)
+        if not ends:
+            return None
+        extent: Expr = loop.extent
+        for end in ends:
+            extent = op.min_(end, extent)
+        return scope.below(loop.with_(extent=op.max_(extent, 0), body=_assume(loop.body, held)))
+
+    return ScopedTransform({For: shorter}).function(func)
 
 
 def _guards_around(body: Stmt) -> list[Expr]:
@@ -391,11 +430,7 @@ class _Splitter(ScopedTransform):
 
     def edge(self, var: Var, body: Stmt, plan: _Plan) -> Stmt:
         """Return what is done where the checks do not all hold."""
-        in_parts = (
-            None
-            if self.copies * MOST_PARTS > _MAX_COPIES
-            else edge_in_parts(var, body, plan.terms, _assume, self.analyzer)
-        )
+        in_parts = edge_in_parts(var, body, plan.terms, _assume, self.analyzer)
         return fresh_copy(body) if in_parts is None else in_parts
 
     def versions(self, split: For | LetStmt) -> Stmt:

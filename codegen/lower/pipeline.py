@@ -30,7 +30,7 @@ from .check_accesses import check_accesses
 from .compact_buffers import compact_buffers
 from .flatten_blocks import drop_assumptions, flatten_blocks, place_init
 from .form_fma import form_fma
-from .hoist_guards import cut_idle_iterations, hoist_guards, name_quotients
+from .hoist_guards import cut_idle_iterations, end_loops_at_guards, hoist_guards, name_quotients
 from .horizontal_reductions import lower_horizontal
 from .insert_prefetches import insert_prefetches
 from .interleave_stores import interleave_stores
@@ -175,6 +175,7 @@ PASSES: tuple[Pass, ...] = (
     _step(align_nontemporal_stores, [NONTEMPORAL_ATTR], [IfThenElse], target=True),
     _step(lower_horizontal, [HORIZONTAL], [MASK]),
     _step(vectorize_loops, [VECTORIZED], [MASK]),
+    _step(end_loops_at_guards, [IfThenElse]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
     _step(read_all_lanes, [MASK]),
     _step(read_around_ends, [FloorMod], [MASK]),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ...tir.analysis.simplify import loop_values
 from ...tir.arith import Analyzer, constant_coefficients
+from ...tir.arith.affine import as_difference
 from ...tir.expr import (
     And,
     Broadcast,
@@ -262,6 +263,13 @@ def _writes_each_once(places: list[list[int]], loops: Sequence[For]) -> bool:
     return True
 
 
+def _ends(term: Expr, loop: For) -> bool:
+    """Returns whether a condition on a loop's variable holds up to some value and never after it."""
+    gap = as_difference(term)
+    steps = None if gap is None else constant_coefficients(gap, [loop.loop_var])
+    return steps is not None and steps[0] > 0
+
+
 def _is(e: Expr, value: int) -> bool:
     return isinstance(e, IntImm) and e.value == value
 
@@ -441,9 +449,19 @@ class _Transpose:
     def edged(self, start: dict[For, Expr], over: dict[For, bool]) -> Stmt:
         """Return one square, with checks where it reaches over the ends of a shifted axis."""
         if not self.shifts:
-            return self.square(start, over)
+            holds = self.begun(start)
+            return IfThenElse(op.all_(*holds), self.square(start, over)) if holds else self.square(start, over)
         inside = [t for s in self.shifts for t in s.within(start[s.loops[-1]], self.size)]
         return IfThenElse(op.all_(*inside), self.square(start, over), self.square(start, over, at_end=True))
+
+    def begun(self, start: dict[For, Expr]) -> list[Expr]:
+        """Return the conditions under which a square that is not the first one has elements to store."""
+        return [
+            substitute(term, {loop.loop_var: start[loop]})
+            for term in self.nest.terms
+            for loop in (self.column, self.row)
+            if not _is(start[loop], 0) and _ends(term, loop)
+        ]
 
     def square(self, start: dict[For, Expr], over: dict[For, bool], at_end: bool = False) -> Stmt:
         """Return one square: its rows are loaded, then transposed and stored.
@@ -456,26 +474,34 @@ class _Transpose:
         nest, dtype = self.nest, self.nest.store.buffer.dtype.with_lanes(self.size)
         names: list[Expr] = []
         loads: list[tuple[Var, Expr]] = []
+        own = [t for t in nest.terms if self.row.loop_var in vars_in(t)]
+        outside = [t for t in nest.inside if self.column.loop_var not in vars_in(t)]
         for n in range(self.rows(self.row, start, over)):
             row = start[self.row] + n
             if self.row in shifts:
                 row = shifts[self.row].nearest(row)
             indices = self.moved(nest.load.indices, {self.row: row, self.column: start[self.column]}, self.column)
-            mask = self.mask(self.row, self.column, start, over, n, nest.inside, shifts.get(self.column))
+            held = self.held([*own, *outside], self.row, start[self.row] + n)
+            mask = self.mask(self.column, start, over, nest.inside, shifts.get(self.column), held)
             loads.append((Var(f"row{n}", dtype), BufferLoad(nest.load.buffer, indices, mask)))
             names.append(loads[-1][0])
         nothing = Broadcast(const(0, nest.store.buffer.dtype), self.size)
         names += [nothing] * (self.size - len(names))
-        stores = []
-        for n, value in enumerate(transposed(names, self.block)[: self.rows(self.column, start, over)]):
+        columns = transposed(names, self.block)[: self.rows(self.column, start, over)]
+        own = [t for t in nest.terms if self.column.loop_var in vars_in(t)]
+        ends = all(_ends(term, self.column) for term in own)
+        body = seq()
+        for n, value in reversed([*enumerate(columns)]):
             column = start[self.column] + n
             indices = self.moved(nest.store.indices, {self.column: column, self.row: start[self.row]}, self.row)
-            mask = self.mask(self.column, self.row, start, over, n, shift=shifts.get(self.row))
+            mask = self.mask(self.row, start, over, shift=shifts.get(self.row))
             store: Stmt = BufferStore(nest.store.buffer, value, indices, mask)
+            held = self.held(own, self.column, column)
             if self.column in shifts:
-                store = IfThenElse(op.all_(*shifts[self.column].within(column)), store)
-            stores.append(store)
-        body = seq(*stores)
+                held += shifts[self.column].within(column)
+            elif held and ends:
+                store, body = seq(store, body), seq()
+            body = seq(IfThenElse(op.all_(*held), store) if held else store, body)
         for var, value in reversed(loads):
             body = LetStmt(var, value, body)
         return body
@@ -490,30 +516,26 @@ class _Transpose:
         *others, last = [self.analyzer.simplify(substitute(i, values)) for i in indices]
         return (*others, Ramp(last, const(1, last.dtype), self.size))
 
+    def held(self, terms: Sequence[Expr], fixed: For, value: Expr) -> list[Expr]:
+        """Return conditions for the row at ``value`` of a variable, without those that always hold."""
+        found = [self.analyzer.simplify(substitute(t, {fixed.loop_var: value})) for t in terms]
+        return [t for t in found if not (isinstance(t, IntImm) and t.value)]
+
     def mask(
-        self,
-        fixed: For,
-        lanes: For,
-        start: dict[For, Expr],
-        over: dict[For, bool],
-        n: int,
-        inside: tuple[Expr, ...] = (),
-        shift: _Shift | None = None,
-    ) -> Expr | None:
-        """Return the active lanes of that row, None for all. ``shift``: of the lanes, where they may be outside."""
-        parts: list[Expr] = []
+        self, lanes: For, start: dict[For, Expr], over: dict[For, bool], inside: Sequence[Expr] = (),
+        shift: _Shift | None = None, held: Sequence[Expr] = (),
+    ) -> Expr | None:  # fmt: skip
+        """Return the active lanes of a row, None for all. Of each ``inside`` holds as well; where ``held`` does not, none is
+        active. ``shift``: of the lanes, where they may be outside."""
         limits = [lanes.loop_var < lanes.extent] if over[lanes] else []
         limits += [] if shift is None else shift.within(lanes.loop_var)
-        for term in (*self.nest.terms, *limits, *inside):
-            if lanes.loop_var in vars_in(term):
-                parts.append(widen(vectorize_expr(term, lanes.loop_var, start[lanes], self.size), self.size))
-        own = [t for t in self.nest.terms if fixed.loop_var in vars_in(t)]
-        for term in (*own, *[t for t in inside if lanes.loop_var not in vars_in(t)]):
-            held = self.analyzer.simplify(substitute(term, {fixed.loop_var: start[fixed] + n}))
-            if not (isinstance(held, IntImm) and held.value):
-                parts.append(Broadcast(held, self.size))
+        parts: list[Expr] = [
+            widen(vectorize_expr(term, lanes.loop_var, start[lanes], self.size), self.size)
+            for term in (*self.nest.terms, *limits, *inside)
+            if lanes.loop_var in vars_in(term)
+        ]
         out: Expr | None = None
-        for part in parts:
+        for part in (*parts, *[Broadcast(term, self.size) for term in held]):
             out = part if out is None else And(out, part)
         return out
 

@@ -7,6 +7,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen.lower.edge_parts import _rolled
 from tilewright.codegen.lower.pipeline import run_passes
 from tilewright.driver.building import plan
 from tilewright.schedule import Schedule
@@ -249,3 +250,71 @@ def test_elements_behind_a_limit_have_the_other_value(lanes):
     tw.build(sch, target=ONE)(*given, made)
     i, j = np.ogrid[:9, : 2 * lanes]
     np.testing.assert_array_equal(made, np.where(j <= 20 * i, given[0] + 1, given[1][:, None]))
+
+
+@pytest.mark.parametrize("shape", ["(n, 256)", "(n, 7)", "(n, n)"])
+def test_transposes_that_end_inside_a_square(shape: str) -> None:
+    """Squares behind the end are left out, and rows behind it are not stored."""
+    n = te.size_var("n")
+    rows, columns = eval(shape, {"n": n})
+    x, y = te.placeholder((rows, columns), name="x"), te.placeholder((columns, rows), name="y")
+    built = tw.build([x, y, te.compute((rows, columns), lambda i, j: x[i, j] + y[j, i], name="z")], ONE)
+    for size in range(71):
+        rows, columns = eval(shape, {"n": size})
+        a, b = RNG.random((rows, columns), np.float32), RNG.random((columns, rows), np.float32)
+        memory = np.full(rows * columns + 32, -1, np.float32)
+        out = memory[16 : 16 + rows * columns].reshape(rows, columns)
+        built(a, b, out)
+        np.testing.assert_array_equal(out, a + b.T)
+        assert (memory[:16] == -1).all() and (memory[16 + rows * columns :] == -1).all()
+
+
+def test_each_number_of_rows_of_a_sum_has_code_of_few_steps() -> None:
+    """A part per power of two would wait for its own sums: 7 rows are one part, with 2 steps written out for 8."""
+    n = te.size_var("n")
+    a, b = te.placeholder((n, 64), name="a"), te.placeholder((64, 32), name="b")
+    func = te.create_prim_func([a, b, te.ops.matmul(a, b)])
+    made = plan(func, ONE)
+    (left,) = [line for line in hoisted(made.scheduled).splitlines() if "_left: T.int32" in line]
+    name = left.split(":")[0].strip()
+    text = hoisted(made.scheduled)
+    tall = 1 + text.count(f"if {name} == ")
+    assert tall > 4
+    assert all(f"if {name} == {count}:" in text for count in range(1, tall))
+    assert "T.unroll(8)" in text and "T.unroll(2)" in text
+    built = tw.build(func, ONE)
+    for size in range(71):
+        x, y = RNG.integers(-4, 5, (size, 64)).astype("float32"), RNG.integers(-4, 5, (64, 32)).astype("float32")
+        out = np.full((size, 32), -1, np.float32)
+        built(x, y, out)
+        np.testing.assert_array_equal(out, x @ y)
+
+
+def test_steps_that_are_no_single_loop_stay_written_out() -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((64,)), C: T.Buffer((1,))):
+    for a in range(8):
+        for b in T.unroll(8): C[0] = C[0] + A[a + b * 8]
+    for a in range(8):
+        for b in T.unroll(8): C[0] = C[0] + A[a * 8 + b]
+""")
+    first, second = _rolled(func.body).seq
+    assert first is func.body.seq[0]
+    assert (second.extent.value, second.body.extent.value) == (32, 2)
+
+
+def test_rows_of_one_vector_share_the_loop_over_more_of_them() -> None:
+    """The schedule for rows of 16 serves rows of up to 24: all rows take a vector before the next one."""
+    n = te.size_var("n")
+    x = te.placeholder((64, n), name="x")
+    func = te.create_prim_func([x, te.ops.softmax(x, axis=1)])
+    lines = plan(func, ONE).scheduled.script().splitlines()
+    over = [at for at, line in enumerate(lines) if "T.unroll((n + 15) // 16)" in line]
+    assert any("T.unroll(16)" in lines[at + 1] for at in over)
+    built = tw.build(func, ONE)
+    for size in range(1, 40):
+        a, out = RNG.standard_normal((64, size)).astype("float32"), np.full((64, size), -1, np.float32)
+        built(a, out)
+        wanted = np.exp(a - a.max(1, keepdims=True))
+        np.testing.assert_allclose(out, wanted / wanted.sum(1, keepdims=True), rtol=1e-5)

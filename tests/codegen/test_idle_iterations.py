@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.codegen.lower.hoist_guards import cut_idle_iterations
+from tilewright.codegen.lower.hoist_guards import cut_idle_iterations, end_loops_at_guards
 from tilewright.tir import parse
 
 
@@ -65,3 +65,38 @@ def main(A: T.Buffer((24, 32)), C: T.Buffer((24,))):
     made = np.full(24, -0.0, "float32")
     tw.build(func, target="llvm")(np.full((24, 32), -0.0, "float32"), made)
     assert not np.signbit(made[:-1]).any()
+
+
+def test_loops_end_where_the_check_around_their_work_ends():
+    func = parse("""
+@T.prim_func
+def main(var_a: T.handle, var_c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(var_a, (n,))
+    C = T.match_buffer(var_c, (n,))
+    for i0 in range((n + 7) // 8):
+        for i1 in range(8):
+            if i0 * 8 + i1 < n:
+                C[i0 * 8 + i1] = A[i0 * 8 + i1] + T.float32(1.0)
+""")
+    text = end_loops_at_guards(func).script()
+    assert "for i1 in range(T.max(T.min(n - i0 * 8, 8), 0)):" in text
+    assert "if " not in text
+    built = tw.build(func, target="llvm")
+    for n in range(20):
+        a, c = np.arange(n, dtype="float32"), np.full(n, -1, "float32")
+        built(a, c)
+        np.testing.assert_array_equal(c, a + 1)
+
+
+@pytest.mark.parametrize("check", ["C[i1] < T.float32(3.0)", "i1 + j < n", "n < i1", "i1 < 5"])
+def test_checks_at_which_no_loop_ends(check):
+    func = parse(f"""
+@T.prim_func
+def main(C: T.Buffer((8,)), n: T.int32):
+    for i1 in range(8):
+        for j in range(3):
+            if {check}:
+                C[i1] = C[i1] + T.float32(1.0)
+""")
+    assert end_loops_at_guards(func) is func

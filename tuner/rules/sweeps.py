@@ -346,6 +346,8 @@ def _vectorize_columns(
         sch.reorder(*rows, *inside[:-1], columns)
     step, lanes = sch.split(columns, [None, min((1 if written_out else sweep.vectors) * sweep.lanes, size)])
     if written_out:
+        if rows and extent_of(sch, step) == 1:
+            sch.reorder(step, *rows, lanes)  # the row of another size has more vectors
         _unroll_rows(sch, rows, sweep)
         sch.unroll(step)
         sch.vectorize(lanes)
