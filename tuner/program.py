@@ -355,7 +355,7 @@ def _computed(value: Expr) -> Iterator[object]:
                 yield from _computed(part)
 
 
-def _loads(value: object) -> bool:
+def _loads(value: Expr) -> bool:
     """Returns whether ``value`` depends on what is loaded."""
     return any(isinstance(node, BufferLoad) for node in pre_order(value))
 

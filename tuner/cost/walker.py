@@ -221,7 +221,9 @@ class Walk:
         for use in self.block.loads:
             last = (use.dims[-1] if use.dims else None) or {}
             window = any(v in last and self.block.extents[v] > 1 for v in self.block.reduce)
-            if window and last.get(self.vector) == 1 and self.vector not in self.block.reduce:
+            if self.vector is None or self.vector in self.block.reduce:
+                continue
+            if window and last.get(self.vector) == 1:
                 copies = _product(self.rows, [self.body.get(v, 1.0) for v in use.axes() if v is not self.vector])
                 found = found + share * copies * self.vectors * self._slides(use)[0]
         return found
