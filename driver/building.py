@@ -1,7 +1,7 @@
 """What happens at ``build``: whatever says what to compute becomes compiled code, by the best schedule that is known.
 
 What to compute is a function, several functions, a graph, or the file of a model. The steps of :func:`build`, in the order
-in which they run and in which they stand here:
+in which they run:
 
 1. :func:`in_order` tells the target from ``args``. A graph, or a model that a front end reads, goes on in
    :mod:`.models.model_building`, which makes kernels of it. Each kernel is built by the first of its records
@@ -14,13 +14,14 @@ in which they run and in which they stand here:
 4. Without a record that applies, a function that its caller has scheduled stays as it is, and so does one for a target that
    takes programs as they are written, such as circuits. A function of symbolic sizes gets the analytic model's schedules for
    examples of the sizes (:func:`plan_by_example`), but on GPUs it stays as written. Any other function gets the record of a
-   near size where that is expected to be faster. Else it gets the model's best schedule
+   near size where there is a database and that is expected to be faster. Else it gets the model's best schedule
    (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
    ``tuner/space/search_space.py`` puts together, the one with the least predicted time of those that apply.
 5. :meth:`Plan.compile` hands the scheduled function to ``codegen/compile.py``, and gives the module the plan's ``origin``,
    which says in words what was chosen.
 
-Inputs and arguments that make no request are refused with TypeError, and a name that cannot be used with ValueError.
+Inputs and arguments that make no request are refused with TypeError; a name that cannot be used, and a spec of no known
+workload or parameter, with ValueError.
 :class:`BuildError` says that there is no schedule of the kind that ``require_tuned`` asks for. Without ``require_tuned`` a
 record that does not apply is no error: the next one is tried, the first that fails is logged, and the origin says so if none
 applies. Notebooks show a plan as where its schedule came from, its share of the roofline, and the program.
@@ -540,8 +541,10 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     """Returns a plan for symbolic sizes: by the analytic model's schedules for examples of them.
 
     A function of one size has schedules of its own where that is small, because tiles for larger ones are mostly empty
-    there; but not where the size is in rows of sums alone, of which each number has code of its own. It has one for large sizes where it reduces to one result, because partial results then fill several vectors,
-    where it has running sums along the size, and where other parts are the best there, such as columns in place of rows.
+    there. Where the size ends in unrolled rows of sums alone, each number of rows has code of its own, and only the size 1
+    has a schedule of its own. There is one for large sizes where the function reduces to one result, because partial
+    results then fill several vectors, where it has running sums along the size, and where other parts are the best there,
+    such as columns in place of rows.
     Where none applies, the function stays as written, and the origin says why. None: no examples are known, or the target
     is a GPU or takes programs as they are written.
     """

@@ -135,6 +135,8 @@ def _types(
         raise ValueError(f"scan: history={history} names no states; there are {states}")
     if isinstance(steps, int) and steps < 0:
         raise ValueError(f"scan: {steps} steps")
+    if history and not (isinstance(steps, int) and steps > 0):
+        raise ValueError(f"scan: history={history} for {steps} steps; it needs a known number of them, at least one")
     plain = states and not arrays and not history and len(body.outputs) == states
     if steps is None and not (plain and given[0].dtype == "bool" and not given[0].ndim):
         raise ValueError(

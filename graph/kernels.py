@@ -1,8 +1,8 @@
 """How a graph becomes kernels: which operators are one kernel, and the tensor expressions of each.
 
 Building a model (``driver/models/model_building.py``) has the passes prepare its graph (:mod:`.passes.pass_order`), and calls
-:func:`fuse`. It goes through the operators in their order. Each one begins as a kernel of its own, and its kind (``KINDS`` in
-:mod:`.graph_operators` has them all, and each operator's) or, for products, its name says which kernels before it join:
+:func:`fuse`. It goes through the operators in their order. Each one begins as a kernel of its own, and its kind (``KINDS`` of
+:mod:`.graph_operators` explains them; operators have theirs from where they are registered) or, for products, its name says which kernels before it join:
 
 =========================  ================================================================================================
 ``elementwise``,           the kernels that make its operands (``join_producer``): the result of a product or a convolution
@@ -26,8 +26,8 @@ Kernels stay apart
 - where a way leads from one to the other through a third one, the joined kernel could not read a symbolic size off its
   arguments, or it would have more than ``_MEMBERS`` operators (``_merge``).
 
-So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. (Where ``b`` is a constant,
-a pass has made it an operand of ``dense``, and the first kernel is ``dense_relu``.) No times are predicted here: which schedule a
+So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. (Where ``w`` and ``b``
+are constants, the pass ``fold_scales`` usually makes ``b`` an operand of ``dense``, and the first kernel is ``dense_relu``.) No times are predicted here: which schedule a
 kernel gets is chosen afterwards.
 
 An operator that only gives a tensor another shape needs no kernel: its result is a view of its input (:func:`is_view`). It
@@ -458,7 +458,7 @@ def kernel_alone(name: str, op: str, inputs: Sequence[Value | None], attrs: Mapp
 
 
 def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Graph], Division]) -> Division:
-    """Returns the division of a graph into ``groups`` of its operators; views may be in none of them.
+    """Returns the division of a graph into ``groups`` of its operators; no group has a view, unless it is to be copied.
 
     The groups hold each other operator once, in the order of the graph; no group both feeds another one and reads from it.
     ``inner`` divides the bodies of loops.
@@ -504,8 +504,8 @@ def _loop(name: str, node: Node, body: Division) -> LoopKernel:
     """Returns the kernel of a loop, with copies of its first states where it may run zero times."""
     given = tuple(node.given)
     copies: list[Kernel] = []
-    steps, history = node.attrs["steps"], node.attrs.get("history", ())
-    sure = isinstance(steps, int) and steps > 0 or history
+    steps = node.attrs["steps"]
+    sure = isinstance(steps, int) and steps > 0
     for k in range(0 if sure else node.attrs["states"]):
         copies.append(kernel_alone(f"{name}_copy_{k}", "identity", given[k : k + 1], {}))
     return LoopKernel(name, node, body, given, node.outputs, tuple(copies))

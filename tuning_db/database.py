@@ -9,14 +9,15 @@ the seconds of a run, all timings, the trace. :mod:`.connection` has the tables 
 How a record is stored (a tuning session does this, ``tuner/search/session.py``):
 
 1. :meth:`Database.add_workload` and :meth:`Database.add_target` store what the record names, and return their keys: that
-   of a target is made of the processor's model and features, its vectors and the number of cores. :meth:`Database.start_session`
+   of a target is made of its architecture, the processor's model and features, its vectors and the number of cores. :meth:`Database.start_session`
    notes the search.
 2. :meth:`Database.add_record` writes each record when it was measured, in one transaction; one that is there, by its digest
    (of all that it says but its ``id``), is not written twice.
-3. :meth:`Database.amend` replaces records that the session measures again, as it does with the best few at its end; they keep
-   their ``id``. :meth:`Database.finish_session` notes how the search ended.
+3. :meth:`Database.amend` replaces records that change later, as those of the best few, which are measured again at the end; they
+   keep their ``id``. :meth:`Database.finish_session` notes how the search ended.
 
-How it is looked up (``driver/building.py`` does this before it compiles, where it is given a database; only the command line
+How it is looked up (``driver/building.py`` does this before it compiles, and ``driver/models/model_building.py: _recorded`` for
+the kernels of a model, where they are given a database; only the command line
 has a default, ``cli/options.py: database_path``: --db, TILEWRIGHT_DB, ``tilewright.toml``, else ``tuning.db`` in the working
 folder): :meth:`Database.fastest` takes a program and a target,
 
@@ -450,7 +451,7 @@ class Database:
         return int(self.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])
 
     def stored_target(self, target: Target) -> str:
-        """Returns the key of a target that the database has, which may be named by its text."""
+        """Returns the key of a target. A text is looked up among those stored, and stays as it is where none has it."""
         key = target_key(target)
         if not isinstance(target, str) or self.query("SELECT 1 FROM targets WHERE key = ?", [key]):
             return key

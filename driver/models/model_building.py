@@ -12,7 +12,7 @@
    (``graph/entry.py``). The result is a :class:`~.model.Model`.
 
 :class:`..building.BuildError` for a symbolic size without a bound; with ``require_tuned`` :class:`..building.NoRecordError` names the
-kernel that has no record.
+kernel that has no record, and BuildError one whose records do not apply.
 
 A front end is a function that returns a graph; it stands in the table by the suffix of its files. A package adds one by
 an entry point of the group ``tilewright.frontends`` whose name is the suffix, as ``.onnx``.
@@ -188,6 +188,10 @@ def _build_graph(
         jobs = kernel_jobs(division, machine, opened, chosen)
     wanted = [job for parts in jobs.values() for _, job in parts]
     built = build_kernels(wanted, processes=chosen.processes, note=chosen.note)
+    for kernel, parts in jobs.items() if chosen.require_tuned else ():
+        for own in [built[job.key] for _, job in parts]:
+            if own.applied is None:
+                raise BuildError(f"the kernel {kernel.name} on {machine}: no record of it applies ({own.origin})")
     divided = {var.name: var for var in bounds if len(ends_of(chosen.bounds[var.name])) > 1}
     versions = {kernel: _versions(parts, built, divided) for kernel, parts in jobs.items()}
     return _assembled(division, machine, versions, bounds, requirements(graph))

@@ -7,9 +7,9 @@ converter that ONNX defines as a function is replaced by the body of that functi
 :func:`from_onnx` reads the file (:mod:`.model_file`; large weights stay in it until the model is built) and makes a
 ``_Reader``, which goes through the model like this::
 
-    require_known     refuses an opset that is too new and sparse initializers; lists all operators that none of the ways
+    require_known     refuses an opset that is not known and sparse initializers; lists all operators that none of the ways
                       below reads
-    require_inputs    refuses shapes= and constants= of what is no input
+    require_inputs    refuses shapes= and constants= of what is no input, and a shape that a constant does not have
     graph             the constants and inputs, then the nodes, then the outputs
       nodes           the nodes of the model, of a function or of a branch, no deeper than ``_DEEPEST``
         each          each node in order: looks up its inputs, and enters its results into the scope
@@ -19,7 +19,7 @@ converter that ONNX defines as a function is replaced by the body of that functi
               special     Constant, Shape, Size, If, Loop, Scan, which read more than the values of their inputs; a body of
                           If, Loop or Scan is read by ``nodes`` again, in the scope around it (:mod:`.control_flow`)
               known       its value, where all inputs are known
-              CONVERTERS  its converter, a function in a module of ``TABLES``: it takes an ``OnnxCall`` (:mod:`.call`), the
+              CONVERTERS  its converter, a function in a module of ``TABLES`` under ``@converter("Name")``: it takes an ``OnnxCall`` (:mod:`.call`), the
                           node's inputs and attributes, and adds operators of the graph
               expanded    the body that ONNX defines for the operator, also where the converter refuses the node (but not
                           where it needs a constant)
@@ -27,8 +27,9 @@ converter that ONNX defines as a function is replaced by the body of that functi
 Operators of ``SEQUENCE_OPERATORS`` (:mod:`.control_flow`), ``Identity`` and ``Loop`` take sequences
 (:class:`~.call.ValueList`); other converters get none. Constants of strings are noted, and refused where an operator reads one.
 
-The result is the graph as the model has it, verified; the passes that make it fast run when it is built.
-Whatever is wrong with a model is an :class:`~.call.OnnxError` that names the node, and what ``shapes=`` or ``constants=`` could help.
+The result has the model's operators, without those whose values are known or that nothing reads, and is verified; the passes that
+make it fast run when it is built. Whatever is wrong with a model is an :class:`~.call.OnnxError`. That of a node names it; where
+``shapes=`` or ``constants=`` could help, it says so.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A function comes in launch form (:mod:`..launch.launch_form`), with its barriers placed (:mod:`..launch.barriers`), after the passes
 over what one thread does (``THREAD_PASSES`` of :mod:`..launch`: vectors, unrolled loops, mathematics). Then
+:class:`.cuda_module.CudaModule` calls the first two of these:
 
 1. :func:`kernels_in` finds its kernels: each outermost loop on an axis of blocks or threads. A :class:`GpuKernel` says what it
    takes, and how many blocks, threads and bytes of shared memory its launch has;
@@ -27,6 +28,8 @@ buffers of the scope local     memory of the thread, which LLVM keeps in registe
 tiles of ``wmma``, ``wgmma``   registers of the threads that hold the tile together (:mod:`.instruction_text`)
 barriers                       ``bar.sync``, and a fence where units beside the threads use shared memory
 stores in ``async_scope``      ``cp.async`` where they copy to shared memory, else stores
+atomic additions               ``red``
+copies in bulk, their barriers ``cp.async.bulk`` and ``mbarrier``, from sm_90 on
 an assertion that fails        ``trap``: the kernel ends, and the driver's next call raises CudaError
 all else                       the LLVM IR that processors get, too (:mod:`...codegen.llvm.emit`)
 =============================  =====================================================================================
@@ -227,7 +230,7 @@ def uses_units_beside_threads(loop: Stmt) -> bool:
 
 
 class PtxUnit(LlvmUnit):
-    """The shared memory of a kernel besides what other units have."""
+    """What a module for processors has (:class:`LlvmUnit`), and the kernel's shared memory."""
 
     def __init__(self, lowered: LoweredFunc, tables: EmitterTables, dynamic: bool) -> None:
         super().__init__(lowered, tables)

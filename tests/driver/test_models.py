@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import te, tuning_db
 from tilewright.codegen import Target, lower
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import JITError
@@ -148,6 +148,16 @@ def test_build_takes_graphs_files_and_models_in_memory(tmp_path):
 def test_options_that_do_not_fit(options, error, message):
     with pytest.raises(error, match=message):
         tw.build(layers(), ONE, **options)
+
+
+def test_a_record_that_does_not_apply_is_no_tuned_kernel(monkeypatch, tmp_path):
+    trace = '{"format": 1, "insts": [{"name": "get_block", "args": {"name": "nowhere"}, "out": "b0"}]}'
+    monkeypatch.setattr(model_building, "_recorded", lambda *_: [("a record", trace)])
+    with tuning_db.open_database(tmp_path / "t.db"):
+        pass
+    with pytest.raises(BuildError, match="the kernel dense_relu.*no record of it applies"):
+        tw.build(layers(), ONE, db=tmp_path / "t.db", require_tuned=True)
+    assert "does not apply" in str(tw.build(layers(), ONE, db=tmp_path / "t.db").origins)
 
 
 def test_options_of_models_are_for_models():

@@ -10,15 +10,16 @@
 3. Each candidate runs in the worker that compiled it (``_first_run``). Memory around its arrays is looked at, and its results
    are compared with the reference. It runs once more, which warms the caches, and is timed twice. A timing is the time of as many
    calls as take ``min_seconds``, divided by their number. Layout-free arguments are packed before, which is not timed.
-4. The candidates that are right are timed alternately (``_race``). One whose interval lies above the leader's figure is dropped,
-   after two timings one that is more than a quarter slower (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
+4. The candidates that are right are timed alternately (``_race``). One whose interval lies above the least of the leader's
+   figure, the best before this batch and the fastest single timing of it is dropped, after two timings one that is more than a
+   quarter slower (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 
 A simulated target has a count instead of a clock: its candidates are timed once, without a race, and may take ``run_timeout``.
 
 Timings of the same code are skewed, because noise only adds time. So the figure of a candidate (:func:`estimate`) is the median
 of the faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
 
-A candidate that fails has a status instead of timings, and the others go on:
+A candidate that fails has another status than ``ok`` and an infinite figure, and the others go on:
 
 ===================  ===============================================================================================
 ``compile_error``    the compiler refuses it; ``run_error``: a call of it raises an error
@@ -26,10 +27,12 @@ A candidate that fails has a status instead of timings, and the others go on:
 ``memory_damaged``   it has written beside its arrays; its worker is replaced
 ``timeout``          it takes longer than ``compile_timeout``, ``run_timeout`` or the limit of its first run
                      (``_first_run``); its worker is killed and replaced
-``crash``            its worker has died, or no worker would start; what else that worker had compiled is compiled again
+``crash``            its worker has died, or no worker would start
 ``out_of_memory``    it needs more than ``memory_bytes``
 ``skipped``          the deadline came first
 ===================  ===============================================================================================
+
+What else a lost worker had compiled is compiled again; what it had timed keeps its timings, and is raced no more.
 """
 
 from __future__ import annotations
@@ -138,7 +141,7 @@ class RunnerLimits:
 
     ``memory_bytes``: address space of a worker; 0 for no limit. ``min_seconds``: a timing repeats the call until it takes
     this long. ``race_seconds``: a contender is timed again until the sum of its timings, in seconds per call, reaches
-    it; three timings are always allowed. ``recycle_after``: jobs after which a worker is replaced.
+    it. Fewer than three are never enough, and timings come in twos. ``recycle_after``: jobs after which a worker is replaced.
     """
 
     compile_timeout: float = 30.0
@@ -227,7 +230,7 @@ class LocalRunner(Runner):
             self._open_message["fill"] = fill
             self._ready.pop(worker, None)
             try:
-                self._make_ready(worker)
+                self._make_ready(worker, self.limits.reference_timeout)
                 limit = min(self.limits.reference_timeout, max(self._deadline - time.monotonic(), 0.0))
                 answer = worker.request({"command": "reference"}, timeout=limit)
             except TimeoutError:
@@ -255,8 +258,9 @@ class LocalRunner(Runner):
         self._about_reference = {name: answer.header[name] for name in ("scales", "exact")}
         self._ready.clear()
 
-    def _make_ready(self, worker: WorkerProcess) -> None:
-        """Make sure that the worker runs and has the workload and the reference."""
+    def _make_ready(self, worker: WorkerProcess, timeout: float = 60.0) -> None:
+        """Make sure that the worker runs and has the workload and the reference. TimeoutError for each of them after
+        ``timeout`` seconds."""
         if worker.alive and self._ready.get(worker) == worker.pid:
             return
         worker.start()
@@ -264,7 +268,7 @@ class LocalRunner(Runner):
         if self._reference is not None:
             messages.append(({"command": "expect", **self._about_reference}, self._reference))
         for header, blobs in messages:
-            answer = worker.request(header, blobs, timeout=60.0)
+            answer = worker.request(header, blobs, timeout=timeout)
             if answer.header["status"] != "ok":
                 raise WorkerDied(f"{header['command']}: {answer.header['error']}")
         self._ready[worker] = worker.pid
@@ -384,8 +388,8 @@ class LocalRunner(Runner):
     def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
         """Time the candidates that are ok alternately, until each was timed ``max_samples`` times or long enough.
 
-        That is until the sum of its timings (per call) reaches ``race_seconds``; three are always allowed. One whose interval
-        lies above the leader's figure is left out; with ``equally`` it is not. One that fails is no longer ok.
+        That is until the sum of its timings (per call) reaches ``race_seconds``; fewer than three are never enough. One whose interval
+        lies above that figure (see the module) is left out; with ``equally`` it is not. One that fails is no longer ok.
         """
         while time.monotonic() < deadline:
             running = [j for j in jobs if j.status == "ok" and j.worker is not None]

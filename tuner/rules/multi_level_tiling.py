@@ -12,6 +12,11 @@ nothing is fused: some rows at a time are added to all results, so that memory i
 
 Each result is summed in the order of k, as in the program.
 
+The rule is asked for processors, after the rules of special instructions (``int8_products``, ``nbits_products``,
+``cached_attention``, which have a smaller priority), about the blocks that these leave. ``fused_stages`` offers variants in which
+products are computed together with other stages, and GPUs have ``gpu_products``. What :meth:`MultiLevelTilingRule.match`
+refuses goes to later rules, such as those of ``sweeps``. ``tuner/space/search_space.py: _group`` asks them.
+
 How a schedule is found, from the end of this file to its beginning:
 
 1. :class:`MultiLevelTilingRule` ``match`` takes a block, and the element-wise stage behind it. ``parts`` offers a
@@ -19,13 +24,14 @@ How a schedule is found, from the end of this file to its beginning:
    :class:`OuterSumsPart` for products of one row.
 2. A part names its decisions, such as the rows and the vectors of a tile, and the numbers from which each is chosen. A
    candidate is one number for each decision: a row of the table whose columns are the decisions. ``mask`` keeps those whose
-   tiles fit the registers, and one of several that make the same schedule.
+   tiles fit the registers, whose written-out code is not too long, whose slices are whole, and one of several that make the
+   same schedule.
 3. ``costs`` predicts all rows at once, over the columns of decisions: :class:`TilingCosts` and :func:`outer_costs` describe the
    loops, and the walker (``tuner/cost/walker.py``) counts in them instructions, registers, waiting and traffic between caches.
    Packing, fetching ahead and transposed results are counted here. The machine (``tuner/cost/machine_model.py``) has the sizes,
    throughputs and latencies, and makes seconds of the counts. Of arithmetic, loads and stores the slowest counts, with 0.3 of
-   the smaller of arithmetic and loads, loops and spills added; of that and the traffic with each cache and memory, the slowest
-   counts and a quarter of the others. These are figures of one core: they are multiplied by the busiest core's share of the
+   the smaller of arithmetic and loads, loops and spills added; of that and the traffic with each cache and memory (with the
+   third level at least the waiting at jumps), the slowest counts and a quarter of the others. These are figures of one core: they are multiplied by the busiest core's share of the
    parallel loop's tasks. Packing, which the cores share, and the start of threads are added.
 4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes by
    the steps of ``tuner/loop_steps.py``, such as packing. ScheduleError where the program does not allow it; the next row is tried
@@ -231,8 +237,8 @@ class TilingCosts:
         )  # fmt: skip
 
     def mask(self, blocks: Sequence[int]) -> np.ndarray:
-        """Returns which candidates have tiles that fit the registers, and one of several candidates that make the same
-        schedule. ``blocks``: all values of ``block``."""
+        """Returns which candidates have tiles that fit the registers, code that is not too long and whole slices, and one of
+        several candidates that make the same schedule. ``blocks``: all values of ``block``."""
         keep = self.walk.registers <= self.machine.registers
         steps = self.walk.block.reduce_size
         keep &= (self.columns["unroll"] <= _STEPS) | (self.walk.sums * steps <= WRITTEN)
@@ -351,7 +357,8 @@ class TilingCosts:
         return np.where((self.slice == 0) & (use.buffer in self.block.packed_ahead), 0.0, moved)
 
     def costs(self) -> Costs:
-        """Returns the cycles of the parts of a core, the bytes that move between caches, and properties of the tile.
+        """Returns the cycles of the parts of a core, the bytes that move between caches, and properties of the tile, which only
+        the learned model reads.
 
         The walker's ``store_cycles`` are replaced: sums are stored once, at the end of a tile. Elements that are stored or
         read one by one (:meth:`_per_element`) count in ``store_cycles`` and once more in ``loop_cycles``, as nothing overlaps
@@ -531,7 +538,8 @@ class TilingPart(Part):
     Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block`` (row
     tiles computed before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction, and for a
     packed operand ``slice``: 0 to pack all of it first, else how many panels are packed at a time, to be used by all
-    rows while they are in the cache. Where an operand is larger than half of the second-level cache, also ``ahead``:
+    rows while they are in the cache. Where the passing operands together (``slice``), or the packed one on one thread
+    (``outer``), are larger than half of the second-level cache (``_fetchable``), also ``ahead``:
     while a tile passes over a slice the next tile's rows are fetched; with panels outermost, while a panel is used the
     next panel.
     """
