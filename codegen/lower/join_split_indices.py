@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Var, const
 from ...tir.expr.node import IRNode
-from ...tir.stmt import Buffer, BufferStore, For, LetStmt, PrimFunc
+from ...tir.stmt import Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
 from ...tir.walk import all_nodes, distinct, substitute, transform, uses_var
 from .scoped_transform import ScopedTransform
 
@@ -26,7 +26,8 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
 
     Applies to buffers without strides whose inner dimensions are constant, and where no quotient of the loop's variable
     is left in the joined index. The outermost of them may be symbolic where the joined index is the number that its own
-    index divides: no number is longer than before.
+    index divides, so that no number is longer than before, and the loop is around one store: texts declare such a view where it
+    is used, and it is one view in one place only.
     """
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
@@ -48,7 +49,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
         for key in [k for k, view in views.items() if k[0] not in given or not _is_constant(view)]:
             del views[key]  # scratch memory, and views of symbolic sizes: each loop gets its own
         scope.know(loop)
-        simplify = scope.analyzer.simplify
+        simplify, alone = scope.analyzer.simplify, _is_one_store(loop.body)
 
         def post(n: IRNode) -> IRNode | None:
             if type(n) is not BufferLoad and type(n) is not BufferStore:
@@ -59,6 +60,8 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
             if found is None:
                 return None
             first, last, index = found
+            if not (alone or isinstance(n.buffer.shape[first], IntImm)):
+                return None
             view = views.get((n.buffer, first, last))
             if view is None:
                 view = views[n.buffer, first, last] = _view(n.buffer, first, last)
@@ -73,12 +76,19 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     return ScopedTransform({For: joined}).function(func)
 
 
+def _is_one_store(s: Stmt) -> bool:
+    """Returns whether a statement is one store, perhaps under conditions."""
+    while isinstance(s, IfThenElse) and s.else_case is None:
+        s = s.then_case
+    return isinstance(s, BufferStore)
+
+
 def joined_access(
     access: BufferLoad | BufferStore, var: Var, simplify: Callable[[Expr], Expr]
 ) -> BufferLoad | BufferStore | None:
     """Returns an access to a view in which the dimensions that quotients of ``var`` go through are one, or None."""
     found = _joined(access.buffer, access.indices, var, simplify)
-    if found is None:
+    if found is None or not isinstance(access.buffer.shape[found[0]], IntImm):
         return None
     first, last, index = found
     indices = (*access.indices[:first], index, *access.indices[last + 1 :])
