@@ -588,7 +588,8 @@ class TilingPart(Part):
         if long and extent == block.reduce_size:
             return up_to(max(extent // 2, 1), 1, 2, 4, 8)
         unroll = up_to(extent, 1, 2, 4, 8)
-        if len(self.case.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= WINDOW and not long:
+        window = sum([block.extents[v] > 1 for v in self.case.axes.reduce]) > 1
+        if window and unroll[-1] < block.reduce_size <= WINDOW and not long:
             unroll += (block.reduce_size,)
         return unroll
 
