@@ -458,7 +458,7 @@ def kernel_alone(name: str, op: str, inputs: Sequence[Value | None], attrs: Mapp
 
 
 def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Graph], Division]) -> Division:
-    """Returns the division of a graph into ``groups`` of its operators; no group has a view, unless it is to be copied.
+    """Returns the division of a graph into ``groups`` of its operators. No group has a view, unless it is to be copied.
 
     The groups hold each other operator once, in the order of the graph; no group both feeds another one and reads from it.
     ``inner`` divides the bodies of loops.

@@ -237,8 +237,11 @@ class TilingCosts:
         )  # fmt: skip
 
     def mask(self, blocks: Sequence[int]) -> np.ndarray:
-        """Returns which candidates have tiles that fit the registers, code that is not too long and whole slices, and one of
-        several candidates that make the same schedule. ``blocks``: all values of ``block``."""
+        """Returns which candidates are sensible. ``blocks``: all values of ``block``.
+
+        Their tiles fit the registers, their code is not too long, and their slices are whole. Of several candidates that make
+        the same schedule there is one.
+        """
         keep = self.walk.registers <= self.machine.registers
         steps = self.walk.block.reduce_size
         keep &= (self.columns["unroll"] <= _STEPS) | (self.walk.sums * steps <= WRITTEN)
@@ -357,8 +360,9 @@ class TilingCosts:
         return np.where((self.slice == 0) & (use.buffer in self.block.packed_ahead), 0.0, moved)
 
     def costs(self) -> Costs:
-        """Returns the cycles of the parts of a core, the bytes that move between caches, and properties of the tile, which only
-        the learned model reads.
+        """Returns the cycles of the parts of a core, the bytes that move between caches, and properties of the tile.
+
+        The properties are for the learned model alone.
 
         The walker's ``store_cycles`` are replaced: sums are stored once, at the end of a tile. Elements that are stored or
         read one by one (:meth:`_per_element`) count in ``store_cycles`` and once more in ``loop_cycles``, as nothing overlaps
