@@ -335,7 +335,7 @@ def _check_shape(
         return
     doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
     for d, (r, extent) in enumerate(zip(region.region, buffer.shape, strict=True)):
-        if isinstance(r.min, Var):
+        if isinstance(r.min, Var) and r.min in doms:  # axes of blocks around are numbers here
             fits = is_const_int(doms[r.min].min, 0) and analyzer.can_prove_equal(doms[r.min].extent, extent)
             if (r.min in extents or written) and not fits:
                 raise ScheduleError(

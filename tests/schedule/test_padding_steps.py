@@ -304,6 +304,22 @@ def test_a_spatial_axis_pads_whatever_is_reduced(agree):
     agree(func, sch.func)
 
 
+def test_a_block_in_a_block_writes_a_part():
+    """The axis of the block around is a number in it."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 3)), B: T.Buffer((4, 3))):
+    for i, j in T.grid(4, 3):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+""")
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("B")[1], preserve_unit_iters=False)
+    with pytest.raises(ScheduleError, match="block 'B' writes a part of B"):
+        sch.pad_einsum("B", [4])
+
+
 def test_split_loops_do_not_pad(matmul):
     sch = Schedule(matmul())
     sch.split(sch.get_loops("C")[0], [None, 4])
