@@ -31,6 +31,7 @@ from ..tir.expr import (
     Range,
     Var,
     is_const_int,
+    reads_memory,
     value_key,
 )
 from ..tir.expr.intrinsics import OPERATIONS
@@ -262,7 +263,7 @@ class BlockInfo:
                 row = OPERATIONS.get(node.op)
                 found[number(node)] = 1 if row is None else row.instructions
             elif isinstance(node, CmpOp):
-                if _loads(node):
+                if reads_memory(node):
                     found[number(node)] = 1
             elif isinstance(node, BinaryOp) and not isinstance(node, LogicalOp):
                 found[number(node)] = 12 if isinstance(node, Div) else 1
@@ -351,13 +352,8 @@ def _computed(value: Expr) -> Iterator[object]:
     for node in pre_order(value, inside):
         yield node
         if isinstance(node, Call) and node.op == "tir.if_then_else":
-            for part in node.args if _loads(node.args[0]) else node.args[1:]:
+            for part in node.args if reads_memory(node.args[0]) else node.args[1:]:
                 yield from _computed(part)
-
-
-def _loads(value: Expr) -> bool:
-    """Returns whether ``value`` depends on what is loaded."""
-    return any(isinstance(node, BufferLoad) for node in pre_order(value))
 
 
 def divisors_of(block: BlockInfo) -> list[set[int]]:

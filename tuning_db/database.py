@@ -9,8 +9,8 @@ the seconds of a run, all timings, the trace. :mod:`.connection` has the tables 
 How a record is stored (a tuning session does this, ``tuner/search/session.py``):
 
 1. :meth:`Database.add_workload` and :meth:`Database.add_target` store what the record names, and return their keys: that
-   of a target is made of its architecture, the processor's model and features, its vectors and the number of cores. :meth:`Database.start_session`
-   notes the search.
+   of a target is made of its architecture, the processor's model and features, its vectors and the number of cores.
+   :meth:`Database.start_session` notes the search.
 2. :meth:`Database.add_record` writes each record when it was measured, in one transaction; one that is there, by its digest
    (of all that it says but its ``id``), is not written twice.
 3. :meth:`Database.amend` replaces records that change later, as those of the best few, which are measured again at the end; they

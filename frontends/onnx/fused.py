@@ -164,7 +164,8 @@ def rotary_embedding(c: OnnxCall) -> Value:
 def _rotated(c: OnnxCall, x: Value, places: Value, cos: Value, sin: Value, axis: int, interleaved: bool) -> Value:
     """Returns heads with each pair of features turned.
 
-    ``x`` is (B, N, S, H) or (B, S, N, H), as the ``axis`` of positions says. ``places`` are (B, S), or the place of the first position; features beyond those that the angles turn stay as they are.
+    ``x`` is (B, N, S, H) or (B, S, N, H), as the ``axis`` of positions says. ``places`` are (B, S), or the place of the
+    first position; features beyond those that the angles turn stay as they are.
     """
     half, positions = cos.shape[1], x.shape[axis]
     if places.ndim < 2:

@@ -19,8 +19,8 @@ converter that ONNX defines as a function is replaced by the body of that functi
               special     Constant, Shape, Size, If, Loop, Scan, which read more than the values of their inputs; a body of
                           If, Loop or Scan is read by ``nodes`` again, in the scope around it (:mod:`.control_flow`)
               known       its value, where all inputs are known
-              CONVERTERS  its converter, a function in a module of ``TABLES`` under ``@converter("Name")``: it takes an ``OnnxCall`` (:mod:`.call`), the
-                          node's inputs and attributes, and adds operators of the graph
+              CONVERTERS  its converter, a function in a module of ``TABLES`` under ``@converter("Name")``: it takes an
+                          ``OnnxCall`` (:mod:`.call`), the node's inputs and attributes, and adds operators of the graph
               expanded    the body that ONNX defines for the operator, also where the converter refuses the node (but not
                           where it needs a constant)
 

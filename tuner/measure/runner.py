@@ -388,8 +388,8 @@ class LocalRunner(Runner):
     def _race(self, jobs: Sequence[_Job], best: float, deadline: float, equally: bool) -> None:
         """Time the candidates that are ok alternately, until each was timed ``max_samples`` times or long enough.
 
-        That is until the sum of its timings (per call) reaches ``race_seconds``; fewer than three are never enough. One whose interval
-        lies above that figure (see the module) is left out; with ``equally`` it is not. One that fails is no longer ok.
+        That is until the sum of its timings (per call) reaches ``race_seconds``; fewer than three are never enough. One whose
+        interval lies above that figure (see the module) is left out; with ``equally`` it is not. One that fails is no longer ok.
         """
         while time.monotonic() < deadline:
             running = [j for j in jobs if j.status == "ok" and j.worker is not None]

@@ -31,8 +31,9 @@ How a schedule is found, from the end of this file to its beginning:
    Packing, fetching ahead and transposed results are counted here. The machine (``tuner/cost/machine_model.py``) has the sizes,
    throughputs and latencies, and makes seconds of the counts. Of arithmetic, loads and stores the slowest counts, with 0.3 of
    the smaller of arithmetic and loads, loops and spills added; of that and the traffic with each cache and memory (with the
-   third level at least the waiting at jumps), the slowest counts and a quarter of the others. These are figures of one core: they are multiplied by the busiest core's share of the
-   parallel loop's tasks. Packing, which the cores share, and the start of threads are added.
+   third level at least the waiting at jumps), the slowest counts and a quarter of the others. These are figures of one core:
+   they are multiplied by the busiest core's share of the parallel loop's tasks. Packing, which the cores share, and the start
+   of threads are added.
 4. ``apply`` schedules the chosen row: it writes the loops down as a :class:`TileNest`, which :func:`tiled_product` makes by
    the steps of ``tuner/loop_steps.py``, such as packing. ScheduleError where the program does not allow it; the next row is tried
    then, by the predicted seconds (``tuner/space/search_space.py``).
@@ -243,8 +244,7 @@ class TilingCosts:
         the same schedule there is one.
         """
         keep = self.walk.registers <= self.machine.registers
-        steps = self.walk.block.reduce_size
-        keep &= (self.columns["unroll"] <= _STEPS) | (self.walk.sums * steps <= WRITTEN)
+        keep &= (self.columns["unroll"] <= _STEPS) | (self.walk.sums * self.block.reduce_size <= WRITTEN)
         if self.axes.rows is not None:
             count = self.trips[self.axes.rows]
             first = np.full(self.rows, float(max(blocks)))

@@ -122,10 +122,15 @@ def cheaper_inlined(program: ProgramInfo) -> dict[BlockInfo, bool]:
     return {block: block in weighing.inlined for block in stages}
 
 
+def _is_between(program: ProgramInfo, block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
+    """Returns whether a block is an element-wise stage whose result is for other stages alone, written in its order."""
+    return not block.is_reduction and bool(consumers) and not program.is_output(block) and block.writes_in_order
+
+
 def _has_windows(program: ProgramInfo, block: BlockInfo) -> bool:
     """Returns whether a stage is element-wise, and all that reads it are element-wise stages at constant distances."""
     consumers = program.consumers(block)
-    if block.is_reduction or not consumers or program.is_output(block) or not block.writes_in_order or copies(block):
+    if not _is_between(program, block, consumers) or copies(block):
         return False
     if program.other_writers(block) or not isinstance(block.block.body, BufferStore):
         return False
@@ -303,7 +308,7 @@ def paddings_to_inline(program: ProgramInfo) -> list[str]:
     out = []
     for block in program.blocks:
         consumers = program.consumers(block)
-        if block.is_reduction or len(consumers) != 1 or program.is_output(block) or not block.writes_in_order:
+        if not _is_between(program, block, consumers) or len(consumers) > 1:
             continue
         consumer = consumers[0]
         reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
@@ -316,7 +321,7 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
     """Returns whether to inline a stage. ``decodes``: it widens what it reads element by element, as weights of 8 bits
     are; to store it takes several times the traffic of what it reads."""
     consumers = program.consumers(block)
-    if block.is_reduction or not consumers or program.is_output(block) or not block.writes_in_order:
+    if not _is_between(program, block, consumers):
         return False
     parts = [block.block.annotations[key] for key in (WINOGRAD, NBITS) if key in block.block.annotations]
     if parts:  # one rule computes the stages together, and reads the tiles of the result
