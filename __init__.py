@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tilewright.doors import torch_door as torch
     from tilewright.driver import bench, build, from_mlir, quantization_report, quantize, to_mlir, tune, workload
     from tilewright.driver import build as compile
+    from tilewright.exported import load_module
     from tilewright.frontends.onnx import from_onnx
     from tilewright.frontends.stablehlo import from_stablehlo
     from tilewright.frontends.torch import from_torch
@@ -66,6 +67,7 @@ __all__ = [
     "ir",
     "jax",
     "lazy",
+    "load_module",
     "lower",
     "meta_schedule",
     "mlir",
@@ -104,6 +106,7 @@ _HOMES = {
     "from_onnx": "frontends.onnx",
     "from_stablehlo": "frontends.stablehlo",
     "from_torch": "frontends.torch",
+    "load_module": "exported",
     "quantization_report": "driver",
     "quantize": "driver",
     "to_mlir": "driver",
@@ -114,6 +117,7 @@ _LAYERS = (
     "circuits",
     "codegen",
     "driver",
+    "exported",
     "frontends",
     "gpu",
     "graph",

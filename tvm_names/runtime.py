@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import codegen
+from ..exported import load_module as load_module
 from . import nd
 from .nd import cpu as cpu
 from .nd import device as device
@@ -15,11 +16,3 @@ empty, ndarray, tensor = nd.empty, nd, nd.array
 def enabled(kind: str) -> bool:
     """Returns whether code for a target's kind runs here: that of this machine's processor."""
     return kind.split()[0] in ("cpu", "llvm", "native")
-
-
-def load_module(path: object, fmt: str = "") -> Module:
-    """Raise NotImplementedError: an exported library has plain C functions, which ctypes calls."""
-    raise NotImplementedError(
-        f"load_module({str(path)!r}): an exported library has plain C functions and no description of its arguments; "
-        "call them by ctypes as docs/guides/export-to-c.md shows, or keep the program and build it again"
-    )

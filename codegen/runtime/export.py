@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from string import Template
 from typing import Any
 
 from ... import __version__
+from ...exported.library import DESCRIPTION
 from ...pages.written_files import write_file
 from ...tir.expr import DType, Var
 from ..c.c_header import c_header, c_names, c_prototype
@@ -40,6 +41,7 @@ from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import OUT_OF_MEMORY, LoweredFunc, Param
 from ..machine.target import Target
 from ..machine.target_text import arch_of, default_triple, gnu_name, system_of
+from .description import described_function, description_ir
 from .line_tables import with_line_tables
 from .runtime_ir import runtime_ir
 from .wasm_module import wasm_module
@@ -55,13 +57,17 @@ class ExportError(RuntimeError):
 
 
 def export_module(
-    functions: Sequence[LoweredFunc], code: CompiledCode, path: Path, debug_info: bool = False
+    functions: Sequence[LoweredFunc],
+    code: CompiledCode,
+    path: Path,
+    debug_info: bool = False,
+    packing: Collection[str] = (),
 ) -> list[Path]:
     """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` is written beside it, for
     ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist.
 
     With ``debug_info`` the code has line tables, for ``objdump -dlS``, gdb and perf: they refer to the lowered programs,
-    which are written to ``.tir`` beside. The machine code is the same.
+    which are written to ``.tir`` beside. The machine code is the same. ``packing``: the functions that pack operands of others.
     """
     suffix, header = path.suffix, path.with_suffix(".h")
     if debug_info and suffix not in SUFFIXES:
@@ -96,7 +102,9 @@ def export_module(
     elif suffix == ".o":
         write_file(path, whole.object)
     else:
-        link_shared([whole.object], path, code.target)
+        told = [described_function(f, f.params, f.name, is_packing=f.name in packing) for f in functions]
+        described = optimize_and_compile(description_ir(told, code.target), code.target, 0)
+        link_shared([whole.object, described.object], path, code.target)
     write_file(header, c_header(functions, header.name))
     written = [path, header, *programs]
     if suffix != ".so":
@@ -372,7 +380,10 @@ def export_library(library: LinkedLibrary, path: Path) -> list[Path]:
     if path.suffix != ".so":
         raise ExportError(f"cannot export a model to {path.name!r}: it becomes a shared library, .so")
     entry, target = library.entry, library.target
-    compiled = [entry_ir(entry, target), runtime_ir(target, alone=True)]
+    told = described_function(
+        library.lowered, entry.params, entry.name, workspace=entry.workspace, weights=WEIGHTS if entry.in_file else ""
+    )
+    compiled = [entry_ir(entry, target), runtime_ir(target, alone=True), description_ir([told], target)]
     weights = path.with_suffix(WEIGHTS)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         objects = [*library.objects, *[optimize_and_compile(text, target, 2).object for text in compiled]]
@@ -382,7 +393,7 @@ def export_library(library: LinkedLibrary, path: Path) -> list[Path]:
             raw = Path(folder) / "constants"
             library.data.tofile(raw)
             objects.append(optimize_and_compile(data_ir(entry.data, str(raw), target), target, cache=False).object)
-        shown = [entry.name, *([f"{entry.name}_load"] if entry.in_file else [])]
+        shown = [entry.name, *([f"{entry.name}_load"] if entry.in_file else []), DESCRIPTION]
         link_shared(objects, path, target, shown)
     header, package = path.with_suffix(".h"), path.with_suffix(".pc")
     header.write_text(_header(library, header.name))

@@ -473,7 +473,9 @@ class Module:
         With ``debug_info`` the code has line tables, and the lowered program to which they refer is written beside it as
         ``.tir``: ``objdump -dlS``, gdb and perf then show the program's lines. The machine code is the same.
         Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
-        return export_module(list(self._lowered.values()), self.code, Path(path), debug_info)
+        steps = {step for packs in self._packing.values() for step in packs.values() if step}
+        packing = [self._lowered[step].name for step in steps]
+        return export_module(list(self._lowered.values()), self.code, Path(path), debug_info, packing)
 
     export_library = save = export  # TVM's names
 

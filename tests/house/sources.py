@@ -9,6 +9,7 @@ from pathlib import Path
 
 LAYERS = (
     "pages",
+    "exported",
     "tir",
     "schedule",
     "codegen",
