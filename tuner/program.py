@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from heapq import heappop, heappush
 from operator import or_
+from types import MappingProxyType
 from typing import Any
 
 from ..codegen.packing import layout_free_params
@@ -162,9 +163,11 @@ def _begins_later(value: Expr, loop: For, outer: Sequence[For]) -> bool:
 class BlockInfo:
     """A leaf block of the program with its ``loops``, outermost first. The first ``shared`` of them hold other
     statements as well. Where the extent of an axis depends on a loop, ``extents`` has the largest one.
-    ``packed_ahead``: what may be packed before the function is called."""
+    ``packed_ahead``: what may be packed before the function is called. ``distances``: for each buffer, the bytes that were touched
+    since a block last had it."""
 
     packed_ahead: frozenset[Buffer] = frozenset()
+    distances: Mapping[Buffer, int] = MappingProxyType({})
 
     def __init__(self, realize: BlockRealize, loops: Sequence[For] = (), shared: int = 0) -> None:
         self.realize = realize
@@ -192,7 +195,7 @@ class BlockInfo:
                 None if dim is None else tuple([(places.get(v, -1), c) for v, c in dim.items()]) for dim in use.dims
             ]
             ahead, number = buffer in self.packed_ahead, numbers.setdefault(buffer, len(numbers))
-            return number, shape, str(buffer.dtype), tuple(dims), use.offsets, ahead
+            return number, shape, str(buffer.dtype), tuple(dims), use.offsets, ahead, self.distances.get(buffer)
 
         kinds = tuple([(self.extents[v], v in self.spatial, v in self.reduce) for v in self.axes])
         uses = tuple([seen(use) for use in self.loads]), tuple([seen(use) for use in self.stores])
@@ -295,6 +298,12 @@ class BlockInfo:
     def array_bytes(self) -> int:
         """Returns the bytes of all arrays that it reads and writes; those of unknown size do not count."""
         return sum(buffer.num_bytes() or 0 for buffer in {use.buffer for use in (*self.loads, *self.stores)})
+
+    def bytes_from_beyond(self, cache_bytes: float) -> float:
+        """Returns the bytes of those arrays that a cache of that size no longer holds when the block starts."""
+        buffers = {use.buffer for use in (*self.loads, *self.stores)}
+        own, far = self.array_bytes, self.distances
+        return float(sum(b.num_bytes() or 0 for b in buffers if max(own, far.get(b, 0)) > cache_bytes))
 
     @cached_property
     def itemsize(self) -> int:
@@ -427,6 +436,7 @@ class ProgramInfo:
             if obstacle is not None:
                 self._leave(info.realize, obstacle)
         self.blocks = tuple([info for info in found if names[info.name] == 1 and info.obstacle is None])
+        self._tell_distances()
 
     def _statements(self) -> Sequence[Stmt]:
         root = self.func.body
@@ -442,6 +452,22 @@ class ProgramInfo:
         what = f"block {', '.join(names[:4])}" if names else "a statement outside of blocks"
         self.left.append(f"{what}: {reason}")
         self._read_elsewhere.update(n.buffer for n in loads_and_stores(stmt) if isinstance(n, BufferLoad))
+
+    def _tell_distances(self) -> None:
+        """Tell each block how many bytes were touched since a block last had each of its buffers.
+
+        Calls follow each other: what the first block reads, the last one to touch it left in the call before.
+        """
+        at, before, last = 0, dict[BlockInfo, int](), dict[Buffer, int]()
+        for block in self.blocks:
+            before[block] = at
+            at += block.array_bytes
+            last.update(dict.fromkeys([use.buffer for use in (*block.loads, *block.stores)], before[block]))
+        last = {buffer: place - at for buffer, place in last.items()}
+        for block in self.blocks:
+            touched = dict.fromkeys([use.buffer for use in (*block.loads, *block.stores)])
+            block.distances = {buffer: before[block] - last[buffer] for buffer in touched}
+            last.update(dict.fromkeys(touched, before[block]))
 
     @cached_property
     def writer(self) -> dict[Buffer, BlockInfo]:

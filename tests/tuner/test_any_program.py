@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tilewright.tir.analysis.access import accesses_below
 from tilewright.tir.stmt import Block
 from tilewright.tir.walk import pre_order
 from tilewright.tuner import MachineModel, Space, choose_default
-from tilewright.tuner.rules.fused_stages import FusedPart
+from tilewright.tuner.rules.fused_stages import FusedPart, siblings_of
 from tilewright.tuner.space.sketch import RowTable
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -241,6 +242,41 @@ def wavelet(n=19):
     return [x, *outs], reference
 
 
+def butterflies(n=64):
+    """A step of Fourier's transform: four results of values that are turned once."""
+    a, b = (te.placeholder((9, 2, n), name=x) for x in "AB")
+    c, s = (te.placeholder((n,), name=x) for x in "CS")
+    real = te.compute((9, n), lambda i, j: a[i, 1, j] * c[j] - b[i, 1, j] * s[j], name="real")
+    imaginary = te.compute((9, n), lambda i, j: a[i, 1, j] * s[j] + b[i, 1, j] * c[j], name="imaginary")
+    outs = [
+        te.compute((9, n), lambda i, j, v=v, t=t, sign=sign: v[i, 0, j] + sign * t[i, j], name=f"out{number}")
+        for number, (v, t, sign) in enumerate([(a, real, 1.0), (b, imaginary, 1.0), (a, real, -1.0), (b, imaginary, -1.0)])
+    ]  # fmt: skip
+
+    def reference(a, b, c, s):
+        turned = (a[:, 1] + 1j * b[:, 1]) * (c + 1j * s)
+        first = a[:, 0] + 1j * b[:, 0]
+        both = first + turned, first - turned
+        return [part for whole in both for part in (whole.real, whole.imag)]
+
+    return [a, b, c, s, *outs], reference
+
+
+def momentum(n=8, m=48):
+    """An optimizer's step: the second result is made of the first one, the third of both."""
+    g, v, x = (te.placeholder((n, m), name=name) for name in "gvx")
+    speed = te.compute((n, m), lambda i, j: v[i, j] * 0.9 + g[i, j], name="speed")
+    place = te.compute((n, m), lambda i, j: x[i, j] - 0.1 * speed[i, j], name="place")
+    moved = te.compute((n, m), lambda i, j: place[i, j] * speed[i, j], name="moved")
+
+    def reference(g, v, x):
+        speed = v * 0.9 + g
+        place = x - 0.1 * speed
+        return speed, place, place * speed
+
+    return [g, v, x, speed, place, moved], reference
+
+
 def gradient(n=37):
     """Two derivatives of a smoothed row, the second of which has a producer of its own."""
     a = te.placeholder((7, n), name="A")
@@ -264,6 +300,8 @@ def gradient(n=37):
         (sums_and_maxima, ["maxima", "sums"]),
         (gradient, ["left", "right"]),
         (wavelet, ["low0", "low1", "high0", "high1", "half_high"]),
+        (butterflies, ["real", "imaginary", "out0", "out1", "out2", "out3"]),
+        (momentum, ["speed", "place", "moved"]),
     ],
 )
 def test_results_of_the_same_data_share_their_tiles(make, together):
@@ -287,6 +325,25 @@ def test_results_of_the_same_data_share_their_tiles(make, together):
                 for result, wanted in zip(outputs, reference(*inputs), strict=True):
                     np.testing.assert_allclose(result, wanted, rtol=2e-4, atol=2e-4)
     assert found >= 3
+
+
+def test_a_result_that_is_read_elsewhere_has_tiles_of_its_own():
+    """``shifted`` reads the first result at other places than its own, so the tiles cannot be the same."""
+    a = te.placeholder((64, 64), name="A")
+    first = te.compute((64, 64), lambda i, j: a[i, j] * 2.0, name="first")
+    shifted = te.compute((64, 64), lambda i, j: first[i, 63 - j] + a[i, j], name="shifted")
+    program = Space(te.create_prim_func([a, first, shifted]), WIDE).program
+    assert siblings_of(program, program.blocks[-1], program.blocks) == []
+
+
+@pytest.mark.parametrize("make", [butterflies, lambda: wavelet(64)])
+def test_values_of_small_tiles_stay_in_registers(make):
+    tensors, reference = make()
+    target = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
+    sch = choose_default(Space(te.create_prim_func(tensors), target)).schedule
+    module = compile(sch.func, target)
+    assert re.search(r"vmov[a-z]*ps\s+[^,]*\(%rsp", module.code.asm()) is None
+    assert "T.unroll" in sch.func.script()
 
 
 def test_rows_of_another_mode_are_not_shown(tmp_path):

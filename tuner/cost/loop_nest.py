@@ -9,7 +9,7 @@ et al., "Analytical modeling is enough for high-performance BLIS", TOMS 2016, ge
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -187,16 +187,23 @@ rows). From the third-level cache they take as long as one."""
 
 
 def swept_bytes(
-    moved: float, machine: MachineModel, *, streams: np.ndarray | float = 1.0, stride: int = 0
+    moved: float,
+    machine: MachineModel,
+    *,
+    beyond: Callable[[float], float] | None = None,
+    streams: np.ndarray | float = 1.0,
+    stride: int = 0,
 ) -> dict[str, np.ndarray]:
     """Returns, by name, the bytes that come from caches and memory when data are read and written once.
 
+    ``beyond``: how many bytes a cache of a size does not hold; without it, all where they are more than that size.
     ``streams``: how many places, ``stride`` bytes apart, are read at a time; their lines may share a set.
     """
     collide = 1.0 + (crowding(streams * np.ones(1), stride, machine) if stride else 0.0)
+    outside = beyond or (lambda size: moved if moved > size else 0.0)
     several = 1.0 + _SEVERAL_STREAMS * np.minimum(1.0, np.asarray(streams) - 1.0)
     return {
         "l2_bytes": np.asarray(moved),
-        "l3_bytes": np.asarray(collide * (moved if moved > machine.l2_bytes else 0.0)),
-        "memory_bytes": collide * several * (moved if moved > machine.l3_bytes else 0.0),
+        "l3_bytes": np.asarray(collide * outside(machine.l2_bytes)),
+        "memory_bytes": collide * several * outside(machine.l3_bytes),
     }

@@ -107,17 +107,17 @@ class Walk:
     that is contiguous in the order of the loops. ``unroll``: by how much the innermost serial loop is unrolled.
     ``masked``: whether elements are read under a condition, so that loads take a mask. ``periodic``: whether lanes at
     indices that are not affine, such as ``i % 3``, are at known places, so that whole vectors are permuted.
-    ``elsewhere``: operands whose loads the rule counts itself.
+    ``elsewhere``: operands whose loads the rule counts itself. ``stores``: whether results go to memory.
     """
 
     def __init__(
         self, block: BlockInfo, machine: MachineModel, loops: Sequence[WalkedLoop], rows: int, *, vector: Var | None,
         lanes: int, packed: Use | None = None, unroll: np.ndarray | float = 1.0, masked: bool = False,
-        periodic: bool = False, elsewhere: Sequence[Use] = (),
+        periodic: bool = False, elsewhere: Sequence[Use] = (), stores: bool = True,
     ) -> None:  # fmt: skip
         self.block, self.machine, self.rows = block, machine, rows
         self.loops, self.packed, self.masked, self.periodic = tuple(loops), packed, masked, periodic
-        self.elsewhere = tuple(elsewhere)
+        self.elsewhere, self.stores = tuple(elsewhere), stores
         self.vector, self.lanes = vector, lanes if vector is not None else 1
         self.unroll = np.ones(rows) * unroll
         first = next((n for n, loop in enumerate(self.loops) if not loop.written_out), len(self.loops))
@@ -327,7 +327,7 @@ class Walk:
         vectors, broadcasts = self.loads
         again = self.sums * (self.revisited > 1) / self.within
         arithmetic = self.instances * self.arithmetic
-        stores = again if reduction else self.sums
+        stores = again if reduction else self.sums * self.stores
         loads = vectors + broadcasts + again
         issue = (arithmetic + loads + stores + 3.0 / self.unroll) / machine.issue_width
         counts = {

@@ -28,7 +28,7 @@ from ...tir.stmt import Buffer
 from ..cost.axis_roles import loads_fit, packable, tile_axes, vector_axes
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import blended, fitting, shape_of
-from ..cost.machine_model import MachineModel, overlapped, worth_threads
+from ..cost.machine_model import MachineModel, crowding, overlapped, worth_threads
 from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop, added
 from ..loop_steps import (
     Panels,
@@ -56,7 +56,7 @@ class TileStage:
     of vectors), ``plain`` (one element after the other). ``vector`` is the number of the axis that becomes vectors, of
     ``width`` elements each time; ``row`` that of the rows of a register tile, ``rows`` at a time. ``unroll``: steps of the
     reduction per iteration. ``packed``: an operand that is copied into panels before everything else. ``end``: a result of
-    the stages, of the same extents as the last one, that none of them reads. ``rolls``: what the next tile needs again is
+    the stages, of the same extents as the last one. ``written``: its loops in the tile are written out. ``rolls``: what the next tile needs again is
     kept in a circular buffer, whose rows begin at multiples of so many elements; that takes one loop over tiles, which no
     threads share. 0: it is computed again.
     """
@@ -71,6 +71,7 @@ class TileStage:
     packed: Panels | None = None
     end: bool = False
     rolls: int = 0
+    written: bool = False
 
 
 @dataclass
@@ -171,6 +172,9 @@ def _vectorize_map(sch: Schedule, made: _Made, at: Any) -> None:
         sch.reorder(*[other for other in loops if other is not loop], loop)
     if extent_of(sch, loop) > made.stage.width:
         loop = sch.split(loop, [None, made.stage.width])[1]
+    if made.stage.written:
+        for other in _loops(sch, made.block, at)[:-1]:
+            sch.unroll(other)
     sch.vectorize(loop)
 
 
@@ -250,7 +254,7 @@ _CIRCULAR = 0.2
 class FusedStages:
     """The stages that are computed together, in program order, with their roles and regions. ``tiled`` are the axes of
     the last one that are cut into tiles, outermost first. ``parallel``: threads share the tiles. ``siblings``: other
-    results, of the extents of the last one, which no stage reads."""
+    results, of the extents of the last one, which share its tiles."""
 
     roles: tuple[StageRole, ...]
     regions: Mapping[BlockInfo, Region]
@@ -323,8 +327,27 @@ class FusedStages:
     def outside(self) -> tuple[Buffer, ...]:
         """Returns the buffers that they read from outside."""
         read = [use.buffer for role in self.roles for use in role.block.loads]
-        inside = set(self.inside)
-        return tuple([b for b in dict.fromkeys(read) if b not in inside])
+        made = {role.block.stores[0].buffer for role in self.roles}
+        return tuple([b for b in dict.fromkeys(read) if b not in made])
+
+    @cached_property
+    def between(self) -> Mapping[BlockInfo, list[Use]]:
+        """Returns the loads of each stage that read what the stages make."""
+        made = {role.block.stores[0].buffer for role in self.roles}
+        return {r.block: [use for use in r.block.loads if use.buffer in made] for r in self.roles}
+
+    @cached_property
+    def in_line(self) -> bool:
+        """Returns whether all stages are element-wise, and read each other's vectors as they were computed."""
+        return all(role.kind == "map" and self._reads_in_line(role) for role in self.roles)
+
+    def _reads_in_line(self, role: StageRole) -> bool:
+        last = role.block.spatial[-1]
+        reads = [(use.dims[-1], use.offsets[-1], use.dims[:-1]) for use in self.between[role.block]]
+        return role.vector is last and all(
+            dim == {last: 1} and offset == 0 and all(d is not None and last not in d for d in others)
+            for dim, offset, others in reads
+        )
 
 
 class FusedCosts:
@@ -407,17 +430,23 @@ class FusedCosts:
     def costs(self) -> Costs:
         """Returns all of it."""
         machine = self.machine
-        counts = added([self.walks[n].counts() for n in self.stages.alike])
+        each = {n: walk.counts() for n, walk in self.walks.items()}
+        if self.in_registers.any():
+            for n, counts in each.items():
+                short = self._walk(n, self.stages.roles[n], in_registers=True).counts()
+                short["loop_cycles"] = np.zeros(self.rows)
+                each[n] = {name: np.where(self.in_registers, short[name], column) for name, column in counts.items()}
+        counts = added([each[n] for n in self.stages.alike])
         near, far, memory = (self._traffic(size) for size in (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes))
         packed = sum(
             role.block.itemsize * math.prod(role.block.extents[v] for v in role.packed.axes())
             for role in self.stages.roles if role.packed is not None
         )  # fmt: skip
         root = self.stages.root
-        counts["loop_cycles"] = counts["loop_cycles"] + 20.0
+        counts["loop_cycles"] = counts["loop_cycles"] + np.where(self.in_registers, 2.0, 20.0)
         costs = Costs(self.rows).put(
             **{name: cycles * self.tiles for name, cycles in counts.items()},
-            l2_bytes=near,
+            l2_bytes=near * (1.0 + self._crowded),
             l3_bytes=far,
             memory_bytes=memory * self._broken_rows,
             pack_bytes=2.0 * packed,
@@ -450,6 +479,20 @@ class FusedCosts:
         return np.where(self.tile[last] < root.extents[last], 1.0 + _RESTART * lost, 1.0)
 
     @cached_property
+    def _crowded(self) -> np.ndarray:
+        """Returns how likely the rows under a tile evict each other from the first-level cache, 0 to 1."""
+        stages, lines, step = self.stages, np.zeros(self.rows), 4096
+        read = spans_read(stages.regions)
+        spans = [(b, read[b]) for b in stages.outside]
+        spans += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial])) for b in stages.ends]
+        for buffer, found in spans:
+            shape = shape_of(buffer)
+            if found and len(shape) > 1:
+                lines = lines + np.prod([span.size(self.tile, self.rows) for span in found[:-1]], axis=0)
+                step = math.gcd(step, int(shape[-1]) * buffer.dtype.bytes)
+        return crowding(lines, step, self.machine) if lines.any() else lines
+
+    @cached_property
     def _repeated(self) -> np.ndarray:
         """Returns how many times the work of all stages is done because tiles overlap."""
 
@@ -459,6 +502,25 @@ class FusedCosts:
 
         done = sum([each for _, each in self._of_each(work)], np.zeros(self.rows))
         return done * self.tiles / max(1.0, sum(role.block.flops for role in self.stages.roles))
+
+    @cached_property
+    def in_registers(self) -> np.ndarray:
+        """Returns where all values of a tile stay in registers. They are few whole vectors, which its stages, written out,
+        read as they were computed."""
+        stages, root = self.stages, self.stages.root
+        if not stages.in_line or stages.rolling or not stages.tiled:
+            return np.zeros(self.rows, bool)
+        last, vectors, whole = root.spatial[-1], np.zeros(self.rows), np.ones(self.rows, bool)
+        for axis in stages.tiled:
+            whole &= root.extents[axis] % self.tile[axis] == 0
+        for role in stages.roles:
+            sizes = self.sizes(role.block)
+            vectors = vectors + np.prod([sizes[v] for v in role.block.spatial], axis=0) / stages.lanes
+            whole &= sizes[role.block.spatial[-1]] == self.tile[last]
+        width = np.minimum(self.columns["vectors"] * stages.lanes, self.tile[last])
+        return (
+            whole & (self.tile[last] % width == 0) & (width % stages.lanes == 0) & (vectors <= self.machine.registers)
+        )
 
     # -- one stage in one tile -------------------------------------------------------------------------------------
 
@@ -470,10 +532,10 @@ class FusedCosts:
     def _is_tile(self, n: int) -> bool:
         return self.stages.roles[n].kind == "tile"
 
-    def _walk(self, n: int, role: StageRole) -> Walk:
+    def _walk(self, n: int, role: StageRole, *, in_registers: bool = False) -> Walk:
         """Returns the loops of a stage in one tile.
 
-        They are a vector, the rows of a register tile, the reduction, and what is left.
+        They are a vector, the rows of a register tile, the reduction, and what is left. ``in_registers``: they are written out.
         """
         block, sizes, lanes = role.block, self.computed(role.block), self.stages.lanes
         vector, loops, body = role.vector, [], dict[Var, np.ndarray]()
@@ -486,6 +548,10 @@ class FusedCosts:
         elif role.kind == "lanes":
             vector = block.reduce[-1]
             body[vector] = self.columns[f"vectors{n}"] * lanes
+        if in_registers:
+            loops = [WalkedLoop(axis, sizes[axis], written_out=True) for axis in reversed(block.spatial)]
+            free, kept = self.stages.between[block], block in self.stages.ends
+            return Walk(block, self.machine, loops, self.rows, vector=vector, lanes=lanes, elsewhere=free, stores=kept)
         for axis, size in body.items():
             loops.append(WalkedLoop(axis, np.minimum(size, sizes[axis]), written_out=True))
         for axis in (*reversed(block.reduce), *body, *reversed(block.spatial)):
@@ -527,7 +593,7 @@ class FusedCosts:
         stages, root = self.stages, self.stages.root
         read = spans_read(stages.regions)
         touched = [(b, read[b] or tuple([TileSpan({}, 0, e - 1, e) for e in shape_of(b)]), 1.0) for b in stages.outside]
-        touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 2.0) for b in stages.ends]
+        touched += [(b.stores[0].buffer, tuple([stages.regions[b][v] for v in b.spatial]), 1.0) for b in stages.ends]
         loops = list(zip(stages.tiled, self.trips, strict=True))[::-1]
         cover, levels, sizes = dict(self.tile), [], []
         for depth in range(len(loops) + 1):
@@ -772,16 +838,29 @@ def _is_stage(block: BlockInfo) -> bool:
 
 
 def siblings_of(program: ProgramInfo, root: BlockInfo, free: Collection[BlockInfo]) -> list[BlockInfo]:
-    """Returns the results of the program before ``root`` that can share its tiles. They have its extents, are made of a
-    buffer that it is made of, and are read by no stage."""
+    """Returns the results of the program before ``root`` that can share its tiles.
+
+    They have its extents, are made of a buffer that it is made of, and are read by no stage, or by those alone, each
+    element by that at its own place.
+    """
     if not program.is_output(root):
         return []
-    shape, read = [root.extents[v] for v in root.spatial], program.sources(root)
-    return [
-        b for b in program.results
-        if b in free and program.comes_before(b, root) and [b.extents[v] for v in b.spatial] == shape
-        and read & program.sources(b) and _is_stage(b) and not program.consumers(b)
-    ]  # fmt: skip
+    shape, read, found = [root.extents[v] for v in root.spatial], program.sources(root), {root: None}
+    for b in reversed(program.results):
+        if (
+            b in free and program.comes_before(b, root) and [b.extents[v] for v in b.spatial] == shape
+            and read & program.sources(b) and _is_stage(b)
+            and all(c in found and _reads_in_place(c, b) for c in program.consumers(b))
+        ):  # fmt: skip
+            found[b] = None
+    return [*found][:0:-1]
+
+
+def _reads_in_place(reader: BlockInfo, block: BlockInfo) -> bool:
+    """Returns whether a stage reads of ``block``, which has its extents, the element at its own place."""
+    places = [({v: 1}, 0) for v in reader.spatial]
+    uses = [use for use in reader.loads if use.buffer is block.stores[0].buffer]
+    return all([*zip(use.dims, use.offsets, strict=True)] == places for use in uses)
 
 
 def fused_regions(
@@ -889,8 +968,16 @@ class FusedPart(Part):
         root = self.group.anchor
         ends = self.stages.siblings
         rolling = self.stages.rolling if row.get("rolled") else ()
+        written = bool(
+            FusedCosts(self.stages, self.machine, {k: np.array([v]) for k, v in row.items()}, 1).in_registers[0]
+        )
         stages = [
-            replace(self._stage(n, r, row), end=r.block in ends, rolls=self.stages.lanes * (r.block in rolling))
+            replace(
+                self._stage(n, r, row),
+                end=r.block in ends,
+                rolls=self.stages.lanes * (r.block in rolling),
+                written=written,
+            )
             for n, r in zip(self.stages.alike, self.stages.roles, strict=True)
         ]
         tiles = {root.spatial.index(axis): row[f"tile{n}"] for n, axis in enumerate(self.stages.tiled)}

@@ -99,7 +99,7 @@ class InOrderPart(Part):
         counts[1]["store_cycles"] = counts[1]["store_cycles"] * max(1, *more, 1)
         return Costs(rows).put(
             **{name: np.where(scalar, counts[0][name], counts[1][name]) for name in counts[0]},
-            **swept_bytes(moved, self.machine),
+            **swept_bytes(moved, self.machine, beyond=block.bytes_from_beyond),
             flops=block.flops,
             regions=float(self.parallel),
             lanes_used=np.where(scalar, 1.0, float(self.lanes)),

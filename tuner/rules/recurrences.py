@@ -164,7 +164,7 @@ class RecurrencePart(Part):
             counts["core_cycles"] = np.maximum(counts["core_cycles"], apart * walk.steps * machine.fma_latency)
         else:
             self._add_chains(counts, walk, columns, around)
-        swept = swept_bytes(float(block.array_bytes), machine)
+        swept = swept_bytes(float(block.array_bytes), machine, beyond=block.bytes_from_beyond)
         turned = columns.get("turned", np.zeros(rows)) > 0
         return Costs(rows).put(
             **counts,

@@ -638,10 +638,13 @@ class ElementwisePart(Part):
             wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
             waiting = waiting + len(strided) * float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
             lines = np.maximum(1.0, 16.0 / tile)
-            traffic = {name: lines * value for name, value in swept_bytes(moved, machine).items()}
+            traffic = {
+                name: lines * value
+                for name, value in swept_bytes(moved, machine, beyond=block.bytes_from_beyond).items()
+            }
         else:
             apart = sum([buffer.num_bytes() or 0 for buffer in {use.buffer for use in strided}])
-            traffic = swept_bytes(moved, machine)
+            traffic = swept_bytes(moved, machine, beyond=block.bytes_from_beyond)
             traffic = added(
                 [
                     {name: value * (1 - apart / max(moved, 1.0)) for name, value in traffic.items()},
@@ -757,7 +760,7 @@ class PlainPart(Part):
         moved = float(block.array_bytes)
         return Costs(rows).put(
             **walk.counts(),
-            **swept_bytes(moved, self.machine),
+            **swept_bytes(moved, self.machine, beyond=block.bytes_from_beyond),
             flops=self.block.flops,
             regions=float(self.parallel),
             tasks=float(max(1, self.block.spatial_size)) if self.parallel else 1.0,
