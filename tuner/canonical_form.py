@@ -35,6 +35,7 @@ def bring_into_canonical_form(sch: Schedule, of: Schedule | None = None) -> Prog
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is.
     """
     _pad_triangles(sch)
+    _drop_unit_axes(sch)
     reduce_once(sch)
     _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch)
@@ -59,6 +60,23 @@ def _pad_triangles(sch: Schedule) -> None:
         padded = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
         if padded.reduce_size > _LARGER * block.reduce_size:
             sch.restore(before)
+
+
+def _drop_unit_axes(sch: Schedule) -> None:
+    """Leave out axes of one step that a reduction adds to others in indices.
+
+    A convolution whose window is one element is a product then.
+    """
+    for block in ProgramInfo(sch.func).blocks:
+        unit = {v for v in block.reduce if block.extents[v] == 1}
+        sums = [dim for use in block.loads for dim in use.dims if dim is not None and len(dim) > 1]
+        if block.keeps_order or not any(unit & set(dim) for dim in sums) or unit >= set(block.reduce):
+            continue
+        kept = IndexMap(block.axes, tuple([v for v in block.axes if v not in unit]))
+        try:
+            sch.transform_block_layout(block.name, kept)
+        except ScheduleError:
+            continue
 
 
 _FEWER = 2

@@ -511,6 +511,23 @@ class ProgramInfo:
         """Returns the blocks that read what ``block`` writes, in program order."""
         return self._in_order(self._readers, block.stores, block)
 
+    def epilogue_of(self, block: BlockInfo, free: Collection[BlockInfo]) -> BlockInfo | None:
+        """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, element by element."""
+        consumers = self.consumers(block)
+        if len(consumers) != 1 or self.is_output(block):
+            return None
+        consumer = consumers[0]
+        if consumer.is_reduction or consumer not in free or not consumer.fills_in_order:
+            return None
+        written = block.stores[0].buffer
+        for use in consumer.loads:
+            if use.buffer is written and not use.is_at(consumer.spatial, consumer.extents):
+                return None
+            writer = self.writer.get(use.buffer, block)
+            if writer is not block and not self.comes_before(writer, block):  # another operand does not exist yet
+                return None
+        return consumer
+
     def comes_before(self, block: BlockInfo, other: BlockInfo) -> bool:
         """Returns whether ``block`` stands before ``other`` in the program."""
         return self._places[block] < self._places[other]

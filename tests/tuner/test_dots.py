@@ -37,6 +37,45 @@ def operands(m, n, k, left, right):
     return a, b, a.astype("int32") @ b.astype("int32")
 
 
+def pixelwise(shape, outputs, left="int8", right="uint8", followed=True):
+    """A convolution over NCHW whose window is one element, scaled and cut off afterwards."""
+    x = te.placeholder(shape, right, name="X")
+    w = te.placeholder((outputs, shape[1], 1, 1), left, name="W")
+    sums = te.ops.conv2d(x, w, out_dtype="int32")
+    scaled = te.compute(
+        sums.shape, lambda *i: te.min(te.max(sums[i].astype("float32") * 0.25, -900.0), 900.0), name="scaled"
+    )
+    return te.create_prim_func([x, w, scaled if followed else sums])
+
+
+@pytest.mark.parametrize("followed", [True, False])
+@pytest.mark.parametrize(("left", "right"), [("int8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
+@pytest.mark.parametrize(("shape", "outputs"), [((1, 16, 5, 32), 6), ((2, 6, 3, 19), 10), ((1, 33, 4, 8), 3)])
+def test_windows_of_one_element_are_products_and_end_in_registers(shape, outputs, left, right, followed):
+    func = pixelwise(shape, outputs, left, right, followed)
+    space = Space(func, Target(VNNI))
+    (sketch,) = space.sketches
+    assert sketch.name == "dots_conv2d_nchw"
+    rng = np.random.default_rng(0)
+    x, w = (
+        rng.integers(
+            *((-128, 127) if b.dtype == "int8" else (0, 255)), [int(n) for n in b.shape], endpoint=True
+        ).astype(b.dtype)
+        for b in func.buffers[:2]
+    )
+    want = np.einsum("nchw,fc->nfhw", x.astype("int32"), w[:, :, 0, 0].astype("int32"))
+    want = np.clip(want.astype("float32") * np.float32(0.25), -900, 900) if followed else want
+    rows = sketch.all_rows()
+    for row in (rows[0], rows[len(rows) // 2], space.best_rows(sketch, 1)[0]):
+        sch = space.schedule(sketch, [int(v) for v in row])
+        assert "dot4" in sch.func.script()
+        wide = [b for b in sch.func.body.block.alloc_buffers if b.dtype == "int32" and len(b.shape) == 4]
+        assert all(b.scope == "local" for b in wide)
+        out = np.full(want.shape, 77, want.dtype)
+        interpret(sch.func, x, w, out)
+        np.testing.assert_array_equal(out, want)
+
+
 SIGNS = [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")]
 
 

@@ -116,8 +116,9 @@ class Dot:
         by side; ``shared``: the threads share the packing."""
         use = block.loads[self.right]
         k, column = (next(n for n, dim in enumerate(use.dims) if dim and axis in dim) for axis in (self.k, self.column))
-        around = [n for n in range(len(use.dims)) if n not in (k, column)]
-        return Panels(self.right, column, width, [*around, k], steps=DOT_WIDTH, shared=shared)
+        outer = [n for n, dim in enumerate(use.dims) if dim and set(dim) <= set(self.others)]
+        around = [n for n in range(len(use.dims)) if n not in (k, column, *outer)]
+        return Panels(self.right, column, width, [*around, k], outer, steps=DOT_WIDTH, shared=shared)
 
 
 def dot_roles(block: BlockInfo) -> Dot | None:
@@ -136,7 +137,7 @@ def dot_roles(block: BlockInfo) -> Dot | None:
         return None
     left, moving = uses[1 - right[0]], uses[right[0]]
     steps = [v for v in block.reduce if left.stride(v) == 1 and left.dim_of(v) is not None]
-    if len(steps) != 1 or not moving.plain or moving.axes() - {*block.reduce, column}:
+    if len(steps) != 1 or not _one_axis_each(moving) or moving.axes() - {*block.axes}:
         return None
     (k,) = steps
     if k not in moving.axes() or 2 * block.extents[column] < DOT_LANES:
@@ -150,6 +151,16 @@ def dot_roles(block: BlockInfo) -> Dot | None:
         signed=left.buffer.dtype == "int8", shifted=left.buffer.dtype == moving.buffer.dtype,
         padded=block.extents[k] % DOT_WIDTH > 0 or block.extents[column] % DOT_LANES > 0,
     )  # fmt: skip
+
+
+def _one_axis_each(use: Use) -> bool:
+    """Returns whether each index is one axis, or a constant, and each axis one index."""
+    axes = [v for dim in use.dims for v in dim or ()]
+    return (
+        len(set(axes)) == len(axes)
+        and all(dim is not None and len(dim) <= 1 for dim in use.dims)
+        and (all(step == 1 for dim in use.dims for step in (dim or {}).values()))
+    )
 
 
 def _without(axes: Sequence[Var], *some: Var | None) -> tuple[Var, ...]:

@@ -174,21 +174,27 @@ class DotRule(ScheduleRule):
     priority = 5
 
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        return None if dot_roles(block) is None else Group(block, (block,))
+        roles = dot_roles(block)
+        if roles is None:
+            return None
+        epilogue = program.epilogue_of(block, free)
+        return Group(block, (block,) if epilogue is None else (block, epilogue))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         roles = dot_roles(group.anchor)
-        return [DotPart(group.anchor, roles, machine)] if machine.int8_dots and roles is not None else []
+        if not machine.int8_dots or roles is None:
+            return []
+        return [DotPart(group.anchor, roles, machine, group.blocks[1] if len(group.blocks) > 1 else None)]
 
 
 class DotPart(Part):
     """This part has the decisions ``rows`` and ``vectors`` of the tile, ``unroll`` of the steps, ``outer`` (1: panels
-    outermost)."""
+    outermost). ``epilogue``: the stage that takes the sums of a tile to memory, where there is one."""
 
     structure = ("rows", "vectors")
 
-    def __init__(self, block: BlockInfo, roles: Dot, machine: MachineModel) -> None:
-        self.block, self.roles, self.machine = block, roles, machine
+    def __init__(self, block: BlockInfo, roles: Dot, machine: MachineModel, epilogue: BlockInfo | None = None) -> None:
+        self.block, self.roles, self.machine, self.epilogue = block, roles, machine, epilogue
         self.name = f"dots_{block.name}"
         self.parallel = worth_threads(machine, [block])
         self.depth = math.prod(block.extents[v] for v in block.reduce)
@@ -205,12 +211,13 @@ class DotPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         roles, width = self.roles, row["vectors"] * DOT_LANES
         block = sch.get_block(self.block.name)
-        self._pad(sch, block)
+        self._end_rows_with_steps(sch, block)
+        result = self._pad(sch, block)
         shifted: Any = None
         sums: Any = None
-        result: Any = None
+        corrected: Any = None
         if roles.shifted:
-            shifted, sums, result = sch.shift_operand(block, roles.right)
+            shifted, sums, corrected = sch.shift_operand(block, roles.right)
         packed = pack(sch, block, roles.panels(self.block, width, shared=self.parallel))
         if roles.shifted:
             part = sch.get_loops(packed)[-3]
@@ -219,54 +226,66 @@ class DotPart(Part):
             sch.set_scope(shifted, 0, "local")
             rank = len(sch.get_loops(sums)) - len(self.block.reduce)
             sweep_rows(sch, [sums.name], RowSweep(DOT_LANES, rank, unroll=4, shared=self.parallel))
-            sch.set_scope(block, 0, "local")
-        else:
+            if result is None:
+                result = corrected
+            else:
+                sch.compute_inline(corrected)
+        if result is None:
             result = sch.cache_write(block, 0, "local")
-        spatial = [v for v in self.block.axes if v in self.block.spatial]
-        loop = dict(zip(spatial, sch.get_loops(result), strict=True))
-        panel, over, lane = sch.split(loop[roles.column], [None, row["vectors"], DOT_LANES])
-        outer = [loop[v] for v in roles.others]
-        rows = []
+        else:
+            sch.set_scope(block, 0, "local")
+        loop = dict(zip(self.block.axes, sch.get_loops(block), strict=True))
+        panel, column = sch.split(loop[roles.column], [None, width])
+        outer, rows = [loop[v] for v in roles.others], []
         if roles.row is not None:
             tiles, within = sch.split(loop[roles.row], [None, row["rows"]])
             outer.append(tiles)
             rows.append(within)
         nest = [panel, *outer] if row["outer"] else [*outer, panel]
-        sch.reorder(*nest, *rows, over, lane)
+        around = [loop[v] for v in roles.window]
+        sch.reorder(*nest, *around, loop[roles.k], *rows, column)
         if self.parallel:
             nest = [fuse_all(sch, nest)]
             sch.parallel(nest[0])
-        sch.compute_at(block, nest[-1], preserve_unit_loops=True)
-        loop = dict(zip(self.block.axes, sch.get_loops(block)[len(nest) :], strict=True))
-        inside = [] if roles.row is None else [loop[roles.row]]
-        for other in (*rows, over):
+        sch.reverse_compute_at(result, nest[-1], preserve_unit_loops=True)
+        *others, last = sch.get_loops(result)[-len(self.block.spatial) :]
+        for other in others:
             sch.unroll(other)
+        over, lane = sch.split(last, [None, DOT_LANES])
+        sch.unroll(over)
         sch.vectorize(lane)
         intrinsic = VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN
         dot_tile(
             sch, block, DotInstruction(intrinsic, DOT_LANES, DOT_WIDTH, row["unroll"]),
-            column=loop[roles.column], step=loop[roles.k], rows=inside, around=[loop[v] for v in roles.window],
+            column=column, step=loop[roles.k], rows=rows, around=around,
         )  # fmt: skip
 
-    def _pad(self, sch: Schedule, block: Any) -> None:
-        """Round columns and steps up to what the instruction takes. The copy that packs an operand pads it, too, and what
-        reads the result reads it where it is computed."""
+    def _end_rows_with_steps(self, sch: Schedule, block: Any) -> None:
+        """Copy the left operand where dimensions follow that of the steps, as in weights of windows of one element."""
+        left = self.block.loads[self.roles.left]
+        if left.dim_of(self.roles.k) != len(left.dims) - 1:
+            self._copy(sch, sch.reindex(block, ("read", left.buffer.name)), 64)
+
+    def _pad(self, sch: Schedule, block: Any) -> Any:
+        """Round columns and steps up to what the instruction takes; returns the stage that takes the sums to memory.
+
+        The stage is the epilogue, else the copy that leaves the padding out, else
+        None.
+        """
+        epilogue = None if self.epilogue is None else sch.get_block(self.epilogue.name)
         if not self.roles.padded:
-            return
+            return epilogue
         multiples = {self.roles.column: DOT_LANES, self.roles.k: DOT_WIDTH}
         copies = pad_product(sch, block, [multiples.get(v, 1) for v in self.block.axes])
-        right = self.block.loads[self.roles.right].buffer
-        written = (
-            {c.name for c in sch.get_consumers(block)} if self.block.extents[self.roles.column] % DOT_LANES else set()
-        )
         for copy in [c for c in copies if c.name in {p.name for p in sch.get_producers(block)}]:
-            if sch.get(copy).reads[0].buffer is not right:
-                self._copy(sch, copy, 64)
-        for result in [c for c in copies if c.name in written]:
-            if sch.get_consumers(result):
-                sch.compute_inline(result)
-            else:
-                self._copy(sch, result, DOT_LANES)
+            self._copy(sch, copy, 64)
+        if self.block.extents[self.roles.column] % DOT_LANES == 0:
+            return epilogue
+        (result,) = [c for c in copies if c.name in {c.name for c in sch.get_consumers(block)}]
+        if not sch.get_consumers(result):
+            return result
+        sch.compute_inline(result)
+        return epilogue
 
     def _copy(self, sch: Schedule, copy: Any, lanes: int) -> None:
         """Copy by vectors of at most ``lanes`` elements; threads share the rows."""
@@ -302,6 +321,7 @@ class DotPart(Part):
             + (left / DOT_LANES if roles.shifted else 0.0),
             load_cycles=tiles * self.steps * loads / machine.loads_per_cycle,
             store_cycles=tiles * tile * 4,
+            spill_cycles=tiles * tile * (0 if self.epilogue is None else self.epilogue.operations) / machine.fma_pipes,
             jump_cycles=(np.where(outermost, 60.0 * height, 0.0) + waiting) * tiles,  # each row is another page
             loop_cycles=tiles * (40.0 + self.steps * 0.5 / columns["unroll"]),
             l2_bytes=tiles * panel_bytes * again + tiles * height * self.depth,

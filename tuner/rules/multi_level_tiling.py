@@ -481,7 +481,7 @@ class MultiLevelTilingRule(ScheduleRule):
             return None
         if not vector_axes(block):
             return None
-        epilogue = _epilogue(program, block, free)
+        epilogue = program.epilogue_of(block, free)
         return Group(block, (block,) if epilogue is None else (block, epilogue))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
@@ -496,24 +496,6 @@ class MultiLevelTilingRule(ScheduleRule):
             if epilogue is None and rows_apart(group.anchor, vector):
                 parts.append(OuterSumsPart(group.anchor, vector, machine))
         return parts
-
-
-def _epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
-    """Returns the element-wise stage that alone reads the result, element by element."""
-    consumers = program.consumers(block)
-    if len(consumers) != 1 or program.is_output(block):
-        return None
-    consumer = consumers[0]
-    if consumer.is_reduction or consumer not in free or not consumer.fills_in_order:
-        return None
-    written = block.stores[0].buffer
-    for use in consumer.loads:
-        if use.buffer is written and not use.is_at(consumer.spatial, consumer.extents):
-            return None
-        writer = program.writer.get(use.buffer, block)
-        if writer is not block and not program.comes_before(writer, block):  # another operand does not exist yet
-            return None
-    return consumer
 
 
 class TilingPart(Part):
