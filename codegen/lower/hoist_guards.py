@@ -394,6 +394,8 @@ class _Splitter(ScopedTransform):
         plan = _plan(loop.loop_var, loop.body, self.analyzer, self.conditions)
         if plan is None:
             return None
+        if plan.low is not None and plan.rest is not None and _tiles_inside(loop, plan.terms):
+            return None
         var, extent = loop.loop_var, loop.extent.value if isinstance(loop.extent, IntImm) else None
         main = _assume(loop.body, plan.terms)
         if plan.ends and loop.kind == "serial" and HORIZONTAL not in loop.annotations:
@@ -401,7 +403,13 @@ class _Splitter(ScopedTransform):
                 return self.until(loop, plan, main)
         if plan.rest is not None or extent is None:
             condition = _full_condition(var, plan.low, plan.high, plan.rest)
-            return self.versions(loop.with_(body=IfThenElse(condition, main, self.edge(var, loop.body, plan))))
+            edge = self.edge(var, loop.body, plan)
+            if (
+                plan.low == 1 and plan.high is None and plan.rest is not None
+            ):  # the first tile, whole but for what stands before it
+                first = fresh_copy(_assume(loop.body, plan.late), {var: const(0, var.dtype)})
+                edge = IfThenElse(plan.rest, first, edge)
+            return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
         low, high = max(0, plan.low or 0), extent if plan.high is None else min(extent, plan.high)
         if high <= low:
             return None
@@ -485,6 +493,19 @@ def _has_edge_code(loop: For) -> bool:
     return bool(wish == "peel")
 
 
+def _tiles_inside(loop: For, terms: Sequence[Expr]) -> bool:
+    """Returns whether an inner loop divides the iterations of ``loop`` into tiles that the checks are about."""
+    for inner in all_nodes(loop.body):
+        if type(inner) is not For or inner.kind != "serial" or not isinstance(inner.extent, IntImm):
+            continue
+        for gap in [as_difference(term) for term in terms if uses_var(term, inner.loop_var)]:
+            linear = None if gap is None else linear_coefficients(gap, [loop.loop_var, inner.loop_var])
+            steps = [abs(c.value) for c in linear[0] if isinstance(c, IntImm)] if linear is not None else []
+            if len(steps) == 2 and steps[1] > 1 and steps[0] == steps[1] * inner.extent.value:
+                return True
+    return False
+
+
 def _edge_value(low: int, high: int, extent: int) -> int | None:
     """Returns the only value of ``[0, extent)`` outside ``[low, high)``, or None when there is not exactly one."""
     if low == 0 and high == extent - 1:
@@ -529,7 +550,7 @@ class _Plan:
     """The checks that splitting at a variable decides.
 
     All of them hold where ``low <= var < high`` and ``rest``, a condition on variables from outside; None for no limit.
-    ``ends``: where nothing else limits the variable, it is less than all of these.
+    ``ends``: where nothing else limits the variable, it is less than all of these. ``late``: the checks of ``rest``.
     """
 
     terms: list[Expr]
@@ -537,6 +558,7 @@ class _Plan:
     high: int | None
     rest: Expr | None
     ends: list[Expr]
+    late: list[Expr]
 
 
 def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | None:
@@ -550,6 +572,7 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
     highs: list[int] = []
     rest: list[Expr] = []
     ends: list[Expr] = []
+    late: list[Expr] = []
     for term in checks:
         if not vars_in(term) & inner.keys() or any(structural_equal(term, t) for t in terms):
             continue
@@ -557,7 +580,9 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
         if gap is None or gap.slope == 0:
             continue
         if not isinstance(gap.base, IntImm):
-            rest.append(gap.value < 0)
+            late.append(term)
+            if not any(structural_equal(gap.value < 0, other) for other in rest):
+                rest.append(gap.value < 0)
             if gap.slope > 0:
                 ends.append(analyzer.simplify((gap.slope - 1 - gap.base) // gap.slope))
         elif gap.slope > 0:  # slope * var + base < 0
@@ -568,8 +593,8 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
     if not terms:
         return None
     low, high = max(lows, default=None), min(highs, default=None)
-    alone = low is None and high is None and len(ends) == len(rest)
-    return _Plan(terms, low, high, op.all_(*rest) if rest else None, ends if alone else [])
+    alone = low is None and high is None and len(ends) == len(late)
+    return _Plan(terms, low, high, op.all_(*rest) if rest else None, ends if alone else [], late)
 
 
 def _condition(n: IRNode) -> Expr | None:
