@@ -544,7 +544,8 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     there. Where the size ends in unrolled rows of sums alone, each number of rows has code of its own, and only the size 1
     has a schedule of its own. There is one for large sizes where the function reduces to one result, because partial
     results then fill several vectors, where it has running sums along the size, and where other parts are the best there,
-    such as columns in place of rows.
+    such as columns in place of rows. A schedule that divides by the size in each element stands aside, unless the usual one
+    does so, too.
     Where none applies, the function stays as written, and the origin says why. None: no examples are known, or the target
     is a GPU or takes programs as they are written.
     """
@@ -555,7 +556,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     ((size, usual),) = sizes.items()
     assert made.trace is not None
     programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
-    rows = _has_rows_of_sums(made.scheduled, size)
+    rows, divides = _has_rows_of_sums(made.scheduled, size), _divides_by_sizes(made.scheduled)
     along = _LONG_SCAN if _scans_along(asked.func, size) else _ONE_RESULT if _reduces_to_one(asked.func, size) else None
     for example, end in (*_SMALL_SIZES, along or _LARGE_SIZE):
         large = example > end  # for sizes above ``end``; otherwise for those up to it
@@ -567,7 +568,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
         if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
         other = _plan_by_one_example(Request(func), machine, "", (0, ODD) if large else (0,))
-        if other is None or other.trace is None or _divides_by_sizes(other.scheduled):
+        if other is None or other.trace is None or (not divides and _divides_by_sizes(other.scheduled)):
             continue
         if large and not along and other.parts == made.parts:
             continue

@@ -6,6 +6,9 @@ of rows is written in binary: for each power of two there is code without checks
 most 4 rows, and one of sums, has code for each number of rows instead: parts would each read the whole other operand of a
 product, and few rows wait for their own sums. Of the steps of a sum fewer are then written out.
 
+Some checks may hold for fewer rows than others: a window of three rows reads a row behind that of its result. Such rows
+stand before or behind those for which all checks hold, and are computed one by one.
+
 A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
 whole one is then one vector with a mask.
 
@@ -27,16 +30,20 @@ from ...tir.expr import (
     IntImm,
     Let,
     Max,
+    Min,
+    Select,
     Var,
     conjuncts,
     const,
     floordiv,
     floormod,
+    is_const_int,
     structural_equal,
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import all_nodes, fresh_copy, substitute, transform, uses_var, vars_in
+from .loop_annotations import TAIL
 
 MOST_PARTS = 4
 """The most parts of an edge; tiles of more than 16 rows keep their checks."""
@@ -54,7 +61,9 @@ class _TileRows:
 
     ``loops`` and ``lanes`` are the variables of the loops over rows, and over the ``wide`` lanes of each where it is a
     vector; ``joined``: one loop goes over the lanes of all rows. ``step`` is the distance of two tiles, and ``left`` says how
-    many elements there are from the first one of this tile on.
+    many elements there are from the first one of this tile on. For the last ``less`` of them, and for as many as ``before`` at
+    the beginning, some checks do not hold. ``ends``: the checks that hold for no row behind the last one; ``sure``: those of them that
+    hold for all rows that are left.
     """
 
     loops: frozenset[Var]
@@ -64,6 +73,10 @@ class _TileRows:
     step: int
     left: Expr
     joined: bool = False
+    less: int = 0
+    before: Expr | None = None
+    ends: tuple[Expr, ...] = ()
+    sure: tuple[Expr, ...] = ()
 
 
 _LANES = 16
@@ -71,40 +84,56 @@ _LANES = 16
 
 
 def edge_in_parts(
-    var: Var, body: Stmt, terms: Sequence[Expr], assume: Callable[[Stmt, list[Expr]], Stmt], analyzer: Analyzer
+    var: Var,
+    body: Stmt,
+    terms: Sequence[Expr],
+    assume: Callable[[Stmt, list[Expr]], Stmt],
+    analyzer: Analyzer,
 ) -> Stmt | None:
     """Returns what ``body`` does where not all ``terms`` hold, as parts without these checks, or None.
 
     ``var`` counts the tiles, and ``assume(body, terms)`` takes checks as true. None stands for bodies whose rows are not
-    independent, or are not the unrolled rows of one tile.
+    independent, or are not the unrolled rows of one tile. Rows for which some checks hold and others do not, as at the
+    ends of a padded image, are computed one by one.
     """
     loops = {n.loop_var: n for n in all_nodes(body) if type(n) is For}
     rows = _rows_of(var, terms, loops, analyzer)
     own = {n.buffer for n in all_nodes(body) if type(n) is Allocate}
-    if rows is None or not _stores_only_where(body, terms, own):
+    if rows is None or not _stores_only_where(body, rows.ends, own):
         return None
     plain = assume(body, [*terms])
     if not _are_independent(var, rows, plain, own):
         return None
-    left = Var(f"{var.name}_left", var.dtype)
+    zero, tall = const(0, var.dtype), const(rows.tall, var.dtype)
+    left, before = Var(f"{var.name}_left", var.dtype), Var(f"{var.name}_before", var.dtype)
+    start: Expr = zero if rows.before is None else before
+    whole = rows.left - rows.less if rows.less else rows.left
+    whole = Max(whole if rows.before is None else Min(whole, tall) - before, zero)
     parts: list[Stmt] = []
     short = _rolled(plain) if rows.wide == 1 else plain
     if rows.wide == 1 and (rows.tall <= _EACH or short is not plain):
         for count in range(1, rows.tall):
-            whole = _moved(rows, short, own, count, const(0, left.dtype))
-            parts.append(IfThenElse(left.equal(count), fresh_copy(whole)))
-        return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
-    length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
-    while length:
-        unit = length * rows.wide
-        first = floordiv(left, 2 * unit) * (2 * length) if 2 * length < rows.tall else const(0, left.dtype)
-        runs = floormod(floordiv(left, unit), 2).equal(1)
-        parts.append(IfThenElse(runs, fresh_copy(_moved(rows, plain, own, length, first))))
-        length //= 2
+            part = _moved(rows, short, own, count, start)
+            parts.append(IfThenElse(left.equal(count), fresh_copy(part)))
+    else:
+        length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
+        while length:
+            unit = length * rows.wide
+            first = floordiv(left, 2 * unit) * (2 * length) if 2 * length < rows.tall else zero
+            runs = floormod(floordiv(left, unit), 2).equal(1)
+            first = first if rows.before is None else first + before
+            parts.append(IfThenElse(runs, fresh_copy(_moved(rows, plain, own, length, first))))
+            length //= 2
     if rows.wide > 1:
         first = floordiv(left, rows.wide)
         parts.append(IfThenElse(first * rows.wide < left, fresh_copy(_moved(rows, body, own, 1, first))))
-    return LetStmt(left, Max(rows.left, const(0, var.dtype)), seq(*parts))
+    elif rows.less or rows.before is not None:
+        row = Var(f"{var.name}_row", var.dtype)
+        at = row + left if rows.before is None else row + Select(row < before, zero, left)
+        one = fresh_copy(_moved(rows, assume(body, [*rows.sure]), own, 1, at))
+        parts.append(For(row, zero, Max(Min(rows.left, tall) - left, zero), "serial", one, None, {TAIL: "mask"}))
+    made: Stmt = LetStmt(left, whole, seq(*parts))
+    return made if rows.before is None else LetStmt(before, Max(rows.before, zero), made)
 
 
 def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: Analyzer) -> _TileRows | None:
@@ -112,35 +141,69 @@ def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: A
     found: set[Var] = set()
     across: set[Var] = set()
     sizes: set[tuple[int, int, int, bool]] = set()
+    ends: dict[Expr, Expr] = {}
     left: list[Expr] = []
-    for term in terms:
+    before: list[Expr] = []
+    inner = [[loops[v] for v in vars_in(term) & loops.keys()] for term in terms]
+    unrolled = [[loop for loop in inside if loop.kind == "unrolled"] for inside in inner]
+    alone = {own[0] for own in unrolled if len(own) == 1}
+    for term, inside, rows in zip(terms, inner, unrolled, strict=True):
         gap = as_difference(term)
-        inside = [loops[v] for v in vars_in(term) & loops.keys()]
         if gap is None or not all(_is_constant(loop) for loop in inside):
             return None
-        rows = [loop for loop in inside if loop.kind == "unrolled"]
+        steps = [loop for loop in rows if len(rows) > 1 and loop not in alone]
+        rows = [loop for loop in rows if loop not in steps]
         lanes = [loop for loop in inside if loop.kind == "vectorized"]
         joined = not rows
         if joined and len(lanes) == 1 and _extent(lanes[0]) % _LANES == 0:
             rows, lanes = lanes, []
-        if len(rows) != 1 or len(lanes) > 1 or len(rows) + len(lanes) != len(inside):
+        if len(rows) != 1 or len(lanes) > 1 or len(rows) + len(lanes) + len(steps) != len(inside):
             return None
         wide = _extent(lanes[0]) if lanes else 1
-        linear = linear_coefficients(gap, [var, rows[0].loop_var, *[loop.loop_var for loop in lanes]])
-        numbers = [c.value if isinstance(c, IntImm) else None for c in linear[0]] if linear is not None else []
-        if linear is None or numbers[0] is None or numbers[1:] != [wide, *[1 for _ in lanes]]:
+        linear = linear_coefficients(gap, [var, rows[0].loop_var, *[loop.loop_var for loop in (*lanes, *steps)]])
+        numbers = [c.value for c in linear[0] if isinstance(c, IntImm)] if linear is not None else []
+        if linear is None or len(numbers) < len(linear[0]):
+            return None
+        by, slope = _LANES if joined else 1, numbers[1 : 2 + len(lanes)]
+        most = sum(max(c * (_extent(loop) - 1), 0) for c, loop in zip(numbers[2 + len(lanes) :], steps, strict=True))
+        if slope == [wide, *[1 for _ in lanes]]:
+            left.append(analyzer.simplify(-linear[1] - most - var * numbers[0]))
+            if not steps:
+                ends[term] = left[-1]
+        elif slope == [-1]:
+            before.append(analyzer.simplify(linear[1] + most + 1 + var * numbers[0]))
+            numbers[0] = -numbers[0]
+        else:
             return None
         found.add(rows[0].loop_var)
         across.update(loop.loop_var for loop in lanes)
-        by = _LANES if joined else 1
         sizes.add((_extent(rows[0]) // by, wide * by, numbers[0], joined))
-        left.append(analyzer.simplify(-linear[1] - var * numbers[0]))
-    if len(sizes) != 1 or any(not structural_equal(one, left[0]) for one in left):
+    if len(sizes) != 1 or not ends:
         return None
     ((tall, wide, step, joined),) = sizes
-    if not 1 < tall <= 1 << MOST_PARTS or step <= 0:
+    last, first = _farthest([*ends.values()], analyzer), _farthest([0 - e for e in left], analyzer)
+    less = None if last is None or first is None else analyzer.simplify(last + first)
+    ahead = _farthest(before, analyzer) if before else None
+    if last is None or not isinstance(less, IntImm) or (before and ahead is None):
         return None
-    return _TileRows(frozenset(found), frozenset(across), tall, wide, step, left[0], joined)
+    less = less.value
+    if not 1 < tall <= 1 << MOST_PARTS or step <= 0 or less >= tall or (wide > 1 and (less or before)):
+        return None
+    sure = tuple([term for term, end in ends.items() if is_const_int(analyzer.simplify(last - end), 0)])
+    return _TileRows(
+        frozenset(found), frozenset(across), tall, wide, step, last, joined, less, ahead, tuple(ends), sure
+    )
+
+
+def _farthest(places: Sequence[Expr], analyzer: Analyzer) -> Expr | None:
+    """Returns the largest of expressions that differ by numbers, None for others."""
+    found = places[0]
+    for place in places[1:]:
+        more = analyzer.simplify(place - found)
+        if not isinstance(more, IntImm):
+            return None
+        found = place if more.value > 0 else found
+    return found
 
 
 def _is_constant(loop: For) -> bool:

@@ -40,7 +40,7 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.node import IRNode
-from ...tir.stmt import AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
+from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import LEAVES, all_nodes, fresh_copy, substitute, transform, transform_statements, uses_var, vars_in
 from .edge_parts import edge_in_parts
 from .loop_annotations import HORIZONTAL, TAIL, plain_value
@@ -241,7 +241,7 @@ def end_loops_at_guards(func: PrimFunc) -> PrimFunc:
 
 def _guards_around(body: Stmt) -> list[Expr]:
     """Return the checks around ``body`` that must hold for it to do anything."""
-    if isinstance(body, (For, LetStmt, AttrStmt)):
+    if isinstance(body, (For, LetStmt, AttrStmt, Allocate)):
         return _guards_around(body.body)
     if isinstance(body, IfThenElse):
         return [] if body.else_case is not None else [*conjuncts(body.condition), *_guards_around(body.then_case)]
@@ -362,6 +362,14 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         for i1 in T.unroll(8):
             if 248 + i1 < 255: f(248 + i1)
 
+    The same loop of a symbolic size ``n`` becomes::
+
+        for i0 in range(n // 8):
+            for i1 in T.unroll(8): f(i0 * 8 + i1)
+        if n // 8 < (n + 7) // 8:
+            for i1 in T.unroll(8):
+                if n // 8 * 8 + i1 < n: f(n // 8 * 8 + i1)
+
     A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every iteration.
     That is smaller, and faster for loops of few iterations.
     """
@@ -386,11 +394,22 @@ class _Splitter(ScopedTransform):
         plan = _plan(loop.loop_var, loop.body, self.analyzer, self.conditions)
         if plan is None:
             return None
+        if plan.low is not None and plan.rest is not None and _tiles_inside(loop, plan.terms):
+            return None
         var, extent = loop.loop_var, loop.extent.value if isinstance(loop.extent, IntImm) else None
         main = _assume(loop.body, plan.terms)
+        if plan.ends and loop.kind == "serial" and HORIZONTAL not in loop.annotations:
+            if not any(reads_memory(e) for e in (loop.extent, *plan.ends)):
+                return self.until(loop, plan, main)
         if plan.rest is not None or extent is None:
             condition = _full_condition(var, plan.low, plan.high, plan.rest)
-            return self.versions(loop.with_(body=IfThenElse(condition, main, self.edge(var, loop.body, plan))))
+            edge = self.edge(var, loop.body, plan)
+            if (
+                plan.low == 1 and plan.high is None and plan.rest is not None
+            ):  # the first tile, whole but for what stands before it
+                first = fresh_copy(_assume(loop.body, plan.late), {var: const(0, var.dtype)})
+                edge = IfThenElse(plan.rest, first, edge)
+            return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
         low, high = max(0, plan.low or 0), extent if plan.high is None else min(extent, plan.high)
         if high <= low:
             return None
@@ -400,6 +419,22 @@ class _Splitter(ScopedTransform):
         edge = fresh_copy(loop.body, {} if tail is None else {var: const(tail, var.dtype)})
         condition = _full_condition(var, low or None, high if high < extent else None, None)
         return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
+
+    def until(self, loop: For, plan: _Plan, main: Stmt) -> Stmt:
+        """Return the iterations in which all checks hold, and those behind them: a branch where that is one."""
+        var, end = loop.loop_var, loop.extent
+        for limit in plan.ends:
+            if not self.analyzer.can_prove(end <= limit):
+                end = limit if self.analyzer.can_prove(limit <= end) else op.min_(limit, end)
+        end = self.analyzer.simplify(op.max_(end, 0))
+        inside = loop.with_(extent=end, body=main)
+        left = self.analyzer.simplify(loop.extent - end)
+        edge = self.edge(var, loop.body, plan)
+        if self.analyzer.can_prove(left <= 1):
+            return self.parts(inside, IfThenElse(end < loop.extent, substitute(edge, {var: end})))
+        at = Var(var.name, var.dtype)
+        behind = loop.with_(loop_var=at, extent=left, body=substitute(edge, {var: at + end}))
+        return self.parts(inside, behind)
 
     def let(self, let: LetStmt, _: ScopedTransform) -> Stmt | None:
         """Return a let around two versions of its body, or None where one is enough."""
@@ -458,6 +493,19 @@ def _has_edge_code(loop: For) -> bool:
     return bool(wish == "peel")
 
 
+def _tiles_inside(loop: For, terms: Sequence[Expr]) -> bool:
+    """Returns whether an inner loop divides the iterations of ``loop`` into tiles that the checks are about."""
+    for inner in all_nodes(loop.body):
+        if type(inner) is not For or inner.kind != "serial" or not isinstance(inner.extent, IntImm):
+            continue
+        for gap in [as_difference(term) for term in terms if uses_var(term, inner.loop_var)]:
+            linear = None if gap is None else linear_coefficients(gap, [loop.loop_var, inner.loop_var])
+            steps = [abs(c.value) for c in linear[0] if isinstance(c, IntImm)] if linear is not None else []
+            if len(steps) == 2 and steps[1] > 1 and steps[0] == steps[1] * inner.extent.value:
+                return True
+    return False
+
+
 def _edge_value(low: int, high: int, extent: int) -> int | None:
     """Returns the only value of ``[0, extent)`` outside ``[low, high)``, or None when there is not exactly one."""
     if low == 0 and high == extent - 1:
@@ -502,12 +550,15 @@ class _Plan:
     """The checks that splitting at a variable decides.
 
     All of them hold where ``low <= var < high`` and ``rest``, a condition on variables from outside; None for no limit.
+    ``ends``: where nothing else limits the variable, it is less than all of these. ``late``: the checks of ``rest``.
     """
 
     terms: list[Expr]
     low: int | None
     high: int | None
     rest: Expr | None
+    ends: list[Expr]
+    late: list[Expr]
 
 
 def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | None:
@@ -520,6 +571,8 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
     lows: list[int] = []
     highs: list[int] = []
     rest: list[Expr] = []
+    ends: list[Expr] = []
+    late: list[Expr] = []
     for term in checks:
         if not vars_in(term) & inner.keys() or any(structural_equal(term, t) for t in terms):
             continue
@@ -527,7 +580,11 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
         if gap is None or gap.slope == 0:
             continue
         if not isinstance(gap.base, IntImm):
-            rest.append(gap.value < 0)
+            late.append(term)
+            if not any(structural_equal(gap.value < 0, other) for other in rest):
+                rest.append(gap.value < 0)
+            if gap.slope > 0:
+                ends.append(analyzer.simplify((gap.slope - 1 - gap.base) // gap.slope))
         elif gap.slope > 0:  # slope * var + base < 0
             highs.append(-(gap.base.value // gap.slope))  # ceil(-base / slope)
         else:
@@ -535,7 +592,9 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
         terms.append(term)
     if not terms:
         return None
-    return _Plan(terms, max(lows, default=None), min(highs, default=None), op.all_(*rest) if rest else None)
+    low, high = max(lows, default=None), min(highs, default=None)
+    alone = low is None and high is None and len(ends) == len(late)
+    return _Plan(terms, low, high, op.all_(*rest) if rest else None, ends if alone else [], late)
 
 
 def _condition(n: IRNode) -> Expr | None:

@@ -7,7 +7,8 @@ import math
 from ...tir.expr import BufferLoad, FloorDiv, FloorMod, IntImm, Var, const, op
 from ...tir.expr.node import IRNode
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
-from ...tir.walk import all_nodes, statements, substitute, transform_statements, uses_var
+from ...tir.walk import all_nodes, statements, substitute, transform_statements, uses_var, vars_in
+from ..lowered import size_vars
 from ..machine.target import Target
 from .loop_annotations import (
     HLS_UNROLL,
@@ -83,7 +84,10 @@ _MOST_VECTORS, _MOST_WITH_PERIODS = 8, 16
 
 
 def remove_unit_loops(func: PrimFunc) -> PrimFunc:
-    """Replace loops of one iteration by their bodies, and remove loops without iterations."""
+    """Replace loops of one iteration by their bodies, and remove loops without iterations.
+
+    An unrolled loop that is as long as a size says is a serial one, which is split where its checks end.
+    """
 
     def post(n: IRNode) -> Stmt | None:
         if isinstance(n, For) and isinstance(n.extent, IntImm) and n.kind != "thread_binding":
@@ -91,8 +95,11 @@ def remove_unit_loops(func: PrimFunc) -> PrimFunc:
                 return with_pragmas_of(n, substitute(n.body, {n.loop_var: n.min}))
             if n.extent.value <= 0:
                 return seq()
+        if isinstance(n, For) and n.kind == "unrolled" and (used := vars_in(n.extent)) and not used - sizes:
+            return n.with_(kind="serial")
         return None
 
+    sizes = {*func.params, *size_vars(func)}
     return transform_statements(func, post)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from ...tir.analysis.simplify import loop_values
+from ...tir.analysis.simplify import bind_sizes, loop_values
 from ...tir.arith import Analyzer
 from ...tir.expr import Expr, logical_not
 from ...tir.expr.node import IRNode
@@ -37,6 +37,7 @@ class ScopedTransform:
 
     def function(self, func: PrimFunc) -> PrimFunc:
         """Return ``func`` rewritten."""
+        bind_sizes(self._analyzer, func)
         return func.with_body(self.visit(func.body))
 
     def visit(self, s: Any) -> Any:
@@ -105,7 +106,7 @@ class ScopedTransform:
 
     @property
     def analyzer(self) -> Analyzer:
-        """An analyzer that knows the loops around, the values of variables and the conditions that hold.
+        """An analyzer that knows the function's sizes, the loops around, the values of variables and the conditions that hold.
 
         It learns them when it is asked for, so that walks which never ask pay nothing. It learns them from the outside to
         the inside: under a condition, the range of a loop around the condition would be too narrow elsewhere.

@@ -318,3 +318,70 @@ def test_rows_of_one_vector_share_the_loop_over_more_of_them() -> None:
         built(a, out)
         wanted = np.exp(a - a.max(1, keepdims=True))
         np.testing.assert_allclose(out, wanted / wanted.sum(1, keepdims=True), rtol=1e-5)
+
+
+def window_sums(rows: list[int | None], ahead: int, behind: int) -> Schedule:
+    """Sums of windows of three rows, of which ``ahead`` and ``behind`` may lie outside, in tiles of rows."""
+    n = te.size_var("n")
+    x, k = te.placeholder((n, 40), name="X"), te.reduce_axis((0, 3), name="k")
+
+    def element(i: te.Expr, j: te.Expr, k: te.Expr) -> te.Expr:
+        inside = te.all(i + k >= ahead, i + k < n + ahead) if behind else i + k >= ahead
+        return te.if_then_else(inside, x[i + k - ahead, j], 0.0)
+
+    extent = n + ahead + behind - 2
+    sch = Schedule(
+        te.create_prim_func([x, te.compute((extent, 40), lambda i, j: te.sum(element(i, j, k), axis=k), name="C")])
+    )
+    block = sch.get_block("C")
+    sch.cache_write(block, 0, "local")
+    i, j, step = sch.get_loops(block)
+    *outer, i1 = sch.split(i, rows)
+    j0, j1 = sch.split(j, [None, 16])
+    sch.reorder(j0, *outer, step, i1, j1)
+    sch.unroll(i1)
+    sch.unroll(step)
+    sch.vectorize(j1)
+    copy = sch.get_block("C_local")
+    sch.reverse_compute_at(copy, outer[-1])
+    *_, x_loop, y_loop = sch.get_loops(copy)
+    sch.unroll(x_loop)
+    sch.vectorize(y_loop)
+    sch.decompose_reduction(block, step)
+    return sch
+
+
+@pytest.mark.parametrize("rows", [[None, 3], [None, 8], [None, 2, 8]])
+@pytest.mark.parametrize(("ahead", "behind"), [(1, 1), (2, 2), (0, 2), (2, 1)])
+def test_rows_at_both_ends_of_a_padded_image(rows: list[int | None], ahead: int, behind: int) -> None:
+    sch = window_sums(rows, ahead, behind)
+    text = hoisted(sch.func)
+    assert "_row in " in text  # rows at the ends are computed one by one
+    assert text.count("_left % 2 == 1" if rows[-1] == 8 else "_left == 1") > 0
+    module = tw.build(sch, ONE)
+    for n in range(max(3 - ahead - behind, 1), 42):
+        a, size = RNG.standard_normal((n, 40)).astype(np.float32), n + ahead + behind - 2
+        room = np.full((size + 4, 40), 5.0, np.float32)
+        module(a, room[:size])
+        padded = np.pad(a, ((ahead, behind), (0, 0)))
+        np.testing.assert_allclose(room[:size], padded[:-2] + padded[1:-1] + padded[2:], rtol=1e-5, atol=1e-5)
+        assert (room[size:] == 5.0).all(), n
+
+
+def test_rows_that_some_steps_alone_store_keep_their_checks() -> None:
+    """No check says for all steps where the rows end: behind those of all steps some store yet."""
+    func = parse("""
+@T.prim_func
+def main(C: T.Buffer((64,)), n: T.int32):
+    for i0 in range((n + 7) // 8):
+        for k in T.unroll(3):
+            for i1 in T.unroll(8):
+                if i0 * 8 + i1 + k < n:
+                    C[i0 * 8 + i1] = C[i0 * 8 + i1] + T.float32(1.0)
+""")
+    assert "_left" not in hoisted(func)
+    built = tw.build(func, ONE)
+    for n in range(40):
+        made = np.zeros(64, np.float32)
+        built(made, n)
+        np.testing.assert_array_equal(made, np.clip(n - np.arange(64), 0, 3))

@@ -76,8 +76,11 @@ def main(var_a: T.handle, var_c: T.handle):
     C = T.match_buffer(var_c, (n,))
     for i0 in range((n + 7) // 8):
         for i1 in range(8):
+            t = T.decl_buffer((1,))
             if i0 * 8 + i1 < n:
-                C[i0 * 8 + i1] = A[i0 * 8 + i1] + T.float32(1.0)
+                t[0] = A[i0 * 8 + i1] + T.float32(1.0)
+            if i0 * 8 + i1 < n:
+                C[i0 * 8 + i1] = t[0]
 """)
     text = end_loops_at_guards(func).script()
     assert "for i1 in range(T.max(T.min(n - i0 * 8, 8), 0)):" in text

@@ -8,6 +8,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.schedule import Schedule
+from tilewright.tir import parse
 from tilewright.tir.stmt import For
 from tilewright.tir.walk import pre_order
 
@@ -45,6 +46,49 @@ def test_numbers(n, tail, target):
 def test_peeled_or_whole():
     assert loops(scaled(100)) == loops(scaled(100, "peel")) == [12]
     assert loops(scaled(100, "mask")) == [13]
+
+
+@pytest.mark.parametrize("kind", ["range", "T.unroll"])
+def test_loops_of_symbolic_sizes_end_with_the_last_whole_tile(kind):
+    func = parse(f"""
+@T.prim_func
+def main(var_a: T.handle, var_c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(var_a, (3, n))
+    C = T.match_buffer(var_c, (3, n))
+    for r in range(3):
+        for i0 in {kind}((n + 7) // 8):
+            for i1 in T.vectorized(8):
+                if i0 * 8 + i1 < n:
+                    C[r, i0 * 8 + i1] = A[r, i0 * 8 + i1] * T.float32(2.0)
+""")
+    text = lower(func, Target(TARGETS[0])).script()
+    assert "for i0 in range(n // 8):" in text
+    assert text.count("predicate") == 2  # of the load and of the store behind the loop
+    built = compile(func, TARGETS[0])
+    for n in range(20):
+        x, y = np.arange(3 * n, dtype="float32").reshape(3, n), np.full((3, n), np.nan, "float32")
+        built(x, y)
+        np.testing.assert_array_equal(y, 2 * x)
+
+
+@pytest.mark.parametrize("check", ["i0 * 4 + i1 < n", "n <= i0 * 4 + i1", "i0 * 4 + i1 < n and i0 * 2 + i1 < m - 3"])
+def test_any_number_of_tiles_behind_the_last_whole_one(check):
+    func = parse(f"""
+@T.prim_func
+def main(C: T.Buffer((40,)), n: T.int32, m: T.int32):
+    for i0 in range(m):
+        for i1 in T.unroll(4):
+            if {check}:
+                C[i0] = C[i0] + T.float32(1.0)
+""")
+    built = compile(func, TARGETS[0])
+    for n in (-5, 0, 1, 4, 7, 50, 200):
+        for m in (-2, 0, 1, 3, 17, 40):
+            c = np.zeros(40, "float32")
+            built(c, n, m)
+            wanted = [sum(eval(check, {"i0": i0, "i1": i1, "n": n, "m": m}) for i1 in range(4)) for i0 in range(m)]
+            np.testing.assert_array_equal(c, [*wanted, *[0] * (40 - max(m, 0))])
 
 
 def test_a_wish_that_nobody_knows():

@@ -181,6 +181,14 @@ def test_small_sizes_have_schedules_of_their_own_where_these_differ() -> None:
     assert "n <= 1" not in plan(asked, TARGET).scheduled.script()
 
 
+def test_a_small_size_has_a_schedule_that_divides_by_it_where_the_usual_one_does_so() -> None:
+    n = te.size_var("n")
+    q, k, v = (te.placeholder((2, n, 16), name=name) for name in "qkv")
+    made = plan([q, k, v, te.ops.attention(q, k, v)], TARGET)
+    assert "// ((n + " in made.scheduled.script()
+    assert "up to n = 24 for n = 16" in made.origin
+
+
 def test_axes_that_are_divided_by_a_size_are_tuned_at_examples() -> None:
     n = te.size_var("n")
     a, b = te.placeholder((4 * n, 16), name="a"), te.placeholder((n, 16), name="b")
