@@ -104,8 +104,10 @@ Run = tuple[range, int, int]
 
 
 def _runs(stride: int, steps: int, end: int, before: int, channels: int) -> list[Run]:
-    """Returns the places of an axis in runs that are made by equally many elements of the kernel; one run where places
-    have too few ``channels``."""
+    """Returns the places of an axis in runs that are made by equally many elements of the kernel.
+
+    There is one run where the places have too few ``channels``.
+    """
     if not end or steps < 2 or not before or channels < _WIDE:
         return [(range(stride), steps, 0)]
     return [(range(stride - end), steps, 0), (range(stride - end, stride), steps - 1, 1)]
