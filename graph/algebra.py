@@ -10,7 +10,7 @@ IEEE 754; so is the sign of NaN.
 
 Then come rules for operators that move, cut and join elements. Those at the end move reshapes behind the operators
 after them, so that these stand next to the products before the reshapes. A bias, a residual and an activation then join
-the kernel of the product; reshapes meet and cancel. The last rule is one of windows.
+the kernel of the product; reshapes meet and cancel. The last rules are those of reductions and windows.
 """
 
 from __future__ import annotations
@@ -572,6 +572,21 @@ def rows_of_reshape(m: Match) -> Value | None:
     return m.op("reshape", rows, shape=m.out.shape)
 
 
+@rule(op("sum prod max min mean argmax argmin", _x))
+def reduction_of_one(m: Match) -> Value | None:
+    """A reduction over dimensions of one element is a reshape, and the position of an extreme is 0.
+
+    For all types; a sum of -0.0 alone may be 0.0.
+    """
+    x, axes = m["x"], axes_without_negatives(m.root.attrs.get("axis"), m["x"].ndim)
+    if not axes or not all(isinstance(x.shape[axis], int) and x.shape[axis] == 1 for axis in axes):
+        return None
+    if m.root.op in ("argmax", "argmin"):
+        zero = m.constant(np.zeros((), np.int64), m.out.dtype)
+        return m.op("broadcast_to", zero, shape=m.out.shape) if m.out.is_static else None
+    return m.op("reshape", x, shape=m.out.shape) if m.out.dtype == x.dtype else None
+
+
 _LARGE_WINDOW = 16
 """The elements of a window from which on its maximum is taken row by row first."""
 
@@ -623,6 +638,7 @@ _MOVEMENT_RULES: tuple[Rule, ...] = (
     element_of_reshape,
     elements_of_reshape,
     rows_of_reshape,
+    reduction_of_one,
     maximum_by_dimension,
 )
 
