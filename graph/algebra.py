@@ -572,9 +572,9 @@ def rows_of_reshape(m: Match) -> Value | None:
     return m.op("reshape", rows, shape=m.out.shape)
 
 
-@rule(op("sum prod max min mean argmax argmin", _x))
+@rule(op("sum prod max min argmax argmin", _x))
 def reduction_of_one(m: Match) -> Value | None:
-    """A reduction over dimensions of one element is a reshape, and the position of an extreme is 0.
+    """A sum, product or extreme over dimensions of one element is a reshape, and the position of an extreme is 0.
 
     For all types; a sum of -0.0 alone may be 0.0.
     """

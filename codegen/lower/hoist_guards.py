@@ -408,7 +408,7 @@ class _Splitter(ScopedTransform):
         return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
 
     def without_choices(self, loop: For) -> Stmt | None:
-        """Return a loop in two parts, one of which takes the second value of a choice in each iteration, or None."""
+        """Return a loop in parts, one of which always takes the second value of a choice, or None."""
         if loop.kind != "serial" or not isinstance(loop.extent, IntImm) or self.copies * 2 > _MAX_COPIES:
             return None
         inner, extent = inner_domains(loop.body), loop.extent.value
