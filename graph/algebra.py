@@ -574,7 +574,7 @@ def rows_of_reshape(m: Match) -> Value | None:
 
 @rule(op("sum prod max min argmax argmin", _x))
 def reduction_of_one(m: Match) -> Value | None:
-    """A sum, product or extreme over dimensions of one element is a reshape, and the position of an extreme is 0.
+    """A sum or extreme over dimensions of one element is a reshape, and the place of an extreme is 0.
 
     For all types; a sum of -0.0 alone may be 0.0.
     """
