@@ -146,10 +146,10 @@ takes as long as the multiplication, and the copy has twice the bytes."""
 def _convert_once(sch: Schedule) -> None:
     """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often."""
     for block in ProgramInfo(sch.func).blocks:
-        several = len({use.buffer for use in block.loads}) > 1
+        several = len(block.loads) > 1
         if not block.is_reduction or not several or block.keeps_order or block.obstacle is not None:
             continue
-        for use in block.loads:
+        for use in {use.buffer: use for use in block.loads}.values():
             dtype = use.buffer.dtype
             size = math.prod(block.extents[v] for v in use.axes() if v in block.extents)
             work = math.prod(block.extents.values())

@@ -339,3 +339,12 @@ def test_products_on_targets_that_multiply_halves_read_them_as_they_are():
     sch = Schedule(te.create_prim_func([a, b, te.ops.matmul(a, b)]))
     bring_into_canonical_form(sch, multiplies_halves=True)
     assert not sch.trace.insts
+
+
+def test_an_array_times_itself_has_one_copy():
+    a = te.placeholder((24, 24), "float16", name="A")
+    sch = Schedule(te.create_prim_func([a, te.ops.matmul(a, a)]))
+    program = bring_into_canonical_form(sch)
+    (product,) = [block for block in program.blocks if block.is_reduction]
+    assert [use.buffer.dtype for use in product.loads] == ["float32", "float32"]
+    assert len({use.buffer for use in product.loads}) == 1
