@@ -10,10 +10,12 @@ IEEE 754; so is the sign of NaN.
 
 Then come rules for operators that move, cut and join elements. Those at the end move reshapes behind the operators
 after them, so that these stand next to the products before the reshapes. A bias, a residual and an activation then join
-the kernel of the product; reshapes meet and cancel.
+the kernel of the product; reshapes meet and cancel. The last rules are those of reductions and windows.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -570,6 +572,55 @@ def rows_of_reshape(m: Match) -> Value | None:
     return m.op("reshape", rows, shape=m.out.shape)
 
 
+@rule(op("sum prod max min argmax argmin", _x))
+def reduction_of_one(m: Match) -> Value | None:
+    """A sum or extreme over dimensions of one element is a reshape, and the place of an extreme is 0.
+
+    For all types; a sum of -0.0 alone may be 0.0.
+    """
+    x, axes = m["x"], axes_without_negatives(m.root.attrs.get("axis"), m["x"].ndim)
+    if not axes or not all(isinstance(x.shape[axis], int) and x.shape[axis] == 1 for axis in axes):
+        return None
+    if m.root.op in ("argmax", "argmin"):
+        zero = m.constant(np.zeros((), np.int64), m.out.dtype)
+        return m.op("broadcast_to", zero, shape=m.out.shape) if m.out.is_static else None
+    return m.op("reshape", x, shape=m.out.shape) if m.out.dtype == x.dtype else None
+
+
+_LARGE_WINDOW = 16
+"""The elements of a window from which on its maximum is taken row by row first."""
+
+
+@rule(op("max_pool2d max_pool3d", any_value("x")))
+def maximum_by_dimension(m: Match) -> Value | None:
+    """The maximum of a large window is that of its rows' maxima, which windows that overlap share.
+
+    A window of 5 x 5 reads 5 + 5 elements in place of 25. For all types; which of two equal zeros is open.
+    """
+    attrs, n = m.root.attrs, m.out.ndim - 2
+    each = {name: attrs.get(name, usual) for name, usual in (("kernel", None), ("stride", None), ("dilation", 1))}
+    each["stride"] = each["kernel"] if each["stride"] is None else each["stride"]
+    kernel, stride, dilation = [v if isinstance(v, (tuple, list)) else (v,) * n for v in each.values()]
+    padding = attrs.get("padding", 0)
+    pads = padding if isinstance(padding, (tuple, list)) else (padding,) * n
+    pads = (*pads, *pads) if len(pads) == n else pads
+    numbers = (*kernel, *stride, *dilation, *pads)
+    if len(numbers) != 5 * n or not all(isinstance(number, int) for number in numbers):
+        return None
+    long = [d for d in range(n) if kernel[d] > 1]
+    if len(long) < 2 or math.prod(kernel) < _LARGE_WINDOW or any(kernel[d] <= stride[d] for d in long):
+        return None
+    if any(stride[d] > 1 or pads[d] or pads[d + n] for d in range(n) if kernel[d] == 1):
+        return None
+    out = m["x"]
+    for d in long if max(stride) > 1 else reversed(long):
+        alone = {"kernel": kernel[d], "stride": stride[d], "dilation": dilation[d]}
+        words = {name: tuple([value if a == d else 1 for a in range(n)]) for name, value in alone.items()}
+        words["padding"] = tuple([pads[a] if a % n == d else 0 for a in range(2 * n)])
+        out = m.op(m.root.op, out, **{**attrs, **words})
+    return out
+
+
 _MOVEMENT_RULES: tuple[Rule, ...] = (
     view_of_the_same_shape,
     view_of_view,
@@ -587,6 +638,8 @@ _MOVEMENT_RULES: tuple[Rule, ...] = (
     element_of_reshape,
     elements_of_reshape,
     rows_of_reshape,
+    reduction_of_one,
+    maximum_by_dimension,
 )
 
 

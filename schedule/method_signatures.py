@@ -52,6 +52,7 @@ class MethodSignatures:
         read_buffer_index: int | str,
         storage_scope: str,
         consumer_blocks: Sequence[Block] | Block | None = None,
+        dtype: str | None = None,
     ) -> BlockRV:
         """Copy a buffer that ``block`` reads into a new one of ``storage_scope``, and let the consumers read the copy."""
         raise NotImplementedError

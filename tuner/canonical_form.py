@@ -29,16 +29,21 @@ _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
 
 
-def bring_into_canonical_form(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
+def bring_into_canonical_form(
+    sch: Schedule, of: Schedule | None = None, multiplies_halves: bool = False
+) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results.
 
-    Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is.
+    Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
+    numbers of 16 bits read float32 copies, unless the target ``multiplies_halves``.
     """
     _pad_triangles(sch)
     _drop_unit_axes(sch)
     reduce_once(sch)
     _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch)
+    if not multiplies_halves:
+        _convert_once(sch)
     return ProgramInfo(sch.func)
 
 
@@ -147,6 +152,30 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
                 elif far is not None and 0 < elements * _REUSE_TURNED <= work:
                     copy = sch.cache_read(block.name, use.buffer.name, "global")
                     _put_last(sch, copy, len(use.dims), far)
+            except ScheduleError:
+                sch.restore(before)
+
+
+_REUSE_CONVERTED = 16
+"""How often a product reads a number of 16 bits at the least so that a copy pays in which it is float32: the conversion
+takes as long as the multiplication, and the copy has twice the bytes."""
+
+
+def _convert_once(sch: Schedule) -> None:
+    """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often."""
+    for block in ProgramInfo(sch.func).blocks:
+        several = len(block.loads) > 1
+        if not block.is_reduction or not several or block.keeps_order or block.obstacle is not None:
+            continue
+        for use in {use.buffer: use for use in block.loads}.values():
+            dtype = use.buffer.dtype
+            size = math.prod(block.extents[v] for v in use.axes() if v in block.extents)
+            work = math.prod(block.extents.values())
+            if not dtype.is_float or dtype.bits != 16 or not use.affine or size * _REUSE_CONVERTED > work:
+                continue
+            before = sch.copy()
+            try:
+                sch.cache_read(block.name, use.buffer.name, "global", consumer_blocks=[block.name], dtype="float32")
             except ScheduleError:
                 sch.restore(before)
 

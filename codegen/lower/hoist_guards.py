@@ -305,6 +305,9 @@ def _last_end(gap: LinearGap, analyzer: Analyzer) -> int | None:
 
 _MAX_COPIES = 12
 
+_FEWEST_WITHOUT = 2
+"""The fewest iterations without a choice that become a loop of their own."""
+
 
 def name_quotients(func: PrimFunc) -> PrimFunc:
     """Give names to the quotients and remainders of a fused loop's variable, so that checks are affine in plain
@@ -370,6 +373,9 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
             for i1 in T.unroll(8):
                 if n // 8 * 8 + i1 < n: f(n // 8 * 8 + i1)
 
+    A choice, such as that between the parts of a concatenation, splits a loop as well where it always falls on its second
+    value: of 25 vectors of ``T.if_then_else(i < 67, A[i], B[i - 67])`` only the ninth chooses.
+
     A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every iteration.
     That is smaller, and faster for loops of few iterations.
     """
@@ -393,7 +399,7 @@ class _Splitter(ScopedTransform):
         self.know(loop)
         plan = _plan(loop.loop_var, loop.body, self.analyzer, self.conditions)
         if plan is None:
-            return None
+            return self.without_choices(loop)
         if plan.low is not None and plan.rest is not None and _tiles_inside(loop, plan.terms):
             return None
         var, extent = loop.loop_var, loop.extent.value if isinstance(loop.extent, IntImm) else None
@@ -412,7 +418,7 @@ class _Splitter(ScopedTransform):
             return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
         low, high = max(0, plan.low or 0), extent if plan.high is None else min(extent, plan.high)
         if high <= low:
-            return None
+            return self.without_choices(loop)
         if loop.kind == "serial":
             return self.parts(_edge(loop, 0, low), _shortened(loop, low, high, main), _edge(loop, high, extent))
         tail = _edge_value(low, high, extent)
@@ -435,6 +441,25 @@ class _Splitter(ScopedTransform):
         at = Var(var.name, var.dtype)
         behind = loop.with_(loop_var=at, extent=left, body=substitute(edge, {var: at + end}))
         return self.parts(inside, behind)
+
+    def without_choices(self, loop: For) -> Stmt | None:
+        """Return a loop in parts, one of which always takes the second value of a choice, or None."""
+        if loop.kind != "serial" or not isinstance(loop.extent, IntImm) or self.copies * 2 > _MAX_COPIES:
+            return None
+        inner, extent = inner_domains(loop.body), loop.extent.value
+        for term in _choices(loop.body):
+            used = uses_var(term, loop.loop_var) and vars_in(term) & inner.keys()
+            gap = linear_gap(term, loop.loop_var, inner, self.analyzer, always=False) if used else None
+            if gap is None or gap.slope == 0 or not isinstance(gap.base, IntImm):
+                continue
+            if gap.slope > 0:  # the check holds nowhere from there on
+                low, high = max(0, -(gap.base.value // gap.slope)), extent
+            else:
+                low, high = 0, min(extent, gap.base.value // -gap.slope + 1)
+            if high - low >= _FEWEST_WITHOUT:
+                other = _shortened(loop, low, high, _assume(loop.body, [term], holds=False))
+                return self.parts(_edge(loop, 0, low), other, _edge(loop, high, extent))
+        return None
 
     def let(self, let: LetStmt, _: ScopedTransform) -> Stmt | None:
         """Return a let around two versions of its body, or None where one is enough."""
@@ -476,11 +501,13 @@ class _Splitter(ScopedTransform):
         return out
 
     def parts(self, *parts: Stmt | None) -> Stmt:
-        """Return the loops that one was split into, with the insides rewritten. A single iteration stands as its body
-        in a sequence of its own."""
+        """Return the loops that one was split into, split again where checks are left, with the insides rewritten.
+
+        A single iteration stands as its body in a sequence of its own.
+        """
         kept = [part for part in parts if part is not None]
         self.copies *= len(kept)
-        out = [self.below(part) for part in kept]
+        out = [(self.loop(part, self) if isinstance(part, For) else None) or self.below(part) for part in kept]
         self.copies //= len(kept)
         return seq(*out)
 
@@ -629,27 +656,43 @@ def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:
         yield from _maximal_quotients(child, var)  # type: ignore[arg-type]
 
 
-def _assume(body: Stmt, terms: list[Expr]) -> Stmt:
-    """Returns ``body`` with the given checks taken as true."""
+def _choices(body: Stmt) -> Iterator[Expr]:
+    """Returns the checks that choose between two values or statements, outer ones first."""
+    for n in all_nodes(body):
+        condition = _condition(n)
+        if condition is not None and len(n.children()) > 2:
+            yield from conjuncts(condition)
+
+
+def _assume(body: Stmt, terms: list[Expr], holds: bool = True) -> Stmt:
+    """Returns ``body`` with the given checks taken as true, or as false where they do not hold."""
 
     def strip(cond: Expr) -> Expr:
         if isinstance(cond, And):
             a, b = strip(cond.a), strip(cond.b)
+            if _is_false(a) or _is_false(b):
+                return IntImm(0, "bool")
             if _is_true(a):
                 return b
             if _is_true(b):
                 return a
             return cond if a is cond.a and b is cond.b else And(a, b)
-        return IntImm(1, "bool") if any(cond is t or structural_equal(cond, t) for t in terms) else cond
+        return IntImm(int(holds), "bool") if any(cond is t or structural_equal(cond, t) for t in terms) else cond
 
     def post(n: IRNode) -> IRNode | None:
         old = _condition(n)
         new = None if old is None else strip(old)
         if new is None or new is old:
             return None
+        if _is_false(new) and len(n.children()) > 2:
+            return n.children()[2]
         return n.children()[1] if _is_true(new) else n.map_children(lambda c: new if c is old else c)
 
     return transform(body, post=post)
+
+
+def _is_false(e: Expr) -> bool:
+    return isinstance(e, IntImm) and not e.value
 
 
 def _is_true(e: Expr) -> bool:

@@ -64,7 +64,10 @@ def transposed(m: Match) -> Value | None:
     if min(before) < 0:
         return None
     ends = [a * s - k for a, s, k in zip(steps, strides, kernel, strict=True)]
-    runs = [_runs(*sizes, outputs if groups == 1 else 0) for sizes in zip(strides, steps, ends, before, strict=True)]
+    rows, columns = zip(strides, steps, ends, before, strict=True)
+    together = outputs if groups == 1 else 0
+    by_column = _runs(*columns, together)
+    runs = [_runs(*rows, together if len(by_column) > 1 else together * strides[1]), by_column]
     more = [0 if len(r) > 1 else end for r, end in zip(runs, ends, strict=True)]
     if any(more):
         w = m.op("pad", w, pad_before=(0,) * 4, pad_after=(0, 0, *more))
@@ -79,8 +82,8 @@ def transposed(m: Match) -> Value | None:
         bias = [_copies(m, (groups * outputs, 1), (groups * outputs, places))] if "b" in m else []
         wide, mode = m.op("conv2d", x, kernels, *bias, padding=pads, groups=groups), "CRD"
     else:
-        rows = [_joined(m, [_places(m, w, strides, pads, r, c) for c in runs[1]], 2) for r in runs[0]]
-        wide, mode = _joined(m, rows, 1), "DCR"
+        lines = [_joined(m, [_places(m, w, strides, pads, r, c) for c in runs[1]], 2) for r in runs[0]]
+        wide, mode = _joined(m, lines, 1), "DCR"
         wide = m.op("reshape", wide, shape=(wide.shape[0], places * outputs, *wide.shape[4:]))
     wide = m.op("depth_to_space", wide, block=strides, mode=mode)
     if wide.shape == out.shape:
@@ -93,15 +96,19 @@ def transposed(m: Match) -> Value | None:
 
 
 _WIDE = 16
-"""Places are computed apart where each has so many channels at least: fewer do not fill vectors."""
+"""Places are computed apart where their convolutions have so many channels at least: fewer do not fill vectors. With fewer
+channels only the places of rows are, so that those of a row's columns fill them together."""
 
 Run = tuple[range, int, int]
 """Places between two strides, the number of elements of the kernel that make them, and how many fewer these are than of others."""
 
 
-def _runs(stride: int, steps: int, end: int, before: int, outputs: int) -> list[Run]:
-    """Returns the places of an axis in runs that are made by equally many elements of the kernel."""
-    if not end or steps < 2 or not before or outputs < _WIDE:
+def _runs(stride: int, steps: int, end: int, before: int, channels: int) -> list[Run]:
+    """Returns the places of an axis in runs that are made by equally many elements of the kernel.
+
+    There is one run where the places have too few ``channels``.
+    """
+    if not end or steps < 2 or not before or channels < _WIDE:
         return [(range(stride), steps, 0)]
     return [(range(stride - end), steps, 0), (range(stride - end, stride), steps - 1, 1)]
 

@@ -18,6 +18,8 @@ from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, Ends
 from ...tir.expr import (
     BufferLoad,
+    Cast,
+    DType,
     Expr,
     IntImm,
     IterVar,
@@ -32,7 +34,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.node import IRNode, map_tuple
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform_statements
+from ...tir.walk import pre_order, substitute, transform, transform_statements
 from ..edit.buffers import CopyRequest, dependents, moved_accesses, place_between, renewed_buffers
 from ..edit.loop_nests import Span, allocating, element_block, nest, realize_over, span_within
 from ..errors import ScheduleError, require
@@ -77,11 +79,15 @@ def cache_read(
     read_buffer_index: int | str,
     storage_scope: str,
     consumer_blocks: list[str] | str | None = None,
+    dtype: str | None = None,
 ) -> tuple[PrimFunc, BlockRV]:
     """Copy a buffer that ``block`` reads into a new one of ``storage_scope``, and let the consumers read the copy.
 
     ``read_buffer_index`` is the buffer's number among the block's reads, or its name. All blocks of the scope that
     read the buffer use the copy, or those in ``consumer_blocks`` only. Returns the copying block.
+
+    ``dtype``: the type of the copy, to which the consumers convert each element that they read. Each is then converted
+    once, when it is copied.
 
     Applies when at most one block of the scope writes the buffer, and comes before the consumers. The copy is made
     directly after the writer, in the innermost loop that holds both, or at the start of the scope.
@@ -145,10 +151,47 @@ def cache_read(
             box = [None] * buffer.ndim
         part = cached_part(tree, place.where, buffer, box, analyzer)
     copy = copied_buffer(request, box, part)
+    if dtype is not None:
+        copy = copy.with_(dtype=DType(dtype))
+        for consumer in consumers:
+            _check_converts(consumer, buffer, copy.dtype)
     stage = copy_nest(analyzer, request.name, buffer, copy, copy, box, part)
-    new = request.inserted(place, stage, {c: redirect(tree, c, buffer, copy, part) for c in consumers}, copy)
+    changed = {c: redirect(tree, c, buffer, copy, part) for c in consumers}
+    if dtype is not None:
+        changed = {c: _without_conversions(node, copy) for c, node in changed.items()}
+    new = request.inserted(place, stage, changed, copy)
     whole = part is None and writer is None
     return _declare_whole_read(new, request.name, buffer) if whole else new, BlockRV(request.name)
+
+
+def _check_converts(consumer: BlockRealize, buffer: Buffer, dtype: DType) -> None:
+    """Raise ScheduleError unless the consumer converts each element of ``buffer`` to ``dtype`` where it reads it."""
+    loads = [n for n in pre_order(consumer) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    converted = {n.value for n in pre_order(consumer) if isinstance(n, Cast) and n.dtype == _of_lanes(dtype, n.dtype)}
+    other = next((n for n in loads if n not in converted), None)
+    matched = any(
+        m.source.buffer is buffer for n in pre_order(consumer) if isinstance(n, Block) for m in n.match_buffers
+    )
+    if other is not None or matched or uses_pointer(consumer, buffer):
+        raise ScheduleError(
+            f"block {consumer.block.name_hint!r} does not convert all that it reads of {buffer.name} to {dtype}",
+            where=consumer if other is None else (other, consumer),
+            hint="leave out dtype, so that the copy has the type of the buffer",
+        )
+
+
+def _of_lanes(dtype: DType, like: DType) -> DType:
+    return dtype.with_lanes(like.lanes)
+
+
+def _without_conversions(node: Any, copy: Buffer) -> Any:
+    """Return ``node`` with elements of ``copy`` that are converted to their own type as they are."""
+
+    def post(n: Any) -> Any:
+        own = isinstance(n, Cast) and isinstance(n.value, BufferLoad) and n.value.buffer is copy
+        return n.value if own and n.dtype == n.value.dtype else None
+
+    return transform(node, post=post)
 
 
 def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
@@ -342,7 +385,7 @@ def copy_nest(
     box: Sequence[Ends | None],
     part: Part | None,
 ) -> Stmt:
-    """Return the loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``.
+    """Return the loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``, in the target's type.
 
     Of the two buffers, ``copy`` holds ``part`` of the other.
     """
@@ -350,7 +393,7 @@ def copy_nest(
     here: tuple[Expr, ...] = tuple([iv.var for iv in axes])
     shifted = here if part is None else tuple([r.min + v for r, v in zip(part, here, strict=True)])
     at_source, at_target = (shifted, here) if copy is target else (here, shifted)
-    block = element_block(name, axes, BufferStore(target, BufferLoad(source, at_source), at_target))
+    block = element_block(name, axes, BufferStore(target, cast(target.dtype, BufferLoad(source, at_source)), at_target))
     spans = [
         _cut(span_within(analyzer, None if part is not None else ends, iv.dom))
         for ends, iv in zip(box, axes, strict=True)

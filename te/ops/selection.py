@@ -35,7 +35,8 @@ from ..tensor import Tensor
 from .arguments import ELEMWISE, INJECTIVE, check_tensor, normalize_axis, sizes_analyzer
 
 _BY_REDUCTIONS = 8
-"""The number of elements up to which each is found by reductions over the row."""
+"""The number of elements up to which each is found by reductions over the row, for keys of at most 32 bits. Vectors hold
+fewer wider ones, of which only one is found so."""
 
 
 def topk(
@@ -55,7 +56,8 @@ def topk(
     requires = () if sizes.can_prove(fits) else ((fits, f"{op}: k={k} of {extent} elements of {x.name}"),)
     keys = compute(x.shape, lambda *i: _ordered_key(x(*i), largest), f"{name}_key", ELEMWISE, requires=requires)
     count = convert(k)
-    if isinstance(count, IntImm) and 0 < count.value <= _BY_REDUCTIONS:
+    most = _BY_REDUCTIONS if keys.dtype.bits <= 32 else 1
+    if isinstance(count, IntImm) and 0 < count.value <= most:
         positions = _by_reductions(keys, count, axis, name)
     else:
         positions = _by_heap(keys, count, axis, name)

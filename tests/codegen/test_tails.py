@@ -94,3 +94,38 @@ def main(C: T.Buffer((40,)), n: T.int32, m: T.int32):
 def test_a_wish_that_nobody_knows():
     with pytest.raises(ValueError, match='pragma_tail of loop i_0 is \'scalar\'; it is "peel" or "mask"'):
         compile(scaled(100, "scalar"), TARGETS[0])
+
+
+def joined(first, rows=2, columns=100, width=8):
+    """``first`` columns of A, then squares of B, then zeros, a vector at a time."""
+    a, b = te.placeholder((rows, columns), name="A"), te.placeholder((rows, columns), name="B")
+
+    def element(i, j):
+        behind = te.if_then_else(j < first + columns // 2, b[i, j - first] * b[i, j - first], 0.0)
+        return te.if_then_else(j < first, a[i, j], behind)
+
+    sch = Schedule(te.create_prim_func([a, b, te.compute((rows, 2 * columns), element, name="C")]))
+    sch.vectorize(sch.split(sch.get_loops("C")[1], [None, width])[1])
+    return sch
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("width", [8, 32])
+@pytest.mark.parametrize("first", [1, 8, 31, 64, 67, 99])
+def test_numbers_of_choices(first, width, target):
+    rng = np.random.default_rng(first)
+    a, b = rng.standard_normal((2, 2, 100), dtype="float32")
+    c = np.full((2, 200), np.nan, "float32")
+    compile(joined(first, width=width), target)(a, b, c)
+    want = np.zeros_like(c)
+    want[:, :first], want[:, first : first + 50] = a[:, :first], b[:, :50] ** 2
+    np.testing.assert_array_equal(c, want)
+
+
+def test_only_vectors_across_two_parts_choose():
+    """Of 25 vectors, 8 lie in the first part, 16 in the second, and one across."""
+    a, b = te.placeholder((67,), name="A"), te.placeholder((133,), name="B")
+    both = te.compute((200,), lambda i: te.if_then_else(i < 67, a[i], b[i - 67] * b[i - 67]), name="C")
+    sch = Schedule(te.create_prim_func([a, b, both]))
+    sch.vectorize(sch.split(sch.get_loops("C")[0], [None, 8])[1])
+    assert loops(sch) == [8, 16]

@@ -244,6 +244,8 @@ class Drawing:
             return [(*lead, k), (last, k), (last,)][: max(count, 2)], {}, [True] * 3
         if op in PRODUCTS:
             return self.convolved(op, shape, k, count)
+        if op in ("max_pool2d", "max_pool3d"):
+            return self.windows(int(op[-2]))
         if op == "batch_norm":
             return [shape, *[(shape[1],)] * 4], {}, [True] * 5
         if kind == "reduction":
@@ -287,6 +289,14 @@ class Drawing:
             attrs["padding"] = self.one_of(0, 0, 1)
         biases = weight[1] if op == "conv2d_transpose" else out
         return [data, weight, (biases,)][: max(count, 2)], attrs, [True] * 3
+
+    def windows(self, n):
+        kernel, dilation = [tuple([self.one_of(*of) for _ in range(n)]) for of in ((1, 3, 4, 5), (1, 1, 2))]
+        attrs = {"kernel": kernel, "dilation": dilation, "ceil_mode": self.chance(0.3)}
+        attrs["stride"] = self.one_of(1, 2, tuple([self.one_of(1, 2, 3) for _ in range(n)]))
+        attrs["padding"] = self.one_of(0, tuple([self.one_of(*range((k + 1) // 2)) for k in (*kernel, *kernel)]))
+        reach = [(k - 1) * step + 1 for k, step in zip(kernel, dilation, strict=True)]
+        return [(*self.b_shape(2), *[r + self.one_of(0, 1, 3) for r in reach])], attrs, [True]
 
     def b_shape(self, n):
         return tuple([self.one_of(1, 2, 3) for _ in range(n)])

@@ -512,17 +512,20 @@ def test_functions_of_two_bytes_stay():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "stride", "words", "count"),
-    [((3, 3), (2, 2), "padding=0", 4), ((3, 3), (2, 2), "padding=1, output_padding=1", 4), ((5, 3), (3, 2), "padding=(0, 1, 1, 0)", 4),
-     ((4, 5), (2, 2), "padding=1", 2), ((1, 3), (1, 2), "padding=0", 2), ((2, 7), (3, 3), "padding=0", 2), ((3, 3), (4, 4), "padding=0", 1),
-     ((3, 3), (2, 2), "padding=2", 1)],
+    ("kernel", "stride", "words", "counts"),
+    [((3, 3), (2, 2), "padding=0", (4, 2)), ((3, 3), (2, 2), "padding=1, output_padding=1", (4, 2)),
+     ((5, 3), (3, 2), "padding=(0, 1, 1, 0)", (4, 2)), ((4, 5), (2, 2), "padding=1", (2, 1)), ((1, 3), (1, 2), "padding=0", (2, 1)),
+     ((2, 7), (3, 3), "padding=0", (2, 1)), ((3, 3), (4, 4), "padding=0", (1, 1)), ((3, 3), (2, 2), "padding=2", (1, 1))],
 )  # fmt: skip
 @pytest.mark.parametrize("bias", ["", "b, "])
+@pytest.mark.parametrize("wide", [2, 4])
 def test_places_with_fewer_elements_of_the_kernel_are_convolutions_of_their_own(
-    kernel, stride, words, count, bias, monkeypatch
+    kernel, stride, words, counts, bias, wide, monkeypatch
 ):
-    """With channels enough no zeros are multiplied, and the results are those of the transposed convolution."""
-    monkeypatch.setattr(split_transposed, "_WIDE", 2)
+    """With channels enough no zeros are multiplied, and the results are those of the transposed convolution. With half as
+    many channels the places of a row's columns stay together."""
+    monkeypatch.setattr(split_transposed, "_WIDE", wide)
+    count = counts[wide > 2]
     h, w = kernel
     text = (
         f"def f(x: float32[1, 3, 4, 3], w: float32[3, 2, {h}, {w}], b: float32[2]):\n"

@@ -64,6 +64,35 @@ def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
     agree(func, sch.func)
 
 
+def _half_product():
+    a, b = te.placeholder((5, 7), "float16", name="A"), te.placeholder((7, 9), "float16", name="B")
+    k = te.reduce_axis((0, 7), name="k")
+    return te.create_prim_func(
+        [a, b, te.compute((5, 9), lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), k), "C")]
+    )
+
+
+def test_cache_read_of_a_type_converts_each_element_once(agree, replays):
+    func = _half_product()
+    sch = Schedule(func)
+    copy = sch.cache_read("C", "B", "global", dtype="float32")
+    sch.cache_read("C", "A", "global", consumer_blocks=["C"], dtype="float32")
+    text = sch.func.script()
+    assert 'B_global[v0, v1] = T.Cast("float32", B[v0, v1])' in text
+    assert "C[v_i, v_j] + A_global[v_i, v_k] * B_global[v_k, v_j]" in text
+    assert sch.get(copy).reads[0].buffer.dtype == "float16"
+    verify(sch.func)
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_cache_read_of_a_type_is_refused_where_elements_are_read_as_they_are():
+    a, b = te.placeholder((5,), "float16", name="A"), te.placeholder((5,), "float16", name="B")
+    func = te.create_prim_func([a, b, te.compute((5,), lambda i: a[i] * b[i], "C")])
+    with pytest.raises(ScheduleError, match="does not convert all that it reads of B to float32"):
+        Schedule(func).cache_read("C", "B", "global", dtype="float32")
+
+
 def test_cache_read_under_shared_loops_copies_what_one_turn_wrote(chain, agree, replays):
     func = chain(13, 17)
     sch = Schedule(func)

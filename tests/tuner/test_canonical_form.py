@@ -310,3 +310,41 @@ def test_a_size_that_does_not_divide_the_axis_stays():
     sch = Schedule(te.create_prim_func([A, B, out]))
     split_axes_by_sizes(sch)
     assert not sch.trace.insts
+
+
+@pytest.mark.parametrize("rows", [1, 8, 24])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_of_halves_read_copies_of_what_they_read_often(rows, dtype):
+    a, b = te.placeholder((rows, 16), dtype, name="A"), te.placeholder((16, 48), dtype, name="B")
+    func = te.create_prim_func([a, b, te.ops.matmul(a, b)])
+    sch = Schedule(func)
+    program = bring_into_canonical_form(sch)
+    converted = {
+        u.buffer.name for p in program.blocks if not p.is_reduction for u in p.loads if u.buffer.dtype == dtype
+    }
+    assert converted == ({"A"} if rows < 16 else {"A", "B"})
+    again = Schedule(func)
+    Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
+    assert_structural_equal(again.func, sch.func)
+    if dtype == "float16":
+        rng = np.random.default_rng(rows)
+        left, right = [rng.integers(-4, 5, [int(n) for n in t.shape]).astype(dtype) for t in (a, b)]
+        result = np.zeros((rows, 48), dtype)
+        tw.build(func, WIDE)(left, right, result)
+        np.testing.assert_array_equal(result, left.astype("float32") @ right.astype("float32"))
+
+
+def test_products_on_targets_that_multiply_halves_read_them_as_they_are():
+    a, b = te.placeholder((24, 16), "float16", name="A"), te.placeholder((16, 48), "float16", name="B")
+    sch = Schedule(te.create_prim_func([a, b, te.ops.matmul(a, b)]))
+    bring_into_canonical_form(sch, multiplies_halves=True)
+    assert not sch.trace.insts
+
+
+def test_an_array_times_itself_has_one_copy():
+    a = te.placeholder((24, 24), "float16", name="A")
+    sch = Schedule(te.create_prim_func([a, te.ops.matmul(a, a)]))
+    program = bring_into_canonical_form(sch)
+    (product,) = [block for block in program.blocks if block.is_reduction]
+    assert [use.buffer.dtype for use in product.loads] == ["float32", "float32"]
+    assert len({use.buffer for use in product.loads}) == 1

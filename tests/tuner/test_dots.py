@@ -95,6 +95,15 @@ def test_candidates_compute_the_product(m, n, k, left, right):
         np.testing.assert_array_equal(out, want)
 
 
+@pytest.mark.parametrize("k", [8, 32, 64])
+def test_panels_of_all_steps_are_in_registers_or_loaded_in_a_loop(k):
+    (sketch,) = Space(product(196, 64, k, "uint8"), Target(VNNI)).sketches
+    rows = [dict(zip(("rows", "vectors", "unroll"), (int(x) for x in row), strict=False)) for row in sketch.all_rows()]
+    whole = [row for row in rows if row["unroll"] >= k // 4]
+    assert whole
+    assert all(row["rows"] * row["vectors"] + k // 4 * row["vectors"] < 32 for row in whole)
+
+
 def window_product(size, channels, outputs, window, stride, left="uint8", right="int8"):
     x = te.placeholder((1, *size, channels), left, name="X")
     w = te.placeholder((window, window, channels, outputs), right, name="W")

@@ -169,3 +169,11 @@ def test_one_array_is_turned_in_one_stage(made, stored):
     interpret(default_schedule(func, WIDE).func, a, b, out)
     interpret(func, a, b, expected)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("dtype", "stored"), [("float16", True), ("bfloat16", True), ("float32", False)])
+def test_what_three_stages_read_of_halves_is_rounded_once(dtype, stored):
+    """A norm reads its rows three times: for the mean, the variance, and the result."""
+    x, s, g = [te.placeholder(shape, dtype, name=name) for shape, name in (((8, 64), "x"), ((1,), "s"), ((64,), "g"))]
+    func = te.create_prim_func([x, s, g, te.ops.layer_norm(te.ops.subtract(x, s), g, name="norm")])
+    assert ("T_subtract" not in Space(func, WIDE).inlined) == stored

@@ -296,7 +296,9 @@ class DotPart(Part):
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         tile = columns["rows"] * columns["vectors"]
-        return np.asarray(tile + columns["vectors"] + 1 <= self.machine.registers)
+        # without a loop over the steps their panels are the same for all tiles: LLVM loads them before, and spills them
+        loaded = np.where(columns["unroll"] >= self.steps, self.steps, 1) * columns["vectors"]
+        return np.asarray(tile + loaded + 1 <= self.machine.registers)
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, roles, extents = self.machine, self.roles, self.block.extents

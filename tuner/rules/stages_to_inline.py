@@ -32,6 +32,10 @@ _ROWS = 16
 """The number of rows of a product up to which its narrow operand is decoded where it is multiplied: the rows of a tile
 share what is decoded."""
 
+_READERS_OF_HALVES = 2
+"""The number of stages up to which each may compute a result of float16 or bfloat16 again. A result is rounded to 16 bits
+and converted back, which takes longer than a cheap operation and longer than to load it."""
+
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
 
@@ -339,7 +343,14 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
             return False
         if repeated and block.operations > _CHEAP:
             return False
+    if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
+        return False
     return len(consumers) == 1 or block.operations <= _CHEAP
+
+
+def _is_half(block: BlockInfo) -> bool:
+    """Returns whether a stage stores float16 or bfloat16."""
+    return any(use.buffer.dtype.is_float and use.buffer.dtype.bits == 16 for use in block.stores)
 
 
 @dataclass(frozen=True)

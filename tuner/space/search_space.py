@@ -85,7 +85,7 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of)
+        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, target.is_gpu)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         self.inlined = _inline(base, asked_for)
