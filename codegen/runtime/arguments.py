@@ -308,8 +308,10 @@ class Arguments:
         if view is None:
             hint = "; np.asarray makes one" if isinstance(arg, (list, tuple, int, float)) else ""
             raise self._fail(index, f"expected an array, {want}, got {type(arg).__name__}{hint}")
-        if not _same_dtype(param.dtype, view.dtype):
+        if not _same_dtype(param, view.dtype):
             hint = "pass the bits as uint16, or ml_dtypes.bfloat16" if param.dtype == "bfloat16" else ""
+            if param.stored:
+                raise self._fail(index, f"expected {want}, got {view.dtype}; {_stored_hint(param.stored)}")
             torch = type(arg).__module__.partition(".")[0] == "torch"
             way = f".to(torch.{param.dtype})" if torch else f'.astype("{param.dtype}")'
             hint = hint or f"convert it with {way}"
@@ -388,6 +390,12 @@ class Arguments:
         assert param.buffer is not None
         for axis, (expr, got) in enumerate(zip(param.buffer.shape, view.shape, strict=True)):
             want = evaluate(expr, known)
+            if want is None and param.stored:
+                missing = ", ".join(sorted({v.name for v in vars_in(expr) if v not in known}))
+                raise self._fail(
+                    index,
+                    f"no argument tells the size {missing} of {_declared(param)}; give it by another array's shape",
+                )
             if want != got:
                 what = "" if isinstance(expr, IntImm) else f" ({expr}, bound by another argument)"
                 raise self._fail(
@@ -479,8 +487,17 @@ def _single_element(arg: Any, param: Param) -> Any:
         return arg
 
 
-def _same_dtype(want: str, got: str) -> bool:
-    return want == got or (want == "bfloat16" and got == "uint16")
+def _same_dtype(param: Param, got: str) -> bool:
+    want = param.dtype
+    if want == got or (want == "bfloat16" and got == "uint16"):
+        return True
+    return got == param.stored and DType(got).is_float
+
+
+def _stored_hint(dtype: str) -> str:
+    if DType(dtype).is_float:
+        return f"pass the bytes as uint8, or ml_dtypes.{dtype}"
+    return f'te.pack(array, "{dtype}") returns the bytes, a copy'
 
 
 def _float_value(value: float, dtype: DType) -> int | float:
@@ -493,8 +510,8 @@ def _float_value(value: float, dtype: DType) -> int | float:
 def _declared(param: Param) -> str:
     if param.buffer is None:
         return f"{param.name}: {param.dtype}"
-    shape = shape_text(param.buffer.shape)
-    return f"{param.name}: {param.dtype}[{shape}]{' (written)' if param.writes else ''}"
+    shape, kept = shape_text(param.buffer.shape), f" ({param.stored})" if param.stored else ""
+    return f"{param.name}: {param.dtype}[{shape}]{kept}{' (written)' if param.writes else ''}"
 
 
 # Arguments by name, and new arrays for those that a function writes and that were not given.

@@ -1,0 +1,309 @@
+"""Storage types: integers of 2 and 4 bits and floats of 8, against ml_dtypes and against programs on whole bytes."""
+
+import ctypes
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen.lower import lower
+from tilewright.schedule import Schedule
+from tilewright.tir import InterpretError, interpret, parse
+from tilewright.tir.expr.dtype import DType, float8_from_bits, float8_to_bits, pack, unpack
+
+PACKED = ("int4", "uint4", "int2", "uint2")
+FLOATS = ("float8_e4m3fn", "float8_e5m2")
+SIZES = (1, 2, 3, 4, 7, 8, 13, 16, 17, 33, 64)
+
+
+def numbers(dtype, shape, seed=0):
+    low, high = (int(f) for f in (tw.tir.expr.min_value(dtype), tw.tir.expr.max_value(dtype)))
+    return np.random.default_rng(seed).integers(low, high + 1, shape).astype(np.int32)
+
+
+def interpreted(tensors, *arrays):
+    interpret(te.create_prim_func(tensors), *arrays)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_float8_is_that_of_ml_dtypes(dtype):
+    types = pytest.importorskip("ml_dtypes")
+    kind = getattr(types, dtype)
+    every = np.arange(256, dtype=np.uint8)
+    np.testing.assert_array_equal(float8_from_bits(every, dtype), every.view(kind).astype(np.float32))
+    halves = np.arange(1 << 16, dtype=np.uint32) << 16
+    x = np.concatenate([halves, halves + 1, halves - np.uint32(1), halves + 0x8000]).view(np.float32)
+    with np.errstate(invalid="ignore"):
+        want = x.astype(kind)
+    np.testing.assert_array_equal(float8_from_bits(float8_to_bits(x, dtype), dtype), want.astype(np.float32))
+
+    n = len(x)
+    A = te.placeholder((n,), "float32", name="A")
+    B = te.compute((n,), lambda i: A[i].astype(dtype), name="B")
+    got = np.zeros(n, np.uint8)
+    tw.build([A, B])(x, got)
+    real = ~np.isnan(x)
+    np.testing.assert_array_equal(got.view(kind).astype(np.float32), want.astype(np.float32))
+    assert (got[real] >> 7 == np.signbit(x[real])).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("wide", ["float32", "float16", "bfloat16", "float64", "int32"])
+def test_each_float8_is_read_and_written(dtype, wide):
+    types = pytest.importorskip("ml_dtypes")
+    kind = getattr(types, dtype)
+    every = np.arange(256, dtype=np.uint8)
+    A = te.placeholder((256,), dtype, name="A")
+    B = te.compute((256,), lambda i: A[i].astype(wide), name="B")
+    C = te.compute((256,), lambda i: B[i].astype("float32").astype(dtype), name="C")
+    with np.errstate(invalid="ignore"):
+        want = every.view(kind).astype(np.float32)
+        if wide == "int32":
+            want = np.nan_to_num(want.astype(np.float64), posinf=2.0**31 - 1, neginf=-(2.0**31)).astype(np.int32)
+        want = want.astype(np.float32).astype(kind).astype(np.float32)
+    for given in (every, every.view(kind)):
+        got = np.zeros(256, np.uint8)
+        tw.build([A, C])(given, got)
+        np.testing.assert_array_equal(got.view(kind).astype(np.float32), want)
+    slow = np.zeros(256, np.uint8)
+    interpreted([A, C], every, slow)
+    np.testing.assert_array_equal(slow, got)
+    made = tw.build([A, C])(every.view(kind))
+    assert made.dtype == kind and (made.view(np.uint8) == got).all()
+    assert tw.build([A, C])(every).dtype == np.uint8
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+@pytest.mark.parametrize("n", SIZES)
+def test_rows_of_few_bits(dtype, n):
+    x = numbers(dtype, (3, n), n)
+    data = pack(x, dtype)
+    assert data.shape == (3, -(-n // DType(dtype).per_byte))
+    np.testing.assert_array_equal(unpack(data, dtype, n), x)
+    A = te.placeholder((3, n), dtype, name="A")
+    B = te.compute((3, n), lambda i, j: A[i, j].astype("int32") * 3 + 1, name="B")
+    got = tw.build([A, B])(data)
+    np.testing.assert_array_equal(got, x * 3 + 1)
+    slow = np.zeros((3, n), np.int32)
+    interpreted([A, B], data, slow)
+    np.testing.assert_array_equal(slow, x * 3 + 1)
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+@pytest.mark.parametrize("n", SIZES)
+def test_written_rows_of_few_bits(dtype, n):
+    a, b = numbers(dtype, (3, n), n), numbers(dtype, (3, n), n + 1)
+    A, B = (te.placeholder((3, n), dtype, name=name) for name in "AB")
+    C = te.compute((3, n), lambda i, j: (A[i, j].astype("int32") + B[i, j].astype("int32")).astype(dtype), name="C")
+    want = pack(a + b, dtype)
+    np.testing.assert_array_equal(tw.build([A, B, C])(pack(a, dtype), pack(b, dtype)), want)
+    slow = np.full(want.shape, 0xA5, np.uint8)
+    interpreted([A, B, C], pack(a, dtype), pack(b, dtype), slow)
+    np.testing.assert_array_equal(slow, want)
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_every_integer_and_fraction_is_converted(dtype):
+    whole = np.arange(-300, 300, dtype=np.int32)
+    A = te.placeholder((600,), "int32", name="A")
+    B = te.compute((600,), lambda i: A[i].astype(dtype), name="B")
+    np.testing.assert_array_equal(tw.build([A, B])(whole), pack(whole, dtype))
+    x = np.concatenate([np.linspace(-20, 20, 599), [np.nan]]).astype(np.float32)
+    X = te.placeholder((600,), "float32", name="X")
+    Y = te.compute((600,), lambda i: X[i].astype(dtype), name="Y")
+    low, high = tw.tir.expr.min_value(dtype), tw.tir.expr.max_value(dtype)
+    want = np.trunc(np.clip(np.nan_to_num(x), low, high)).astype(np.int32)
+    np.testing.assert_array_equal(tw.build([X, Y])(x), pack(want, dtype))
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_vectors_of_few_bits(dtype):
+    n = 64
+    x = numbers(dtype, (5, n))
+    A = te.placeholder((5, n), dtype, name="A")
+    B = te.compute((5, n), lambda i, j: A[i, j].astype("float32"), name="B")
+    for lanes in (2, 4, 8, 16, 32):
+        sch = Schedule(te.create_prim_func([A, B]))
+        i, j = sch.get_loops(sch.get_block("B"))
+        _, inner = sch.split(j, [None, lanes])
+        sch.vectorize(inner)
+        sch.parallel(i)
+        got = np.zeros((5, n), np.float32)
+        tw.build(sch)(pack(x, dtype), got)
+        np.testing.assert_array_equal(got, x)
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_parallel_loops_do_not_share_a_byte(dtype):
+    n = 1001
+    x = numbers("int4", (n,)) % 4
+    A = te.placeholder((n,), "int32", name="A")
+    B = te.compute((n,), lambda i: A[i].astype(dtype), name="B")
+    sch = Schedule(te.create_prim_func([A, B]))
+    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
+    f = tw.build(sch, target="native -num-cores=2")
+    for _ in range(20):
+        np.testing.assert_array_equal(f(x.astype(np.int32)), pack(x, dtype))
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_a_gather_of_few_bits(dtype):
+    rows, n = 9, 13
+    x, at = numbers(dtype, (rows, n)), np.array([8, 0, 3, 3, 7], np.int32)
+    A, at_row = te.placeholder((rows, n), dtype, name="A"), te.placeholder((5,), "int32", name="at_row")
+    B = te.compute((5, n), lambda i, j: A[at_row[i], n - 1 - j].astype("int32"), name="B")
+    C = te.compute((n, 5), lambda j, i: A[at_row[i], (j * 3) % n].astype("int32"), name="C")
+    np.testing.assert_array_equal(tw.build([A, at_row, B])(pack(x, dtype), at), x[at][:, ::-1])
+    np.testing.assert_array_equal(tw.build([A, at_row, C])(pack(x, dtype), at), x[at][:, np.arange(n) * 3 % n].T)
+
+
+@pytest.mark.parametrize("dtype", [*PACKED, *FLOATS])
+def test_products_with_stored_weights(dtype):
+    wide = "float32" if dtype in FLOATS else "int32"
+    rng = np.random.default_rng(5)
+    m, n, k = 7, 33, 45
+    x = rng.integers(-4, 5, (m, k)).astype(wide)
+    if dtype in FLOATS:
+        data = float8_to_bits(rng.integers(-8, 9, (n, k)).astype(np.float32), dtype)
+        w = float8_from_bits(data, dtype)
+    else:
+        w = numbers(dtype, (n, k))
+        data = pack(w, dtype)
+    X, W = te.placeholder((m, k), wide, name="X"), te.placeholder((n, k), dtype, name="W")
+    r = te.reduce_axis((0, k), name="r")
+    Y = te.compute((m, n), lambda i, j: te.sum(X[i, r] * W[j, r].astype(wide), axis=r), name="Y")
+    np.testing.assert_array_equal(tw.build([X, W, Y])(x, data), x @ w.T)
+    V = te.compute((n, k), lambda i, j: W[i, j].astype(wide), name="V")
+    Z = te.compute((m, n), lambda i, j: te.sum(X[i, r] * V[j, r], axis=r), name="Z")
+    np.testing.assert_array_equal(tw.build([X, W, Z])(x, data), x @ w.T)
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_stages_and_choices_keep_numbers(dtype):
+    n = 21
+    x = numbers(dtype, (4, n))
+    A = te.placeholder((4, n), dtype, name="A")
+    S = te.compute(
+        (4, n + 2), lambda i, j: te.if_then_else(j < n, A[i, te.min(j, n - 1)], te.const(1, dtype)), name="S"
+    )
+    B = te.compute((n + 2, 4), lambda i, j: S[j, i], name="B")
+    want = np.concatenate([x, np.ones((4, 2), np.int32)], axis=1).T
+    np.testing.assert_array_equal(tw.build([A, B])(pack(x, dtype)), pack(want, dtype))
+    func = te.create_prim_func([A, B])
+    again = parse(func.script())
+    assert tw.tir.structural_equal(func, again)
+    sch = Schedule(func)
+    sch.cache_read(sch.get_block("S"), 0, "local")
+    np.testing.assert_array_equal(tw.build(sch)(pack(x, dtype)), pack(want, dtype))
+    slow = np.zeros((n + 2, -(-4 // DType(dtype).per_byte)), np.uint8)
+    interpret(sch.func, pack(x, dtype), slow)
+    np.testing.assert_array_equal(slow, pack(want, dtype))
+
+
+def test_symbolic_rows():
+    m, n = te.var("m"), te.var("n")
+    A, B = te.placeholder((m, n), "int4", name="A"), te.placeholder((m, n), "int32", name="B")
+    C = te.compute((m, n), lambda i, j: A[i, j].astype("int32") + B[i, j], name="C")
+    f = tw.build([A, B, C])
+    for size in range(20):
+        x, y = numbers("int4", (3, size), size), numbers("int4", (3, size), size + 1)
+        np.testing.assert_array_equal(f(pack(x, "int4"), y), x + y)
+    k = te.reduce_axis((0, n), name="k")
+    D = te.compute((m,), lambda i: te.sum(A[i, k].astype("int32"), axis=k), name="D")
+    with pytest.raises(ValueError, match="size n"):
+        tw.build([A, D])(np.zeros((3, 2), np.uint8), np.zeros(3, np.int32))
+    with pytest.raises(InterpretError, match="size n"):
+        interpreted([A, D], np.zeros((3, 2), np.uint8), np.zeros(3, np.int32))
+
+
+def test_partial_writes_keep_the_other_numbers():
+    func = parse(
+        """
+@T.prim_func
+def some(A: T.Buffer((3,), "int4"), B: T.Buffer((7,), "int4")):
+    for i in range(3):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            B[vi * 2] = A[vi]
+"""
+    )
+    a, b = np.array([1, -2, 3]), np.array([7, 6, 5, 4, 3, 2, 1])
+    want = b.copy()
+    want[:6:2] = a
+    for run in (tw.build(func), lambda *args: interpret(func, *args)):
+        out = pack(b, "int4")
+        run(pack(a, "int4"), out)
+        np.testing.assert_array_equal(out, pack(want, "int4"))
+
+
+@pytest.mark.parametrize("dtype", [*PACKED, *FLOATS])
+def test_arithmetic_is_refused(dtype):
+    A = te.placeholder((4,), dtype, name="A")
+    wide = "float32" if dtype in FLOATS else "int32"
+    for f in (
+        lambda x: x + x, lambda x: x * 2, lambda x: -x, lambda x: x < x, te.abs, lambda x: x == x, lambda x: x % 3
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=f"of {dtype}, which only keeps numbers; write .astype..{wide}"):
+            te.compute((4,), lambda i, f=f: f(A[i]), name="B")
+    k = te.reduce_axis((0, 4), name="k")
+    with pytest.raises(TypeError, match="only keeps numbers"):
+        te.compute((1,), lambda i: te.sum(A[k], axis=k), name="B")
+
+
+def test_arguments_are_told_how_to_be_packed():
+    types = pytest.importorskip("ml_dtypes")
+    A = te.placeholder((3, 5), "int4", name="A")
+    B = te.compute((3, 5), lambda i, j: A[i, j].astype("int32"), name="B")
+    f = tw.build([A, B])
+    with pytest.raises(ValueError, match=r'te.pack\(array, "int4"\)'):
+        f(np.zeros((3, 5), types.int4))
+    x = numbers("int4", (3, 5)).astype(types.int4)
+    np.testing.assert_array_equal(f(te.pack(x, "int4")), x.astype(np.int32))
+    with pytest.raises(ValueError, match="expected 3 in dimension 1, got 5"):
+        f(np.zeros((3, 5), np.uint8))
+    with pytest.raises(ValueError, match=r"A: uint8\[3, 3\] \(int4\)"):
+        f(np.zeros((3, 3), np.float32))
+    E = te.placeholder((4,), "float8_e5m2", name="E")
+    F = te.compute((4,), lambda i: E[i].astype("float32"), name="F")
+    with pytest.raises(ValueError, match="ml_dtypes.float8_e5m2"):
+        tw.build([E, F])(np.zeros(4, types.float8_e4m3fn))
+
+
+def test_views_and_addresses_of_shared_bytes_are_refused():
+    strided = parse(
+        """
+@T.prim_func
+def some(a: T.handle, B: T.Buffer((7,), "int32")):
+    A = T.match_buffer(a, (7,), "int4", strides=(2,))
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = T.Cast("int32", A[vi])
+"""
+    )
+    with pytest.raises(ValueError, match="has strides"):
+        lower(strided, "native")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is needed")
+@pytest.mark.parametrize("dtype", [*PACKED, *FLOATS])
+def test_c_reads_and_writes_them(dtype, tmp_path):
+    n, wide = 37, "float32" if dtype in FLOATS else "int32"
+    data = np.random.default_rng(2).integers(0, 256, (5, -(-n // DType(dtype).per_byte))).astype(np.uint8)
+    A = te.placeholder((5, n), dtype, name="A")
+    B = te.compute((5, n), lambda i, j: (A[i, j].astype(wide) + te.const(1, wide)).astype(dtype), name="B")
+    module = tw.build([A, B])
+    want = module(data)
+    source, library = tmp_path / "k.c", tmp_path / "k.so"
+    module.export(source)
+    subprocess.run(["gcc", "-O2", "-march=native", "-shared", "-fPIC", "-o", library, source, "-lm"], check=True)
+    got = np.zeros_like(want)
+    run = ctypes.CDLL(str(library)).kernel
+    assert run(data.ctypes.data_as(ctypes.c_void_p), got.ctypes.data_as(ctypes.c_void_p)) == 0
+    if dtype in FLOATS:
+        want, got = float8_from_bits(want, dtype), float8_from_bits(got, dtype)
+    np.testing.assert_array_equal(got, want)
+    assert dtype in (tmp_path / "k.h").read_text()
