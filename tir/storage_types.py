@@ -30,6 +30,7 @@ from .expr import (
     Let,
     Not,
     Select,
+    Sub,
     Var,
     const,
     make_binary,
@@ -40,11 +41,15 @@ from .expr import (
 from .expr.dtype import DType, float8_bias, float_bits
 from .expr.intrinsics import KEEPS_NUMBERS
 from .expr.node import Mapper
-from .stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
+from .stmt import Allocate, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
 from .walk import pre_order
 
 STORED_TYPES = "stored_types"
 """The attribute of a lowered function with the storage type of each parameter, "" for others."""
+
+
+WRITES_ALL = "writes_all"
+"""The attribute of a function that writes every element of its outputs, whatever is in them before."""
 
 
 def has_storage_types(func: PrimFunc) -> bool:
@@ -121,42 +126,25 @@ class _Lowering(Mapper):
         return out.with_attr(STORED_TYPES, types) if any(types) else out
 
     def around(self, b: Buffer, values: Buffer, body: Stmt) -> Stmt:
-        """Return ``body`` between the loops that fill ``values`` with the numbers of ``b`` and those that pack them."""
-        parallel = any([isinstance(n, For) and n.kind == "parallel" for n in pre_order(body)])
-        bound = [
-            n
-            for n in pre_order(body)
-            if (isinstance(n, For) and n.kind == "thread_binding") or (isinstance(n, Call) and n.op == "tir.ret")
-        ]
-        if bound:
+        """Return ``body`` between the loops that fill ``values`` with the numbers of ``b`` and those that pack them.
+
+        Nothing is filled in where the function says that it writes all numbers.
+        """
+        loops = [n.kind for n in pre_order(body) if isinstance(n, For)]
+        returns = any([isinstance(n, Call) and n.op == "tir.ret" for n in pre_order(body)])
+        if returns or "thread_binding" in loops:
             raise ValueError(
                 f"{self.func.name} writes {b.name}, {b.dtype}, which functions without bound threads and returns can; "
                 "write one number in each byte, as int8 or uint8"
             )
-        data, per, bits = self.bytes_of[b], b.dtype.per_byte, b.dtype.bits
+        packing = _packing(self.bytes_of[b], values, b.dtype, "parallel" in loops)
+        if self.func.attrs.get(WRITES_ALL):
+            return Allocate(values, seq(body, packing))
 
         def unpacked(*at: Expr) -> Stmt:
             return BufferStore(values, Cast(values.dtype, self.number_in(b, at)), at)
 
-        def joined(*at: Expr) -> Stmt:
-            out: Expr = const(0, "int32")
-            for q in range(per):
-                place = (*at[:-1], at[-1] * per + q) if at else ()
-                number = Cast("int32", BufferLoad(values, place)) & ((1 << bits) - 1)
-                if (
-                    at
-                    and not op.is_const_int(make_binary(FloorMod, b.shape[-1], const(per, b.shape[-1].dtype)), 0)
-                    and q
-                ):
-                    number = Call(
-                        "tir.if_then_else", (place[-1] < b.shape[-1], number, const(0, "int32")), DType("int32")
-                    )
-                if at or not q:
-                    out = number if not q else out | (number << bits * q)
-            return BufferStore(data, Cast("uint8", out), at)
-
-        inner = seq(_loops(b.shape, unpacked, parallel), body, _loops(data.shape, joined, parallel))
-        return Allocate(values, inner)
+        return Allocate(values, seq(_loops(b.shape, unpacked, "parallel" in loops), body, packing))
 
     # -- parts of the program ----------------------------------------------------------------------------------------
 
@@ -304,12 +292,55 @@ def _value(dtype: DType) -> DType:
     return DType("int32" if dtype.is_int else "uint8").with_lanes(dtype.lanes)
 
 
-def _loops(shape: Sequence[Expr], body: Callable[..., Stmt], parallel: bool) -> Stmt:
-    """Return loops over all places of a shape around a statement; the first one of several may be parallel."""
+def _packing(data: Buffer, values: Buffer, dtype: DType, parallel: bool) -> Stmt:
+    """Return loops that pack the numbers in ``values``, a row at a time: whole bytes in vectors, then what is left."""
+    per = dtype.per_byte
+
+    def joined(row: Sequence[Expr], byte: Expr, count: int) -> Stmt:
+        out: Expr = const(0, "uint8")
+        for q in range(count):
+            number = op.cast("uint8", BufferLoad(values, (*row, byte * per + q)))
+            number = _shift("left", _both(number, (1 << dtype.bits) - 1), const(dtype.bits * q, "uint8"))
+            out = number if q == 0 else Call("tir.bitwise_or", (out, number), number.dtype)
+        return BufferStore(data, out, (*row, byte))
+
+    if not values.shape:
+        return BufferStore(data, _both(op.cast("uint8", BufferLoad(values, ())), (1 << dtype.bits) - 1), ())
+    last = values.shape[-1]
+    count, zero = const(per, last.dtype), const(0, last.dtype)
+    whole, rest = make_binary(FloorDiv, last, count), make_binary(FloorMod, last, count)
+
+    def row(*at: Expr) -> Stmt:
+        parts: list[Stmt] = []
+        if isinstance(whole, IntImm) and whole.value >= _LANES:
+            v, lane = (Var(name, last.dtype) for name in ("byte", "lane"))
+            inner = For(lane, zero, const(_LANES, v.dtype), "vectorized", joined(at, v * _LANES + lane, per))
+            parts.append(For(v, zero, const(whole.value // _LANES, v.dtype), "serial", inner))
+        done = const(whole.value // _LANES * _LANES, last.dtype) if isinstance(whole, IntImm) else zero
+        left = make_binary(Sub, whole, done)
+        if not op.is_const_int(left, 0):
+            v = Var("byte", last.dtype)
+            parts.append(For(v, zero, left, "serial", joined(at, done + v, per)))
+        if isinstance(rest, IntImm):
+            parts.extend([joined(at, whole, rest.value)] if rest.value else ())
+        else:
+            parts.extend([IfThenElse(rest.equal(const(n, rest.dtype)), joined(at, whole, n)) for n in range(1, per)])
+        return seq(*parts) if parts else Evaluate(IntImm(0))
+
+    return _loops(values.shape[:-1], row, parallel, 1)
+
+
+_LANES = 32
+"""The bytes of a vector that are packed at once."""
+
+
+def _loops(shape: Sequence[Expr], body: Callable[..., Stmt], parallel: bool, inside: int = 0) -> Stmt:
+    """Return loops over all places of a shape around a statement, which has ``inside`` loops of its own; the first of
+    several may be parallel."""
     loop_vars = [Var(f"i{n}", e.dtype) for n, e in enumerate(shape)]
     out = body(*loop_vars)
     for n, v in reversed([*enumerate(loop_vars)]):
-        kind = "parallel" if parallel and n == 0 and len(shape) > 1 else "serial"
+        kind = "parallel" if parallel and n == 0 and len(shape) + inside > 1 else "serial"
         out = For(v, const(0, v.dtype), shape[n], kind, out)
     return out
 

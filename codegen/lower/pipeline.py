@@ -164,7 +164,7 @@ PASSES: tuple[Pass, ...] = (
     _step(mark_nontemporal_stores, [NONTEMPORAL], [NONTEMPORAL_ATTR]),
     _step(compact_buffers, [Allocate]),
     _step(remove_unit_loops),
-    _step(lower_storage_types, [STORAGE], [HALF, IfThenElse, Mul, "tir.if_then_else", Allocate, FloorMod]),
+    _step(lower_storage_types, [STORAGE], [HALF, IfThenElse, Mul, VECTORIZED, Allocate, FloorMod]),
     _step(widen_half_floats, [HALF]),
     _step(lower_math, LOWERED, [*_GUARDS, Mul], target=True),
     _step(form_fma, [Mul], target=True),

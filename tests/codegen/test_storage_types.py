@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.lower import lower
-from tilewright.schedule import Schedule
+from tilewright.schedule import Schedule, Trace
 from tilewright.tir import InterpretError, interpret, parse
 from tilewright.tir.expr.dtype import DType, float8_from_bits, float8_to_bits, pack, unpack
 
@@ -307,3 +307,122 @@ def test_c_reads_and_writes_them(dtype, tmp_path):
         want, got = float8_from_bits(want, dtype), float8_from_bits(got, dtype)
     np.testing.assert_array_equal(got, want)
     assert dtype in (tmp_path / "k.h").read_text()
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_symbolic_rows_are_written(dtype):
+    n = te.var("n")
+    A = te.placeholder((3, n), "int32", name="A")
+    B = te.compute((3, n), lambda i, j: A[i, j].astype(dtype), name="B")
+    f = tw.build([A, B])
+    for size in (0, 1, 2, 3, 5, 31, 64, 67, 130):
+        x = numbers(dtype, (3, size), size)
+        np.testing.assert_array_equal(f(x), pack(x, dtype))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 5), (2, 0), (2, 3, 129)])
+@pytest.mark.parametrize("dtype", PACKED)
+def test_shapes_of_few_elements(dtype, shape):
+    x = numbers(dtype, shape)
+    A = te.placeholder(shape, dtype, name="A")
+    B = te.compute(shape, lambda *i: A(*i).astype("int32"), name="B")
+    C = te.compute(shape, lambda *i: B(*i).astype(dtype), name="C")
+    data = np.asarray(pack(x, dtype), order="C")
+    got, again = np.zeros(shape, np.int32), np.zeros_like(data)
+    tw.build([A, B, C])(data, got, again)
+    np.testing.assert_array_equal(got, x)
+    np.testing.assert_array_equal(again, data)
+
+
+@pytest.mark.parametrize("dtype", [*PACKED, *FLOATS])
+def test_kernels_of_a_gpu_read_them(dtype):
+    wide, n = "float32" if dtype in FLOATS else "int32", 33
+    x = numbers("int2" if dtype in FLOATS else dtype, (8, n))
+    data = float8_to_bits(x.astype(np.float32), dtype) if dtype in FLOATS else pack(x, dtype)
+    A = te.placeholder((8, n), dtype, name="A")
+    B = te.compute((8, n), lambda i, j: A[i, j].astype(wide), name="B")
+    C = te.compute((8, n), lambda i, j: A[i, j].astype(wide).astype(dtype), name="C")
+    made = []
+    for out in (B, C):
+        sch = Schedule(te.create_prim_func([A, out]))
+        for loop, axis in zip(sch.get_loops(out.op.name), ("blockIdx.x", "threadIdx.x"), strict=True):
+            sch.bind(loop, axis)
+        made.append(sch)
+    got = np.zeros((8, n), wide)
+    tw.build(made[0], "gpu-sim")(data, got)
+    np.testing.assert_array_equal(got, x)
+    if dtype in FLOATS:
+        again = np.zeros_like(data)
+        tw.build(made[1], "gpu-sim")(data, again)
+        np.testing.assert_array_equal(again, data)
+    else:
+        with pytest.raises(ValueError, match="without bound threads"):
+            tw.build(made[1], "gpu-sim")
+
+
+def random_program(rng, dtype):
+    """Return a te program over a packed tensor, the same over int8, and the shape of the packed one."""
+    m, n = (int(v) for v in rng.integers(1, 40, 2))
+    kinds = rng.integers(0, 4, 3)
+    shift, step = int(rng.integers(0, n)), int(rng.integers(1, 5))
+    out = str(rng.choice(PACKED)) if rng.random() < 0.4 else "int32"
+
+    def program(A):
+        def value(i, j):
+            v = A[i, (j * step + shift) % n].astype("int32")
+            if kinds[0] == 1:
+                v = v * A[i, n - 1 - j].astype("int32")
+            if kinds[0] == 2:
+                v = te.if_then_else(j >= shift, A[i, te.max(j - shift, 0)].astype("int32") - v, v)
+            if kinds[0] == 3:
+                v = te.select(A[i, j].astype("int32") > 0, A[i, j], te.const(1, A.dtype)).astype("int32") + v
+            return v
+
+        S = te.compute((m, n), value, name="S")
+        if kinds[1] == 1:
+            k = te.reduce_axis((0, n), name="k")
+            S2 = te.compute((m, m), lambda i, j: te.sum(S[i, k] * A[j, k].astype("int32"), axis=k), name="S2")
+        elif kinds[1] == 2:
+            S2 = te.compute((n, m), lambda j, i: S[i, j], name="S2")
+        else:
+            S2 = S
+        return [A, te.compute(S2.shape, lambda i, j: (S2[i, j] + 1).astype(out), name="R")]
+
+    return program, (m, n), out
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs_compute_as_on_whole_bytes(seed):
+    rng = np.random.default_rng(seed)
+    dtype = PACKED[seed % 4]
+    program, shape, out = random_program(rng, dtype)
+    x = numbers(dtype, shape, seed)
+    narrow, wide = (program(te.placeholder(shape, t, name="A")) for t in (dtype, "int8"))
+    want = tw.build(wide)(x.astype(np.int8))
+    got = tw.build(narrow)(pack(x, dtype))
+    np.testing.assert_array_equal(got, want)
+    plain = lower(te.create_prim_func(narrow), "native")
+    np.testing.assert_array_equal(tw.build(plain.scheduled)(pack(x, dtype)), want)
+    slow = np.zeros(got.shape, got.dtype)
+    interpreted(narrow, pack(x, dtype), slow)
+    np.testing.assert_array_equal(slow, want)
+
+
+def test_few_bits_are_tuned():
+    X, W = te.placeholder((4, 64), "float32", name="X"), te.placeholder((48, 64), "int4", name="W")
+    r = te.reduce_axis((0, 64), name="r")
+    Y = te.compute((4, 48), lambda i, j: te.sum(X[i, r] * W[j, r].astype("float32"), axis=r), name="Y")
+    Z = te.compute((4, 48), lambda i, j: Y[i, j].astype("uint2"), name="Z")
+    E = te.compute((4, 48), lambda i, j: Y[i, j].astype("float8_e4m3fn"), name="E")
+    tuned = tw.tune([X, W, Z, E], trials=4)
+    assert tuned.best is not None, tuned.problem
+    assert not tuned.failures
+    sch = Schedule(tuned.func)
+    Trace.apply_json_to_schedule(tuned.best.trace, sch)
+    x, w = np.random.default_rng(0).integers(-3, 4, (4, 64)).astype(np.float32), numbers("int4", (48, 64))
+    y = x @ w.T.astype(np.float32)
+    z, e = tw.build(sch)(x, pack(w, "int4"))
+    np.testing.assert_array_equal(z, pack(np.clip(y, 0, 3).astype(np.int32), "uint2"))
+    np.testing.assert_array_equal(
+        float8_from_bits(e, "float8_e4m3fn"), float8_from_bits(float8_to_bits(y, "float8_e4m3fn"), "float8_e4m3fn")
+    )
