@@ -293,7 +293,7 @@ def _value(dtype: DType) -> DType:
 
 
 def _packing(data: Buffer, values: Buffer, dtype: DType, parallel: bool) -> Stmt:
-    """Return loops that pack the numbers in ``values``, a row at a time: whole bytes in vectors, then what is left."""
+    """Return loops that pack the numbers in ``values``: of each row whole bytes in vectors, then what is left."""
     per = dtype.per_byte
 
     def joined(row: Sequence[Expr], byte: Expr, count: int) -> Stmt:
@@ -335,8 +335,10 @@ _LANES = 32
 
 
 def _loops(shape: Sequence[Expr], body: Callable[..., Stmt], parallel: bool, inside: int = 0) -> Stmt:
-    """Return loops over all places of a shape around a statement, which has ``inside`` loops of its own; the first of
-    several may be parallel."""
+    """Return loops over all places of a shape around a statement.
+
+    The statement has ``inside`` loops of its own. The first of several loops may be parallel.
+    """
     loop_vars = [Var(f"i{n}", e.dtype) for n, e in enumerate(shape)]
     out = body(*loop_vars)
     for n, v in reversed([*enumerate(loop_vars)]):

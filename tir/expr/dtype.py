@@ -308,6 +308,23 @@ def float8_to_bits(x: Any, dtype: str) -> Any:
     return (out | bits >> 24 & 0x80).astype(np.uint8)[()]
 
 
+def kept_as_bits(dtype: str) -> bool:
+    """Return whether NumPy arrays hold the bits of a type: bfloat16 and float8."""
+    t = DType(dtype)
+    return t.is_float and t.kind != "float"
+
+
+def to_bits(numbers: Any, dtype: str) -> Any:
+    """Return the bits of the nearest bfloat16 or float8."""
+    x = np.asarray(numbers, np.float32)
+    return bfloat16_to_bits(x) if DType(dtype).kind == "bfloat" else float8_to_bits(x, dtype)
+
+
+def from_bits(bits: Any, dtype: str) -> Any:
+    """Return the float32 of the bits of a bfloat16 or float8."""
+    return bfloat16_from_bits(bits) if DType(dtype).kind == "bfloat" else float8_from_bits(bits, dtype)
+
+
 def pack(values: Any, dtype: str) -> np.ndarray[Any, Any]:
     """Return the bytes of integers of 2 or 4 bits.
 
