@@ -93,7 +93,7 @@ def _numpy_view(array: np.ndarray[Any, Any]) -> ArrayView:
 
 
 _DEVICES = {1: "cpu", 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda managed", 14: "oneapi"}
-KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
 
 
 class DLTensor(ctypes.Structure):
@@ -188,7 +188,8 @@ def _dlpack_view(value: Any, devices: tuple[int, ...]) -> ArrayView:
     else:
         strides = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(tensor.ndim))
     kind, itemsize = KINDS.get(tensor.code), (tensor.bits + 7) // 8
-    dtype = "bool" if kind == "bool" else f"{kind or f'DLPack type {tensor.code} of '}{tensor.bits}"
+    whole = kind is not None and (kind == "bool" or kind.startswith("float8"))
+    dtype = str(kind) if whole else f"{kind or f'DLPack type {tensor.code} of '}{tensor.bits}"
     if tensor.lanes != 1:
         dtype = f"{dtype}x{tensor.lanes}"
     pointer = (tensor.data or 0) + tensor.byte_offset

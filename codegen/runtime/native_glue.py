@@ -597,7 +597,7 @@ _ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 def _tensor(torch: Any, array: Any, dtype: str) -> Any:
     if isinstance(array, torch.Tensor):
-        return array
+        return array.view(getattr(torch, dtype)) if dtype in _ML_DTYPES else array
     if dtype == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     if dtype in _ML_DTYPES:

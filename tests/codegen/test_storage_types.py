@@ -149,6 +149,29 @@ def test_parallel_loops_do_not_share_a_byte(dtype):
         np.testing.assert_array_equal(f(x.astype(np.int32)), pack(x, dtype))
 
 
+def test_vectors_by_hand():
+    func = parse(
+        """
+@T.prim_func
+def vec(A: T.Buffer((3, 24), "int4"), B: T.Buffer((3, 24), "int32"), C: T.Buffer((3, 24), "uint2")):
+    for i in range(3):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            T.reads(A[vi, 0:24])
+            T.writes(B[vi, 0:24], C[vi, 0:24])
+            for j in range(3):
+                B[vi, j * 8:j * 8 + 8] = T.Cast("int32x8", A[vi, j * 8:j * 8 + 8])
+                C[vi, j * 8:j * 8 + 8] = T.Cast("uint2x8", T.Cast("int32x8", A[vi, j * 8:j * 8 + 8]))
+"""
+    )
+    x = numbers("int4", (3, 24))
+    for run in (tw.build(func), lambda *args: interpret(func, *args)):
+        b, c = np.zeros((3, 24), np.int32), np.zeros((3, 6), np.uint8)
+        run(pack(x, "int4"), b, c)
+        np.testing.assert_array_equal(b, x)
+        np.testing.assert_array_equal(c, pack(x, "uint2"))
+
+
 @pytest.mark.parametrize("dtype", PACKED)
 def test_a_gather_of_few_bits(dtype):
     rows, n = 9, 13
@@ -290,7 +313,10 @@ def some(a: T.handle, B: T.Buffer((7,), "int32")):
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is needed")
 @pytest.mark.parametrize("dtype", [*PACKED, *FLOATS])
-def test_c_reads_and_writes_them(dtype, tmp_path):
+@pytest.mark.parametrize(
+    "target", ["native", "c", "c -openmp -num-cores=2", "c -vector-extensions", "c -mcpu=cortex-m7"]
+)
+def test_c_reads_and_writes_them(dtype, target, tmp_path):
     n, wide = 37, "float32" if dtype in FLOATS else "int32"
     data = np.random.default_rng(2).integers(0, 256, (5, -(-n // DType(dtype).per_byte))).astype(np.uint8)
     A = te.placeholder((5, n), dtype, name="A")
@@ -298,8 +324,22 @@ def test_c_reads_and_writes_them(dtype, tmp_path):
     module = tw.build([A, B])
     want = module(data)
     source, library = tmp_path / "k.c", tmp_path / "k.so"
-    module.export(source)
-    subprocess.run(["gcc", "-O2", "-march=native", "-shared", "-fPIC", "-o", library, source, "-lm"], check=True)
+    tw.build([A, B], target=target).export(source)
+    subprocess.run(
+        [
+            "gcc",
+            "-O2",
+            *["-fopenmp"] * ("openmp" in target),
+            "-march=native",
+            "-shared",
+            "-fPIC",
+            "-o",
+            library,
+            source,
+            "-lm",
+        ],
+        check=True,
+    )
     got = np.zeros_like(want)
     run = ctypes.CDLL(str(library)).kernel
     assert run(data.ctypes.data_as(ctypes.c_void_p), got.ctypes.data_as(ctypes.c_void_p)) == 0
@@ -425,4 +465,20 @@ def test_few_bits_are_tuned():
     np.testing.assert_array_equal(z, pack(np.clip(y, 0, 3).astype(np.int32), "uint2"))
     np.testing.assert_array_equal(
         float8_from_bits(e, "float8_e4m3fn"), float8_from_bits(float8_to_bits(y, "float8_e4m3fn"), "float8_e4m3fn")
+    )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_arrays_of_other_libraries(dtype, library):
+    module = pytest.importorskip(library)
+    A = te.placeholder((8,), dtype, name="A")
+    B = te.compute((8,), lambda i: A[i].astype("float32") * 2, name="B")
+    C = te.compute((8,), lambda i: B[i].astype(dtype), name="C")
+    x = module.arange(8)
+    x = x.float().to(getattr(module, dtype)) if library == "torch" else x.astype(dtype)
+    b, c = tw.build([A, B, C])(x)
+    assert c.dtype == x.dtype and type(c) is type(x)
+    assert (
+        b.tolist() == (c.float() if library == "torch" else c.astype("float32")).tolist() == [2.0 * i for i in range(8)]
     )

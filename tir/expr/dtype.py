@@ -190,6 +190,12 @@ def array_bytes(shape: Iterable[int], dtype: str) -> int:
     return math.prod(shape) * t.bytes
 
 
+def bytes_each(dtype: str) -> float:
+    """Return the bytes that one element takes in an argument, 0.5 for int4."""
+    t = DType(dtype)
+    return t.bytes if t.per_byte == 1 else t.bytes / t.per_byte
+
+
 _RANK = {"bool": 0, "uint": 1, "int": 2, "float8_e5m2": 3, "float8_e4m3fn": 3, "bfloat": 4, "float": 5}
 
 
