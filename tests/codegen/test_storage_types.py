@@ -482,3 +482,19 @@ def test_arrays_of_other_libraries(dtype, library):
     assert (
         b.tolist() == (c.float() if library == "torch" else c.astype("float32")).tolist() == [2.0 * i for i in range(8)]
     )
+
+
+@pytest.mark.parametrize("dtype", [*PACKED, *FLOATS])
+def test_constant_operands_are_packed_ahead(dtype):
+    m, n, k = 16, 65, 47
+    X, W = te.placeholder((m, k), "float32", name="X"), te.placeholder((n, k), dtype, name="W")
+    r = te.reduce_axis((0, k), name="r")
+    Y = te.compute(
+        (m, n), lambda i, j: te.sum(X[i, r] * W[j, r].astype("float32"), axis=r), name="Y",
+        attrs={"layout_free_placeholders": [W]},
+    )  # fmt: skip
+    x, w = np.random.default_rng(0).integers(-3, 4, (m, k)).astype(np.float32), numbers("int2", (n, k))
+    w = numbers(dtype, (n, k)) if dtype in PACKED else w
+    f = tw.build([X, W, Y])
+    packed = f.pack_weights(pack(w, dtype) if dtype in PACKED else float8_to_bits(w.astype(np.float32), dtype))
+    np.testing.assert_array_equal(f(x, packed), x @ w.T)
