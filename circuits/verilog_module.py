@@ -36,6 +36,7 @@ from ..tir.expr import BinaryOp, Call, Cast, CmpOp
 from ..tir.expr.node import IRNode
 from ..tir.index_width import unified
 from ..tir.stmt import For, PrimFunc
+from ..tir.storage_types import lower_storage_types
 from ..tir.walk import distinct, transform_statements
 from .blocks import Bank, BankedMemory, HardwareError
 from .module_text import Circuit, circuit_of, port_wires
@@ -309,7 +310,7 @@ HARDWARE_PASSES: tuple[Pass, ...] = tuple([
     _pass(rewrite)
     for rewrite in (
         refuse_floats, unified, drop_assumptions, without_partition, place_init, flatten_blocks, check_accesses,
-        compact_buffers,
+        lower_storage_types, compact_buffers,
         lanes_as_units, split_unroll_factors, remove_unit_loops, cut_idle_iterations, simplify, choose_unrolled,
         unroll_loops, promote_registers, simplify,
     )

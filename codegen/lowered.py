@@ -15,6 +15,7 @@ from ..tir.analysis.access import accesses_below
 from ..tir.expr import Call, DType, Var
 from ..tir.expr.intrinsics import Effect, effect_of
 from ..tir.stmt import AssertStmt, Block, Buffer, BufferStore, IRModule, PrimFunc, statements
+from ..tir.storage_types import STORED_TYPES
 from ..tir.walk import nodes_by_type, pre_order
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Param:
     ``kind``: ``buffer`` (a pointer to the first element), ``scalar`` (a value of ``dtype``) or ``size`` (a symbol of
     some buffer's shape, stride or offset that is not a parameter: passed as int64, computed from the arrays by the
     caller). ``dtype`` is the element type of a buffer. ``writes``: the function may store through the pointer.
+    ``stored``: the storage type that the bytes of a buffer hold (:mod:`..tir.storage_types`), "" for others.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Param:
     dtype: DType
     buffer: Buffer | None = None
     writes: bool = False
+    stored: str = ""
 
     @property
     def name(self) -> str:
@@ -115,10 +118,11 @@ def abi_of(func: PrimFunc) -> tuple[Param, ...]:
     """Returns the C parameters of ``func``: its own parameters, then the symbolic sizes that are not parameters.
 
     The sizes are in order of first appearance in the buffers' shapes, strides and offsets. ValueError for a parameter of a type
-    narrower than a byte, such as int4: no array holds it.
+    narrower than a byte that no array holds, such as int1.
     """
     written = written_data(func)
     out: list[Param] = []
+    stored = dict(zip(func.params, func.attrs.get(STORED_TYPES, ()), strict=False))
     for var in func.params:
         buffer = func.buffer_map.get(var)
         element = (var if buffer is None else buffer).dtype
@@ -129,7 +133,7 @@ def abi_of(func: PrimFunc) -> tuple[Param, ...]:
                 f'{wide}, and write .astype("{element}") where the narrow type is meant'
             )
         if buffer is not None:
-            out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written))
+            out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written, str(stored.get(var, ""))))
         else:
             out.append(Param("scalar", var, var.dtype))
     out.extend(Param("size", var, DType(SIZE)) for var in size_vars(func))

@@ -25,7 +25,7 @@ from .. import te
 from ..pages.messages import short_repr
 from ..te.tensor import Tensor
 from ..tir.expr import to_numpy
-from ..tir.expr.dtype import bfloat16_to_bits
+from ..tir.expr.dtype import kept_as_bits, to_bits
 from .graph import Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape
 from .graph_operators import infer, register_operator
 
@@ -74,11 +74,14 @@ class Builder:
         return value
 
     def constant(self, data: Any, name: str = "c", dtype: str | None = None) -> Value:
-        """Add a constant; a Python number becomes float32 or int64. Data of bfloat16 is its bits, or numbers to round."""
+        """Add a constant; a Python number becomes float32 or int64.
+
+        Data of bfloat16 and float8 is its bits, or numbers to round.
+        """
         if dtype is None and isinstance(data, (int, float)) and not isinstance(data, bool):
             dtype = "float32" if isinstance(data, float) else "int64"
-        if dtype == "bfloat16" and np.asarray(data).dtype != np.uint16:
-            data = bfloat16_to_bits(np.asarray(data, np.float32))
+        if dtype is not None and kept_as_bits(dtype) and np.asarray(data).dtype != to_numpy(dtype):
+            data = to_bits(data, dtype)
         array = np.asarray(data, None if dtype is None else to_numpy(dtype), order="C").reshape(np.shape(data))
         value = Value(self.fresh(name), dtype or array.dtype.name, tuple(array.shape))
         self.constants[value] = array

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..pages.messages import short_repr
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import Expr, IntImm, Var, array_bytes, convert, same
+from ..tir.expr import DType, Expr, IntImm, Var, array_bytes, convert, same
 from ..tir.walk import substitute
 
 Dim = Any
@@ -56,6 +56,13 @@ class Value:
     name: str
     dtype: str
     shape: tuple[Dim, ...]
+
+    def __post_init__(self) -> None:
+        if DType(self.dtype).per_byte > 1:
+            raise GraphError(
+                f"{self.name} would be {self.dtype}, and values of graphs have whole bytes: keep its numbers as "
+                f"{'int8' if DType(self.dtype).is_signed else 'uint8'}; dense_nbits reads packed weights"
+            )
 
     @property
     def ndim(self) -> int:

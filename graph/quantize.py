@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..pages import did_you_mean
+from ..tir.expr import DType
 from .builder import Builder
 from .graph import Graph, GraphError, Node, Value, substituted
 from .graph_operators import channels_of
@@ -43,10 +44,12 @@ def quantized(
 
 def dequantized(b: Builder, x: Value, scale: Value, zero: Value | None) -> Value:
     """Returns what whole numbers stand for, ``(x - zero) * scale`` in float32."""
+    factor = scale if scale.dtype == "float32" else b.op("cast", scale, dtype="float32")
+    if DType(x.dtype).is_float:  # float8, whose zero point is 0
+        return b.op("multiply", b.op("cast", x, dtype="float32"), factor)
     wide = x if x.dtype == "int32" else b.op("cast", x, dtype="int32")
     if zero is not None:
         wide = b.op("subtract", wide, zero if zero.dtype == "int32" else b.op("cast", zero, dtype="int32"))
-    factor = scale if scale.dtype == "float32" else b.op("cast", scale, dtype="float32")
     return b.op("multiply", b.op("cast", wide, dtype="float32"), factor)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.expr import DType, to_numpy
-from ..tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits, round_float
+from ..tir.expr.dtype import from_bits, kept_as_bits, round_float, to_bits
 from .graph import Graph, GraphError, Node, Value, same_shape, substituted, without_unread
 from .graph_operators import OPERATORS, infer, operator
 
@@ -158,13 +158,14 @@ def _is_near(numbers: Any, wanted: float, dtype: str) -> Any:
     """Returns where numbers are within four units in the last place of a float type. Other types must be equal."""
     if not DType(dtype).is_float:
         return numbers == wanted
-    unit = 2.0**-7 if DType(dtype).kind == "bfloat" else float(np.finfo(to_numpy(dtype)).eps)
+    known = {"bfloat": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}.get(DType(dtype).kind)
+    unit = float(np.finfo(to_numpy(dtype)).eps) if known is None else known
     return np.abs(numbers - wanted) <= 4 * unit * abs(wanted)
 
 
 def numbers_of(data: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     """Returns the numbers that the data of a constant mean: bfloat16 is stored as bits and becomes float32."""
-    return np.asarray(bfloat16_from_bits(data)) if DType(dtype).kind == "bfloat" else data
+    return np.asarray(from_bits(data, dtype)) if kept_as_bits(dtype) else data
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,8 +412,8 @@ class Match:
 
     def constant(self, data: Any, dtype: str | None = None) -> Value:
         """Returns a new constant. Data of bfloat16 is its bits, or numbers to round."""
-        if dtype is not None and DType(dtype).kind == "bfloat" and np.asarray(data).dtype != np.uint16:
-            data = bfloat16_to_bits(np.asarray(data, np.float32))
+        if dtype is not None and kept_as_bits(dtype) and np.asarray(data).dtype != to_numpy(dtype):
+            data = to_bits(data, dtype)
         array = np.asarray(data, None if dtype is None else to_numpy(dtype), order="C")
         v = Value(self._sweep.fresh("c"), dtype or array.dtype.name, tuple(array.shape))
         self._sweep.constants[v] = array

@@ -45,7 +45,7 @@ def _fixed_point(func: PrimFunc, _: Target) -> PrimFunc:
 
 
 _KEPT = (
-    "unify_indices", "drop_assumptions", "serialize_vector_loops", "place_init", "flatten_blocks", "check_accesses", "compact_buffers",
+    "unify_indices", "drop_assumptions", "serialize_vector_loops", "place_init", "flatten_blocks", "check_accesses", "compact_buffers", "lower_storage_types",
     "remove_unit_loops", "legalize_vector_loops", "split_unroll_factors", "cut_idle_iterations", "simplify",
     "choose_unrolled", "lower_horizontal", "vectorize_loops", "unroll_loops",
 )  # fmt: skip

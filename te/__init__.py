@@ -19,6 +19,7 @@ from ..tir.expr import floordiv as indexdiv
 from ..tir.expr import floormod as indexmod
 from ..tir.expr import max_value_of as max_value
 from ..tir.expr import min_value_of as min_value
+from ..tir.expr.dtype import pack, unpack
 from ..tir.expr.intrinsics.control_and_memory import if_then_else, likely
 from ..tir.expr.intrinsics.matrix_operations import round_tf32
 from ..tir.expr.intrinsics.number_operations import abs_ as abs
@@ -112,10 +113,10 @@ __all__ = [
     "bitwise_xor", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_prim_func", "create_schedule", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "extern_primfunc", "fabs", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf",
-    "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_", "ops",
+    "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_", "ops", "pack",
     "placeholder", "popcount", "pow", "power", "prod", "q_multiply_shift", "q_multiply_shift_per_axis", "reduce_axis", "reinterpret", "round", "round_tf32", "rsqrt", "scan", "select",
     "shift_left", "shift_right", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
-    "trunc", "truncdiv", "truncmod", "var",
+    "trunc", "truncdiv", "truncmod", "unpack", "var",
 ]  # fmt: skip
 
 

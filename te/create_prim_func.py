@@ -42,6 +42,7 @@ from ..tir.stmt import (
     root_block,
     seq,
 )
+from ..tir.storage_types import WRITES_ALL
 from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, statements, substitute, transform, vars_in
 from .read_bounds import by_domains, require_reads_inside
 from .scan import ScanOp, place_first_steps, recurrence
@@ -90,6 +91,9 @@ def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[
         builder.buffer_map,
         {"global_symbol": name, "tir.noalias": True, **builder.func_attrs()},
     )
+    packed = [t.op for t in args if isinstance(t, Tensor) and t.dtype.per_byte > 1 and type(t.op) is not PlaceholderOp]
+    if packed and all([type(op) is ComputeOp for op in packed]):
+        func = func.with_attr(WRITES_ALL, True)
     _check_free_vars(func)
     if builder.guards:
         func = func.with_(body=root_block("root", builder.guarded(seq(*builder.nests)), tuple(builder.allocated)))

@@ -12,8 +12,8 @@ Nodes are compared by identity. Each class declares its parts: what it holds, us
 scopes; walks, copies, comparisons and the scopes of the verifier are made from that. ``structural_equal`` tells whether programs
 differ only in names, ``same`` whether two expressions always have the same value, ``workload_key`` is a hash in which names do not
 count, and ``program_key`` one in which the names of blocks do. Printed text is never compared. The docstring of :mod:`.verify`
-numbers what is true of every valid program. :mod:`.index_width` makes a program int64 where int32 is too small for one index of it, and
-:mod:`.annotations` lists the annotations that a pass or a primitive reads. A recursive walk is written as a class, not as a closure:
+numbers what is true of every valid program. :mod:`.index_width` makes a program int64 where int32 is too small for one index of it, :mod:`.storage_types`
+turns int4 and float8 into bytes, and :mod:`.annotations` lists the annotations that a pass or a primitive reads. A recursive walk is written as a class, not as a closure:
 a closure that refers to itself is freed only by the garbage collector.
 """
 

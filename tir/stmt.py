@@ -37,6 +37,7 @@ from .expr import (
     same,
     shape_text,
 )
+from .expr.dtype import array_bytes
 from .expr.node import IRNode, Mapper, NodePart, binds, counts, declares, holds, matches, node, nodes, uses
 
 __all__ = [
@@ -97,12 +98,9 @@ class Buffer(NodePart):
 
     def num_bytes(self) -> int | None:
         """Return the bytes of all elements when the shape is constant and the elements have no gaps, else None."""
-        total = self.dtype.bytes
-        for extent in self.shape:
-            if not isinstance(extent, IntImm):
-                return None
-            total *= extent.value
-        return total
+        if not all([isinstance(extent, IntImm) for extent in self.shape]):
+            return None
+        return array_bytes([extent.value for extent in self.shape], self.dtype)  # type: ignore[attr-defined]
 
     def with_(self, **changes: Any) -> Buffer:
         """Return a new buffer that differs in the named fields; its ``data`` variable is new unless one is given."""

@@ -9,7 +9,7 @@
     the lanes of the access.
  5. A stored value has the buffer's data type, with the lanes of the access.
  6. Operands of a binary operation have one data type; conditions and their connectives are bool; the lanes of all
-    parts of a vector operation agree; a constant fits its type.
+    parts of a vector operation agree; a constant fits its type. No operation computes on a storage type.
  7. A loop variable, its start and its extent are integers of one type; a thread axis is named where the loop is bound
     to one, and nowhere else.
  8. A block has one value of the right type per axis. Its predicate is bool.
@@ -58,6 +58,7 @@ from .expr import (
 from .expr.deep_recursion import with_room
 from .expr.intrinsics import OPERATIONS
 from .expr.node import declared_fields, marked_text
+from .expr.op import refuse_storage
 from .stmt import (
     Allocate,
     AssertStmt,
@@ -420,7 +421,8 @@ class _Verifier:
         if rule is not None:
             problem = rule(e)
         else:
-            problem = type_problem(e) if e.a.dtype is not e.b.dtype or isinstance(e, LogicalOp) else ""
+            fits = e.a.dtype is e.b.dtype and not e.a.dtype.is_storage
+            problem = "" if fits and not isinstance(e, LogicalOp) else type_problem(e)
         if problem:
             raise self.fail(f"`{e}`: {problem}")
 
@@ -470,6 +472,8 @@ def _operands(e: BinaryOp) -> str:
     a, b = e.a.dtype, e.b.dtype
     if a != b:
         return f"the operands are {a} and {b}"
+    if a.is_storage:
+        return str(refuse_storage(a, "an operation"))
     return f"the operands are {a}, not bool" if isinstance(e, LogicalOp) and not a.is_bool else ""
 
 

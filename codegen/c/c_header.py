@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...tir.expr import shape_text
+from ...tir.expr import DType, shape_text
 from ..lowered import KEYWORDS, LoweredFunc, Param
 from .inline_functions import scalar_type
 
@@ -77,4 +77,8 @@ def _meaning(p: Param) -> str:
         return p.dtype
     shape = shape_text(p.buffer.shape)
     strides = f", strides [{', '.join(map(str, p.buffer.strides))}]" if p.buffer.strides else ""
-    return f"{p.dtype}[{shape}]{strides}, {'written' if p.writes else 'read'}"
+    kept = ""
+    if p.stored:
+        per = DType(p.stored).per_byte
+        kept = f", {f'{per} {p.stored} a byte, low bits first' if per > 1 else f'bits of {p.stored}'}"
+    return f"{p.dtype}[{shape}]{strides}{kept}, {'written' if p.writes else 'read'}"

@@ -20,6 +20,7 @@ from ...tir.expr import BufferLoad, Call, Cast, FloatImm, FloorMod, IntImm, Iter
 from ...tir.expr.deep_recursion import with_room
 from ...tir.index_width import unified
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc
+from ...tir.storage_types import lower_storage_types
 from ...tir.verify import verify
 from ...tir.walk import distinct
 from ..lowered import NONTEMPORAL_ATTR
@@ -59,9 +60,10 @@ from .widen_half_floats import widen_half_floats
 # what a program contains, so that passes with nothing to do are left out
 
 Content = type | str
-HALF, INIT, MASK, SCAN = "half", "init", "mask", "scan"
+HALF, INIT, MASK, SCAN, STORAGE = "half", "init", "mask", "scan", "storage types"
 UNROLLED, VECTORIZED = "unrolled", "vectorized"
-"""The words for values of float16 or bfloat16, blocks with an init, masked accesses, scan axes, and two kinds of loops."""
+"""The words for values of float16 or bfloat16, blocks with an init, masked accesses, scan axes, storage types, and two
+kinds of loops."""
 
 
 def contents(func: PrimFunc) -> set[Content]:
@@ -71,6 +73,8 @@ def contents(func: PrimFunc) -> set[Content]:
     when it has a predicate. Attributes count as annotations.
     """
     found: set[Content] = set()
+    if any([b.dtype.is_storage for b in func.buffers]):
+        found.add(STORAGE)
     for n in distinct(func.body):
         kind = type(n)
         found.add(kind)
@@ -81,6 +85,8 @@ def contents(func: PrimFunc) -> set[Content]:
 
 
 def _of_value(n: Any) -> Iterable[Content]:
+    if n.dtype.is_storage:
+        return (STORAGE,)
     return (HALF,) if n.dtype.is_float and n.dtype.bits == 16 else ()
 
 
@@ -158,6 +164,7 @@ PASSES: tuple[Pass, ...] = (
     _step(mark_nontemporal_stores, [NONTEMPORAL], [NONTEMPORAL_ATTR]),
     _step(compact_buffers, [Allocate]),
     _step(remove_unit_loops),
+    _step(lower_storage_types, [STORAGE], [HALF, IfThenElse, Mul, VECTORIZED, Allocate, FloorMod]),
     _step(widen_half_floats, [HALF]),
     _step(lower_math, LOWERED, [*_GUARDS, Mul], target=True),
     _step(form_fma, [Mul], target=True),
@@ -187,7 +194,7 @@ PASSES: tuple[Pass, ...] = (
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([
     p for p in PASSES
-    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "check_accesses", "widen_half_floats", "lower_math", "lower_horizontal")
+    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "check_accesses", "lower_storage_types", "widen_half_floats", "lower_math", "lower_horizontal")
 ])  # fmt: skip
 """The passes that a function without special loop kinds needs: nothing is simplified, hoisted, unrolled or kept in
 registers. The results are a reference that shares little with the other passes."""

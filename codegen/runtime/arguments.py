@@ -93,7 +93,7 @@ def _numpy_view(array: np.ndarray[Any, Any]) -> ArrayView:
 
 
 _DEVICES = {1: "cpu", 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda managed", 14: "oneapi"}
-KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
 
 
 class DLTensor(ctypes.Structure):
@@ -188,7 +188,8 @@ def _dlpack_view(value: Any, devices: tuple[int, ...]) -> ArrayView:
     else:
         strides = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(tensor.ndim))
     kind, itemsize = KINDS.get(tensor.code), (tensor.bits + 7) // 8
-    dtype = "bool" if kind == "bool" else f"{kind or f'DLPack type {tensor.code} of '}{tensor.bits}"
+    whole = kind is not None and (kind == "bool" or kind.startswith("float8"))
+    dtype = str(kind) if whole else f"{kind or f'DLPack type {tensor.code} of '}{tensor.bits}"
     if tensor.lanes != 1:
         dtype = f"{dtype}x{tensor.lanes}"
     pointer = (tensor.data or 0) + tensor.byte_offset
@@ -308,8 +309,10 @@ class Arguments:
         if view is None:
             hint = "; np.asarray makes one" if isinstance(arg, (list, tuple, int, float)) else ""
             raise self._fail(index, f"expected an array, {want}, got {type(arg).__name__}{hint}")
-        if not _same_dtype(param.dtype, view.dtype):
+        if not _same_dtype(param, view.dtype):
             hint = "pass the bits as uint16, or ml_dtypes.bfloat16" if param.dtype == "bfloat16" else ""
+            if param.stored:
+                raise self._fail(index, f"expected {want}, got {view.dtype}; {_stored_hint(param.stored)}")
             torch = type(arg).__module__.partition(".")[0] == "torch"
             way = f".to(torch.{param.dtype})" if torch else f'.astype("{param.dtype}")'
             hint = hint or f"convert it with {way}"
@@ -388,6 +391,12 @@ class Arguments:
         assert param.buffer is not None
         for axis, (expr, got) in enumerate(zip(param.buffer.shape, view.shape, strict=True)):
             want = evaluate(expr, known)
+            if want is None and param.stored:
+                missing = ", ".join(sorted({v.name for v in vars_in(expr) if v not in known}))
+                raise self._fail(
+                    index,
+                    f"no argument tells the size {missing} of {_declared(param)}; give it by another array's shape",
+                )
             if want != got:
                 what = "" if isinstance(expr, IntImm) else f" ({expr}, bound by another argument)"
                 raise self._fail(
@@ -479,8 +488,17 @@ def _single_element(arg: Any, param: Param) -> Any:
         return arg
 
 
-def _same_dtype(want: str, got: str) -> bool:
-    return want == got or (want == "bfloat16" and got == "uint16")
+def _same_dtype(param: Param, got: str) -> bool:
+    want = param.dtype
+    if want == got or (want == "bfloat16" and got == "uint16"):
+        return True
+    return got == param.stored and DType(got).is_float
+
+
+def _stored_hint(dtype: str) -> str:
+    if DType(dtype).is_float:
+        return f"pass the bytes as uint8, or ml_dtypes.{dtype}"
+    return f'te.pack(array, "{dtype}") returns the bytes, a copy'
 
 
 def _float_value(value: float, dtype: DType) -> int | float:
@@ -493,8 +511,8 @@ def _float_value(value: float, dtype: DType) -> int | float:
 def _declared(param: Param) -> str:
     if param.buffer is None:
         return f"{param.name}: {param.dtype}"
-    shape = shape_text(param.buffer.shape)
-    return f"{param.name}: {param.dtype}[{shape}]{' (written)' if param.writes else ''}"
+    shape, kept = shape_text(param.buffer.shape), f" ({param.stored})" if param.stored else ""
+    return f"{param.name}: {param.dtype}[{shape}]{kept}{' (written)' if param.writes else ''}"
 
 
 # Arguments by name, and new arrays for those that a function writes and that were not given.

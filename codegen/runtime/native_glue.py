@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tir.expr import EQ, Add, Cast, Expr, IntImm, Mul, Select, Sub, Var, pre_order, to_numpy
+from ...tir.expr import EQ, Add, Cast, DType, Expr, IntImm, Mul, Select, Sub, Var, pre_order, to_numpy
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target
@@ -575,8 +575,8 @@ def new_arrays(params: Sequence[Param], given: Sequence[Any]) -> list[Any]:
 def returned(arrays: Sequence[Any], given: Sequence[Any], dtypes: Iterable[str]) -> list[Any]:
     """Returns new arrays in the library of the first array in ``given``: tensors of PyTorch, arrays of JAX, else NumPy's.
 
-    ``dtypes``: their data types. bfloat16 is the library's type of that name. In NumPy that is ``ml_dtypes.bfloat16``
-    where one of ``given`` has it, and otherwise the bits as uint16.
+    ``dtypes``: their data types. bfloat16 and float8 are the library's types of these names. In NumPy those are the
+    types of ``ml_dtypes`` where one of ``given`` has such a type, and otherwise the bits as uint16 or uint8.
     """
     first = next((type(g) for g in given if hasattr(g, "__dlpack__")), np.ndarray)
     library = first.__module__.partition(".")[0]
@@ -585,19 +585,23 @@ def returned(arrays: Sequence[Any], given: Sequence[Any], dtypes: Iterable[str])
         return [_tensor(torch, a, d) for a, d in zip(arrays, dtypes, strict=True)]
     in_jax = library in ("jax", "jaxlib") and "jax.numpy" in sys.modules
     given_types = [g.dtype for g in given if isinstance(getattr(g, "dtype", None), np.dtype)]
-    half = next((t for t in given_types if t.name == "bfloat16"), None)
-    if half is None and in_jax:
-        half = np.dtype(sys.modules["jax.numpy"].bfloat16)
-    if half is not None:
-        arrays = [a.view(half) if d == "bfloat16" else a for a, d in zip(arrays, dtypes, strict=True)]
+    if in_jax or any(t.name in _ML_DTYPES for t in given_types):
+        types = sys.modules["ml_dtypes"]
+        arrays = [a.view(getattr(types, str(d))) if d in _ML_DTYPES else a for a, d in zip(arrays, dtypes, strict=True)]
     return [sys.modules["jax.numpy"].asarray(a) for a in arrays] if in_jax else list(arrays)
+
+
+_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""Types that NumPy has from the package ml_dtypes, and arrays of bits without it."""
 
 
 def _tensor(torch: Any, array: Any, dtype: str) -> Any:
     if isinstance(array, torch.Tensor):
-        return array
+        return array.view(getattr(torch, dtype)) if dtype in _ML_DTYPES else array
     if dtype == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if dtype in _ML_DTYPES:
+        return torch.from_numpy(array).view(getattr(torch, dtype))
     return torch.from_numpy(array)
 
 
@@ -615,6 +619,11 @@ def array_call(function: Function) -> Callable[[Sequence[Any]], int]:
     return call
 
 
+def _told_type(p: Param) -> str:
+    """Returns the type of a new array: that of its bytes, or of the float8 that they are."""
+    return p.stored if p.stored and DType(p.stored).is_float else str(p.dtype)
+
+
 def completed_call(function: Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Call a function with new arrays for those that are left out, and return them in the first argument's library."""
     missing = function._arguments.given[len(args) :]
@@ -627,5 +636,5 @@ def completed_call(function: Function, args: Sequence[Any], named: Mapping[str, 
         missing = [p for p, a in zip(function._arguments.given, complete, strict=True) if any(a is f for f in fresh)]
     if not fresh:
         return None
-    out = returned(fresh, [*args, *named.values()], [str(p.dtype) for p in missing])
+    out = returned(fresh, [*args, *named.values()], [_told_type(p) for p in missing])
     return out[0] if len(out) == 1 else tuple(out)

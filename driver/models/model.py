@@ -32,6 +32,7 @@ from ...te.tensor import Requirement
 from ...tir.analysis.known_ranges import asserted_sizes, evaluate
 from ...tir.cost import count_bytes, count_flops
 from ...tir.expr import Var, to_numpy
+from ...tir.expr.dtype import kept_as_bits
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ..building import BuildError
@@ -186,8 +187,8 @@ class Parts:
 
 class Model:
     """A ``Model`` is a compiled graph. Calling it takes the inputs, in order or by name, and returns the outputs in the
-    library of the first input: an array, or a tuple where there are several. Outputs of bfloat16 are the bits as uint16
-    in NumPy, and ``ml_dtypes.bfloat16`` where an input is of that type.
+    library of the first input: an array, or a tuple where there are several. Outputs of bfloat16 and float8 are the bits
+    as uint16 and uint8 in NumPy, and of the types of ``ml_dtypes`` where an input is of such a type.
 
     ``out=``: the arrays to write instead of new ones. Several threads may call it at the same time.
     """
@@ -205,7 +206,7 @@ class Model:
         self._loaded: Loaded | None = None
         self._run: Callable[..., None] = self._load_and_run
         self._names = [v.name for v in self.inputs]
-        self._has_bfloat16 = any(v.dtype == "bfloat16" for v in self.outputs)
+        self._has_bits = any(kept_as_bits(v.dtype) for v in self.outputs)
         self._shapes = OutputShapes(self.name, self.inputs, self.outputs, [*asserted_sizes(parts.entry)])
         self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
@@ -239,7 +240,7 @@ class Model:
         else:
             outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(inputs)]
         self._run(*inputs, *outs)
-        if out is None and inputs and (self._has_bfloat16 or type(inputs[0]) is not np.ndarray):
+        if out is None and inputs and (self._has_bits or type(inputs[0]) is not np.ndarray):
             outs = returned(outs, inputs, [v.dtype for v in self.outputs])
         return outs[0] if len(outs) == 1 else tuple(outs)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...tir.expr import Expr
+from ...tir.expr.dtype import from_bits, kept_as_bits
 from .graph_call import GraphCall
 
 
@@ -21,8 +22,8 @@ def known_number(c: GraphCall, value: Value) -> Any:
     data = c.builder.constants.get(value)
     if data is None or data.size != 1:
         return None
-    if value.dtype == "bfloat16":  # the graph has its bits
-        data = (data.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if kept_as_bits(value.dtype):
+        data = from_bits(data, value.dtype)
     return data.reshape(-1)[0].item()
 
 

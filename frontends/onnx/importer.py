@@ -47,6 +47,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value, with_output_names, without_unread
 from ...graph.reference import verify
 from ...tir.expr import Expr, to_numpy, vars_in
+from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import require_inputs
 from . import (
     control_flow,
@@ -264,8 +265,8 @@ class _Reader:
         label = f"the input {shown(item.name)}"
         data = np.asarray(self.given.constants[item.name])
         dtype = dtype_of(item.type.tensor_type.elem_type, label) if item.type.tensor_type.elem_type else data.dtype.name
-        if data.dtype.name == "bfloat16":
-            data = data.view(np.uint16)
+        if data.dtype.name == dtype and kept_as_bits(dtype):
+            data = data.view(to_numpy(dtype))
         elif data.dtype.name != dtype and not np.can_cast(data.dtype, to_numpy(dtype), "same_kind"):
             raise OnnxError(f"{label} is {dtype} in the model; constants= gives it {data.dtype}")
         return self.builder.constant(data, item.name[:_LONGEST_NAME], dtype)

@@ -18,7 +18,8 @@ from ...graph.builder import Builder
 from ...graph.graph import Value, dims
 from ...graph.reference import evaluate as run_graph
 from ...te.ops.arguments import sizes_analyzer
-from ...tir.expr import Expr, convert, max_, min_
+from ...tir.expr import Expr, convert, max_, min_, to_numpy
+from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import add_sizes
 from .call import DTYPES, OnnxCall, OnnxError, number_of
 
@@ -111,15 +112,15 @@ def interpreted(convert: Callable[[OnnxCall], Any], call: OnnxCall) -> list[Know
 
 
 def as_onnx(onnx: Any, data: Any, dtype: str) -> Any:
-    """Returns an array with the type that the reference uses, which differs for bfloat16."""
-    return data.view(onnx.helper.tensor_dtype_to_np_dtype(number_of(dtype))) if dtype == "bfloat16" else data
+    """Returns an array with the type that the reference uses, which differs for bfloat16 and float8."""
+    return data.view(onnx.helper.tensor_dtype_to_np_dtype(number_of(dtype))) if kept_as_bits(dtype) else data
 
 
 def _as_known(array: Any) -> KnownData:
     name = array.dtype.name
     if name not in DTYPES.values():
         raise OnnxError(f"the data type {name} is not supported")
-    return (array.view(np.uint16) if name == "bfloat16" else array), name
+    return (array.view(to_numpy(name)) if kept_as_bits(name) else array), name
 
 
 Formulas = Any

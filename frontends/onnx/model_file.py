@@ -18,6 +18,7 @@ import numpy as np
 
 from ...graph.graph import MappedFile
 from ...tir.expr import array_bytes, to_numpy
+from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import UnsupportedOperators
 from .call import LARGEST, OUTSIDE, SMALL_DTYPES, OnnxError, bits_of, shown, stored_dtype
 
@@ -235,7 +236,7 @@ def _cycle(nodes: Sequence[Any], needs: Sequence[set[int]], done: set[int]) -> s
 
 
 def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tuple[Any, str]:
-    """Returns the array of a tensor and its data type; bfloat16 as its bits, numbers of few bits as 8.
+    """Returns the array of a tensor and its data type; bfloat16 and float8 as bits, few bits as 8.
 
     ``label`` names it in errors.
 
@@ -264,7 +265,7 @@ def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tupl
         raise OnnxError(f"{label} cannot be read: {shown(error)}") from error
     if small is not None:
         return array.astype(dtype), dtype
-    return (array.view(np.uint16) if dtype == "bfloat16" else array), dtype
+    return (array.view(to_numpy(dtype)) if kept_as_bits(dtype) else array), dtype
 
 
 def unpacked(packed: Any, bits: int, dtype: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...graph.quantize import dequantized, quantized
-from ...tir.expr import max_value, min_value
+from ...tir.expr import DType, max_value, min_value
 from ..common import product
 from .call import SMALL_DTYPES, OnnxCall, bits_of, contributed, converter, dtype_of, holding
 from .model_file import unpacked
@@ -56,6 +56,11 @@ def _ends(dtype: str) -> tuple[float, float]:
 def _quantized(c: OnnxCall, x: Value, scale: Value | None, zero: Value | None, to: str) -> Value:
     """Returns the numbers of the type ``to`` that are nearest to ``x``, ties to even, saturated."""
     small = to in SMALL_DTYPES.values()
+    if DType(to).is_storage and not small:  # float8, whose zero point is 0
+        real = c.cast(x, "float32")
+        real = real if scale is None else c.op("divide", real, c.cast(scale, "float32"))
+        low, high = (float(n) for n in _ends(to))
+        return c.op("cast", c.op("clip", real, low=low, high=high) if c.attr("saturate", 1) else real, dtype=to)
     factor, offset = [None if v is None else c.cast(v, "float32") for v in (scale, zero)]
     out = quantized(c.builder, c.cast(x, "float32"), factor, offset, _ends(to), holding(to) if small else to)
     if small:

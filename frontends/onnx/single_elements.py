@@ -10,7 +10,8 @@ import numpy as np
 
 from ...graph.graph import Value
 from ...te.ops.elements import ELEMENTS, ElementOperator
-from ...tir.expr import DType, to_numpy
+from ...tir.expr import DType, max_value, min_value, to_numpy
+from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import Converter, enter_row
 from .call import CONVERTERS, OnnxCall, converter, dtype_of
 
@@ -91,13 +92,21 @@ def cast(c: OnnxCall) -> Value:
         with np.errstate(all="ignore"):
             return (
                 c.constant(data.astype(to_numpy(to)), to)
-                if "bfloat16" not in (to, x.dtype)
-                else c.op("cast", x, dtype=to)
+                if not kept_as_bits(to) and not kept_as_bits(x.dtype)
+                else _converted(c, x, to)
             )
     if x.dtype == to:
         return c.op("identity", x)
     if to == "bool":
+        x = c.cast(x, "float32") if DType(x.dtype).is_storage else x
         return c.op("not_equal", x, c.like(0, x))
+    return _converted(c, x, to)
+
+
+def _converted(c: OnnxCall, x: Value, to: str) -> Value:
+    """Returns ``x`` as ``to``; float8 saturates unless the attribute ``saturate`` is 0."""
+    if DType(to).is_storage and c.attr("saturate", 1):
+        x = c.op("clip", c.cast(x, "float32"), low=float(min_value(to)), high=float(max_value(to)))
     return c.op("cast", x, dtype=to)
 
 

@@ -30,7 +30,9 @@ def load_torch(module: str = "") -> Any:
         raise TorchError("reading PyTorch programs needs the package torch: pip install 'tilewright[torch]'") from error
 
 
-DTYPES = frozenset("bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split())
+DTYPES = frozenset(
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64".split()
+)
 """The data types that are supported; PyTorch's names are those of TIR."""
 
 
@@ -51,6 +53,8 @@ def to_array(tensor: Any) -> Any:
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if plain.dtype == torch.bfloat16:
         return plain.view(torch.uint16).numpy().view(to_numpy("bfloat16"))
+    if plain.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        return plain.view(torch.uint8).numpy()
     return plain.numpy()
 
 

@@ -184,7 +184,11 @@ def ldexp(c: AtenCall, x: Value, y: Value) -> Value:
 @aten("_to_copy", "clone", "alias", "detach", "lift_fresh_copy")
 @op("prims.convert_element_type.default")
 def copy(c: AtenCall, x: Value, *args: Any, **kwargs: Any) -> Value:
-    return c.op("identity", x) if x.dtype == c.dtype else c.cast(x, c.dtype)
+    if x.dtype == c.dtype:
+        return c.op("identity", x)
+    if c.dtype == "float8_e4m3fn":  # PyTorch saturates, infinities too; e5m2 has infinities
+        x = c.op("clip", c.cast(x, "float32"), low=-448.0, high=448.0)
+    return c.cast(x, c.dtype)
 
 
 @aten("copy")

@@ -21,6 +21,7 @@ from ...codegen.lower.widen_half_floats import widen_half_floats
 from ...tir.analysis.simplify import simplify
 from ...tir.index_width import unified
 from ...tir.stmt import PrimFunc
+from ...tir.storage_types import lower_storage_types
 from .atomic_updates import pair_atomics, update_atomically
 from .barriers import place_barriers
 from .bulk_copies import bulk_instructions, start_bulk_copies
@@ -45,6 +46,7 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(place_init),
     _pass(flatten_blocks),
     _pass(check_accesses),
+    _pass(lower_storage_types),
     _pass(to_launch_form),
     _pass(compact_buffers),
     _pass(narrow_shared),

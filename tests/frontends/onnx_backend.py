@@ -25,6 +25,7 @@ from tilewright.driver.models.model_building import build_graph
 from tilewright.frontends.onnx import from_onnx
 from tilewright.frontends.onnx.call import DTYPES, NeedsConstant
 from tilewright.tir.expr import to_numpy
+from tilewright.tir.expr.dtype import kept_as_bits
 
 from .onnx_model_tests import KINDS, model_cases
 
@@ -88,7 +89,9 @@ def _array(data: Any) -> Any:
 
 def _typed(x: Any, dtype: Any) -> Any:
     array = np.asarray(x, order="C")
-    return array.view(dtype) if array.dtype.name == "bfloat16" else array.astype(dtype, copy=False)
+    name = array.dtype.name
+    bits = name in DTYPES.values() and kept_as_bits(name)
+    return array.view(dtype) if bits else array.astype(dtype, copy=False)
 
 
 def check(case: Any) -> None:
@@ -99,7 +102,7 @@ def check(case: Any) -> None:
         made = build_graph(graph)(*typed)
         for got, want in zip(made if isinstance(made, tuple) else (made,), outputs, strict=False):
             want = _array(want)
-            if want.dtype.name == "bfloat16":
+            if want.dtype.name in DTYPES.values() and kept_as_bits(want.dtype.name):
                 got = got.view(want.dtype)
             assert (got.shape, got.dtype) == (want.shape, want.dtype), (
                 f"{got.dtype}{got.shape}, not {want.dtype}{want.shape}"

@@ -133,8 +133,8 @@ def test_types_that_are_not_supported():
     proto.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
     with pytest.raises(OnnxError, match="the input 'x': the data type string is not supported; string operators are"):
         from_onnx(proto)
-    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT8E5M2
-    with pytest.raises(OnnxError, match="the input 'x': the data type float8e5m2 is not supported"):
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT8E5M2FNUZ
+    with pytest.raises(OnnxError, match="the input 'x': the data type float8e5m2fnuz is not supported"):
         from_onnx(proto)
 
 

@@ -145,3 +145,26 @@ def test_exports_of_pt2e(dynamic):
     converted = convert_pt2e(prepared_model)
     got = tw.build(tw.from_torch(torch.export.export(converted, (x,))))(x.numpy())
     np.testing.assert_allclose(got, converted(x).detach().numpy(), atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_weights_of_float8(name):
+    kind = getattr(torch, name)
+
+    class Product(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("weight", torch.randn(16, 8).to(kind))
+            self.register_buffer("scale", torch.rand(16) + 0.5)
+
+        def forward(self, x):
+            y = x @ (self.weight.float() * self.scale[:, None]).t()
+            return y, x.to(kind), (x * 1e4).to(kind).float()
+
+    model, x = Product(), torch.randn(4, 8)
+    x[0, :3] = torch.tensor([float("inf"), float("-inf"), float("nan")])
+    made, wanted = tw.build(tw.from_torch(torch.export.export(model, (x,))))(x), model(x)
+    torch.testing.assert_close(made[0], wanted[0], rtol=1e-5, atol=1e-5, equal_nan=True)
+    assert made[1].dtype == kind
+    torch.testing.assert_close(made[1].float(), wanted[1].float(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(made[2], wanted[2], rtol=0, atol=0, equal_nan=True)

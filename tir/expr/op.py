@@ -265,6 +265,8 @@ def _negate(x: Any, _: Any) -> Expr:
     e = convert(x)
     if isinstance(e, FloatImm):
         return FloatImm(-e.value, e.dtype)
+    if e.dtype.is_storage:
+        raise refuse_storage(e.dtype, "`-`")
     if e.dtype.is_signed:
         return _binary(Mul, e, const(-1, e.dtype))
     return Mul(e, const(-1.0, e.dtype)) if e.dtype.is_float else _binary(Sub, const(0, e.dtype), e)
@@ -308,6 +310,12 @@ def _widen(e: Expr, lanes: int) -> Expr:
     return Broadcast(e, lanes) if lanes > 1 and e.dtype.lanes == 1 else e
 
 
+def refuse_storage(dtype: DType, what: str) -> TypeError:
+    """Return the error for an operation ``what`` on values of a type that only keeps them."""
+    wide = "float32" if dtype.is_float else "int32"
+    return TypeError(f'{what} of {dtype}, which only keeps numbers; write .astype("{wide}"), and compute on that')
+
+
 FOLDED = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max))
 """The operations whose integer constants :func:`make_binary` computes."""
 
@@ -315,6 +323,8 @@ FOLDED = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, 
 def make_binary(cls: type[BinaryOp], a: Expr, b: Expr) -> Expr:
     """Return a binary node over operands of one type. Constants of integers are simplified, such as ``x + 0`` and ``x *
     1``."""
+    if a.dtype.is_storage:
+        raise refuse_storage(a.dtype, f"`{cls.symbol or cls.__name__}`")
     if type(a) is IntImm and type(b) is IntImm and cls in FOLDED and not a.dtype.is_bool:
         if b.value == 0 and cls in (FloorDiv, FloorMod, TruncDiv, TruncMod):
             raise ZeroDivisionError(f"division of {a.value} by zero while building an expression")
@@ -344,7 +354,7 @@ def _binary(cls: type[BinaryOp], a: Any, b: Any) -> Expr:
         return NotImplemented  # type: ignore[return-value]
     if cls is Div and a.dtype.is_int:
         cls = TruncDiv
-    if cls in (FloorDiv, FloorMod) and a.dtype.is_float:
+    if cls in (FloorDiv, FloorMod) and a.dtype.is_float and not a.dtype.is_storage:
         floored = Call("tir.floor", (Div(a, b),), a.dtype)
         return floored if cls is FloorDiv else Sub(a, Mul(floored, b))
     return make_binary(cls, a, b)
@@ -355,6 +365,8 @@ def _compare(cls: type[CmpOp], a: Any, b: Any) -> Expr:
         a, b = match_types(a, b)
     except TypeError:
         return NotImplemented  # type: ignore[return-value]
+    if a.dtype.is_storage:
+        raise refuse_storage(a.dtype, f"`{cls.symbol}`")
     return cls(a, b)
 
 
@@ -376,6 +388,8 @@ def _bitwise(op: str, logical: type[BinaryOp] | None, a: Any, b: Any) -> Expr:
     a, b = match_types(a, b)
     if a.dtype.is_bool and logical is not None:
         return logical(a, b)
+    if a.dtype.is_storage:
+        raise refuse_storage(a.dtype, op)
     if not a.dtype.is_int:
         raise TypeError(f"{op} needs integers, got {a.dtype} and {b.dtype}")
     return Call(op, (a, b), a.dtype)
@@ -383,6 +397,8 @@ def _bitwise(op: str, logical: type[BinaryOp] | None, a: Any, b: Any) -> Expr:
 
 def _invert(x: Any, _: Any) -> Expr:
     e = convert(x)
+    if e.dtype.is_storage:
+        raise refuse_storage(e.dtype, "`~`")
     return Not(e) if e.dtype.is_bool else Call("tir.bitwise_not", (e,), e.dtype)
 
 

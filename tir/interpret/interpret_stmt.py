@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.known_ranges import evaluate
 from ..analysis.reductions import start_in_front
 from ..expr import BufferLoad, Call, IntImm, Var, is_const_int, max_value, min_value, pre_order
 from ..expr.deep_recursion import in_room, nesting
+from ..expr.dtype import pack, to_numpy, unpack
 from ..expr.intrinsics.numpy_values import scalar_type
 from ..stmt import (
     Allocate,
@@ -35,6 +37,7 @@ from ..stmt import (
     While,
     loads_and_stores,
 )
+from ..storage_types import lower_storage_types
 from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View
 
@@ -55,7 +58,7 @@ def interpret(
     """Run ``func`` on ``args``, in the order of the parameters; outputs are written in place.
 
     Arguments are NumPy arrays for buffers and numbers for scalars.
-    bfloat16 buffers are ``uint16`` arrays of bits. Sizes that are variables are read off the arrays. With
+    bfloat16 buffers are ``uint16`` arrays of bits, those of storage types ``uint8`` arrays (:mod:`..storage_types`). Sizes that are variables are read off the arrays. With
     ``check_regions`` every access must also lie in the regions that its block declares, and block axes in their
     domains. ``externs`` gives the functions behind ``tir.call_extern``. ``InterpretError`` says which access was wrong
     (buffer, index, shape), which argument does not fit, or that ``max_steps`` iterations of loops were not enough.
@@ -70,11 +73,48 @@ def interpret(
         if len(func.functions) != 1:
             raise InterpretError(f"name the function to run; the module has {sorted(func.functions)}")
         func = next(iter(func.functions.values()))
-    run = _Interpreter(func, check_regions, max_steps, dict(externs or {})).run
+    plain = lower_storage_types(func, packed=False)
+    run = _Interpreter(plain, check_regions, max_steps, dict(externs or {})).run
+    given = args if plain is func else _numbers_of(func, args)
     if nesting(func) > _DEEP:
-        in_room(run, args)
+        in_room(run, given)
     else:
-        run(args)
+        run(given)
+    for param, arg, values in zip(func.params, args, given, strict=True) if given is not args else ():
+        buffer = func.buffer_map.get(param)
+        if buffer is not None and buffer.dtype.per_byte > 1 and not np.array_equal(arg, pack(values, buffer.dtype)):
+            arg[...] = pack(values, buffer.dtype)
+
+
+def _numbers_of(func: PrimFunc, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments with one number in each byte, and float8 as its bytes."""
+    known = {}
+    for param, arg in zip(func.params, args, strict=False):
+        buffer = func.buffer_map.get(param)
+        sizes = () if buffer is None else buffer.shape[: len(buffer.shape) - (buffer.dtype.per_byte > 1)]
+        known.update({e: n for e, n in zip(sizes, np.shape(arg), strict=False) if isinstance(e, Var)})
+        if buffer is None and isinstance(arg, int):
+            known[param] = arg
+    out = []
+    for param, arg in zip(func.params, args, strict=False):
+        buffer = func.buffer_map.get(param)
+        if buffer is not None and buffer.dtype.is_float and getattr(arg, "dtype", None) == buffer.dtype:
+            arg = arg.view(to_numpy(buffer.dtype)) if buffer.dtype.is_storage else arg
+        if buffer is not None and buffer.dtype.per_byte > 1:
+            last = evaluate(buffer.shape[-1], known) if buffer.shape else 1
+            if last is None:
+                raise InterpretError(f"no argument tells the size {buffer.shape[-1]} of {buffer.name}")
+            if (
+                not isinstance(arg, np.ndarray)
+                or arg.dtype != np.uint8
+                or arg.shape[-1:] != ((-(-last // buffer.dtype.per_byte),) if buffer.shape else ())
+            ):
+                raise InterpretError(
+                    f"{buffer.name} is {buffer.dtype} with {last} numbers in a row; pass their bytes, as te.pack returns them"
+                )
+            arg = unpack(arg, buffer.dtype, last)
+        out.append(arg)
+    return (*out, *args[len(func.params) :])
 
 
 class _Return(Exception):

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from ...codegen.lane_offsets import NEAR
 from ...tir.expr import Add, BufferLoad, Call, Cast, Expr, Mul, Var
+from ...tir.expr.dtype import bytes_each
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..loop_steps import Panels
@@ -86,9 +87,9 @@ class TiledBlock:
         """Returns the loads that do not depend on the vector axis."""
         return [use for use in self.block.loads if self.axes.vector not in use.axes()]
 
-    def bytes_of(self, use: Use) -> int:
+    def bytes_of(self, use: Use) -> float:
         """Returns the bytes of the elements that a load goes through."""
-        return use.buffer.dtype.bytes * math.prod(self.block.extents[v] for v in use.axes())
+        return bytes_each(use.buffer.dtype) * math.prod(self.block.extents[v] for v in use.axes())
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class NestAccess:
     """
 
     dims: tuple[Mapping[Any, float], ...]
-    itemsize: int
+    itemsize: float
     contiguous: bool = False
     write: bool = False
     shape: tuple[int, ...] = ()

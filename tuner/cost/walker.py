@@ -26,6 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from ...tir.expr import Var
+from ...tir.expr.dtype import bytes_each
 from ..program import BlockInfo, Use
 from .axis_roles import lane_loads
 from .loop_nest import Nest, NestAccess, NestLoop, shape_of
@@ -392,9 +393,9 @@ class Walk:
         """The operands that are read where they lie."""
         return [use for use in self.block.loads if use is not self.packed]
 
-    def _stride_bytes(self, use: Use, axis: Var) -> int:
+    def _stride_bytes(self, use: Use, axis: Var) -> float:
         """Returns by how many bytes a step of ``axis`` moves; 0 where that is not known."""
-        return abs(use.stride(axis) or 0) * use.buffer.dtype.bytes
+        return abs(use.stride(axis) or 0) * bytes_each(use.buffer.dtype)
 
     @cached_property
     def conflict(self) -> np.ndarray:

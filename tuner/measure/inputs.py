@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import BufferLoad, DType, IntImm, array_bytes, to_numpy
+from ...tir.expr.dtype import float8_from_bits, float8_to_bits
 from ...tir.stmt import Block, Buffer, BufferStore, PrimFunc
+from ...tir.storage_types import byte_shape
 from ...tir.walk import pre_order
 
 _GUARD = 64
@@ -23,7 +25,14 @@ _GUARD_BYTE = 0xA5
 _PLACE = 16
 """Arrays begin so many bytes behind a multiple of 64. Large arrays of NumPy and PyTorch do, and others anywhere."""
 
-_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_EPSILON = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+}
 
 
 @dataclass
@@ -240,6 +249,8 @@ def _root_mean_square(array: np.ndarray, dtype: str) -> float:
 def _numeric(array: np.ndarray, dtype: str) -> np.ndarray:
     if dtype == "bfloat16":
         return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if DType(dtype).is_storage and DType(dtype).is_float:
+        return float8_from_bits(array, dtype).astype(np.float64)
     return array.astype(np.float64) if DType(dtype).is_float else array
 
 
@@ -270,9 +281,11 @@ def _index_limits(func: PrimFunc) -> dict[Buffer, int]:
 
 def _guarded(buffer: Buffer) -> tuple[np.ndarray, np.ndarray]:
     """Returns bytes with guards at both ends, and the array between them, which begins where NumPy's begin."""
-    shape = tuple(e.value for e in buffer.shape if isinstance(e, IntImm))
-    dtype = to_numpy(buffer.dtype)
-    size = array_bytes(shape, buffer.dtype.element)
+    packed = buffer.dtype.per_byte > 1
+    extents = byte_shape(buffer.shape, buffer.dtype) if packed else buffer.shape
+    shape = tuple(e.value for e in extents if isinstance(e, IntImm))
+    dtype = np.dtype(np.uint8) if packed else to_numpy(buffer.dtype)
+    size = math.prod(shape) if packed else array_bytes(shape, buffer.dtype.element)
     raw = np.empty(size + 2 * _GUARD + 64, np.uint8)
     start = _GUARD + (_PLACE - (raw.ctypes.data + _GUARD)) % 64
     raw = raw[start - _GUARD : start + size + _GUARD]
@@ -287,19 +300,23 @@ def _guards_intact(raw: np.ndarray) -> bool:
 
 def _fill(array: np.ndarray, buffer: Buffer, rng: np.random.Generator, fill: str, limit: int | None) -> None:
     kind = buffer.dtype.kind
-    if kind in ("float", "bfloat"):
+    if buffer.dtype.is_float:
         data = rng.random(array.shape, np.float32)
         data = data * np.float32(0.9) + np.float32(0.1) if fill == "positive" else data * 2 - 1
         if fill in ("small", "dominant"):
             data = data / np.sqrt(np.float32(max(1, *array.shape, 1)))
         if fill == "dominant" and array.ndim >= 2 and array.shape[-1] == array.shape[-2]:
             data = data + 2 * np.eye(array.shape[-1], dtype=np.float32)
-        if kind == "bfloat":
+        if buffer.dtype.is_storage:
+            array[...] = float8_to_bits(data, buffer.dtype.element)
+        elif kind == "bfloat":
             array[...] = (np.asarray(data, order="C").view(np.uint32) >> 16).astype(np.uint16)
         else:
             array[...] = data
     elif kind == "bool":
         array[...] = rng.integers(0, 2, array.shape).astype(bool)
+    elif buffer.dtype.is_storage:
+        array[...] = rng.integers(0, 256, array.shape)
     elif limit is not None:
         array[...] = rng.integers(0, max(1, min(limit, np.iinfo(array.dtype).max)), array.shape)
     else:
@@ -311,6 +328,8 @@ def _poison(array: np.ndarray, dtype: str) -> None:
         array[...] = np.nan
     elif dtype == "bfloat16":
         array[...] = 0x7FC0
+    elif DType(dtype).is_storage:
+        array[...] = 0x7F
     elif dtype == "bool":
         array[...] = True
     else:

@@ -28,7 +28,6 @@ import numpy as np
 
 from ...codegen.compile import compile as compile_func
 from ...codegen.machine.target import Target
-from ...tir.expr import to_numpy
 from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ..cost.cost_features import seconds_of_counts
@@ -125,7 +124,7 @@ class Worker:
         shapes = [arguments.values[p].shape for p in arguments.outputs]
         count = len(shapes)
         self.expected = [
-            np.frombuffer(blob, to_numpy(arguments.dtypes[p])).reshape(shape)
+            np.frombuffer(blob, arguments.values[p].dtype).reshape(shape)
             for blob, p, shape in zip(blobs[:count], arguments.outputs, shapes, strict=True)
         ]
         self.spreads = [

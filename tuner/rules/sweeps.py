@@ -29,6 +29,7 @@ from ...codegen.lane_offsets import NEAR
 from ...schedule import Schedule
 from ...tir.analysis.access import Access, accesses
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
+from ...tir.expr.dtype import bytes_each
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order, uses_var
 from ..cost.axis_roles import loads_at, row_group
@@ -706,7 +707,7 @@ class ElementwisePart(Part):
         loops = [NestLoop(inner, np.ones(rows) * min(self.lanes, self.inner))]
         loops.append(NestLoop(inner, np.ones(rows) * ceil_div(self.inner, self.lanes)))
         loops += [NestLoop(v, np.ones(rows) * block.extents[v]) for v in outside]
-        nest = Nest(loops, [NestAccess(tuple(dims), use.buffer.dtype.bytes, shape=shape)], block.extents, rows)
+        nest = Nest(loops, [NestAccess(tuple(dims), bytes_each(use.buffer.dtype), shape=shape)], block.extents, rows)
         size = float(use.buffer.num_bytes() or 0)
 
         def into(cache: float) -> np.ndarray:

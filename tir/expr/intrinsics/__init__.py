@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from ..nodes import Call
 from . import control_and_memory, matrix_operations, number_operations
-from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
+from .operation_row import KEEPS_NUMBERS, Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
 
 __all__ = [
-    "Effect", "Evaluator", "Lanes", "OPERATIONS", "Operation", "Spelling", "TypeRule", "effect_of",
+    "Effect", "Evaluator", "KEEPS_NUMBERS", "Lanes", "OPERATIONS", "Operation", "Spelling", "TypeRule", "effect_of",
     "lanes_of_call", "operation_named", "register_operation",
 ]  # fmt: skip
 

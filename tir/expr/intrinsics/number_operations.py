@@ -203,7 +203,7 @@ def abs_(x: Any) -> Expr:
     """Return the absolute value, for any numeric type."""
     e = convert(x)
     if e.dtype.is_float:
-        return Call("tir.fabs", (e,), e.dtype)
+        return Call("tir.fabs", (e,), fabs.result_type((e,)))
     zero = const(0, e.dtype)
     return Select(e >= zero, e, zero - e)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..dtype import DType
 from ..nodes import BufferLoad, Call, Expr, StringImm
-from ..op import as_exprs
+from ..op import as_exprs, refuse_storage
 
 TypeRule = Callable[[Sequence[Expr], "str | None"], str]
 """``rule(arguments, wanted)`` returns the type of the result, and raises TypeError for unfit arguments.
@@ -50,6 +50,10 @@ class Spelling(Enum):
     PLAIN = "T.name(arguments): the arguments determine the type of the result"
     TYPED = "T.name(type, arguments)"
     CALL = 'T.call("tir.name", arguments, dtype=type)'
+
+
+KEEPS_NUMBERS = frozenset("tir.if_then_else tir.likely tir.address_of tir.type_annotation tir.reinterpret".split())
+"""The operations that take values of storage types: they keep them as they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +127,9 @@ class Operation:
         except (TypeError, ValueError) as e:
             joint = " " if str(e).startswith("takes ") else ": "
             raise type(e)(f"{self.name}{joint}{e}") from None
+        kept = [a.dtype for a in args if a.dtype.is_storage]
+        if kept and self.op not in KEEPS_NUMBERS:
+            raise refuse_storage(kept[0], self.name)
         if dtype and dtype != found:
             raise TypeError(f"{self.name}: the result is {found}, not {dtype}")
         return found
