@@ -358,8 +358,9 @@ _NARROW_STEPS = 16
 def _would_be_narrow(block: BlockInfo, numbers: Sequence[int], divisors: Mapping[int, int | Expr]) -> bool:
     """Returns whether a reduction would lose its vectors.
 
-    Those of results of a short one end at the remainders. One that reads rows has vectors of its steps: they become shorter, or other axes are divided that matter little. Only
-    a symbolic size has to divide them, for the steps of an example to apply to all sizes.
+    Those of results of a short one end at the remainders. One that reads rows has vectors of its steps: they become
+    shorter, or other axes are divided that matter little. Only a symbolic size has to divide them, for the steps of an
+    example to apply to all sizes.
     """
     if not block.is_reduction:
         return False

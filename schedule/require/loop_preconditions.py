@@ -192,7 +192,7 @@ def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> 
             f"the predicate {realize.predicate} of block {realize.block.name_hint!r} limits loops in a way that its "
             f"bindings do not take apart: {found.errors[0]}",
             where=realize,
-            hint="predicates are upper bounds of what a block's axes are bound to",
+            hint="predicates are ends of what a block's axes are bound to",
         )
 
 
