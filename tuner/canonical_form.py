@@ -137,6 +137,7 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
                 _put_last(sch, copy, len(across[0].dims), across[1])
             except ScheduleError:
                 sch.restore(before)
+        rows = _is_read_in_rows(block)
         for use in block.loads:
             if use.affine:
                 continue
@@ -144,12 +145,14 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
             near = next((v for v in axes if last is not None and last.get(v) == 1), None)
             far = next((n for n, dim in enumerate(use.dims[:-1]) if dim is not None and dim == {near: 1}), None)
             elements = math.prod(getattr(extent, "value", 0) for extent in use.buffer.shape)
+            if rows and all(use.step(v) in (0, 1) for v in block.reduce):
+                continue  # read once for each row, or along it
             before = sch.copy()
             try:
                 if axes and math.prod(block.extents[v] for v in axes) * _REUSE <= work:
                     copy = sch.reindex(block.name, ("read", use.buffer.name))
                     _put_last(sch, copy, len(axes), axes.index(near) if near is not None else len(axes) - 1)
-                elif far is not None and 0 < elements * _REUSE_TURNED <= work:
+                elif far is not None and not rows and 0 < elements * _REUSE_TURNED <= work:
                     copy = sch.cache_read(block.name, use.buffer.name, "global")
                     _put_last(sch, copy, len(use.dims), far)
             except ScheduleError:
@@ -178,6 +181,24 @@ def _convert_once(sch: Schedule) -> None:
                 sch.cache_read(block.name, use.buffer.name, "global", consumer_blocks=[block.name], dtype="float32")
             except ScheduleError:
                 sch.restore(before)
+
+
+def _is_read_in_rows(block: BlockInfo) -> bool:
+    """Returns whether vectors are made of steps: no input lies along the results, and one holds rows for them."""
+    moving = _moving(block)
+    results = [v for v in block.spatial if block.extents[v] > 1]
+    along = next((v for v in reversed(block.reduce) if block.extents[v] > 1), None)
+    if along is None or any(0 < (use.step(v) or 0) <= NEAR for v in results[-1:] for use in moving):
+        return False
+    return any(
+        use.step(along) in (1, None) and (len(moving) == 1 or all(use.step(v) not in (0, None) for v in results))
+        for use in moving
+    )
+
+
+def _moving(block: BlockInfo) -> list[Use]:
+    """Returns the loads of a reduction that are not the same in all its steps."""
+    return [use for use in block.loads if any(use.step(v) != 0 for v in block.reduce)]
 
 
 def _against(block: BlockInfo) -> tuple[Use, int] | None:
@@ -375,15 +396,28 @@ class _Divided:
 
 
 _NARROW, _FEW_STEPS = 8, 8
-"""The lanes of results side by side that are too few, and the steps up to which a reduction needs no tiles."""
+"""The results side by side that are too few lanes, and the steps up to which a reduction needs no tiles."""
+
+_NARROW_STEPS = 16
+"""The steps side by side that are too few lanes where vectors are made of steps."""
 
 
-def _would_be_narrow(block: BlockInfo, numbers: Sequence[int], divisors: Iterable[int]) -> bool:
-    """Returns whether a short reduction would lose its vectors: those of results side by side end at the remainders."""
-    inner = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
-    if not block.is_reduction or inner is None or block.axes.index(inner) not in numbers:
+def _would_be_narrow(block: BlockInfo, numbers: Sequence[int], divisors: Mapping[int, int | Expr]) -> bool:
+    """Returns whether a reduction would lose its vectors.
+
+    Those of results of a short one end at the remainders. One that reads rows has vectors of its steps: they become
+    shorter, or other axes are divided that matter little. Only a symbolic size has to divide them, for the steps of an
+    example to apply to all sizes.
+    """
+    if not block.is_reduction:
         return False
-    return block.reduce_size <= _FEW_STEPS and min(divisors, default=_NARROW) < _NARROW
+    least = min(divisors, default=_NARROW_STEPS)
+    if _is_read_in_rows(block) and all(isinstance(d, int) for d in divisors.values()):
+        along = next(v for v in reversed(block.reduce) if block.extents[v] > 1)
+        return least < _NARROW_STEPS or block.axes.index(along) not in numbers
+    across = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
+    narrow = across is not None and block.axes.index(across) in numbers and least < _NARROW
+    return narrow and block.reduce_size <= _FEW_STEPS
 
 
 def _digits(index: Expr, factors: Sequence[int | Expr]) -> list[Expr]:
@@ -434,7 +468,7 @@ def _divided_axes(divisors: _Divisors) -> Iterator[_Divided]:
             for n in numbers
             for d, divisor in divisors.of[block][n].items()
         }
-        if any(_would_be_narrow(block, numbers, by) for block, numbers in axes.items() if block in divisors.of):
+        if any(_would_be_narrow(b, numbers, by) for b, numbers in axes.items() if b in divisors.of):
             continue
         factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
         if factors:

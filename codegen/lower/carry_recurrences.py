@@ -157,8 +157,8 @@ def _are_apart(a: Sequence[Expr], b: Sequence[Expr], analyzer: Analyzer) -> bool
 
 
 def _of_step_before(indices: Sequence[Expr], var: Var, analyzer: Analyzer) -> tuple[Expr, ...]:
-    """Returns the indices of the iteration before."""
-    return tuple([analyzer.simplify(substitute(i, {var: var - 1})) for i in indices])
+    """Returns the indices of the iteration before; those without the variable stay as they are written."""
+    return tuple([analyzer.simplify(substitute(i, {var: var - 1})) if uses_var(i, var) else i for i in indices])
 
 
 def _loads(body: Stmt, buffer: Buffer, indices: Sequence[Expr]) -> bool:

@@ -7,7 +7,7 @@ Their iterations are independent of each other, and the blocks below them allow 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import gcd
 from typing import Any
 
@@ -25,8 +25,9 @@ from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.annotations import ATOMIC
 from ...tir.arith import Analyzer, detect_iter_map, linear_coefficients
+from ...tir.arith.affine import as_difference
 from ...tir.arith.itermap import constant_form
-from ...tir.expr import Expr, IntImm, IterVar, Mul, Range, Var, conjuncts, is_const_int
+from ...tir.expr import Expr, IntImm, IterVar, Mul, Range, Var, all_, conjuncts, is_const_int
 from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..errors import ScheduleError, require
@@ -184,14 +185,22 @@ def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> 
     if constant_form(realize.iter_values, ranges, realize.predicate, False) is not None:
         return
     outer = analyzer_at(tree, nest[0])
-    found = detect_iter_map(realize.iter_values, ranges, realize.predicate, outer)
+    limits = [c for c in conjuncts(realize.predicate) if not _is_lower_end(c, realize.iter_values, ranges, outer)]
+    found = detect_iter_map(realize.iter_values, ranges, all_(*limits), outer)
     if found.errors and not detect_iter_map(realize.iter_values, ranges, None, outer).errors:
         raise ScheduleError(
             f"the predicate {realize.predicate} of block {realize.block.name_hint!r} limits loops in a way that its "
             f"bindings do not take apart: {found.errors[0]}",
             where=realize,
-            hint="predicates are upper bounds of what a block's axes are bound to",
+            hint="predicates are ends of what a block's axes are bound to",
         )
+
+
+def _is_lower_end(condition: Expr, values: Sequence[Expr], ranges: Mapping[Var, Range], analyzer: Analyzer) -> bool:
+    """Returns whether a condition says where one axis begins: what it leaves of a box is a box."""
+    gap = as_difference(condition)
+    ends = [] if gap is None else [analyzer.simplify(gap + value) for value in values]
+    return any(not any(uses_var(end, v) for v in ranges) for end in ends)
 
 
 def _not_affine(value: Expr, loops: Sequence[Var]) -> str | None:

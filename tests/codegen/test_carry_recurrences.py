@@ -42,6 +42,18 @@ def test_rows_side_by_side(target):
     assert "S_carried_1[()] = S_carried_1[()] + S[i * 2, t - 1]" in text or text.count("S[i * 2, t - 1]") == 1
 
 
+def test_rows_of_a_loop_of_one_iteration():
+    """The index with that loop is zero, but is written as a product."""
+    text = (
+        ROWS.replace("range(2)", "range(1)")
+        .replace("T.Buffer((4, 9))", "T.Buffer((2, 9))")
+        .replace("range(4)", "range(2)")
+    )
+    made = carry_recurrences(parse(text))
+    check(made, AVX512)
+    assert made.script().count('scope="register"') == 2
+
+
 LOOP = """
 @T.prim_func
 def main(X: T.Buffer((9,)), S: T.Buffer((9,)), R: T.Buffer((9,))):

@@ -299,3 +299,24 @@ def main(A: T.Buffer(({rows}, {columns}), "float32"), B: T.Buffer(({rows * apart
     else:
         sch.reorder(*[loops[n] for n in order])
         agree(func, sch.func)
+
+
+@pytest.mark.parametrize("condition", ["1 <= i * 8 + j", "0 < i * 8 + j and i * 8 + j < 25", "i * 8 + j >= 3"])
+def test_reorder_where_an_axis_begins_later(condition, agree, replays):
+    """A condition on where an axis begins or ends leaves a box of the axes: instances may change places."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((4, 31), "float32"), B: T.Buffer((4, 31), "float32")):
+    for i, k, j in T.grid(4, 4, 8):
+        with T.block("B"):
+            T.where({condition})
+            vk = T.axis.spatial(4, k)
+            vj = T.axis.spatial(31, i * 8 + j - 1)
+            B[vk, vj] = A[vk, vj] + T.float32(1)
+""")
+    sch = Schedule(func)
+    i, k, j = sch.get_loops("B")
+    sch.reorder(j, k)
+    assert sch.get_loops("B") == [i, j, k]
+    agree(func, sch.func)
+    replays(sch, func)

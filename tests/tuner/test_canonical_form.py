@@ -175,6 +175,27 @@ def test_the_scale_is_computed_with_the_tile():
     }
 
 
+def test_what_inlining_leaves_is_brought_into_form():
+    """The stage is the same along h, so the sums of it are computed once."""
+    A, r = te.placeholder((24, 16), name="A"), te.reduce_axis((0, 16), name="r")
+    stage = te.compute((24, 8, 16), lambda i, h, r: A[i, r] * 2.0, name="stage")
+    acc = te.compute((24, 8), lambda i, h: te.sum(stage[i, h, r], axis=r), name="acc")
+    space, _ = check_candidates(te.create_prim_func([A, acc]), WIDE)
+    assert "stage" in space.inlined
+    assert [b.spatial_size for b in space.program.blocks if b.is_reduction] == [24]
+
+
+@pytest.mark.parametrize(("by", "divided"), [(4, False), (32, True)])
+def test_rows_whose_vectors_would_become_short_are_not_divided(by, divided):
+    """One sum of all elements: its vectors go along the row, which is read again and again."""
+    A = te.placeholder((24, by), name="A")
+    i, r = te.reduce_axis((0, 24), name="i"), te.reduce_axis((0, 96), name="r")
+    func = te.create_prim_func([A, te.compute((), lambda: te.sum(A[i, r % by], axis=[i, r]), name="acc")])
+    space, _ = check_candidates(func, WIDE)
+    (block,) = [b for b in space.program.blocks if b.is_reduction]
+    assert (len(block.reduce) == 3) == divided
+
+
 @pytest.mark.parametrize("rows", [24, 25])
 def test_what_axes_that_do_not_divide_address_is_copied(rows):
     """Divisors of which none divides the next: the axes stay, and the product reads a copy laid out by them."""

@@ -6,6 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.te import ops
+from tilewright.tuner import Space
 
 AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=1"
 NATIVE = "native -num-cores=1"
@@ -542,6 +543,23 @@ def test_an_operand_by_remainders_of_the_steps_is_turned(steps):
     assert "gather" not in compiled(x, y, out).get_source("ll")
     made, (x, y) = computed(out, x, y)
     np.testing.assert_array_equal(made, (x * y.T[np.arange(steps) % 8]).min(0))
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_running_sums_of_chosen_elements_are_not_turned(chosen):
+    """What a condition chooses is no square to transpose: with rows as lanes it would be gathered."""
+    x = ph(12, 32, 22)
+
+    def element(i, j, h):
+        return te.if_then_else((h + i) % 2 < 1, x[i, j, h], 1.0) if chosen else x[i, j, h] * 2.0
+
+    out = ops.cumsum(te.compute((12, 32, 22), element, name="chosen"), 2)
+    space = Space(te.create_prim_func([x, out]), AVX512)
+    (part,) = {part for sketch in space.sketches for part in sketch.parts if part.name.startswith("recurrence")}
+    assert [decision.name for decision in part.decisions] == (["rows"] if chosen else ["rows", "turned"])
+    made, (x,) = computed(out, x)
+    even = (np.arange(22) + np.arange(12)[:, None, None]) % 2 < 1
+    np.testing.assert_allclose(made, (np.where(even, x, 1.0) if chosen else x * 2).cumsum(2), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("columns", [9, 12, 16, 20])

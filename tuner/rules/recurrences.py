@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...schedule import Schedule
-from ...tir.expr import IntImm, Var, is_const_int
+from ...tir.expr import LT, Call, IntImm, Var, is_const_int
 from ...tir.stmt import Buffer
+from ...tir.walk import pre_order
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
@@ -73,6 +74,16 @@ def vectors_kept(block: BlockInfo) -> float:
     return float(sum(use.buffer in own for use in block.loads))
 
 
+def _is_choice(n: object, steps: Var) -> bool:
+    """Returns whether a node computes under a condition other than that on the first steps, or calls a function."""
+    if not isinstance(n, Call):
+        return False
+    if n.op != "tir.if_then_else":
+        return n.op.startswith("tir.call")
+    first = n.args[0]
+    return not (isinstance(first, LT) and first.a is steps and isinstance(first.b, IntImm))
+
+
 class RecurrencePart(Part):
     """This part computes so many ``vectors`` of a step along the contiguous axis, or so many ``rows`` side by side.
 
@@ -118,10 +129,12 @@ class RecurrencePart(Part):
         return tuple(block.axes[first : last + 1])
 
     def _may_turn(self) -> bool:
-        """Returns whether the steps of a vector of rows are squares of memory."""
+        """Returns whether the steps of a vector of rows are squares of memory, which no condition chooses."""
         steps = next(v for v in self.block.axes if v not in self.block.spatial)
+        if any(_is_choice(n, steps) for n in pre_order(self.block.block.body)):
+            return False
         uses = (*self.block.stores, *self.block.loads)
-        along = all(use.affine and use.stride(steps) in (0, 1) for use in uses)
+        along = all(use.affine and use.stride(steps) in (0, 1) and (use.stride(self.beside) or 0) >= 0 for use in uses)
         whole = self.inner % self.turned == 0 or 4 * math.ceil(self.inner / self.turned) * self.turned <= 5 * self.inner
         return along and whole and self.turned >= 4 and self.block.extents[steps] >= 4
 
@@ -200,7 +213,8 @@ class RecurrencePart(Part):
         machine, block = self.machine, self.block
         apart = abs(block.stores[0].stride(self.beside) or 0) * block.itemsize
         crowd = crowding(columns["rows"] * len(self._arrays), apart, machine)
-        chain = walk.steps * (_FORWARDING_CYCLES + machine.fma_latency)
+        forwarded = 0.0 if self._is_carried() else _FORWARDING_CYCLES
+        chain = walk.steps * (forwarded + machine.fma_latency)
         late = walk.steps * walk.instances * len(self._arrays) * machine.jump_cycles * crowd / machine.loads_per_cycle
         if "turned" not in columns:
             counts["core_cycles"] = np.maximum(counts["core_cycles"], chain)
@@ -220,6 +234,13 @@ class RecurrencePart(Part):
         counts["load_cycles"] = np.where(turned, counts["load_cycles"] / size, counts["load_cycles"] + late)
         counts["store_cycles"] = np.where(turned, counts["store_cycles"] / size, counts["store_cycles"])
         counts["loop_cycles"] = np.where(turned, squares * 20.0, counts["loop_cycles"])
+
+    def _is_carried(self) -> bool:
+        """Returns whether registers hold all that a step reads of earlier ones: what the one before stored."""
+        store = self.block.stores[0]
+        own = [use for use in self.block.loads if use.buffer is store.buffer]
+        ago = [sum(store.offsets) - sum(use.offsets) for use in own if None not in use.offsets]
+        return len(ago) == len(own) and all(n == 1 for n in ago)
 
     def _tasks(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """Returns how many pieces of work the threads share: rows, or chunks of them."""

@@ -88,8 +88,7 @@ class Space:
         before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, target.is_gpu)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
-        self.inlined = _inline(base, asked_for)
-        self.program = ProgramInfo(base.func)
+        self.inlined, self.program = _inlined(base, before, asked_for, of)
         apart = [rule for rule in asked if not rule.fuses]
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         masked = base.copy()
@@ -102,7 +101,7 @@ class Space:
                 self.variants += self._fused(asked, base.copy())
             else:
                 fused = canonical
-                _inline(fused, once)
+                _inlined(fused, before, once, of)
                 self.variants += self._fused(asked, fused, [b.name for b, inlined in weighed.items() if not inlined])
         if not avoid:  # else the names were checked before
             check_names(self.where, self._names)
@@ -274,6 +273,29 @@ class Space:
         return [
             Sketch([t.part for t in tables], self.machine, variant.base, variant.suffix, tables) for tables in combined
         ]
+
+
+def _inlined(
+    sch: Schedule, before: ProgramInfo, names: Sequence[str], of: Schedule | None
+) -> tuple[list[str], ProgramInfo]:
+    """Inline stages of the program ``before``; return the names of those inlined, and the program that is left.
+
+    What reads other arrays now is brought into canonical form again, and the copies that this makes are inlined, too.
+    """
+    done = _inline(sch, names)
+    if not done:
+        return done, before
+    program = ProgramInfo(sch.func)
+    known = {b.name: {use.buffer for use in b.loads} for b in before.blocks}
+    changed = [b for b in program.blocks if {use.buffer for use in b.loads} != known.get(b.name)]
+    if any(b.is_reduction or not all(use.affine for use in b.loads) for b in changed):
+        steps = len(sch.trace.insts)
+        program = bring_into_canonical_form(sch, of)
+        if len(sch.trace.insts) > steps:
+            made = [name for name in blocks_to_inline(program) if name not in known]
+            if more := _inline(sch, made):
+                done, program = [*done, *more], ProgramInfo(sch.func)
+    return done, program
 
 
 def _inline(sch: Schedule, names: Sequence[str]) -> list[str]:
