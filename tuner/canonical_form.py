@@ -22,6 +22,7 @@ from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
 from ..tir.stmt import Buffer, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
+from .cost.axis_roles import int8_factors
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
 from .program import BlockInfo, ProgramInfo, Use, divisors_of
 
@@ -68,14 +69,20 @@ def _pad_triangles(sch: Schedule) -> None:
 
 
 def _drop_unit_axes(sch: Schedule) -> None:
-    """Leave out axes of one step that a reduction adds to others in indices.
+    """Leave out axes of one step that a product of int8 adds to others in indices.
 
-    A convolution whose window is one element is a product then.
+    A convolution whose window is one element is a product then, for which there are instructions. Tiles of other types
+    take windows of any size.
     """
     for block in ProgramInfo(sch.func).blocks:
         unit = {v for v in block.reduce if block.extents[v] == 1}
         sums = [dim for use in block.loads for dim in use.dims if dim is not None and len(dim) > 1]
-        if block.keeps_order or not any(unit & set(dim) for dim in sums) or unit >= set(block.reduce):
+        if (
+            int8_factors(block.block.body) is None
+            or block.keeps_order
+            or not any(unit & set(dim) for dim in sums)
+            or unit >= set(block.reduce)
+        ):
             continue
         kept = IndexMap(block.axes, tuple([v for v in block.axes if v not in unit]))
         try:

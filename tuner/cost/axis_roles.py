@@ -126,7 +126,7 @@ def dot_roles(block: BlockInfo) -> Dot | None:
     """Returns the roles of the axes and loads in a product of int8; None for other blocks."""
     if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
         return None
-    operands = _operands(block.block.body)
+    operands = int8_factors(block.block.body)
     if operands is None:
         return None
     column = block.spatial[-1]
@@ -168,7 +168,7 @@ def _without(axes: Sequence[Var], *some: Var | None) -> tuple[Var, ...]:
     return tuple(v for v in axes if not any(v is other for other in some))
 
 
-def _operands(body: object) -> tuple[BufferLoad, BufferLoad] | None:
+def int8_factors(body: object) -> tuple[BufferLoad, BufferLoad] | None:
     """Returns the factors of ``C = C + int32(A) * int32(B)``, in the order in which they are written."""
     if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or body.value.dtype != "int32":
         return None
