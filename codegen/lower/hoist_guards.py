@@ -437,10 +437,10 @@ class _Splitter(ScopedTransform):
         left = self.analyzer.simplify(loop.extent - end)
         edge = self.edge(var, loop.body, plan)
         if self.analyzer.can_prove(left <= 1):
-            return self.parts(inside, IfThenElse(end < loop.extent, substitute(edge, {var: end})))
+            return self.parts(inside, IfThenElse(end < loop.extent, substitute(edge, {var: end})), again=False)
         at = Var(var.name, var.dtype)
         behind = loop.with_(loop_var=at, extent=left, body=substitute(edge, {var: at + end}))
-        return self.parts(inside, behind)
+        return self.parts(inside, behind, again=False)
 
     def without_choices(self, loop: For) -> Stmt | None:
         """Return a loop in parts, one of which always takes the second value of a choice, or None."""
@@ -500,14 +500,14 @@ class _Splitter(ScopedTransform):
         self.copies //= 2
         return out
 
-    def parts(self, *parts: Stmt | None) -> Stmt:
-        """Return the loops that one was split into, split again where checks are left, with the insides rewritten.
+    def parts(self, *parts: Stmt | None, again: bool = True) -> Stmt:
+        """Return the loops that one was split into, with the insides rewritten.
 
-        A single iteration stands as its body in a sequence of its own.
+        A single iteration stands as its body in a sequence of its own. ``again``: they are split where checks are left.
         """
         kept = [part for part in parts if part is not None]
         self.copies *= len(kept)
-        out = [(self.loop(part, self) if isinstance(part, For) else None) or self.below(part) for part in kept]
+        out = [(self.loop(part, self) if again and isinstance(part, For) else None) or self.below(part) for part in kept]
         self.copies //= len(kept)
         return seq(*out)
 

@@ -367,5 +367,5 @@ def unpack(data: Any, dtype: str, count: int | None = None) -> np.ndarray[Any, A
     wide = wide.reshape(*wide.shape[:-2], wide.shape[-2] * t.per_byte)[..., :count]
     if t.is_signed:
         half = np.int8(1 << (t.bits - 1))
-        wide = (wide.astype(np.int8) ^ half) - half
+        wide = ((wide.astype(np.int8) ^ half) - half).astype(np.int8)
     return wide[0] if scalar else wide

@@ -393,9 +393,9 @@ class Walk:
         """The operands that are read where they lie."""
         return [use for use in self.block.loads if use is not self.packed]
 
-    def _stride_bytes(self, use: Use, axis: Var) -> float:
+    def _stride_bytes(self, use: Use, axis: Var) -> int:
         """Returns by how many bytes a step of ``axis`` moves; 0 where that is not known."""
-        return abs(use.stride(axis) or 0) * bytes_each(use.buffer.dtype)
+        return int(abs(use.stride(axis) or 0) * bytes_each(use.buffer.dtype))
 
     @cached_property
     def conflict(self) -> np.ndarray:

@@ -579,10 +579,10 @@ class TilingPart(Part):
             unroll += (block.reduce_size,)
         return unroll
 
-    def _fetchable(self, decisions: Collection[str]) -> dict[str, int]:
+    def _fetchable(self, decisions: Collection[str]) -> dict[str, float]:
         """Returns the bytes of what may be fetched ahead. In slices, they are those of the operands whose rows pass by;
         else those of the packed one."""
-        case, out = self.case, {}
+        case, out = self.case, dict[str, float]()
         if "slice" in decisions:
             out["slice"] = sum(case.bytes_of(use) for use in case.passing)
         if "outer" in decisions and case.packed is not None and not case.parallel:
