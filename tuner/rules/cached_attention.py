@@ -15,7 +15,8 @@ All stages are computed for some rows of a group of heads that share keys and va
             result[h, i, e] = acc[h, i, e]
 
 So the cache is read once for each block of queries, and the scores of a block are all that is stored. Where there is one
-block, as when one word is decoded, the keys of a panel are used where they were transposed, in the first-level cache.
+block, as when one word is decoded, the keys of a panel are used where they were transposed, in the first-level cache; those of
+the next panel are fetched meanwhile.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ class CachedAttentionPart(Part):
             *_, position, step = sch.get_loops(keys)
             sch.reorder(step, position)
             sch.vectorize(position)
+            sch.annotate(j0, "pragma_prefetch_next", [self.keys.name])
         self._finish_sums(sch, scores, tile, (h, i, j1), k, j0)
 
     def _finish_sums(self, sch: Schedule, block: Any, store: Any, inside: Sequence[Any], over: Any, at: Any) -> None:
