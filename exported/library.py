@@ -48,7 +48,7 @@ def load_module(path: str | os.PathLike[str]) -> LoadedModule:
     if not file.is_file():
         raise LoadError(f"there is no file {str(file)!r}")
     try:
-        library = ctypes.CDLL(str(file.resolve()))
+        library = ctypes.CDLL(_name_of(file.resolve()))
     except OSError as error:
         raise LoadError(f"{str(file)!r} is not a shared library for this machine: {error}") from None
     try:
@@ -68,6 +68,27 @@ def load_module(path: str | os.PathLike[str]) -> LoadedModule:
             "export it for a target that has none of them, such as llvm -mcpu=x86-64-v3"
         )
     return LoadedModule(library, file, described)
+
+
+_NAMES: dict[Path, list[tuple[int, ...]]] = {}
+"""The files that were loaded from each place, one after the other."""
+
+
+def _name_of(path: Path) -> str:
+    """Returns a name of the file that no other file was loaded by.
+
+    The system's loader takes a name that it knows for the library that it has, though another one was exported to that place since.
+    """
+    told = os.stat(path)
+    now = (told.st_dev, told.st_ino, told.st_mtime_ns, told.st_size)
+    before = _NAMES.setdefault(path, [])
+    if now not in before:
+        if any(now[:2] == other[:2] for other in before):
+            raise LoadError(
+                f"{str(path)!r} was written over while it is loaded; write another file, and rename it to this one"
+            )
+        before.append(now)
+    return str(path.parent) + "/." * before.index(now) + f"/{path.name}"
 
 
 class LoadedModule(Mapping[str, "LoadedFunction"]):

@@ -213,6 +213,24 @@ def test_files_that_are_no_library(tmp_path):
             load_module(tmp_path / "c.so")
 
 
+def test_a_library_that_was_exported_again_is_loaded_anew(tmp_path):
+    path, x = tmp_path / "k.so", sample()
+    loaded = []
+    for factor in (2.0, 3.0):
+        a = te.placeholder((7, 8), name="A")
+        tw.build([a, te.compute((7, 8), lambda i, j, a=a, f=factor: a[i, j] * f, name="B")], TARGET, name="k").export(
+            path
+        )
+        loaded.append(load_module(path))
+    for one, factor in zip(loaded, (2.0, 3.0), strict=True):
+        np.testing.assert_array_equal(one(x), x * np.float32(factor))
+    np.testing.assert_array_equal(load_module(path)(x), x * np.float32(3))
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(LoadError, match="was written over while it is loaded"):
+        load_module(path)
+
+
 def test_a_library_for_another_processor_is_refused(tmp_path, monkeypatch):
     tw.build(rows(4), TARGET, name="relu").export(tmp_path / "relu.so")
     monkeypatch.setattr(loading, "_lacking", lambda features: ["avx512f"] if features else [])
