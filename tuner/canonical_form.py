@@ -170,6 +170,10 @@ _REUSE_CONVERTED = 16
 """How often a product reads a number of 16 bits at the least so that a copy pays in which it is float32: the conversion
 takes as long as the multiplication, and the copy has twice the bytes."""
 
+_REUSE_SCALARS = 4
+"""The same for an operand that is the same along the last axis of the results: vectors are made of these, and its numbers are
+converted one by one."""
+
 
 def _convert_once(sch: Schedule) -> None:
     """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often."""
@@ -181,7 +185,8 @@ def _convert_once(sch: Schedule) -> None:
             dtype = use.buffer.dtype
             size = math.prod(block.extents[v] for v in use.axes() if v in block.extents)
             work = math.prod(block.extents.values())
-            if not dtype.is_float or dtype.bits != 16 or not use.affine or size * _REUSE_CONVERTED > work:
+            reuse = _REUSE_CONVERTED if block.spatial[-1:] and block.spatial[-1] in use.axes() else _REUSE_SCALARS
+            if not dtype.is_float or dtype.bits != 16 or not use.affine or size * reuse > work:
                 continue
             before = sch.copy()
             try:
