@@ -507,7 +507,9 @@ class _Splitter(ScopedTransform):
         """
         kept = [part for part in parts if part is not None]
         self.copies *= len(kept)
-        out = [(self.loop(part, self) if again and isinstance(part, For) else None) or self.below(part) for part in kept]
+        out = [
+            (self.loop(part, self) if again and isinstance(part, For) else None) or self.below(part) for part in kept
+        ]
         self.copies //= len(kept)
         return seq(*out)
 

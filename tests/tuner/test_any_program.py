@@ -346,6 +346,25 @@ def test_values_of_small_tiles_stay_in_registers(make):
     assert "T.unroll" in sch.func.script()
 
 
+@pytest.mark.parametrize(("rows", "last", "apart"), [(100, te.log, True), (100, te.fabs, False), (8, te.log, False)])
+def test_costly_numbers_of_rows_are_computed_in_vectors(rows, last, apart):
+    a = te.placeholder((rows, 30), name="A")
+    k = te.reduce_axis((0, 30), name="k")
+    sums = te.compute((rows,), lambda i: te.sum(a[i, k] * a[i, k], axis=k), name="sums")
+    ends = te.compute((rows,), lambda i: last(sums[i] + 1.0), name="ends")
+    space = Space(te.create_prim_func([a, ends]), WIDE)
+    groups = [
+        [b.name for b in group.blocks]
+        for group, tables in space.variants[0].groups
+        if tables[0].rule == "row_reduction"
+    ]
+    assert groups == ([["sums"]] if apart else [["sums", "ends"]])
+    data = np.random.default_rng(0).random((rows, 30), "float32")
+    result = compile(choose_default(space).schedule.func, WIDE)(data)
+    wanted = {te.log: np.log, te.fabs: np.abs}[last]((data * data).sum(1) + 1)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
 def test_rows_of_another_mode_are_not_shown(tmp_path):
     """Of the rows of a file, those of the same trials, sizes and clock; one that does not say is measured anew."""
     mode = {"trials": 0, "small": False, "busy": True}

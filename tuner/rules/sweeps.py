@@ -781,6 +781,8 @@ class RowReductionRule(ScheduleRule):
         before = [b for b in members if b is not block]
         if members[-1] is block and not any(b.is_reduction or len(b.axes) > len(block.spatial) for b in before):
             members = (block,)  # values of rows alone that are made before are vectors by themselves
+        while members[-1] is not block and _is_better_apart(members[-1], block):
+            members = members[:-1]
         return Group(block, members)
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
@@ -788,6 +790,16 @@ class RowReductionRule(ScheduleRule):
         if len(group.blocks) == 1 and _may_have_columns(group.anchor, machine):
             parts.append(ColumnPart(group.anchor, machine))
         return parts
+
+
+_COSTLY, _MANY_ROWS = 8, 16
+"""The operations of a value from which on, and the number of rows for which, vectors of values of rows pay for a loop of their own."""
+
+
+def _is_better_apart(last: BlockInfo, block: BlockInfo) -> bool:
+    """Returns whether what follows the rows of ``block`` makes one costly number of each row: vectors of these are faster."""
+    alone = not last.is_reduction and len(last.spatial) == len(block.spatial)
+    return alone and last.operations >= _COSTLY and last.spatial_size >= _MANY_ROWS
 
 
 def _may_have_columns(block: BlockInfo, machine: MachineModel) -> bool:
