@@ -224,9 +224,10 @@ def _groups_of_rows(sch: Schedule, block: Any, sweep: RowSweep) -> Any:
         return None
     if sweep.rows > 1:
         loops[-1], _ = sch.split(loops[-1], [None, sweep.rows])
+    if not sweep.shared:  # each loop then has checks of its own, on its own variable
+        return loops[-1]
     at = fuse_all(sch, loops)
-    if sweep.shared:
-        sch.parallel(at)
+    sch.parallel(at)
     return at
 
 
