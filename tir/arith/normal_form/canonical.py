@@ -316,7 +316,8 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
 
     ``k*(u/l)*s1 + k*s2`` with s1 = (x mod w) // u and s2 = (x mod u) // l becomes ``k * ((x mod w) // l)`` when l
     divides u and u divides w. The two may be digits of different numbers, where the lower one is a digit of both: in
-    ``40 * ((64*(f % 25) + v) // 40) + (64*f + v) % 40`` the remainders are equal. ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
+    ``40 * ((64*(f % 25) + v) // 40) + (64*f + v) % 40`` the remainders are equal.
+    The upper digit may be one of a sum with a quotient, see :func:`_with_digit_below`. ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
     quotients or remainders becomes a number where it is constant.
     """
     if not facts.has_digits:
@@ -341,10 +342,17 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
         if upper is None or upper % lower:
             continue
         for n, d in splits:
+            joined = _with_digit_below(facts, n, m) if n != m and d * lower == c * upper else None
+            if joined is not None:
+                rest = {k: v for k, v in p.items() if k not in (m, n)}
+                return join_splits(facts, add(rest, joined, c))
+        for n, d in splits:
             other = facts.atoms[n[0]]
-            if n != m and other.kind == "split" and other.args[1] == upper and d * lower == c * upper:
-                y, _, top = other.args
-                if top is not None and top % upper:
+            if n != m and other.kind == "split" and d * lower == c * upper:
+                y, at, top = other.args
+                if at != upper and top is None and _split(facts, x, upper, None, atom.dtype) == {n: 1}:
+                    y, at = x, upper  # the quotient of the same number, without a common factor
+                if at != upper or (top is not None and top % upper):
                     continue
                 if (
                     y is x
@@ -356,6 +364,29 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
                     joined = _split(facts, y, lower, top, atom.dtype)
                     return join_splits(facts, add(rest, joined, c))
     return p
+
+
+def _with_digit_below(facts: Facts, m: Mono, n: Mono) -> Poly | None:
+    """Return ``(u*e + y) mod (u*w) // l`` for the digits m, ``(e + y // u) mod w``, and n, ``(y mod u) // l``, else None.
+
+    The two are its quotient by u/l and the remainder: the quotient of ``(64*i + v) // 2`` is ``(32*i + v // 2) % 40``.
+    """
+    atom, below = facts.atoms[m[0]], facts.atoms[n[0]]
+    y, lower, upper = below.args
+    if atom.kind != "split" or atom.args[1] != 1 or atom.args[2] is None:
+        return None
+    x, _, w = atom.args
+    for t, k in x.items():
+        part = facts.atoms[t[0]] if len(t) == 1 and k == 1 else None
+        if part is None or part.kind != "split" or part.args[1:] != (upper, None) or part.args[0] != y:
+            continue
+        whole = add(scale(add(x, {t: 1}, -1), upper), y)
+        if facts.data(whole) or not facts.bound(whole).fits(atom.dtype) or upper * w > LARGEST_DIVISOR:
+            continue
+        joined = _split(facts, whole, lower, upper * w, atom.dtype)
+        if len(joined) == 1:
+            return joined
+    return None
 
 
 def _congruent(facts: Facts, x: Poly, y: Poly, c: int) -> bool:
@@ -388,12 +419,14 @@ def _constant_difference(facts: Facts, m: Mono, n: Mono) -> int | None:
 
 
 def _plain(part: tuple[int, Poly, Poly]) -> bool:
-    """Return whether taking out a common factor leaves a sum without factors. An example is ``(4*x + y) // 16 = x //
-    4``.
+    """Return whether taking out a common factor leaves out variables, or a sum without factors. Examples are
+    ``(64*x + 8*y + z) // 56 = (8*x + y) // 7`` and ``4*x // 16 = x // 4``.
 
     Others keep their form, so that in ``64*x // 56`` the number that is divided remains visible.
     """
     _, multiple, small = part
+    if small.keys() - {ONE}:
+        return True
     return all(abs(k) == 1 for m, k in multiple.items() if m) and not (ONE in multiple and ONE in small)
 
 
