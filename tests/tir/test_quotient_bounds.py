@@ -72,7 +72,7 @@ def test_random_claims_that_are_proven_hold(seed):
         (A * 64 % 96, (0, 64)),
         ((A * 64 + 8) % 96, (8, 72)),
         ((A * 6 + B * 4 + 1) % 8, (1, 7)),
-        ((A * 64 + R) % 96, (0, 65)),
+        ((A * 64 + R) % 96, (0, 95)),
     ],
 )
 def test_remainders_of_multiples_are_multiples(value, ends):

@@ -188,6 +188,9 @@ def test_wrapping_data_is_not_assumed_to_be_exact() -> None:
     assert isinstance(simplify(a + 1 < a), Expr) and not isinstance(simplify(a + 1 < a), IntImm)
     assert simplify(a - a).value == 0
     assert fresh().can_prove(a % 8 < 8)
+    for e in (a + 56, Select(a < 0, a + 56, a)):  # a place that counts from the end, kept inside
+        assert fresh().const_int_bound(op.min_(op.max_(e, 0), 55)) == (0, 55)
+        assert fresh().const_int_bound(op.max_(e, 7)) == (7, 2**31 - 1)
     small = decl_buffer((4,), "int8", "b")[0]
     assert fresh().can_prove(small.astype("int32") + 1 > small.astype("int32"))
 

@@ -349,9 +349,7 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
         for n, d in splits:
             other = facts.atoms[n[0]]
             if n != m and other.kind == "split" and d * lower == c * upper:
-                y, at, top = other.args
-                if at != upper and top is None and _split(facts, x, upper, None, atom.dtype) == {n: 1}:
-                    y, at = x, upper  # the quotient of the same number, without a common factor
+                y, at, top = _without_factor(facts, *other.args, upper)
                 if at != upper or (top is not None and top % upper):
                     continue
                 if (
@@ -364,6 +362,19 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
                     joined = _split(facts, y, lower, top, atom.dtype)
                     return join_splits(facts, add(rest, joined, c))
     return p
+
+
+def _without_factor(facts: Facts, y: Poly, lower: int, upper: int | None, wanted: int) -> tuple[Poly, int, int | None]:
+    """Return the parts of a digit with the divisor ``wanted`` where that leaves out a common factor, else as they are.
+
+    ``(1280*i + 40*j + k) // 1600`` is ``(32*i + j) // 40`` where k is in ``range(40)``.
+    """
+    if lower % wanted or lower == wanted:
+        return y, lower, upper
+    part, g = _common_factor(facts, y, lower), lower // wanted
+    if part is None or part[0] != g or (upper is not None and upper % g):
+        return y, lower, upper
+    return part[1], wanted, upper if upper is None else upper // g
 
 
 def _with_digit_below(facts: Facts, m: Mono, n: Mono) -> Poly | None:
@@ -419,14 +430,12 @@ def _constant_difference(facts: Facts, m: Mono, n: Mono) -> int | None:
 
 
 def _plain(part: tuple[int, Poly, Poly]) -> bool:
-    """Return whether taking out a common factor leaves out variables, or a sum without factors. Examples are
-    ``(64*x + 8*y + z) // 56 = (8*x + y) // 7`` and ``4*x // 16 = x // 4``.
+    """Return whether taking out a common factor leaves a sum without factors. An example is ``(4*x + y) // 16 = x //
+    4``.
 
     Others keep their form, so that in ``64*x // 56`` the number that is divided remains visible.
     """
     _, multiple, small = part
-    if small.keys() - {ONE}:
-        return True
     return all(abs(k) == 1 for m, k in multiple.items() if m) and not (ONE in multiple and ONE in small)
 
 
@@ -612,6 +621,11 @@ class Canonical(Facts):
             values = interval_of(new.value.dtype)
             if values.fits(new.dtype):
                 bound = (values,)
+        elif isinstance(new, (Min, Max)) and new.dtype in INDEX_TYPES:  # an operand that wraps around may be any number
+            every = interval_of(new.dtype)
+            parts = [self.poly(x) for x in (new.a, new.b)]
+            ends = [self.bound(p) if self.exact(p, new.dtype) else every for p in parts]
+            bound = ((Interval.minimum if isinstance(new, Min) else Interval.maximum)(*ends),)
         # The key is made of the keys of the operands, because the key of ``new`` itself would be computed here.
         key = value_key(new, self.key)
         return self.intern(key, kind, bound, e.dtype, lambda: new, True, new)
