@@ -365,7 +365,7 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
 
 
 def _without_factor(facts: Facts, y: Poly, lower: int, upper: int | None, wanted: int) -> tuple[Poly, int, int | None]:
-    """Return the parts of a digit with the divisor ``wanted`` where that leaves out a common factor, else as they are.
+    """Return the parts of a digit, with the divisor ``wanted`` where that leaves out a common factor.
 
     ``(1280*i + 40*j + k) // 1600`` is ``(32*i + j) // 40`` where k is in ``range(40)``.
     """
