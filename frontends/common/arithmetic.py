@@ -93,6 +93,8 @@ def log_sum_exp(c: GraphCall, x: Value, axes: Sequence[int], keepdims: bool = Fa
         return (
             c.op("log", reduced(c, "sum", c.op("exp", x), axes, keepdims)) if axes and x.ndim else c.op("identity", x)
         )
+    if x.dtype in ("float16", "bfloat16"):  # the logarithm and the largest element may cancel
+        return c.cast(log_sum_exp(c, c.cast(x, "float32"), axes, keepdims), x.dtype)
     highest = c.op("max", x, axis=tuple(axes), keepdims=True)
     highest = c.op("where", c.op("is_inf", highest), c.constant(0, x.dtype), highest)  # inf - inf is NaN
     total = c.op("sum", c.op("exp", c.op("subtract", x, highest)), axis=tuple(axes), keepdims=True)

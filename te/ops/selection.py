@@ -2,11 +2,13 @@
 
 Elements are compared as integers: :func:`_ordered_keys` maps floats to integers of the same order. A few are found by as many
 vectorized reductions over the row; more by a heap of those found so far, in O(n log k) steps (Knuth, *The Art of Computer
-Programming* 3, 5.2.3).
+Programming* 3, 5.2.3). Of long rows only the largest element of each chunk is looked at, and then the chunks that can hold what
+is looked for.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +29,7 @@ from ...tir.expr import (
     min_value,
     select,
 )
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.number_operations import bitwise_not, bitwise_xor, isnan, reinterpret
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, Stmt, While, seq
 from ..compute import compute, extern
@@ -35,8 +38,13 @@ from ..tensor import Tensor
 from .arguments import ELEMWISE, INJECTIVE, check_tensor, normalize_axis, sizes_analyzer
 
 _BY_REDUCTIONS = 8
-"""The number of elements up to which each is found by reductions over the row, for keys of at most 32 bits. Vectors hold
-fewer wider ones, of which only one is found so."""
+"""The number of elements up to which each is found by reductions over the row."""
+
+_FEWEST_CHUNKED = 256
+"""The elements of the shortest rows that are looked at in chunks."""
+
+_LARGEST_SHARE_CHUNKED = 1 / 16
+"""The largest part of a row that is looked for in chunks."""
 
 
 def topk(
@@ -56,11 +64,7 @@ def topk(
     requires = () if sizes.can_prove(fits) else ((fits, f"{op}: k={k} of {extent} elements of {x.name}"),)
     keys = compute(x.shape, lambda *i: _ordered_key(x(*i), largest), f"{name}_key", ELEMWISE, requires=requires)
     count = convert(k)
-    most = _BY_REDUCTIONS if keys.dtype.bits <= 32 else 1
-    if isinstance(count, IntImm) and 0 < count.value <= most:
-        positions = _by_reductions(keys, count, axis, name)
-    else:
-        positions = _by_heap(keys, count, axis, name)
+    positions = _positions(keys, count, axis, name)
     shape = [count if d == axis else e for d, e in enumerate(x.shape)]
 
     def value(*i: Expr) -> Any:
@@ -85,7 +89,61 @@ def _ordered_key(e: Expr, largest: bool) -> Expr:
     return key if largest else bitwise_not(key)
 
 
-def _by_reductions(keys: Tensor, k: IntImm, axis: int, name: str) -> Tensor:
+def _positions(keys: Tensor, k: Expr, axis: int, name: str) -> Tensor:
+    """Returns the positions of the ``k`` elements that come first, in order."""
+    extent = keys.shape[axis]
+    if isinstance(extent, IntImm) and isinstance(k, IntImm) and extent.value >= _FEWEST_CHUNKED:
+        if 1 < k.value <= extent.value * _LARGEST_SHARE_CHUNKED:
+            return _by_chunks(keys, k, axis, name)
+    return _looking_at_all(keys, k, axis, name)
+
+
+def _looking_at_all(keys: Tensor, k: Expr, axis: int, name: str, places: Tensor | None = None) -> Tensor:
+    """Returns the positions of the ``k`` elements that come first, found among all of the row.
+
+    ``places``: the positions of the keys, where these are not in order.
+    """
+    if isinstance(k, IntImm) and 0 < k.value <= _BY_REDUCTIONS:
+        return _by_reductions(keys, k, axis, name, places)
+    return _by_heap(keys, k, axis, name, places)
+
+
+def _by_chunks(keys: Tensor, k: IntImm, axis: int, name: str) -> Tensor:
+    """Returns the positions of the elements that come first, which stand in ``k`` chunks of the row.
+
+    These are the chunks whose largest keys come first: an element of another chunk comes later than these ``k`` keys. Of chunks
+    with equal largest keys, the first comes first.
+    """
+    extent, count = keys.shape[axis].value, k.value
+    chunk = 1 << (max(16, math.isqrt(extent // count)) - 1).bit_length()
+    size, chunks = const(chunk), const(-(-extent // chunk))
+    least = const(min_value(keys.dtype), keys.dtype)
+
+    def key(i: Sequence[Expr], place: Expr) -> Expr:
+        """Returns the key at a place of a row; places behind the last chunk's elements have the least one."""
+        own = keys(*i[:axis], place, *i[axis + 1 :])
+        return own if extent % chunk == 0 else if_then_else(place < extent, own, least)
+
+    def largest(*i: Expr) -> Any:
+        o = reduce_axis(Range.from_extent(size), "o")
+        return max_(key(i, i[axis] * chunk + o.var), axis=o)
+
+    def along(e: Expr) -> list[Expr]:
+        return [e if d == axis else other for d, other in enumerate(keys.shape)]
+
+    best = compute(along(chunks), largest, f"{name}_chunk_key", tag="comm_reduce")
+    chosen = _looking_at_all(best, k, axis, f"{name}_chunk")
+
+    def place(*i: Expr) -> Expr:
+        first: Expr = chosen(*i[:axis], i[axis] // chunk, *i[axis + 1 :])
+        return first * chunk + cast("int32", i[axis] % chunk)
+
+    places = compute(along(const(count * chunk)), place, f"{name}_place", tag=INJECTIVE)
+    among = compute(places.shape, lambda *i: key(i, places(*i)), f"{name}_among", tag=INJECTIVE)
+    return _looking_at_all(among, k, axis, name, places)
+
+
+def _by_reductions(keys: Tensor, k: IntImm, axis: int, name: str, places: Tensor | None) -> Tensor:
     """Returns the positions of the elements that come first, found one after the other.
 
     Each has the largest key of those that come later than the one before; it is the first that has this key.
@@ -96,13 +154,16 @@ def _by_reductions(keys: Tensor, k: IntImm, axis: int, name: str) -> Tensor:
     best: list[Tensor] = []
     first: list[Tensor] = []
 
+    def position_of(row: Sequence[Expr], j: Expr) -> Expr:
+        return cast("int32", j) if places is None else places(*row[:axis], j, *row[axis:])
+
     def among(row: Sequence[Expr], j: Expr, n: int) -> tuple[Expr, Expr]:
         """Returns the key at place ``j``, and whether it comes later than what was found before number ``n``."""
         own = keys(*row[:axis], j, *row[axis:])
         if not n:
             return own, const(True, "bool")
         last = best[n - 1](*row)
-        return own, Or(own < last, And(own.equal(last), cast("int32", j) > first[n - 1](*row)))
+        return own, Or(own < last, And(own.equal(last), position_of(row, j) > first[n - 1](*row)))
 
     def find(n: int) -> None:
         def largest(*row: Expr) -> Any:
@@ -113,7 +174,7 @@ def _by_reductions(keys: Tensor, k: IntImm, axis: int, name: str) -> Tensor:
         def position(*row: Expr) -> Any:
             j = reduce_axis(Range.from_extent(extent), "j")
             own, later = among(row, j.var, n)
-            return min_(select(And(later, own.equal(best[n](*row))), cast("int32", j.var), behind), axis=j)
+            return min_(select(And(later, own.equal(best[n](*row))), position_of(row, j.var), behind), axis=j)
 
         best.append(compute(rows, largest, f"{name}_key{n}", tag="comm_reduce"))
         first.append(compute(rows, position, f"{name}_position{n}", tag="comm_reduce"))
@@ -132,25 +193,27 @@ def _by_reductions(keys: Tensor, k: IntImm, axis: int, name: str) -> Tensor:
     return compute(shape, chosen, f"{name}_position", tag=INJECTIVE)
 
 
-def _by_heap(keys: Tensor, k: Expr, axis: int, name: str) -> Tensor:
+def _by_heap(keys: Tensor, k: Expr, axis: int, name: str, places: Tensor | None) -> Tensor:
     """Returns the positions of the elements that come first, from a heap of ``k`` whose root comes last of them."""
     shape = [k if d == axis else e for d, e in enumerate(keys.shape)]
     kind = keys.dtype
 
     def fill(given: list[Buffer], made: list[Buffer]) -> Stmt:
-        return _HeapOfRows(given[0], made[0], made[1], axis, k).program()
+        return _HeapOfRows(given[0], given[1] if places is not None else None, made[0], made[1], axis, k).program()
 
-    positions: Tensor = extern([shape, shape], [keys], fill, f"{name}_heap", ["int32", kind])[0]
+    read = [keys] if places is None else [keys, places]
+    positions: Tensor = extern([shape, shape], read, fill, f"{name}_heap", ["int32", kind])[0]
     return positions
 
 
 class _HeapOfRows:
     """The statements that fill ``places`` with the positions of the first ``k`` elements of each row of ``keys``, in order.
 
-    While a row is read, ``places`` and ``kept`` are a heap: positions and keys, with what comes last at place 0.
+    ``given``: the positions of the keys, None where these are in order. While a row is read, ``places`` and ``kept`` are a heap: positions and keys, with what comes last at place 0.
     """
 
-    def __init__(self, keys: Buffer, places: Buffer, kept: Buffer, axis: int, k: Expr) -> None:
+    def __init__(self, keys: Buffer, given: Buffer | None, places: Buffer, kept: Buffer, axis: int, k: Expr) -> None:
+        self.given = given
         self.keys, self.places, self.kept, self.axis = keys, places, kept, axis
         self.rows = [Var(f"i{d}", e.dtype) for d, e in enumerate(keys.shape) if d != axis]
         self.extent, self.kind = keys.shape[axis], keys.shape[axis].dtype
@@ -171,6 +234,11 @@ class _HeapOfRows:
     def entry(self, place: Expr) -> tuple[Expr, Expr]:
         return self.at(self.places, place), self.at(self.kept, place)
 
+    def offered(self, place: Expr) -> tuple[Expr, Expr]:
+        """Returns the entry of a key of the row."""
+        position = cast("int32", place) if self.given is None else self.at(self.given, place)
+        return position, self.at(self.keys, place)
+
     def program(self) -> Stmt:
         """Returns the root block.
 
@@ -179,12 +247,14 @@ class _HeapOfRows:
         """
         zero = const(0, self.kind)
         fill, build, read, take = [Var(n, self.kind) for n in ("e", "parent", "other", "taken")]
-        first = For(fill, zero, self.k, "serial", self.put(fill, (cast("int32", fill), self.at(self.keys, fill))))
+        first = For(fill, zero, self.k, "serial", self.put(fill, self.offered(fill)))
         parents, parent = self.k // 2, self.k // 2 - 1 - build
         heap = For(build, zero, parents, "serial", self.let_down(parent, self.k, self.entry(parent)))
         at = self.k + read
         better = self.at(self.keys, at) > self.at(self.kept, zero)
-        replace = self.let_down(zero, self.k, (cast("int32", at), self.at(self.keys, at)))
+        if self.given is not None:
+            better = self.comes_later(self.entry(zero), self.offered(at))
+        replace = self.let_down(zero, self.k, self.offered(at))
         others = For(read, zero, self.extent - self.k, "serial", IfThenElse(better, replace))
         end = self.k - 1 - take
         out = seq(
@@ -203,25 +273,25 @@ class _HeapOfRows:
     def remember(self, where: tuple[Buffer, Buffer], entry: tuple[Expr, Expr]) -> list[Stmt]:
         return [BufferStore(buffer, e, (const(0),)) for buffer, e in zip(where, entry, strict=True)]
 
+    def comes_later(self, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
+        return Or(a[1] < b[1], And(a[1].equal(b[1]), a[0] > b[0]))
+
     def let_down(self, place: Expr, size: Expr, entry: tuple[Expr, Expr]) -> Stmt:
         """Returns the statements that put an entry at ``place`` or below it, in a heap of ``size`` places."""
         hole, child, zero = self.hole[0], self.child[0], (const(0),)
         moved = (self.moved[0][0], self.moved[1][0])
         right = child + 1
 
-        def comes_later(a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> Expr:
-            return Or(a[1] < b[1], And(a[1].equal(b[1]), a[0] > b[0]))
-
         other = IfThenElse(
             right < size,
-            IfThenElse(comes_later(self.entry(right), self.entry(child)), BufferStore(self.child, right, zero)),
+            IfThenElse(self.comes_later(self.entry(right), self.entry(child)), BufferStore(self.child, right, zero)),
         )
         up = seq(
             self.put(hole, self.entry(child)),
             BufferStore(self.hole, child, zero),
             BufferStore(self.child, hole * 2 + 1, zero),
         )
-        step = IfThenElse(comes_later(self.entry(child), moved), up, BufferStore(self.child, size, zero))
+        step = IfThenElse(self.comes_later(self.entry(child), moved), up, BufferStore(self.child, size, zero))
         return seq(
             *self.remember(self.moved, entry),
             BufferStore(self.hole, place, zero),

@@ -134,6 +134,14 @@ def test_the_logarithm_of_sums_of_infinities():
     np.testing.assert_allclose(found, [-np.inf, np.inf, 1000 + np.log(2), 3], rtol=1e-6)
 
 
+def test_the_logarithm_of_a_sum_that_cancels_the_largest_element():
+    x = np.full((1, 1000), -np.log(999.5), np.float16)
+    (found,) = computed(lambda c, v: common.log_sum_exp(c, v, (1,)), x)
+    want = np.log(np.exp(x.astype(np.float64)).sum(1))
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, want, rtol=2e-3)
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((5, 3), 1), ((4, 2, 3), 1), ((3, 2, 5), 2)])
 def test_normalizing_by_the_batch(shape, axis):
     x, scale, shift = RNG.standard_normal(shape), RNG.standard_normal(shape[axis]), RNG.standard_normal(shape[axis])

@@ -203,10 +203,21 @@ def test_floor_division_of_odd_floats(dtype, evaluate, rng):
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(
     ("shape", "axis", "k"),
-    [((40,), 0, 3), ((3, 40), 1, 8), ((3, 40), 1, 9), ((40, 3), 0, 40), ((4, 1), 1, 1), ((4, 3), 1, 0)],
+    [
+        ((40,), 0, 3),
+        ((3, 40), 1, 8),
+        ((3, 40), 1, 9),
+        ((40, 3), 0, 40),
+        ((4, 1), 1, 1),
+        ((4, 3), 1, 0),
+        ((257,), 0, 2),
+        ((300, 2), 0, 5),
+        ((2, 513), 1, 31),
+        ((3, 256, 2), 1, 16),
+    ],
 )
 def test_the_first_of_a_row_in_order(shape, axis, k, largest, dtype, evaluate):
-    """Few by reductions, more by a heap: of equal elements the first, NaN as the largest, both zeros equal."""
+    """Few by reductions, more by a heap, of long rows in chunks: of equal elements the first, NaN as the largest, both zeros equal."""
     rng = np.random.default_rng(k)
     x = rng.integers(-2, 3, shape)
     if dtype.startswith("float"):

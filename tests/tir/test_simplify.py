@@ -1,6 +1,7 @@
 """The simplifier keeps the value: random programs, negatives included, before and after."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -187,5 +188,46 @@ def test_wrapping_data_is_not_assumed_to_be_exact() -> None:
     assert isinstance(simplify(a + 1 < a), Expr) and not isinstance(simplify(a + 1 < a), IntImm)
     assert simplify(a - a).value == 0
     assert fresh().can_prove(a % 8 < 8)
+    for e in (a + 56, Select(a < 0, a + 56, a)):  # a place that counts from the end, kept inside
+        assert fresh().const_int_bound(op.min_(op.max_(e, 0), 55)) == (0, 55)
+        assert fresh().const_int_bound(op.max_(e, 7)) == (7, 2**31 - 1)
     small = decl_buffer((4,), "int8", "b")[0]
     assert fresh().can_prove(small.astype("int32") + 1 > small.astype("int32"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "of"),
+    [
+        ((16, 40, 40, 2), (800, 64)), ((2, 16, 40, 40), (40, 1280)), ((24, 80), (16, 24, 5)), ((15, 192), (2, 160, 3, 3)),
+        ((6, 10, 14), (28, 30)), ((5, 12, 7), (42, 2, 5)), ((40, 40, 30), (300, 160)),
+    ],
+)  # fmt: skip
+def test_the_places_of_a_reshape_are_those_of_its_result(shape: tuple[int, ...], of: tuple[int, ...]) -> None:
+    an, loops = Analyzer(), [Var(f"i{n}") for n in range(len(of))]
+    for v, extent in zip(loops, of, strict=True):
+        an.bind(v, (0, extent - 1))
+    number = const(0, "int32")
+    for v, extent in zip(loops, of, strict=True):
+        number = number * extent + v
+    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    index = [an.simplify(number // s % e) for s, e in zip(strides, shape, strict=True)]
+    place = sum([i * s for i, s in zip(index, strides, strict=True)], const(0, "int32"))
+    assert str(an.simplify(place)) == str(an.simplify(number))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_joined_digits_keep_their_value(seed: int) -> None:
+    """The quotient's digit is one of a sum, or without a common factor; negative numbers too."""
+    rng, joined = random.Random(700 + seed), 0
+    for _ in range(60):
+        lower, steps, w = rng.choice([1, 2]), rng.choice([2, 3, 5]), rng.choice([4, 6, 10])
+        u = lower * steps
+        y = VI * rng.choice([1, 3, 8]) + K * rng.choice([0, 1, 5])
+        e = J * rng.choice([1, 2, 32]) + rng.choice([0, 0, 3])
+        two = ((e + y // u) % w * steps + y % u // lower) * rng.choice([1, 7])
+        joined += str(fresh().simplify(two)).count("%") == 1
+        agree(two, fresh().simplify(two), points(rng, 20))
+        g = rng.choice([2, 5, 8])
+        sum_ = (VI * (g * 8) + K * g + J % g) // (g * w) * (g * w) + (VI * 8 + K) % w * g + J % g
+        agree(sum_, fresh().simplify(sum_), points(rng, 20))
+    assert joined > 20

@@ -177,3 +177,19 @@ def test_what_three_stages_read_of_halves_is_rounded_once(dtype, stored):
     x, s, g = [te.placeholder(shape, dtype, name=name) for shape, name in (((8, 64), "x"), ((1,), "s"), ((64,), "g"))]
     func = te.create_prim_func([x, s, g, te.ops.layer_norm(te.ops.subtract(x, s), g, name="norm")])
     assert ("T_subtract" not in Space(func, WIDE).inlined) == stored
+
+
+@pytest.mark.parametrize(("rows", "arrays", "stored"), [(9, 2, True), (12, 2, True), (4, 2, False), (9, 1, False)])
+def test_one_gather_takes_the_place_of_several(rows, arrays, stored):
+    """A sum that is gathered whole is stored; of a part of its rows that part alone is computed."""
+    x, y = te.placeholder((9, 20), name="x"), te.placeholder((9, 20), name="y")
+    t = te.placeholder((rows,), "int32", name="t")
+    made = te.compute((9, 20), lambda i, j: x[i, j] + (y[i, j] if arrays == 2 else 1.0), name="made")
+    out = te.compute((rows, 20), lambda i, j: made[te.min(te.max(t[i], 0), 8), j], name="out")
+    func = te.create_prim_func([x, y, t, out])
+    assert ("made" not in Space(func, WIDE).inlined) == stored
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((9, 20)).astype(np.float32) for _ in range(2))
+    at, found = rng.integers(-3, 12, rows).astype(np.int32), np.zeros((rows, 20), np.float32)
+    interpret(default_schedule(func, WIDE).func, a, b, at, found)
+    np.testing.assert_array_equal(found, (a + (b if arrays == 2 else np.float32(1)))[np.clip(at, 0, 8)])

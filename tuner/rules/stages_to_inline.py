@@ -67,7 +67,9 @@ def blocks_to_inline(program: ProgramInfo, weighed: Mapping[BlockInfo, bool] | N
         if weigh is False or (weighed is not None and again):
             continue
         shape = _Reads.of(block, block.loads, reads)
-        if weigh is None and _turns_several_places(program, block, shape, reads):
+        if weigh is None and (
+            _turns_several_places(program, block, shape, reads) or _gathers_more(program, block, shape)
+        ):
             continue
         read = sum([bits.get(u.buffer, u.buffer.dtype.bits) for u in block.loads if u.axes() == set(block.spatial)])
         decodes = (
@@ -399,6 +401,20 @@ def _turns_several_places(
         if reads.turned and (_places(uses) > 1 or turned) or (reads.places > 1 and _is_turned(consumer, uses)):
             return True
     return False
+
+
+def _gathers_more(program: ProgramInfo, block: BlockInfo, reads: _Reads) -> bool:
+    """Returns whether one gather of what a stage stores takes the place of several.
+
+    It is stored where it reads several arrays or places, and another stage reads it at indices from memory, as often as it
+    has elements. A stage that gathers a part of it computes that part alone.
+    """
+    stored = {use.buffer for use in block.stores}
+    return reads.places > 1 and any(
+        consumer.spatial_size * consumer.reduce_size >= block.spatial_size
+        and any(use.buffer in stored and not use.affine for use in consumer.loads)
+        for consumer in program.consumers(block)
+    )
 
 
 def _is_turned(block: BlockInfo, loads: Sequence[Use]) -> bool:

@@ -316,7 +316,8 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
 
     ``k*(u/l)*s1 + k*s2`` with s1 = (x mod w) // u and s2 = (x mod u) // l becomes ``k * ((x mod w) // l)`` when l
     divides u and u divides w. The two may be digits of different numbers, where the lower one is a digit of both: in
-    ``40 * ((64*(f % 25) + v) // 40) + (64*f + v) % 40`` the remainders are equal. ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
+    ``40 * ((64*(f % 25) + v) // 40) + (64*f + v) % 40`` the remainders are equal.
+    The upper digit may be one of a sum with a quotient, see :func:`_with_digit_below`. ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
     quotients or remainders becomes a number where it is constant.
     """
     if not facts.has_digits:
@@ -341,10 +342,15 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
         if upper is None or upper % lower:
             continue
         for n, d in splits:
+            joined = _with_digit_below(facts, n, m) if n != m and d * lower == c * upper else None
+            if joined is not None:
+                rest = {k: v for k, v in p.items() if k not in (m, n)}
+                return join_splits(facts, add(rest, joined, c))
+        for n, d in splits:
             other = facts.atoms[n[0]]
-            if n != m and other.kind == "split" and other.args[1] == upper and d * lower == c * upper:
-                y, _, top = other.args
-                if top is not None and top % upper:
+            if n != m and other.kind == "split" and d * lower == c * upper:
+                y, at, top = _without_factor(facts, *other.args, upper)
+                if at != upper or (top is not None and top % upper):
                     continue
                 if (
                     y is x
@@ -356,6 +362,42 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
                     joined = _split(facts, y, lower, top, atom.dtype)
                     return join_splits(facts, add(rest, joined, c))
     return p
+
+
+def _without_factor(facts: Facts, y: Poly, lower: int, upper: int | None, wanted: int) -> tuple[Poly, int, int | None]:
+    """Return the parts of a digit, with the divisor ``wanted`` where that leaves out a common factor.
+
+    ``(1280*i + 40*j + k) // 1600`` is ``(32*i + j) // 40`` where k is in ``range(40)``.
+    """
+    if lower % wanted or lower == wanted:
+        return y, lower, upper
+    part, g = _common_factor(facts, y, lower), lower // wanted
+    if part is None or part[0] != g or (upper is not None and upper % g):
+        return y, lower, upper
+    return part[1], wanted, upper if upper is None else upper // g
+
+
+def _with_digit_below(facts: Facts, m: Mono, n: Mono) -> Poly | None:
+    """Return ``(u*e + y) mod (u*w) // l`` for the digits m, ``(e + y // u) mod w``, and n, ``(y mod u) // l``, else None.
+
+    The two are its quotient by u/l and the remainder: the quotient of ``(64*i + v) // 2`` is ``(32*i + v // 2) % 40``.
+    """
+    atom, below = facts.atoms[m[0]], facts.atoms[n[0]]
+    y, lower, upper = below.args
+    if atom.kind != "split" or atom.args[1] != 1 or atom.args[2] is None:
+        return None
+    x, _, w = atom.args
+    for t, k in x.items():
+        part = facts.atoms[t[0]] if len(t) == 1 and k == 1 else None
+        if part is None or part.kind != "split" or part.args[1:] != (upper, None) or part.args[0] != y:
+            continue
+        whole = add(scale(add(x, {t: 1}, -1), upper), y)
+        if facts.data(whole) or not facts.bound(whole).fits(atom.dtype) or upper * w > LARGEST_DIVISOR:
+            continue
+        joined = _split(facts, whole, lower, upper * w, atom.dtype)
+        if len(joined) == 1:
+            return joined
+    return None
 
 
 def _congruent(facts: Facts, x: Poly, y: Poly, c: int) -> bool:
@@ -579,6 +621,11 @@ class Canonical(Facts):
             values = interval_of(new.value.dtype)
             if values.fits(new.dtype):
                 bound = (values,)
+        elif isinstance(new, (Min, Max)) and new.dtype in INDEX_TYPES:  # an operand that wraps around may be any number
+            every = interval_of(new.dtype)
+            parts = [self.poly(x) for x in (new.a, new.b)]
+            ends = [self.bound(p) if self.exact(p, new.dtype) else every for p in parts]
+            bound = ((Interval.minimum if isinstance(new, Min) else Interval.maximum)(*ends),)
         # The key is made of the keys of the operands, because the key of ``new`` itself would be computed here.
         key = value_key(new, self.key)
         return self.intern(key, kind, bound, e.dtype, lambda: new, True, new)
