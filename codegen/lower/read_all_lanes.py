@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from ...tir.expr import BufferLoad, Expr, Ramp, all_, conjuncts, is_const_int, reads_memory
+from ...tir.expr import GE, GT, LE, LT, Broadcast, BufferLoad, Expr, Ramp, all_, conjuncts, is_const_int, reads_memory
 from ...tir.expr.node import IRNode
 from ...tir.stmt import PrimFunc
 from ...tir.walk import nodes_around, nodes_by_type
@@ -61,7 +61,8 @@ def _known_part(e: BufferLoad) -> Expr | None:
     """Returns the part of a mask whose lanes are known and neighbours, where there are others that it excludes."""
     tests = [] if e.predicate is None else conjuncts(e.predicate)
     known = [test for test in tests if test.dtype.lanes > 1 and known_mask(test) is not None]
-    if not known or len(known) == len(tests):
+    others = [test for test in tests if all(test is not one for one in known)]
+    if not known or all(map(_ends, others)):
         return None
     part = all_(*known)
     lanes = known_mask(part)
@@ -69,6 +70,13 @@ def _known_part(e: BufferLoad) -> Expr | None:
         return None
     first, last = lanes.index(True), len(lanes) - lanes[::-1].index(True)
     return part if all(lanes[first:last]) else None
+
+
+def _ends(test: Expr) -> bool:
+    """Returns whether a test holds for neighbouring lanes, up to one of them or for all: masked loads read no others."""
+    if isinstance(test, Broadcast):
+        return True
+    return isinstance(test, (LT, LE, GT, GE)) and isinstance(test.a, Ramp) and isinstance(test.b, Broadcast)
 
 
 def _of_lanes(e: BufferLoad, part: Expr) -> list[Expr]:
