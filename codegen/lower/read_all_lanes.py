@@ -73,7 +73,7 @@ def _known_part(e: BufferLoad) -> Expr | None:
 
 
 def _ends(test: Expr) -> bool:
-    """Returns whether a test holds for neighbouring lanes, up to one of them or for all: masked loads read no others."""
+    """Returns whether a test holds for lanes up to one of them, or for all: masked loads read no others."""
     if isinstance(test, Broadcast):
         return True
     return isinstance(test, (LT, LE, GT, GE)) and isinstance(test.a, Ramp) and isinstance(test.b, Broadcast)
