@@ -530,13 +530,16 @@ class FusedCosts:
     def _scattered(self, n: int) -> np.ndarray:
         """Returns the cycles of storing results one by one, where they do not lie along the vectors."""
         role = self.stages.roles[n]
-        stride = None if role.vector is None else role.block.stores[0].stride(role.vector)
-        if role.kind != "tile" or stride in (None, 0, 1):
+        stride = 0 if role.vector is None else role.block.stores[0].stride(role.vector) or 0
+        if role.kind != "tile" or role.vector is None or stride in (0, 1):
             return np.zeros(self.rows)
-        sizes, walk, itemsize = self.computed(role.block), self.walks[n], role.block.itemsize
+        sizes, lanes, far = (
+            self.computed(role.block),
+            self.walks[n].body[role.vector],
+            abs(stride) * role.block.itemsize,
+        )
         results = np.prod([sizes[v] for v in role.block.spatial], axis=0)
-        far = abs(stride) * itemsize
-        return results * one_by_one(walk.body[role.vector], far, self.machine, _SCATTERED)
+        return np.asarray(results * one_by_one(lanes, far, self.machine, _SCATTERED))
 
     # -- one stage in one tile -------------------------------------------------------------------------------------
 
