@@ -83,6 +83,10 @@ class MethodSignatures:
         """Move the init of a reduction into a block and loops of its own, just before ``loop``."""
         raise NotImplementedError
 
+    def drop_equal_steps(self, block: Block) -> None:
+        """Leave out the steps of a reduction that combine the value of an earlier step again."""
+        raise NotImplementedError
+
     def enter_postproc(self) -> None:
         """Mark in the trace that the steps from here on are post-processing, which replays may leave out."""
         raise NotImplementedError

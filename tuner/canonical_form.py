@@ -38,14 +38,20 @@ def bring_into_canonical_form(
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
     numbers of 16 bits read float32 copies, unless the target ``multiplies_halves``.
     """
-    _pad_triangles(sch)
-    _drop_unit_axes(sch)
-    reduce_once(sch)
+    compute_once(sch)
     _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch)
     if not multiplies_halves:
         _convert_once(sch)
     return ProgramInfo(sch.func)
+
+
+def compute_once(sch: Schedule) -> None:
+    """Make reductions rectangular, and leave out what they compute several times."""
+    _pad_triangles(sch)
+    _drop_unit_axes(sch)
+    reduce_once(sch)
+    _drop_equal_steps(sch)
 
 
 _LARGER = 2
@@ -116,6 +122,22 @@ def reduce_once(sch: Schedule) -> None:
         after = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
         if after.spatial_size * _FEWER > block.spatial_size:
             sch.restore(before)
+
+
+def _drop_equal_steps(sch: Schedule) -> None:
+    """Leave out the steps of sums and extremes that come again, as those of ``A[i, r % 16]`` for ``r`` in ``range(64)``."""
+    for block in ProgramInfo(sch.func).blocks:
+        used = {v for use in block.loads if use.affine for v in use.axes()}
+        if (
+            any(block.extents[v] > 1 and v not in used for v in block.reduce)
+            and not block.keeps_order
+            and block.obstacle is None
+            and not block.block.annotations
+        ):
+            try:
+                sch.drop_equal_steps(block.name)
+            except ScheduleError:
+                continue
 
 
 _REUSE = 8

@@ -527,6 +527,9 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     The select gives ``y`` whenever ``y`` is NaN.
     """
     fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
+    if not x_is_number and dtype.lanes > 1 and dtype.element in _NANS and em.target.has("avx512vl"):
+        found = fn.intrinsic(f"llvm.{'maximum' if largest else 'minimum'}.{suffix(dtype)}", type_, [type_] * 2, [y, x])
+        return fn.pure(found.replace("call", "call nsz", 1))  # the sign of a zero is open, as below
     test = fn.pure(f"fcmp {'ogt' if largest else 'olt'} {type_} {x}, {y}")
     best = fn.chosen(bools, test, type_, x, y)
     if x_is_number:

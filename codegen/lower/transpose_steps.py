@@ -67,7 +67,7 @@ def _first_steps(loop: For) -> tuple[list[Stmt], For]:
     Recurrences of a symbolic number of steps, which may be 0, are written so.
     """
     t = loop.loop_var
-    if isinstance(loop.extent, IntImm) or not is_const_int(loop.min, 0):
+    if not is_const_int(loop.min, 0):
         return [], loop
     choices = [n for n in pre_order(loop.body) if isinstance(n, Call) and n.op == "tir.if_then_else"]
     ends = [_first_end(n.args[0], t) for n in choices]

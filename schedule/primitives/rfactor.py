@@ -1,16 +1,15 @@
-"""This module defines rfactor, decompose_reduction and reduce_once, which divide a reduction.
+"""This module defines rfactor and decompose_reduction, which divide a reduction.
 
-``rfactor`` makes partial results and their reduction, ``decompose_reduction`` gives the init a block of its own, and
-``reduce_once`` leaves out axes along which results are the same.
+``rfactor`` makes partial results and their reduction, and ``decompose_reduction`` gives the init a block of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.known_ranges import analyzer_at, sized_analyzer
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.reductions import find_reducer, start_in_front, updates_of
 from ...tir.analysis.regions import access_regions, redeclared
 from ...tir.analysis.scope import buffers_of
@@ -18,36 +17,29 @@ from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.expr import (
     BufferLoad,
     Expr,
-    FloorDiv,
-    FloorMod,
     IterVar,
     Range,
     Var,
     all_,
     conjuncts,
-    const,
     is_const_int,
-    reads_memory,
-    same,
     structural_equal,
 )
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.reducers import REDUCERS, Reducer
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
-from ..edit.loop_nests import allocating, copying_block, fresh_variables, in_loops, in_loops_like, in_own_loops, nest
+from ..edit.loop_nests import allocating, fresh_variables, in_loops, in_loops_like
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..require.block_preconditions import (
-    check_from_zero,
     check_plain_path,
     check_reduction,
     find_block,
     find_loop,
     innermost_own_loops,
     loops_of,
-    nest_of_its_own,
     scope_around,
 )
 from ..require.loop_preconditions import check_sweep, is_reduce_loop, is_spatial_loop, mentions
@@ -600,160 +592,3 @@ def combined(reducer: Reducer, updates: Sequence[BufferStore], right: tuple[Expr
     for v, result in reversed(list(zip(names, results, strict=True))):
         body = LetStmt(v, result, body)
     return body
-
-
-@primitive
-def reduce_once(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
-    """Reduce once what is the same along an axis, and copy the results along it afterwards.
-
-    The block then has no axis that its value does not depend on, and in place of an axis that its value uses only as
-    ``h // 3``, or only as ``h % 64``, one of as many values. Returns the copying block.
-
-    Applies to a reduction of one store, at its axes, that is alone in its loops.
-
-    >>> from tilewright.schedule import Schedule
-    >>> from tilewright.tir.parser import parse
-    >>> sch = Schedule(parse('''
-    ... @T.prim_func
-    ... def main(A: T.Buffer((4, 16)), B: T.Buffer((12, 5))):
-    ...     for i, j, k in T.grid(12, 5, 16):
-    ...         with T.block("B"):
-    ...             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-    ...             with T.init():
-    ...                 B[vi, vj] = T.float32(0)
-    ...             B[vi, vj] = B[vi, vj] + A[vi // 3, vk]
-    ... '''))
-    >>> copy = sch.reduce_once("B")
-    >>> sch.func.show()
-    # from tilewright.tir import script as T
-    <BLANKLINE>
-    @T.prim_func
-    def main(A: T.Buffer((4, 16), "float32"), B: T.Buffer((12, 5), "float32")):
-        # with T.block("root"):
-        B_once = T.alloc_buffer((4,))
-        for ax0, ax1 in T.grid(4, 16):
-            with T.block("B"):
-                vi_once, vk = T.axis.remap("SR", [ax0, ax1])
-                T.reads(A[vi_once, vk])
-                T.writes(B_once[vi_once])
-                with T.init():
-                    B_once[vi_once] = T.float32(0.0)
-                B_once[vi_once] = B_once[vi_once] + A[vi_once, vk]
-        for ax0, ax1 in T.grid(12, 5):
-            with T.block("B_once"):
-                v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                T.reads(B_once[v0 // 3])
-                T.writes(B[v0, v1])
-                B[v0, v1] = B_once[v0 // 3]
-    """
-    tree = tree_of(func)
-    realize = find_block(tree, block)
-    check_reduction(tree, realize)
-    check_plain_path(tree, realize)
-    top = nest_of_its_own(tree, realize)
-    old = realize.block
-    check_from_zero(realize, old.iter_vars)
-    store, start = old.body, old.init
-    spatial = [iv for iv in old.iter_vars if iv.kind != IterVar.REDUCE]
-    moving = {loop.loop_var for loop in tree.loops_above(realize)} | {iv.var for iv in old.iter_vars}
-    if any(uses_var(e, lambda v: v in moving) for iv in old.iter_vars for e in (iv.dom.min, iv.dom.extent)):
-        raise ScheduleError(
-            f"an axis of block {block!r} ends where another one says", where=realize,
-            hint="make the reduction a rectangle first, with pad_reduction",
-        )  # fmt: skip
-    if not isinstance(store, BufferStore) or not isinstance(start, BufferStore):
-        raise ScheduleError(
-            f"block {block!r} has other statements than a store and its init", where=realize,
-            hint="give each result a block of its own",
-        )  # fmt: skip
-    axes = {iv.var for iv in old.iter_vars}
-    plain = [i for i in store.indices if uses_var(i, lambda v: v in axes)]
-    if (
-        len(set(plain)) < len(plain)
-        or {*plain} != {iv.var for iv in spatial}
-        or uses_var(start.value, lambda v: v in axes)
-    ):
-        raise ScheduleError(
-            f"block {block!r} does not store at its axes, each in a place of its own, or starts with different values",
-            where=realize, hint="store at the axes themselves",
-        )  # fmt: skip
-    buffer = store.buffer
-    forms = {iv.var: _form_of(func, store.value, iv, buffer, axes) for iv in spatial}
-    if all(form is v for v, form in forms.items()):
-        raise ScheduleError(
-            f"the results of block {block!r} depend on all of its axes", where=realize,
-            hint="it applies where an axis is used as h // 3 alone, as h % 64 alone, or not at all",
-        )  # fmt: skip
-    new_axes: list[IterVar] = []
-    place: dict[Var, Var] = {}
-    for iv in old.iter_vars:
-        form = forms.get(iv.var, iv.var)
-        if form is iv.var:
-            new_axes.append(iv)
-            place[iv.var] = iv.var
-        elif isinstance(form, (FloorDiv, FloorMod)):
-            extent = form.b if isinstance(form, FloorMod) else (iv.dom.extent + form.b - 1) // form.b
-            place[iv.var] = Var(f"{iv.var.name}_once", iv.var.dtype)
-            new_axes.append(IterVar(Range.from_extent(sized_analyzer(func).simplify(extent)), place[iv.var], iv.kind))
-    kept = [iv.var for iv in spatial if forms[iv.var] is not None]
-    once = Buffer(
-        f"{buffer.name}_once",
-        tuple([a.dom.extent for a in new_axes if a.kind != IterVar.REDUCE]),
-        buffer.dtype,
-        "global",
-    )
-    here = tuple([place[v] for v in kept])
-
-    def moved(n: Any) -> Any:
-        if isinstance(n, BufferLoad) and n.buffer is buffer:
-            return BufferLoad(once, here)
-        if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.a, Var) and place.get(n.a, n.a) is not n.a:
-            return place[n.a]
-        return None
-
-    loops = [(Var(f"ax{n}", iv.var.dtype), iv.dom.extent) for n, iv in enumerate(new_axes)]
-    made = old.with_(
-        iter_vars=tuple(new_axes), reads=(), writes=(), body=BufferStore(once, transform(store.value, moved), here),
-        init=BufferStore(once, start.value, here),
-    )  # fmt: skip
-    reduced = nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), redeclared(made)))
-    name = unique_block_name(func, f"{block}_once")
-    source = BufferLoad(once, tuple([f for v in kept if (f := forms[v]) is not None]))
-    copied = in_own_loops(copying_block(name, spatial, source, BufferLoad(buffer, store.indices), names="v"))
-    scope = scope_around(tree, realize).block
-    return tree.replace({top: seq(reduced, copied)}, {scope: allocating(once)}), BlockRV(name)
-
-
-def _form_of(
-    func: PrimFunc, value: Expr, axis: IterVar, buffer: Buffer, axes: Collection[Var]
-) -> Var | FloorDiv | FloorMod | None:
-    """Return the one expression by which ``value`` depends on a spatial axis; None where it does not.
-
-    What it reads of ``buffer``, the partial result, does not count.
-    """
-
-    def digit(n: Any) -> bool:
-        one = isinstance(n, (FloorDiv, FloorMod)) and n.a is axis.var
-        return one and not uses_var(n.b, lambda v: v in axes) and not reads_memory(n.b)
-
-    inside = [
-        n for n in pre_order(value, lambda n: not digit(n) and not (isinstance(n, BufferLoad) and n.buffer is buffer))
-    ]
-    found = [n for n in inside if isinstance(n, (FloorDiv, FloorMod)) and digit(n)]
-    if any(n is axis.var for n in inside):
-        return axis.var
-    if not found:
-        return None
-    form, extent = found[0], axis.dom.extent
-    if not all(type(n) is type(form) and same(n.b, form.b) for n in found):
-        return axis.var
-    known = sized_analyzer(func)
-    known.learn_nonempty(extent)
-    if not known.can_prove(form.b >= 1):
-        return axis.var
-    if isinstance(form, FloorMod):  # where there are fewer values of the axis, those above are not read
-        known = sized_analyzer(func)
-        known.learn(form.b >= 1)
-        if not known.can_prove(extent >= form.b):
-            return axis.var
-    return form

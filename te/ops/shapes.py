@@ -413,6 +413,9 @@ _RUNNING: dict[str, tuple[Callable[[Expr, Expr], Expr], int]] = {
 }
 """The step of each operator, and the value before the first one."""
 
+_SHORT_RUN = 16
+"""The steps up to which a condition tells the first one apart. A pass of its own would touch every line of memory once more."""
+
 
 def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name: str) -> Tensor:
     """Returns a recurrence along ``axis``: one step for each element."""
@@ -424,7 +427,7 @@ def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name
     extent = x.shape[axis]
     wide = "float32" if x.dtype.is_float and x.dtype.bits < 32 else x.dtype
     known = isinstance(extent, IntImm) and extent.value > 0
-    first = [const(int(known)) if d == axis else e for d, e in enumerate(x.shape)]
+    first = [const(int(known and extent.value > _SHORT_RUN)) if d == axis else e for d, e in enumerate(x.shape)]
     state = placeholder(x.shape, wide, f"{name}_state")
 
     def at(i: Sequence[Expr], step: Expr) -> tuple[Expr, ...]:

@@ -6,6 +6,8 @@ import pytest
 import tilewright as tw
 from tilewright import te
 
+from ..fuzz.guarded_arrays import at_the_end
+
 AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=1"
 
 
@@ -53,3 +55,38 @@ def test_quotients_by_lanes_that_a_condition_leaves_out(dtype, stride):
     run(x, y, made)
     usual = (y != 0) & (y != -1)
     np.testing.assert_array_equal(made, np.where(usual, x // np.where(usual, y, 1), 7)[::stride])
+
+
+@pytest.mark.parametrize("width", [2, 5, 9, 15])
+@pytest.mark.parametrize(("distance", "start"), [(2, 0), (3, 0), (2, -1), (2, 1)])
+def test_short_rows_keep_the_part_of_a_mask_that_says_where_they_end(width, distance, start):
+    """Each second element of rows, read up to the end of the array: lanes that a condition on rows leaves out are inside."""
+    length = distance * (width - 1) + max(start, 0) + 1
+    x = te.placeholder((6, length), "float32", "x")
+
+    def body(i, j):
+        inside = te.all(distance * j + start >= 0, distance * j + start < length)
+        read = te.if_then_else(inside, x[i, distance * j + start], te.const(3, "float32"))
+        return te.if_then_else((i + j) % 2 < 1, read, te.const(-1, "float32"))
+
+    sch = tw.Schedule(te.create_prim_func([x, te.compute((6, width), body, name="C")]))
+    sch.vectorize(sch.get_loops("C")[1])
+    run = tw.build(sch, target="native -num-cores=1")
+    a = at_the_end(np.random.default_rng(0).standard_normal((6, length)).astype("float32"))
+    made = at_the_end(np.zeros((6, width), "float32"))
+    run(a, made)
+    i, j = np.indices((6, width))
+    places = distance * j + start
+    want = np.where((i + j) % 2 < 1, np.where(places >= 0, a[i, np.maximum(places, 0)], 3), -1)
+    np.testing.assert_array_equal(made, want)
+
+
+def test_lanes_of_short_rows_are_picked_out_of_whole_vectors():
+    x = te.placeholder((6, 18), "float32", "x")
+
+    def body(i, j):
+        return te.if_then_else((i + j) % 2 < 1, x[i, 2 * j], te.const(-1, "float32"))
+
+    sch = tw.Schedule(te.create_prim_func([x, te.compute((6, 9), body, name="C")]))
+    sch.vectorize(sch.get_loops("C")[1])
+    assert "masked.gather" not in tw.build(sch, target=AVX512).get_source("ll")

@@ -103,6 +103,11 @@ def reduce_once(rng: Rng, sch: Schedule) -> None:
     sch.reduce_once(a_block_where(rng, sch, reduces))
 
 
+@step(2)
+def drop_equal_steps(rng: Rng, sch: Schedule) -> None:
+    sch.drop_equal_steps(a_block_where(rng, sch, reduces))
+
+
 @step(3)
 def rfactor(rng: Rng, sch: Schedule) -> None:
     block = a_block_where(rng, sch, reduces)

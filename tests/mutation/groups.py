@@ -41,6 +41,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "schedule/primitives/annotate.py", "schedule/primitives/blockize.py", "schedule/primitives/buffer_storage.py",
         "schedule/primitives/cache_index.py", "schedule/primitives/cache_read_write.py",
         "schedule/primitives/compute_at.py", "schedule/primitives/padding.py", "schedule/primitives/epilogue.py",
+        "schedule/primitives/equal_results.py",
         "schedule/primitives/loop_partition.py", "schedule/primitives/read_write_at.py",
         "schedule/primitives/reindex.py", "schedule/primitives/rolling_buffer.py", "schedule/primitives/sampling.py",
         "schedule/primitives/shift_operand.py", "schedule/primitives/tensorize.py",

@@ -78,6 +78,7 @@ SENSIBLE = {
     "merge": (L0, D0),
     "pad_einsum": ("C", [1, 1, 1]),
     "pad_reduction": ("C",),
+    "drop_equal_steps": ("C",),
     "parallel": (L0,),
     "read_at": (C0, "C", 1, "local"),
     "reindex": ("B", ("read", 0), False, 0),

@@ -526,3 +526,88 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6, 1))):
 """)
     with pytest.raises(ScheduleError, match="ends where another one says"):
         Schedule(program).reduce_once("B")
+
+
+REDUCED = {"sum": te.sum, "max": te.max, "min": te.min}
+
+
+def combined_again(place, shape, steps, reduce, dtype="int32"):
+    """A reduction over r and s of A, which is read at ``place`` of the axes."""
+    A = te.placeholder(shape, dtype, name="A")
+    r, s = te.reduce_axis((0, steps[0]), name="r"), te.reduce_axis((0, steps[1]), name="s")
+    B = te.compute((5,), lambda i: REDUCED[reduce](A[(i, *place(r, s))], axis=[r, s]), name="B")
+    return te.create_prim_func([A, B])
+
+
+@pytest.mark.parametrize("reduce", sorted(REDUCED))
+@pytest.mark.parametrize("dtype", ["int32", "int8", "float32"])
+@pytest.mark.parametrize(
+    ("place", "shape", "steps", "left"),
+    [
+        (lambda r, s: (r % 4, s), (5, 4, 3), (12, 3), [4, 3]),
+        (lambda r, s: (r // 3, s), (5, 4, 3), (12, 3), [4, 3]),
+        (lambda r, s: (s,), (5, 3), (7, 3), [3]),
+        (lambda r, s: (s % 2 + s % 2, r % 1), (5, 3, 1), (7, 4), [2]),
+        (lambda r, s: (), (5,), (7, 3), [1]),
+    ],
+)
+def test_steps_that_come_again_are_left_out(place, shape, steps, left, dtype, reduce, agree, replays):
+    func = combined_again(place, shape, steps, reduce, dtype)
+    sch = Schedule(func)
+    sch.drop_equal_steps("B")
+    assert [iv.dom.extent.value for iv in sch.get(sch.get_block("B")).iter_vars if iv.kind == "reduce"] == left
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("reduce", sorted(REDUCED))
+@pytest.mark.parametrize("size", [0, 1, 7, 13])
+def test_steps_that_come_again_by_a_size_are_left_out(size, reduce):
+    n = te.var("n")
+    func = combined_again(lambda r, s: (r % n, s), (5, n, 2), (4 * n, 2), reduce, "float32")
+    sch = Schedule(func)
+    sch.drop_equal_steps("B")
+    a = np.random.default_rng(0).standard_normal((5, size, 2)).astype("float32")
+    got, want = np.zeros(5, "float32"), np.zeros(5, "float32")
+    interpret(sch.func, a, got)
+    interpret(func, a, want)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("place", "steps"),
+    [
+        (lambda r, s: (r, s), (4, 3)),
+        (lambda r, s: (r % 4, s), (13, 3)),  # the first value comes once more
+        (lambda r, s: (r // 4, s), (13, 3)),
+        (lambda r, s: (r // 4 + r % 4, s), (12, 3)),
+    ],
+)
+def test_steps_that_differ_are_not_left_out(place, steps):
+    sch = Schedule(combined_again(place, (5, 40, 5), steps, "max"))
+    with pytest.raises(ScheduleError, match="combine different values"):
+        sch.drop_equal_steps("B")
+
+
+def test_steps_of_which_there_may_be_none_are_not_left_out():
+    n = te.var("n")
+    A, W, r = te.placeholder((n,), name="A"), te.placeholder((5,), name="W"), te.reduce_axis((0, n), name="r")
+    sch = Schedule(te.create_prim_func([A, W, te.compute((5,), lambda i: te.max(W[i], axis=r), name="B")]))
+    with pytest.raises(ScheduleError, match="combine different values"):
+        sch.drop_equal_steps("B")
+
+
+def test_a_product_keeps_steps_that_come_again():
+    A, r = te.placeholder((5,), "int32", name="A"), te.reduce_axis((0, 3), name="r")
+    times = te.comm_reducer(lambda x, y: x * y, lambda t: te.const(1, t))
+    sch = Schedule(te.create_prim_func([A, te.compute((5,), lambda i: times(A[i], axis=r), name="B")]))
+    with pytest.raises(ScheduleError, match="once for many times"):
+        sch.drop_equal_steps("B")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_a_sum_keeps_steps_that_come_more_often_than_its_type_counts(dtype):
+    times = 1 << (7 if dtype == "int8" else 15)
+    sch = Schedule(combined_again(lambda r, s: (s,), (5, 3), (times, 3), "sum", dtype))
+    with pytest.raises(ScheduleError, match="combine different values"):
+        sch.drop_equal_steps("B")

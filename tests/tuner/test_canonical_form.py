@@ -190,7 +190,9 @@ def test_rows_whose_vectors_would_become_short_are_not_divided(by, divided):
     """One sum of all elements: its vectors go along the row, which is read again and again."""
     A = te.placeholder((24, by), name="A")
     i, r = te.reduce_axis((0, 24), name="i"), te.reduce_axis((0, 96), name="r")
-    func = te.create_prim_func([A, te.compute((), lambda: te.sum(A[i, r % by], axis=[i, r]), name="acc")])
+    func = te.create_prim_func(
+        [A, te.compute((), lambda: te.sum(te.if_then_else(r < 90, A[i, r % by], 0.0), axis=[i, r]), name="acc")]
+    )
     space, _ = check_candidates(func, WIDE)
     (block,) = [b for b in space.program.blocks if b.is_reduction]
     assert (len(block.reduce) == 3) == divided
@@ -369,3 +371,27 @@ def test_an_array_times_itself_has_one_copy():
     (product,) = [block for block in program.blocks if block.is_reduction]
     assert [use.buffer.dtype for use in product.loads] == ["float32", "float32"]
     assert len({use.buffer for use in product.loads}) == 1
+
+
+def test_steps_that_come_again_are_left_out_of_what_inlining_leaves():
+    """The sum of exp(S[i, r]) over r in range(64), where S repeats 16 elements four times."""
+    A, r = te.placeholder((24, 16), name="A"), te.reduce_axis((0, 64), name="r")
+    S = te.compute((24, 64), lambda i, j: A[i, j % 16] * 2.0, name="S")
+    C = te.compute((24,), lambda i: te.sum(te.exp(S[i, r]), axis=r), name="C")
+    func = te.create_prim_func([A, C])
+    space = Space(func, "llvm -mcpu=x86-64-v4 -num-cores=1")
+    assert [b.reduce_size for b in space.program.blocks] == [16]
+    a, c = np.random.default_rng(0).uniform(0, 1, (24, 16)).astype("float32"), np.zeros(24, "float32")
+    interpret(space.variants[0].base.func, a, c)
+    np.testing.assert_allclose(c, 4 * np.exp(2 * a).sum(1), rtol=1e-5)
+
+
+def test_axes_that_inlining_leaves_divided_are_split_only_where_that_is_predicted_to_pay():
+    """Vectors of steps would become those of 12 elements."""
+    A, B = te.placeholder((32, 48, 12), "float64", name="A"), te.placeholder((16, 24, 48), "float64", name="B")
+    r = te.reduce_axis((0, 48), name="r")
+    S = te.compute((32, 96, 48), lambda i, j, h: te.if_then_else(h >= 1, A[i, j % 48, h % 12], -1.0), name="S")
+    C = te.compute((16, 96), lambda i, j: te.max(S[2 * i, j, r] * B[i, j // 4, r], axis=r), name="C")
+    space = Space(te.create_prim_func([A, B, C]), "llvm -mcpu=x86-64-v4 -num-cores=1")
+    assert [b.reduce_size for b in space.program.blocks] == [48]
+    assert [len(b.axes) for b in space.program.blocks] == [3]

@@ -191,6 +191,14 @@ def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarra
     return np.asarray(1.0 / (1.0 + np.exp2(np.clip(2.5 - 14.0 * np.log2(lines / room), -60, 60))))
 
 
+def one_by_one(lanes: np.ndarray, stride: int, machine: MachineModel, cycles: float) -> np.ndarray:
+    """Returns the cycles of each of ``lanes`` elements that are ``stride`` bytes apart.
+
+    They are ``cycles``, and 3 times that more where its line was evicted.
+    """
+    return np.asarray(cycles * (1.0 + 3.0 * crowding(lanes, stride, machine)))
+
+
 def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:
     """Returns whether the blocks have enough work for several threads: twice what a fork and a join cost."""
     if machine.cores < 2:

@@ -28,7 +28,7 @@ from ...tir.stmt import Buffer
 from ..cost.axis_roles import loads_fit, packable, tile_axes, vector_axes
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import blended, fitting, shape_of
-from ..cost.machine_model import MachineModel, crowding, overlapped, worth_threads
+from ..cost.machine_model import MachineModel, crowding, one_by_one, overlapped, worth_threads
 from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop, added
 from ..loop_steps import (
     Panels,
@@ -246,6 +246,9 @@ _FOLLOWED, _RESTART = 16.0, 0.5
 """The rows that prefetchers lose where tiles end within them, and how much longer memory then takes (blur of 2048² to 2112²:
 0.3 to 0.8)."""
 
+_SCATTERED = 3.0
+"""The cycles of an element of a tile that is stored by itself: taken out of its vector, and stored."""
+
 _CIRCULAR = 0.2
 """How much longer stages in circular buffers take than their causes explain: 0.0 for jacobi_2d, 0.5 for harris."""
 
@@ -436,6 +439,8 @@ class FusedCosts:
                 short = self._walk(n, self.stages.roles[n], in_registers=True).counts()
                 short["loop_cycles"] = np.zeros(self.rows)
                 each[n] = {name: np.where(self.in_registers, short[name], column) for name, column in counts.items()}
+        for n, counts in each.items():
+            counts["store_cycles"] = counts["store_cycles"] + self._scattered(n)
         counts = added([each[n] for n in self.stages.alike])
         near, far, memory = (self._traffic(size) for size in (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes))
         packed = sum(
@@ -521,6 +526,20 @@ class FusedCosts:
         return (
             whole & (self.tile[last] % width == 0) & (width % stages.lanes == 0) & (vectors <= self.machine.registers)
         )
+
+    def _scattered(self, n: int) -> np.ndarray:
+        """Returns the cycles of storing results one by one, where they do not lie along the vectors."""
+        role = self.stages.roles[n]
+        stride = 0 if role.vector is None else role.block.stores[0].stride(role.vector) or 0
+        if role.kind != "tile" or role.vector is None or stride in (0, 1):
+            return np.zeros(self.rows)
+        sizes, lanes, far = (
+            self.computed(role.block),
+            self.walks[n].body[role.vector],
+            abs(stride) * role.block.itemsize,
+        )
+        results = np.prod([sizes[v] for v in role.block.spatial], axis=0)
+        return np.asarray(results * one_by_one(lanes, far, self.machine, _SCATTERED))
 
     # -- one stage in one tile -------------------------------------------------------------------------------------
 

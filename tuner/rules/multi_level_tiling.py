@@ -62,7 +62,7 @@ from ..cost.axis_roles import (
 )
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import swept_bytes
-from ..cost.machine_model import MachineModel, crowding, worth_threads
+from ..cost.machine_model import MachineModel, crowding, one_by_one, worth_threads
 from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop
 from ..loop_steps import Panels, accumulate, arrange, extent_of, finish_tile, fuse_all, pack, pack_within, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use
@@ -292,8 +292,8 @@ class TilingCosts:
         Their contiguous axis is then another one than the vector axis: elements are stored and read one by one, and
         rows that share a set of the cache evict each other.
 
-        An element that is read takes 1 cycle, one that is stored 1.5; where its line was evicted (with the likelihood
-        ``crowd``), 3 times that more. Of tiles that are transposed in registers the elements take ``_TRANSPOSED`` cycles, and a
+        An element that is read takes 1 cycle, one that is stored 1.5, and more where its line was evicted
+        (:func:`one_by_one`). Of tiles that are transposed in registers the elements take ``_TRANSPOSED`` cycles, and a
         line that was evicted 24 times the cycles above (1 or 1.5), which the elements of its run share.
         """
         axes, itemsize = self.axes, self.block.itemsize
@@ -305,10 +305,10 @@ class TilingCosts:
             stride = use.stride(vector)
             if last is self.block and cycles == 1.0 or stride in (0, 1):
                 continue
-            crowd = crowding(self.tile[axes.vector], 4096 if stride is None else abs(stride) * itemsize, self.machine)
-            cost = cost + np.where(
-                run > 0, _TRANSPOSED + 24.0 * cycles * crowd / np.maximum(run, 1), cycles * (1.0 + 3.0 * crowd)
-            )
+            far = 4096 if stride is None else abs(stride) * itemsize
+            crowd = crowding(self.tile[axes.vector], far, self.machine)
+            alone = one_by_one(self.tile[axes.vector], far, self.machine, cycles)
+            cost = cost + np.where(run > 0, _TRANSPOSED + 24.0 * cycles * crowd / np.maximum(run, 1), alone)
         return cost
 
     def _cycles_of_a_store(self) -> np.ndarray:

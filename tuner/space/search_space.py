@@ -23,7 +23,7 @@ from ...schedule import Schedule, ScheduleError, TraceError
 from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
-from ..canonical_form import bring_into_canonical_form
+from ..canonical_form import bring_into_canonical_form, compute_once
 from ..cost.machine_model import MachineModel
 from ..program import ProgramInfo
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
@@ -33,6 +33,9 @@ from .sketch import RowTable, Sketch, cheapest_sums
 _MAX_SKETCHES = 24
 _MAX_PARTS = 64
 """The number of sketches of a space, and of the parts of all sketches together where more combinations exist."""
+
+_GAIN = 1.05
+"""What inlining leaves is brought into canonical form again where that is predicted to be so many times as fast."""
 
 _FUSED_PRIORITY = 9
 """Rules of a smaller priority are asked before stages are fused: those of special instructions, and users' own."""
@@ -88,9 +91,21 @@ class Space:
         before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, target.is_gpu)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
-        self.inlined, self.program = _inlined(base, before, asked_for, of)
         apart = [rule for rule in asked if not rule.fuses]
+        self.inlined = _inline(base, asked_for)
+        changed = _changes(base, before)
+        if changed:
+            compute_once(base)
+        undivided = base.copy()
+        if changed:
+            self.inlined += _in_form_again(base, before, of, target.is_gpu)
+        self.program = ProgramInfo(base.func)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
+        if of is None and len(base.trace.insts) > len(undivided.trace.insts):
+            program = ProgramInfo(undivided.func)  # where a symbolic size divides an axis, it has no vectors
+            other = self._group(Variant(undivided, ""), program, apart)
+            if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
+                self.variants, self.program, base, changed = [other], program, undivided, False
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
             self.variants.append(self._group(Variant(masked, "_masked"), ProgramInfo(masked.func), apart))
@@ -101,7 +116,11 @@ class Space:
                 self.variants += self._fused(asked, base.copy())
             else:
                 fused = canonical
-                _inlined(fused, before, once, of)
+                _inline(fused, once)
+                if _changes(fused, before):
+                    compute_once(fused)
+                    if changed:
+                        _in_form_again(fused, before, of, target.is_gpu)
                 self.variants += self._fused(asked, fused, [b.name for b, inlined in weighed.items() if not inlined])
         if not avoid:  # else the names were checked before
             check_names(self.where, self._names)
@@ -275,27 +294,20 @@ class Space:
         ]
 
 
-def _inlined(
-    sch: Schedule, before: ProgramInfo, names: Sequence[str], of: Schedule | None
-) -> tuple[list[str], ProgramInfo]:
-    """Inline stages of the program ``before``; return the names of those inlined, and the program that is left.
-
-    What reads other arrays now is brought into canonical form again, and the copies that this makes are inlined, too.
-    """
-    done = _inline(sch, names)
-    if not done:
-        return done, before
-    program = ProgramInfo(sch.func)
+def _changes(sch: Schedule, before: ProgramInfo) -> bool:
+    """Returns whether reductions, or blocks with accesses that are not affine, read other arrays than in ``before``."""
     known = {b.name: {use.buffer for use in b.loads} for b in before.blocks}
-    changed = [b for b in program.blocks if {use.buffer for use in b.loads} != known.get(b.name)]
-    if any(b.is_reduction or not all(use.affine for use in b.loads) for b in changed):
-        steps = len(sch.trace.insts)
-        program = bring_into_canonical_form(sch, of)
-        if len(sch.trace.insts) > steps:
-            made = [name for name in blocks_to_inline(program) if name not in known]
-            if more := _inline(sch, made):
-                done, program = [*done, *more], ProgramInfo(sch.func)
-    return done, program
+    changed = [b for b in ProgramInfo(sch.func).blocks if {use.buffer for use in b.loads} != known.get(b.name)]
+    return any(b.is_reduction or not all(use.affine for use in b.loads) for b in changed)
+
+
+def _in_form_again(sch: Schedule, before: ProgramInfo, of: Schedule | None, multiplies_halves: bool) -> list[str]:
+    """Bring what inlining has left into canonical form again; return the names of the copies that are inlined, too."""
+    steps, known = len(sch.trace.insts), {b.name for b in before.blocks}
+    program = bring_into_canonical_form(sch, of, multiplies_halves)
+    if len(sch.trace.insts) == steps:
+        return []
+    return _inline(sch, [name for name in blocks_to_inline(program) if name not in known])
 
 
 def _inline(sch: Schedule, names: Sequence[str]) -> list[str]:
