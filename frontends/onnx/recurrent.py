@@ -79,7 +79,8 @@ class _Layer:
 
         ``step(direction, input, states)`` returns the new states, of which the first is the output.
         """
-        c, times = self.c, []
+        c = self.c
+        times: list[Value] = []
         if self.lengths is not None:
             times.append(c.places(self.steps, self.lengths.dtype))
 
