@@ -154,7 +154,7 @@ for _row in ELEMENTS.values():
     register_operator(_row.name, _row.function, "elementwise" if _row.operands == 1 else "broadcast")
 _register("elementwise", "cast reinterpret")
 _register("broadcast", "broadcast_to prelu")
-_register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
+_register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot "
           "gather_elements gather_nd triangle rotary depth_to_space")  # fmt: skip
 _register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")
 _register("rows", "quantize_groups softmax log_softmax layer_norm rms_norm group_norm batch_norm")
@@ -201,6 +201,20 @@ def _size_number(*tensors: Tensor, number: Any, dtype: str = "int64") -> Tensor:
     return te.compute((len(entries),), lambda i: pick(i, 0, len(entries)), name="T_size")
 
 
+def _pad(
+    x: Tensor,
+    fill: Tensor | None = None,
+    *,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any] | None = None,
+    value: Any = 0,
+    mode: str = "constant",
+) -> Tensor:
+    """Returns ``x`` padded with ``value``, or with the element of ``fill`` where the second input is given."""
+    return te.ops.pad(x, pad_before, pad_after, value if fill is None else fill, mode)
+
+
+register_operator("pad", _pad, "injective")
 register_operator("size_number", _size_number, "injective")
 register_operator(
     "places", lambda x, axis=0, dtype="int64": te.compute(x.shape, lambda *i: te.cast(dtype, i[axis])), "injective"

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..te.ops.elements import ELEMENTS, ElementOperator
-from ..tir.expr import DType, max_value, min_value, to_numpy
+from ..tir.expr import DType, max_value, min_value
 from .graph import GraphError, Node, Value, same_shape
 from .graph_operators import (
     PRODUCTS,
@@ -444,18 +444,32 @@ def product_of_moved(m: Match) -> Value | None:
     if operands is None:
         return None
     x, channels, weight = operands
-    sums: Value | None
-    if sums_whole_windows(node):
-        sums = m.constant(_along(_sums_of(weight.centered, channels), m.out, channels).astype(np.int32))
-    elif all(isinstance(d, int) for d in x.shape[1:]):  # padded windows hold fewer numbers at the edges
-        ones = m.constant(np.ones((1, *x.shape[1:]), to_numpy(DType(x.dtype))))
-        sums = _weighted_sum(m, ones, weight, channels, node.attrs)
-    else:
+    attrs = dict(node.attrs)
+    if not sums_whole_windows(node):
+        narrow = _narrow(m, zero, x.dtype)
+        padded = None if narrow is None else _padded(m, x, attrs, narrow)
+        if padded is None:
+            return None
+        x, attrs = padded, {**attrs, "padding": 0}
+    total = _weighted_sum(m, x, weight, channels, attrs)
+    if total is None:
         return None
-    total = _weighted_sum(m, x, weight, channels, node.attrs)
-    if total is None or sums is None:
-        return None
+    sums = m.constant(_along(_sums_of(weight.centered, channels), m.out, channels).astype(np.int32))
     return m.op("subtract", total, m.op("multiply", m.op("reshape", zero, shape=()), sums))
+
+
+def _narrow(m: Match, zero: Value, dtype: str) -> Value | None:
+    """Returns a zero point of the call in the type of the numbers; None where it may be another number."""
+    made = m.producer(zero)
+    while made is not None and made.op == "reshape":
+        (zero,) = made.given
+        made = m.producer(zero)
+    if made is None or made.op != "cast":
+        return None
+    (zero,) = made.given
+    if zero.dtype != dtype:
+        return None
+    return zero if not zero.ndim else m.op("reshape", zero, shape=())
 
 
 def _operands(m: Match) -> tuple[Value, Channels, _Weight] | None:
@@ -623,14 +637,15 @@ def _along(vector: Array, out: Value, channels: Channels) -> Array:
     return vector.reshape((-1,) + (1,) * (out.ndim - 1 - channels.result))
 
 
-def _padded(m: Match, x: Value, attrs: Mapping[str, Any], zero: int) -> Value | None:
+def _padded(m: Match, x: Value, attrs: Mapping[str, Any], zero: int | Value) -> Value | None:
     """Returns the data with zero points around them, which stand for the zeros of a padded convolution."""
     padding, n = attrs.get("padding", 0), x.ndim - 2
     every = padding if isinstance(padding, (tuple, list)) else (padding,) * n
     if any(not isinstance(p, int) for p in every) or len(every) not in (n, 2 * n):
         return None
     before, after = (every[:n], every[n:]) if len(every) == 2 * n else (every, every)
-    return m.op("pad", x, pad_before=(0, 0, *before), pad_after=(0, 0, *after), value=zero)
+    ends = {"pad_before": (0, 0, *before), "pad_after": (0, 0, *after)}
+    return m.op("pad", x, zero, **ends) if isinstance(zero, Value) else m.op("pad", x, **ends, value=zero)
 
 
 _QUANTIZED: tuple[Rule, ...] = (

@@ -58,6 +58,9 @@ def padded(
     each two elements (:func:`spread`). ``mode``: ``constant``, or elements of ``x`` by ``reflect``, ``edge`` or ``wrap``.
     """
     number = known_number(c, fill) if isinstance(fill, Value) else fill
+    if number is None and mode == "constant" and not any(gaps or ()) and min((*low, *high), default=0) >= 0:
+        ends = {"pad_before": tuple(low), "pad_after": tuple(high)}
+        return c.op("pad", x, c.op("reshape", fill, shape=()), **ends) if any((*low, *high)) else x
     if number is None and mode == "constant":  # it is put where the same padding of a mask says so
         inside = c.op("broadcast_to", c.constant(True, "bool"), shape=x.shape)
         inside, wide = [padded(c, v, low, high, 0, gaps) for v in (inside, x)]

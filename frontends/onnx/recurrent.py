@@ -11,7 +11,8 @@ from typing import Any
 
 from ...graph.builder import add_scan
 from ...graph.graph import Value
-from .call import OnnxCall, converter
+from .call import OnnxCall, contributed, converter
+from .quantized import by_extremes, scaled_product
 
 _FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softsign": "", "softplus": "softplus"}
 
@@ -37,6 +38,7 @@ class _Layer:
         if c.attr("clip") is not None:
             raise c.error("clipping is not supported")
         self.steps, self.batch = self.x.shape[0], self.x.shape[1]
+        self.inputs = [self.x] * len(directions)  # what the steps of each direction take
         self.lengths = c.optional(4)
 
     def part(self, value: Value, direction: int) -> Value:
@@ -77,9 +79,10 @@ class _Layer:
 
         ``step(direction, input, states)`` returns the new states, of which the first is the output.
         """
-        c, arrays = self.c, [self.x]
+        c = self.c
+        times: list[Value] = []
         if self.lengths is not None:
-            arrays.append(c.places(self.steps, self.lengths.dtype))
+            times.append(c.places(self.steps, self.lengths.dtype))
 
         def one(d: int, states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
             made = step(d, parts[0], states)
@@ -90,6 +93,7 @@ class _Layer:
 
         rows, finals = [], []
         for d, backwards in enumerate(self.reversed):
+            arrays = [self.inputs[d], *times]
             ends, (every,) = add_scan(c.builder, start(d), arrays, partial(one, d), reverse=backwards)
             rows.append(every)
             finals.append(ends)
@@ -171,11 +175,37 @@ def gru(c: OnnxCall) -> tuple[Value, ...]:
 @converter("LSTM")
 def lstm(c: OnnxCall) -> tuple[Value, ...]:
     layer = _Layer(c, 4, ["Sigmoid", "Tanh", "Tanh"])
+    return _lstm(layer, [layer.sums(d) for d in range(len(layer.reversed))])
+
+
+@contributed("DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(c: OnnxCall) -> tuple[Value, ...]:
+    """An LSTM whose weights are integers. The input is rounded by its range, and so is the state of each step."""
+    layer = _Layer(c, 4, ["Sigmoid", "Tanh", "Tanh"])
+    given, sums = by_extremes(c, layer.x), []
+    for d in range(len(layer.reversed)):
+        w, r = [
+            (layer.part(c.input(a), d), layer.part(c.input(b), d), layer.part(c.input(b + 1), d))
+            for a, b in ((1, 8), (2, 10))
+        ]
+        bias = layer.bias(d)
+        sides = scaled_product(c, given, w)
+        layer.inputs[d] = sides if bias is None else c.op("add", sides, c.op("add", *bias))
+        sums.append(partial(_quantized_sums, c, r))
+    return _lstm(layer, sums)
+
+
+def _quantized_sums(c: OnnxCall, weights: tuple[Value, Value, Value], x: Value, h: Value) -> Value:
+    return c.op("add", x, scaled_product(c, by_extremes(c, h), weights))
+
+
+def _lstm(layer: _Layer, sums: Sequence[Callable[[Value, Value], Value]]) -> tuple[Value, ...]:
+    """Returns the results of an LSTM whose gates are functions of ``sums`` of the input and the state."""
+    c = layer.c
     peepholes = c.optional(7)
     if c.attr("input_forget", 0):
         raise c.error("coupled input and forget gates are not supported")
     directions = range(len(layer.reversed))
-    sums = [layer.sums(d) for d in directions]
     peeps = [None if peepholes is None else layer.parts(layer.part(peepholes, d), 3) for d in directions]
 
     def step(d: int, x: Value, states: Any) -> Any:

@@ -62,7 +62,7 @@ def _folded(graph: Graph, services: Services, widen: bool) -> Graph:
     constants = dict(graph.constants)
     nodes: list[Node] = []
     for node in graph.nodes:
-        known = all(v in constants for v in node.given) and (widen or not _widens(node))
+        known = all(v in constants for v in node.given) and (widen or not widens(node))
         results = _results(node, constants, services) if known else None
         if results is None:
             nodes.append(node)
@@ -71,7 +71,7 @@ def _folded(graph: Graph, services: Services, widen: bool) -> Graph:
     return graph if len(nodes) == len(graph.nodes) else without_unread(graph.replaced(nodes, constants=constants))
 
 
-def _widens(node: Node) -> bool:
+def widens(node: Node) -> bool:
     """Returns whether a conversion makes weights of 8 bits wider: arrays, and no vectors of zero points."""
     long = [d for d in node.outputs[0].shape if d != 1]
     return node.op == "cast" and len(long) > 1 and all(DType(v.dtype).bits == 8 for v in node.given)

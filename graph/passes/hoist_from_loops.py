@@ -9,6 +9,7 @@ from ..builder import SCAN, Builder
 from ..graph import Graph, Node, Value, without_unread
 from ..graph_operators import operator
 from ..kernels import Services
+from .fold_constants import widens
 
 _PRODUCTS = ("dense", "matmul")
 
@@ -63,7 +64,10 @@ class _Hoisting:
         """Returns the loop with what is left in it; what was moved out is in the builder."""
         left, alike = [], set()
         for n in self.body.nodes:
-            if all(v in self.whole or v in self.constants for v in n.given) and any(v in self.whole for v in n.given):
+            same = all(v in self.whole or v in self.constants for v in n.given) and any(
+                v in self.whole for v in n.given
+            )
+            if same and not self._widens_weights(n):
                 self._emit(n, [None if v is None else self._outside(v) for v in n.inputs], self.whole)
                 alike.add(n)
             else:
@@ -75,6 +79,10 @@ class _Hoisting:
         if not alike and not moved:
             return self.node
         return self._without({*alike, *moved})
+
+    def _widens_weights(self, n: Node) -> bool:
+        """Returns whether constants of 8 bits are widened: patterns of the body look for them first."""
+        return widens(n) and all(self.whole.get(v) in self.builder.constants for v in n.given)
 
     def _emit(self, n: Node, inputs: Sequence[Value | None], known: dict[Value, Value]) -> None:
         made = self.builder.several(n.op, *inputs, names=[v.name for v in n.outputs], **n.attrs)

@@ -113,6 +113,7 @@ def _prepare_bodies(graph: Graph, services: Services) -> Graph:
 
 
 PASSES: list[GraphPass] = [
+    GraphPass("fold_narrow", fold_narrow),
     GraphPass("hoist_from_loops", hoist_from_loops),
     GraphPass("merge_equal", merge_equal),
     GraphPass("fold_narrow", fold_narrow),

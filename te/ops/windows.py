@@ -166,7 +166,7 @@ def pad(
 ) -> Tensor:
     """Returns ``x`` with elements added at both ends of each dimension (``pad_after`` defaults to ``pad_before``).
 
-    ``mode``: ``constant`` (they are ``value``), ``edge`` (the nearest element), ``reflect`` (mirrored, the edge not
+    ``mode``: ``constant`` (they are ``value``, a number or a tensor of no dimensions), ``edge`` (the nearest element), ``reflect`` (mirrored, the edge not
     repeated), ``wrap`` (from the other end).
     """
     check_tensor("pad", x)
@@ -177,6 +177,8 @@ def pad(
     for p in (*before, *after):
         if hasattr(p, "value") and p.value < 0:
             raise ValueError(f"pad: a negative padding, {p}")
+    if isinstance(value, Tensor) and value.ndim:
+        raise ValueError(f"pad: the value {shape_text(value)}; a tensor has one element and no dimensions")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise ValueError(f"pad: mode={mode!r}; there are 'constant', 'edge', 'reflect' and 'wrap'")
     requires: list[Requirement] = []
@@ -228,7 +230,7 @@ def pad(
 def _constant(value: Any, dtype: str) -> Expr:
     if isinstance(value, (int, float)):
         return const(value if DType(dtype).is_float else int(value), dtype)
-    return convert(value).astype(dtype)
+    return convert(value() if isinstance(value, Tensor) else value).astype(dtype)
 
 
 def depth_to_space(

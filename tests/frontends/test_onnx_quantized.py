@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
 from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
+from tilewright.graph import prepare  # noqa: E402
 
 MICROSOFT = "com.microsoft"
 TYPES = {"uint8": np.uint8, "int8": np.int8, "uint16": np.uint16, "int16": np.int16}
@@ -36,6 +37,7 @@ def both(op, given, inputs=None, constants=None, to=np.float32, domain=MICROSOFT
     model = model_of([node], inputs, constants, types=types)
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1  # threads find ranges of parts of a state
     (want,) = runtime.InferenceSession(model.SerializeToString(), options).run(None, inputs)
     got = build_graph(from_onnx(model))(*inputs.values())
     assert got.dtype == want.dtype and got.shape == want.shape
@@ -174,6 +176,38 @@ def test_operands_that_are_quantized_at_the_call(x):
     model = model_of([node], {"x": x}, outputs=("y", "s", "z"), types={"y": 2, "z": 2})
     for got, want in zip(build_graph(from_onnx(model))(x), runtime.InferenceSession(model.SerializeToString()).run(None, {"x": x}), strict=True):  # fmt: skip
         np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("direction", "per_channel", "dtype"), [("forward", False, "int8"), ("bidirectional", True, "uint8")]
+)
+def test_lstm_of_integer_weights(direction, per_channel, dtype):
+    rng, size, width, ways = np.random.default_rng(9), 16, 12, 2 if direction == "bidirectional" else 1
+    x = rng.standard_normal((5, 2, width)).astype(np.float32)
+    of_scale = (ways, 4 * size) if per_channel else (ways,)
+    constants = {"b": rng.standard_normal((ways, 8 * size)).astype(np.float32)}
+    for name, rows in (("w", width), ("r", size)):
+        constants[name] = ends(rng, (ways, rows, 4 * size), dtype)
+        constants[f"{name}s"] = rng.uniform(0.002, 0.004, of_scale).astype(np.float32)
+        zeros = rng.integers(100, 150, of_scale) if dtype == "uint8" and not per_channel else np.zeros(of_scale)
+        constants[f"{name}z"] = (zeros if dtype == "int8" or not per_channel else zeros + 128).astype(dtype)
+    given = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    got, want = both("DynamicQuantizeLSTM", given, {"x": x}, constants, hidden_size=size, direction=direction)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_loops_multiply_integer_weights():
+    """The weights of the state stay numbers of 8 bits in the loop."""
+    rng, size = np.random.default_rng(2), 32
+    names = {n: rng.integers(-127, 127, (1, size, 4 * size)).astype(np.int8) for n in "wr"}
+    scales = {n: np.full(1, 0.01, np.float32) for n in ("ws", "rs")}
+    constants = {**names, **scales, **{n: np.zeros(1, np.int8) for n in ("wz", "rz")}}
+    given = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+    node = helper.make_node("DynamicQuantizeLSTM", given, ["y"], domain=MICROSOFT, hidden_size=size)
+    x = np.zeros((7, 1, size), np.float32)
+    (loop,) = [n for n in prepare(from_onnx(model_of([node], {"x": x}, constants))).nodes if n.body is not None]
+    (product,) = [n for n in loop.body.nodes if n.op == "matmul"]
+    assert [v.dtype for v in product.given] == ["uint8", "int8"]
 
 
 @pytest.mark.parametrize("last", [0, 1])

@@ -247,6 +247,11 @@ def test_pad_value_and_errors(evaluate):
     x = np.arange(3, dtype="int8")
     A = ph(x)
     np.testing.assert_array_equal(evaluate(ops.pad(A, (1,), value=-5), [A], x), [-5, 0, 1, 2, -5])
+    fill = te.placeholder((), A.dtype, "fill")
+    padded = evaluate(ops.pad(A, (1,), value=fill), [A, fill], x, np.array(-7, x.dtype))
+    np.testing.assert_array_equal(padded, [-7, 0, 1, 2, -7])
+    with pytest.raises(ValueError, match="no dimensions"):
+        ops.pad(A, (1,), value=A)
     with pytest.raises(ValueError, match="too short to reflect"):
         ops.pad(A, (3,), mode="reflect")
 
