@@ -57,13 +57,15 @@ class _Layer:
         return [self.c.op("strided_slice", value, begin=(*lead, a), end=(*ends, b)) for a, b in bounds]
 
     def state(self, n: int, direction: int) -> Value:
+        """Returns the first state of input ``n``, zeros without one."""
         given = self.c.optional(n)
         if given is None:
             zero = self.c.constant(0.0, self.x.dtype)
             return self.c.op("broadcast_to", zero, shape=(self.batch, self.size))
         if self.c.attr("layout", 0):
             given = self.c.op("transpose", given, axes=(1, 0, 2))
-        return self.part(given, direction)
+        one, shape = self.part(given, direction), (self.batch, self.size)
+        return one if one.shape == shape else self.c.op("reshape", one, shape=shape)  # the call has equal batches
 
     def alive(self, t: Value | None, new: Value, old: Value) -> Value:
         """Returns the new state where the sequence is longer than ``t``, else the old one."""

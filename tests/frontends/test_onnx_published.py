@@ -1,0 +1,110 @@
+"""What ONNX files have in them as people publish them: the smallest model of each kind, against ONNX Runtime."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx.parser")
+
+from onnx import numpy_helper  # noqa: E402
+
+import tilewright as tw  # noqa: E402
+from tilewright.codegen.runtime.arguments import SizeError  # noqa: E402
+from tilewright.frontends.onnx import OnnxError  # noqa: E402
+
+HEADER = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1, "ai.onnx.ml" : 3]>'
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def model_of(text, **constants):
+    model = onnx.parser.parse_model(HEADER + text)
+    model.graph.initializer.extend([numpy_helper.from_array(a, n) for n, a in constants.items()])
+    return model
+
+
+def same_as_onnxruntime(model, *cases, bounds=None, tolerance=1e-5, **options):
+    """Returns the built model after its results for each case were compared."""
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    f = tw.build(tw.from_onnx(model, **options), "native -num-cores=1", bounds=bounds or {})
+    for arrays in cases:
+        want = session.run(None, dict(zip([i.name for i in session.get_inputs()], arrays, strict=True)))
+        got = f(*arrays)
+        for g, w in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
+            assert np.shape(g) == w.shape and g.dtype == w.dtype
+            np.testing.assert_allclose(g, w, tolerance, tolerance)
+    return f
+
+
+def test_a_squeeze_of_a_size_that_the_call_has_to_have():
+    model = model_of("g (float[n,a,3] x) => (float[k,l] y) <int64[1] i={1}> { y = Squeeze(x, i) }")
+    f = same_as_onnxruntime(model, [normal(4, 1, 3)], [normal(2, 1, 3)], bounds={"n": 4, "a": 2})
+    with pytest.raises(SizeError, match=r"squeeze: axis 1 of x, \(n, a, 3\), has to have the extent 1 \(a = 2"):
+        f(normal(2, 2, 3))
+
+
+def test_a_branch_that_squeezes_a_size_of_one():
+    text = """g (float[n,a,3] x) => (float[k,l] y) <int64 one={1}, int64 first={1}, int64[1] i={1}> {
+        s = Shape(x) d = Gather(s, first) c = Equal(d, one)
+        q = If (c) <then_branch = t () => (float[n,3] p) { p = Squeeze(x, i) }, else_branch = e () => (float[n,a,3] p2) { p2 = Identity(x) }>
+        y = Neg(q) }"""
+    f = same_as_onnxruntime(model_of(text), [normal(4, 1, 3)], bounds={"n": 4, "a": 2})
+    with pytest.raises(SizeError, match="has to have the extent 1"):
+        f(normal(2, 2, 3))
+
+
+@pytest.mark.parametrize("op, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_a_first_state_of_one_row_says_that_the_batch_is_one(op, gates):
+    text = f"g (float[5,b,2] x, float[1,1,3] h) => (float[5,1,k,3] y) {{ y, z = {op}<hidden_size=3>(x, w, r, , , h) }}"
+    model = model_of(text, w=normal(1, 3 * gates, 2), r=normal(1, 3 * gates, 3, seed=1))
+    f = same_as_onnxruntime(model, [normal(5, 1, 2), normal(1, 1, 3)], bounds={"b": 3})
+    with pytest.raises(SizeError, match=r"as many elements as \(b, 3\)"):
+        f(normal(5, 2, 2), normal(1, 1, 3))
+
+
+def test_a_range_of_floats_up_to_a_size():
+    text = """g (float[n,3] x) => (float[k] y) <int64 first={0}, float half={0.5}, float zero={0}, float one={1}> {
+        s = Shape(x) d = Gather(s, first) c = Cast<to=1>(d) r = Range(zero, c, one) y = Add(r, half) }"""
+    same_as_onnxruntime(model_of(text), [normal(4, 3)], [normal(1, 3)], bounds={"n": 8})
+
+
+def test_a_range_of_parts_up_to_a_size_is_refused():
+    text = """g (float[n,3] x) => (float[k] y) <int64 first={0}, float half={0.5}, float zero={0}> {
+        s = Shape(x) d = Gather(s, first) c = Cast<to=1>(d) y = Range(zero, c, half) }"""
+    with pytest.raises(OnnxError, match="Range"):
+        tw.from_onnx(model_of(text))
+
+
+@pytest.mark.parametrize("name", ["?", "-1"])
+def test_sizes_without_a_name_are_each_their_own(name):
+    model = model_of("g (float[n,m] x) => (float[k,l] y) { y = Neg(x) }")
+    for d in model.graph.input[0].type.tensor_type.shape.dim:
+        d.dim_param = name
+    same_as_onnxruntime(model, [normal(2, 5)], [normal(4, 3)], bounds={"x_0": 4, "x_1": 5})
+
+
+def test_a_negative_size_of_an_input_is_any_size():
+    model = model_of("g (float[n,3] x) => (float[k,l] y) { y = Neg(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    same_as_onnxruntime(model, [normal(2, 3)], bounds={"x_0": 4})
+
+
+TABLE_OF_POSITIONS = """g (float[b,n,4] x) => (float[b,n,4] y) <int64[1] z={0}, int64[1] o={1}, int64[1] w={2}> {
+    s = Shape(x) e = Slice(s, o, w, z) p = Slice(t, z, e, o) q = Add(x, p) y = MatMul(q, m) }"""
+
+
+def test_a_table_that_is_cut_at_a_size_leaves_the_size_as_it_is():
+    model = model_of(TABLE_OF_POSITIONS, t=normal(1, 6, 4), m=normal(4, 4))
+    assert [str(d) for d in tw.from_onnx(model).outputs[0].shape] == ["b", "n", "4"]
+    f = same_as_onnxruntime(model, [normal(2, 6, 4)], [normal(1, 1, 4)], [normal(2, 3, 4)], bounds={"b": 2, "n": 8})
+    with pytest.raises(SizeError, match="n = 7"):
+        f(normal(1, 7, 4))
+
+
+def test_a_slice_of_a_slice_of_a_table_that_is_cut_at_a_size():
+    text = """g (float[n,4] x) => (float[n,2] y) <int64[1] z={0}, int64[1] o={1}, int64[1] w={2}, int64[1] h={3}> {
+        s = Shape(x) e = Slice(s, z, o, z) p = Slice(t, z, e, z) c = Slice(p, o, h, o) d = Slice(x, o, h, o) y = Add(c, d) }"""
+    same_as_onnxruntime(model_of(text, t=normal(6, 4)), [normal(6, 4)], [normal(2, 4)], bounds={"n": 6})
