@@ -60,6 +60,7 @@ from . import (
     resizing,
     shapes,
     single_elements,
+    trees,
 )
 from .call import (
     CONVERTERS,
@@ -92,7 +93,7 @@ from .model_file import (
 )
 
 TABLES = (
-    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements,
+    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements, trees,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 

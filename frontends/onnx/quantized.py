@@ -95,10 +95,10 @@ def dequantize(c: OnnxCall) -> Value:
 
 @converter("DynamicQuantizeLinear")
 def dynamic_quantize(c: OnnxCall) -> tuple[Value, ...]:
-    return _by_extremes(c, c.input(0))
+    return by_extremes(c, c.input(0))
 
 
-def _by_extremes(c: OnnxCall, x: Value) -> tuple[Value, Value, Value]:
+def by_extremes(c: OnnxCall, x: Value) -> tuple[Value, Value, Value]:
     """Returns ``x`` as uint8 with a scale and a zero point that hold its least and greatest number, and 0."""
     axes = tuple(range(x.ndim))
     zero_f = c.like(0, x)
@@ -133,7 +133,7 @@ def _product_and_scale(
     return total, c.op("multiply", along(c, scale_a, total, -2), along(c, scale_b, total, -1))
 
 
-def _scaled_product(
+def scaled_product(
     c: OnnxCall, left: tuple[Value, Value, Value | None], right: tuple[Value, Value, Value | None]
 ) -> Value:
     """Returns what :func:`_product_and_scale` does as one array of float32."""
@@ -150,13 +150,13 @@ def _requantized_sums(c: OnnxCall, total: Value, scale: Value, to_scale: Value, 
 @contributed("MatMulIntegerToFloat")
 def matmul_integer_to_float(c: OnnxCall) -> Value:
     a, b, scale_a, scale_b = [c.input(n) for n in range(4)]
-    real = _scaled_product(c, (a, scale_a, c.optional(4)), (b, scale_b, c.optional(5)))
+    real = scaled_product(c, (a, scale_a, c.optional(4)), (b, scale_b, c.optional(5)))
     return _with_bias(c, c.cast(real, scale_a.dtype), c.optional(6))
 
 
 @contributed("DynamicQuantizeMatMul")
 def dynamic_quantize_matmul(c: OnnxCall) -> Value:
-    real = _scaled_product(c, _by_extremes(c, c.input(0)), (c.input(1), c.input(2), c.optional(3)))
+    real = scaled_product(c, by_extremes(c, c.input(0)), (c.input(1), c.input(2), c.optional(3)))
     return _with_bias(c, real, c.optional(4))
 
 
