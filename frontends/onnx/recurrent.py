@@ -137,8 +137,11 @@ class _Layer:
     def rounded_sums(
         self, given: Sequence[Value], w: Any, r: Any, bias: Value | None
     ) -> Callable[[Value, Value], Value]:
-        """Returns what :meth:`sums` does where weights are numbers of 8 bits, a column for each sum, with a scale and a zero
-        point. ``given`` has those of the input; the state is rounded by its range at each step."""
+        """Returns what :meth:`sums` does with weights of 8 bits, which have a column for each sum.
+
+        They come with a scale and a zero point; ``given`` has those of the input. The state is rounded by its range at each
+        step, that of the whole batch, as ONNX Runtime does it on one thread.
+        """
         c = self.c
 
         def sums(x: Value, h: Value) -> Value:

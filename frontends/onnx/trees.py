@@ -14,6 +14,7 @@ import numpy as np
 from ...graph.builder import add_scan
 from ...graph.graph import Value
 from .call import OnnxCall, register_onnx_operator
+from .other_domains import transformed
 
 _HOLDS = {"LEQ": "less_equal", "LT": "less", "GTE": "greater_equal", "GT": "greater", "EQ": "equal", "NEQ": "not_equal"}
 """The operators of the comparisons that lead to the first branch."""
@@ -22,7 +23,7 @@ Table = np.ndarray[Any, Any]
 
 
 class _Trees:
-    """The nodes of all trees side by side: what each compares, where it leads, and the weights of each leaf by target."""
+    """The nodes of all trees side by side: what each compares and where it leads, and the weights of leaves."""
 
     def __init__(self, c: OnnxCall, kind: str, targets: int) -> None:
         self.c, self.targets = c, targets
@@ -109,34 +110,27 @@ def _matrix(c: OnnxCall) -> Value:
     return x if x.ndim == 2 else c.op("reshape", x, shape=(1, -1))
 
 
-def _base(c: OnnxCall, trees: _Trees) -> Table:
-    return trees.numbers("base_values")
-
-
-def _transformed(c: OnnxCall, x: Value, kinds: Sequence[str] = ("LOGISTIC", "SOFTMAX")) -> Value:
-    kind = c.attr("post_transform", "NONE")
-    if kind not in ("NONE", *kinds):
-        raise c.error(f"the transformation {kind} is not supported")
-    return x if kind == "NONE" else c.op("sigmoid", x) if kind == "LOGISTIC" else c.op("softmax", x, axis=1)
-
-
 def tree_regressor(c: OnnxCall) -> Value:
     trees = _Trees(c, "target", int(c.attr("n_targets", 1)))
-    out, base = trees.scores(_matrix(c)), _base(c, trees)
+    out, base = trees.scores(_matrix(c)), trees.numbers("base_values")
     if base.size:
         out = c.op("add", out, c.constant(base.astype(out.dtype), out.dtype))
-    return c.cast(_transformed(c, out), "float32")
+    return c.cast(transformed(c, out), "float32")
 
 
 def tree_classifier(c: OnnxCall) -> tuple[Value, ...]:
-    """Labels and scores. Trees with weights for one of two classes give that class's score, the other one is what is left:
-    1 without it where all weights are positive, else its negative."""
+    """Returns labels and scores; the label is that of the greatest score.
+
+    Trees with weights for one of two classes give the second one's score, and the first one's is what is left: 1 without it
+    where all weights are positive, else its negative. Where both have weights, ONNX Runtime returns 1 for a positive score
+    of the second class and 0 otherwise, whatever the labels are.
+    """
     labels = c.attr("classlabels_int64s") or c.attr("classlabels_ints")
     if labels is None:
         raise c.error("labels that are strings are not supported")
     trees = _Trees(c, "class", len(labels))
     used = np.unique(np.asarray(c.attr("class_ids")))
-    scores, base = trees.scores(_matrix(c)), _base(c, trees)
+    scores, base = trees.scores(_matrix(c)), trees.numbers("base_values")
     if len(labels) == 2 and len(used) == 1:
         score = c.part(scores, 1, int(used[0]), 1)
         if base.size:
@@ -154,7 +148,7 @@ def tree_classifier(c: OnnxCall) -> tuple[Value, ...]:
             scores = c.op("add", scores, c.constant(base.astype(scores.dtype), scores.dtype))
         best = c.op("argmax", scores, axis=1, dtype="int64")
     label = c.op("take", c.constant(np.asarray(labels, np.int64), "int64"), best, axis=0)
-    return label, c.cast(_transformed(c, scores), "float32")
+    return label, c.cast(transformed(c, scores), "float32")
 
 
 register_onnx_operator("TreeEnsembleRegressor", tree_regressor, "ai.onnx.ml")
