@@ -53,6 +53,12 @@ def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: 
         del builder.nodes[before:]
     try:
         return [*add_cond(builder, condition, lambda: side("then_branch"), lambda: side("else_branch"))]
+    except NeedsConstant:
+        raise
+    except OnnxError as error:
+        raise NeedsConstant(
+            f"{error}; or the condition of {label}, {condition.name}, has to be a constant", condition
+        ) from error
     except GraphError as error:
         what = f"{label}: {error}; so the condition, {condition.name}, has to be a constant"
         raise NeedsConstant(what, condition) from error

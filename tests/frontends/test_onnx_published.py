@@ -201,3 +201,14 @@ def test_trees_with_a_score_for_each_of_two_classes():
     del model.graph.output[0]
     (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": ROWS[0][0]})
     np.testing.assert_allclose(scores, want, 1e-5, 1e-5)
+
+
+def test_a_branch_that_cannot_be_read_names_what_decides():
+    text = """g (float[4] x, int64 rate) => (float[4] y) <int64 fast={16}> {
+        c = Equal(rate, fast)
+        y = If (c) <then_branch = t () => (float[4] p) { p = Neg(x) }, else_branch = e () => (float[4] q) { q = MatMul(x, w) }> }"""
+    model = model_of(text, w=normal(3, 4))
+    with pytest.raises(OnnxError, match="MatMul 'q'.*; it depends on the inputs rate, which constants= can give"):
+        tw.from_onnx(model)
+    x, f = normal(4), tw.build(tw.from_onnx(model, constants={"rate": np.int64(16)}))
+    np.testing.assert_array_equal(f(x), -x)
