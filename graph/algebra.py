@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from ..te.ops.elements import ELEMENTS
-from ..tir.expr import DType, max_value
+from ..tir.expr import DType, Expr, max_value
 from .graph import Node, Value, same_shape
 from .graph_operators import OPERATORS, axes_of, axes_without_negatives, infer, inverse, moves_only_ones
 from .rules import Match, Rule, any_value, constant, either, number, numbers_of, op, produced, rule
@@ -386,10 +386,12 @@ def _read_other_way(m: Match, flag: str, a: Value, b: Value) -> Value | None:
 # Rules of parts of arrays: slices, splits and concatenations.
 
 
-def _steps(node: Node) -> list[tuple[int, int, int]]:
-    """Returns start, step and count of a slice in each dimension."""
+def _steps(node: Node) -> list[tuple[int, int, int]] | None:
+    """Returns start, step and count of a slice in each dimension; None where the call says one of them."""
     (x,) = node.given
     strides = node.attrs.get("strides", 1)
+    if not x.is_static or any(isinstance(e, Expr) for e in (*node.attrs["begin"], *node.attrs["end"])):
+        return None
     steps = strides if isinstance(strides, (tuple, list)) else [strides] * x.ndim
     out = []
     for extent, begin, end, step in zip(x.shape, node.attrs["begin"], node.attrs["end"], steps, strict=True):
@@ -404,20 +406,22 @@ def _steps(node: Node) -> list[tuple[int, int, int]]:
 @rule(op("strided_slice", _x, bind="cut"))
 def slice_of_everything(m: Match) -> Value | None:
     """A slice that leaves nothing out, in order, is its operand."""
-    if not m["x"].is_static:
+    steps = _steps(m.node("cut"))
+    if steps is None:
         return None
     whole = [(0, n) for n in m["x"].shape]
-    kept = [(start, count) for start, step, count in _steps(m.node("cut")) if step == 1 or count == 1]
+    kept = [(start, count) for start, step, count in steps if step == 1 or count == 1]
     return m["x"] if kept == whole else None
 
 
 @rule(op("strided_slice", op("strided_slice", _x, bind="inner"), bind="outer"))
 def slice_of_slice(m: Match) -> Value | None:
     """A slice of a slice is one slice, when both go upwards."""
-    if not m["x"].is_static:
+    inner, outer = _steps(m.node("inner")), _steps(m.node("outer"))
+    if inner is None or outer is None:
         return None
     begin, end, strides = [], [], []
-    for (a, p, _), (b, q, n) in zip(_steps(m.node("inner")), _steps(m.node("outer")), strict=True):
+    for (a, p, _), (b, q, n) in zip(inner, outer, strict=True):
         if p < 1 or q < 1:
             return None
         begin.append(a + b * p)
@@ -430,9 +434,9 @@ def slice_of_slice(m: Match) -> Value | None:
 def slice_of_transpose(m: Match) -> Value | None:
     """A slice upwards of a transpose that nothing else reads is the transpose of a slice, which moves less."""
     turned = m.node("turned")
-    if not m["x"].is_static or m.readers(turned.output) > 1:
-        return None
     steps = _steps(m.node("cut"))
+    if steps is None or m.readers(turned.output) > 1:
+        return None
     if any(step < 1 for _, step, _ in steps):
         return None
     kept = [steps[d] for d in inverse(axes_of(turned))]
@@ -446,9 +450,9 @@ def slice_of_transpose(m: Match) -> Value | None:
 def heads_of_slice(m: Match) -> Value | None:
     """A slice of rows whose elements then form heads is a slice of the heads, in which transposes can join."""
     x, shape = m["x"], m.out.shape
-    if not x.is_static or not m.out.is_static or len(shape) < 2:
-        return None
     steps = _steps(m.node("cut"))
+    if steps is None or not m.out.is_static or len(shape) < 2:
+        return None
     start, step, count = steps[-1]
     head, lead = shape[-1], x.shape[:-1]
     rows = [d for d in shape[:-2] if d != 1]

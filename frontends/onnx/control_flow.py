@@ -16,7 +16,8 @@ import numpy as np
 
 from ...graph.builder import Builder, add_cond, add_scan, add_while
 from ...graph.graph import GraphError, Value
-from ...tir.expr import Expr
+from ...te.ops.arguments import same
+from ...tir.expr import Expr, convert
 from .call import LARGEST_TABLE, Item, NeedsConstant, OnnxCall, OnnxError, ValueList, converter, dtype_of
 
 LONGEST_LOOP = 1024
@@ -43,11 +44,36 @@ def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: 
     def side(name: str) -> list[Value]:
         return _tensors(run(attributes[name], ()), label)
 
+    asked, first = _size_that_is_one(builder, condition), attributes["then_branch"].node
+    if asked is not None and first and first[-1].op_type == "Squeeze":
+        before = len(builder.nodes)
+        made, last = side("then_branch"), builder.nodes[-1]
+        if last.op == "squeeze" and any(same(convert(d), asked) for d in last.inputs[0].shape):
+            return [*made]  # the branches differ in dimensions; a call with another size than 1 is refused
+        del builder.nodes[before:]
     try:
         return [*add_cond(builder, condition, lambda: side("then_branch"), lambda: side("else_branch"))]
+    except NeedsConstant:
+        raise
+    except OnnxError as error:
+        raise NeedsConstant(
+            f"{error}; or the condition of {label}, {condition.name}, has to be a constant", condition
+        ) from error
     except GraphError as error:
         what = f"{label}: {error}; so the condition, {condition.name}, has to be a constant"
         raise NeedsConstant(what, condition) from error
+
+
+def _size_that_is_one(builder: Builder, condition: Value) -> Expr | None:
+    """Returns the size, which the call knows, that a condition compares with 1; None for another condition."""
+    made = {v: node for node in builder.nodes for v in node.outputs}
+    if condition not in made or made[condition].op != "equal":
+        return None
+    ones = [v for v in made[condition].given if np.all(builder.constants.get(v, 0) == 1)]
+    sizes = [made[v] for v in made[condition].given if v in made and made[v].op == "size_number"]
+    number = sizes[0].attrs["number"] if len(ones) == len(sizes) == 1 else None
+    (number,) = number if isinstance(number, tuple) and len(number) == 1 else (number,)
+    return number if isinstance(number, Expr) else None
 
 
 def _tensors(items: Sequence[Item], label: str) -> list[Value]:

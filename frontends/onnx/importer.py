@@ -60,6 +60,7 @@ from . import (
     resizing,
     shapes,
     single_elements,
+    trees,
 )
 from .call import (
     CONVERTERS,
@@ -92,7 +93,7 @@ from .model_file import (
 )
 
 TABLES = (
-    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements,
+    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements, trees,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -250,7 +251,7 @@ class _Reader:
         if dims is None:
             if not tensor.HasField("shape"):
                 raise OnnxError(f"{label} has no shape; give one with shapes={{{shown(item.name)}: …}}")
-            dims = [d.dim_value if d.HasField("dim_value") else d.dim_param or f"{item.name}_{n}" for n, d in enumerate(tensor.shape.dim)]  # fmt: skip
+            dims = [_size_of(d, f"{item.name}_{n}") for n, d in enumerate(tensor.shape.dim)]
         shape = [self.size(d) if isinstance(d, str) else int(d) for d in dims]
         if any(isinstance(d, int) and d < 0 for d in shape):
             raise OnnxError(f"{label} has a negative size")
@@ -410,11 +411,14 @@ class _Reader:
             made = convert(call)
         except NeedsConstant:
             raise
-        except OnnxError:
+        except OnnxError as error:
             if not self.has_body(node):
                 raise
             del self.builder.nodes[before:]
-            return self.expanded(node, inputs, opset, label)
+            try:
+                return self.expanded(node, inputs, opset, label)
+            except OnnxError:
+                raise error from None  # the body has nodes that the file does not have
         return made if isinstance(made, tuple) else (made,)
 
     def special(
@@ -564,6 +568,15 @@ class _Reader:
 def _domain_of(node: Any) -> str:
     """Returns the domain of a node, or of an import of operators; empty for ONNX's own."""
     return "" if node.domain in _DEFAULT_DOMAINS else str(node.domain)
+
+
+def _size_of(dimension: Any, otherwise: str) -> int | str:
+    """Returns the number or the name of a dimension of an input. ``otherwise`` names one that can have any size: exporters
+    leave it out, or write -1 or ``?``."""
+    if dimension.HasField("dim_value") and dimension.dim_value >= 0:
+        return int(dimension.dim_value)
+    named = any(letter.isalpha() for letter in dimension.dim_param)
+    return str(dimension.dim_param) if named else otherwise
 
 
 def _holds_strings(attribute: Any) -> bool:

@@ -164,6 +164,12 @@ class Undecided(Exception):
     """Raised where a formula of sizes is not known to be one: it depends on what the sizes are."""
 
 
+_MOVES = frozenset(
+    ("Cast", "Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Unsqueeze")
+)
+"""The operators that change no number."""
+
+
 def computed_formulas(
     op: str,
     inputs: Sequence[Value | None],
@@ -185,7 +191,7 @@ def computed_formulas(
             found = data.astype(object)
         given.append(found)
     convert = _OPERATORS.get(op)
-    if convert is None:
+    if convert is None or (op not in _MOVES and any(v is not None and v.dtype.startswith("float") for v in inputs)):
         return None
     try:
         made = convert(given, attributes)
@@ -216,8 +222,12 @@ def _axes(given: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[int, ...
     return None if len(given) < 2 or given[1] is None else tuple(_numbers(given[1]))
 
 
+_KEPT = ("float32", "float64", "int32", "int64")
+"""The data types in which a size may be; one of a float type is only moved, and cast back."""
+
+
 def _cast(given: Sequence[Any], attributes: Mapping[str, Any]) -> Formulas | None:
-    return given[0] if attributes["to"] in (6, 7) else None
+    return given[0] if DTYPES.get(attributes["to"]) in _KEPT else None
 
 
 def _slice(given: Sequence[Any], attributes: Mapping[str, Any]) -> Formulas:

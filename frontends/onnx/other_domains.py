@@ -76,7 +76,7 @@ def label_encoder(c: OnnxCall) -> Value:
 
 
 def linear_regressor(c: OnnxCall) -> Value:
-    return _post(c, _line(c, c.attr("targets", 1), "coefficients"))
+    return transformed(c, _line(c, c.attr("targets", 1), "coefficients"))
 
 
 def _line(c: OnnxCall, rows: int, name: str) -> Value:
@@ -90,7 +90,8 @@ def _line(c: OnnxCall, rows: int, name: str) -> Value:
     return c.op("add", out, c.constant(np.asarray(shift, np.float32))) if len(shift) else out
 
 
-def _post(c: OnnxCall, x: Value) -> Value:
+def transformed(c: OnnxCall, x: Value) -> Value:
+    """Returns scores after the node's ``post_transform``."""
     kind = c.attr("post_transform", "NONE")
     if kind not in ("NONE", "LOGISTIC", "SOFTMAX"):
         raise c.error(f"the transformation {kind} is not supported")
@@ -104,7 +105,7 @@ def linear_classifier(c: OnnxCall) -> tuple[Value, ...]:
         raise c.error("labels that are strings, and one score for two labels, are not supported")
     scores = _line(c, rows, "coefficients")
     best = c.op("argmax", scores, axis=1, dtype="int64")
-    return c.op("take", c.constant(np.asarray(labels, np.int64)), best, axis=0), _post(c, scores)
+    return c.op("take", c.constant(np.asarray(labels, np.int64)), best, axis=0), transformed(c, scores)
 
 
 for _name, _convert in (

@@ -149,6 +149,8 @@ def arange(c: OnnxCall) -> Value:
     """Numbers from a start to a limit; the limits may be formulas of sizes, the step is a number."""
     if any(v is not None and v not in c.shapes and v not in c.builder.constants for v in c.inputs):
         return shaped_by_values(c)
+    if any(v in c.builder.constants and np.any(c.builder.constants[v] % 1) for v in c.inputs if v is not None):
+        raise c.error("numbers that are not whole, with limits that depend on sizes")
     (start,), (limit,), (step,) = c.dims(0), c.dims(1), c.ints(2)
     _, count = slice_range(0, limit - start, step, limit - start) if step > 0 else (0, None)
     if count is None:

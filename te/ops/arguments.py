@@ -9,8 +9,8 @@ from typing import Any
 from ...tir.analysis.simplify import simplify
 from ...tir.arith import Analyzer
 from ...tir.arith.normal_form.forms import difference
-from ...tir.expr import EQ, DType, Expr, IntImm, Select, any_, cast, const, convert, max_, min_, promote, select
-from ...tir.walk import vars_in
+from ...tir.expr import EQ, DType, Expr, IntImm, Select, Var, any_, cast, const, convert, max_, min_, promote, select
+from ...tir.walk import substitute, vars_in
 from ..compute import as_shape, compute
 from ..tensor import Requirement, Tensor
 
@@ -240,7 +240,8 @@ def broadcast_shape(
 def broadcast_extent(x: Expr, y: Expr) -> Expr:
     """Returns the size to which two sizes broadcast: a number, or the first symbolic size that is not 1.
 
-    Sizes that broadcast to one are collected, each once, so that they do not nest deeper with each operator.
+    Sizes that broadcast to one are collected, each once, so that they do not nest deeper with each operator. Of a size
+    and a formula that is 1 where the size is, it is the size.
     """
     if same(x, y) or _is_one(y):
         return x
@@ -248,6 +249,9 @@ def broadcast_extent(x: Expr, y: Expr) -> Expr:
         return y
     if isinstance(x, IntImm) or isinstance(y, IntImm):
         return x if isinstance(x, IntImm) else y
+    for one, other in ((x, y), (y, x)):  # a table that is cut at n has min(n, rows) of them
+        if isinstance(one, Var) and one in vars_in(other) and _is_one(simplify(substitute(other, {one: const(1)}))):
+            return one
     mine, theirs = chosen_from(x), chosen_from(y)
     for one, many, others in ((x, mine, theirs), (y, theirs, mine)):
         if all(any(same(a, b) for b in many) for a in others):

@@ -126,20 +126,27 @@ def flatten(x: Tensor, start: int = 1, name: str = "T_flatten") -> Tensor:
 
 
 def squeeze(x: Tensor, axis: Any = None, name: str = "T_squeeze") -> Tensor:
-    """Returns ``x`` without the dimensions ``axis``, whose extent is 1; by default all such."""
+    """Returns ``x`` without the dimensions ``axis``, whose extent is 1; by default all that are known to have it.
+
+    That a symbolic extent is 1 is a condition for the call.
+    """
     check_tensor("squeeze", x)
     ones = [d for d, e in enumerate(x.shape) if isinstance(e, IntImm) and e.value == 1]
     axes = ones if axis is None else list(normalize_axes("squeeze", axis, x.ndim))
+    requires: list[Requirement] = []
     for a in axes:
         if a not in ones:
-            raise ValueError(f"squeeze: axis {a} of {shape_text(x)} has not the extent 1")
+            if isinstance(x.shape[a], IntImm):
+                raise ValueError(f"squeeze: axis {a} of {shape_text(x)} has not the extent 1")
+            text = f"squeeze: axis {a} of {x.name}, {shape_text(x)}, has to have the extent 1"
+            requires.append((x.shape[a].equal(1), text))
     kept = [d for d in range(x.ndim) if d not in axes]
 
     def f(*i: Expr) -> Any:
         rest = iter(i)
         return x(*[const(0) if d in axes else next(rest) for d in range(x.ndim)])
 
-    out: Tensor = compute([x.shape[d] for d in kept], f, name=name, tag=INJECTIVE)
+    out: Tensor = compute([x.shape[d] for d in kept], f, name=name, tag=INJECTIVE, requires=requires)
     return out
 
 

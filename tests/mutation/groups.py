@@ -68,7 +68,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "frontends/onnx/control_flow.py", "frontends/onnx/importer.py", "frontends/onnx/known_values.py",
         "frontends/onnx/products.py", "frontends/onnx/quantized.py", "frontends/onnx/recurrent.py",
         "frontends/onnx/reductions.py", "frontends/onnx/shapes.py", "frontends/onnx/single_elements.py",
-        "frontends/onnx/resizing.py",
+        "frontends/onnx/resizing.py", "frontends/onnx/trees.py",
     ),
     "readers": (
         "frontends/torch/aten_elements.py", "frontends/torch/aten_shapes.py", "frontends/torch/aten_products.py",

@@ -1,0 +1,214 @@
+"""What ONNX files have in them as people publish them: the smallest model of each kind, against ONNX Runtime."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx.parser")
+
+from onnx import numpy_helper  # noqa: E402
+
+import tilewright as tw  # noqa: E402
+from tilewright.codegen.runtime.arguments import SizeError  # noqa: E402
+from tilewright.frontends.onnx import OnnxError  # noqa: E402
+
+HEADER = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1, "ai.onnx.ml" : 3]>'
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def model_of(text, **constants):
+    model = onnx.parser.parse_model(HEADER + text)
+    model.graph.initializer.extend([numpy_helper.from_array(a, n) for n, a in constants.items()])
+    return model
+
+
+def same_as_onnxruntime(model, *cases, bounds=None, tolerance=1e-5, **options):
+    """Returns the built model after its results for each case were compared."""
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = 1  # with more, it rounds the states of an LSTM by other ranges
+    session = onnxruntime.InferenceSession(model.SerializeToString(), settings)
+    f = tw.build(tw.from_onnx(model, **options), "native -num-cores=1", bounds=bounds or {})
+    for arrays in cases:
+        want = session.run(None, dict(zip([i.name for i in session.get_inputs()], arrays, strict=True)))
+        got = f(*arrays)
+        for g, w in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
+            assert np.shape(g) == w.shape and g.dtype == w.dtype
+            np.testing.assert_allclose(g, w, tolerance, tolerance)
+    return f
+
+
+def test_a_squeeze_of_a_size_that_the_call_has_to_have():
+    model = model_of("g (float[n,a,3] x) => (float[k,l] y) <int64[1] i={1}> { y = Squeeze(x, i) }")
+    f = same_as_onnxruntime(model, [normal(4, 1, 3)], [normal(2, 1, 3)], bounds={"n": 4, "a": 2})
+    with pytest.raises(SizeError, match=r"squeeze: axis 1 of x, \(n, a, 3\), has to have the extent 1 \(a = 2"):
+        f(normal(2, 2, 3))
+
+
+def test_a_branch_that_squeezes_a_size_of_one():
+    text = """g (float[n,a,3] x) => (float[k,l] y) <int64 one={1}, int64 first={1}, int64[1] i={1}> {
+        s = Shape(x) d = Gather(s, first) c = Equal(d, one)
+        q = If (c) <then_branch = t () => (float[n,3] p) { p = Squeeze(x, i) }, else_branch = e () => (float[n,a,3] p2) { p2 = Identity(x) }>
+        y = Neg(q) }"""
+    f = same_as_onnxruntime(model_of(text), [normal(4, 1, 3)], bounds={"n": 4, "a": 2})
+    with pytest.raises(SizeError, match="has to have the extent 1"):
+        f(normal(2, 2, 3))
+
+
+@pytest.mark.parametrize("op, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_a_first_state_of_one_row_says_that_the_batch_is_one(op, gates):
+    text = f"g (float[5,b,2] x, float[1,1,3] h) => (float[5,1,k,3] y) {{ y, z = {op}<hidden_size=3>(x, w, r, , , h) }}"
+    model = model_of(text, w=normal(1, 3 * gates, 2), r=normal(1, 3 * gates, 3, seed=1))
+    f = same_as_onnxruntime(model, [normal(5, 1, 2), normal(1, 1, 3)], bounds={"b": 3})
+    with pytest.raises(SizeError, match=r"as many elements as \(b, 3\)"):
+        f(normal(5, 2, 2), normal(1, 1, 3))
+
+
+def test_a_range_of_floats_up_to_a_size():
+    text = """g (float[n,3] x) => (float[k] y) <int64 first={0}, float half={0.5}, float zero={0}, float one={1}> {
+        s = Shape(x) d = Gather(s, first) c = Cast<to=1>(d) r = Range(zero, c, one) y = Add(r, half) }"""
+    same_as_onnxruntime(model_of(text), [normal(4, 3)], [normal(1, 3)], bounds={"n": 8})
+
+
+def test_a_range_of_parts_up_to_a_size_is_refused():
+    text = """g (float[n,3] x) => (float[k] y) <int64 first={0}, float half={0.5}, float zero={0}> {
+        s = Shape(x) d = Gather(s, first) c = Cast<to=1>(d) y = Range(zero, c, half) }"""
+    with pytest.raises(OnnxError, match="Range"):
+        tw.from_onnx(model_of(text))
+
+
+@pytest.mark.parametrize("name", ["?", "-1"])
+def test_sizes_without_a_name_are_each_their_own(name):
+    model = model_of("g (float[n,m] x) => (float[k,l] y) { y = Neg(x) }")
+    for d in model.graph.input[0].type.tensor_type.shape.dim:
+        d.dim_param = name
+    same_as_onnxruntime(model, [normal(2, 5)], [normal(4, 3)], bounds={"x_0": 4, "x_1": 5})
+
+
+def test_a_negative_size_of_an_input_is_any_size():
+    model = model_of("g (float[n,3] x) => (float[k,l] y) { y = Neg(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    same_as_onnxruntime(model, [normal(2, 3)], bounds={"x_0": 4})
+
+
+TABLE_OF_POSITIONS = """g (float[b,n,4] x) => (float[b,n,4] y) <int64[1] z={0}, int64[1] o={1}, int64[1] w={2}> {
+    s = Shape(x) e = Slice(s, o, w, z) p = Slice(t, z, e, o) q = Add(x, p) y = MatMul(q, m) }"""
+
+
+def test_a_table_that_is_cut_at_a_size_leaves_the_size_as_it_is():
+    model = model_of(TABLE_OF_POSITIONS, t=normal(1, 6, 4), m=normal(4, 4))
+    assert [str(d) for d in tw.from_onnx(model).outputs[0].shape] == ["b", "n", "4"]
+    f = same_as_onnxruntime(model, [normal(2, 6, 4)], [normal(1, 1, 4)], [normal(2, 3, 4)], bounds={"b": 2, "n": 8})
+    with pytest.raises(SizeError, match="n = 7"):
+        f(normal(1, 7, 4))
+
+
+def test_a_slice_of_a_slice_of_a_table_that_is_cut_at_a_size():
+    text = """g (float[n,4] x) => (float[n,2] y) <int64[1] z={0}, int64[1] o={1}, int64[1] w={2}, int64[1] h={3}> {
+        s = Shape(x) e = Slice(s, z, o, z) p = Slice(t, z, e, z) c = Slice(p, o, h, o) d = Slice(x, o, h, o) y = Add(c, d) }"""
+    same_as_onnxruntime(model_of(text, t=normal(6, 4)), [normal(6, 4)], [normal(2, 4)], bounds={"n": 6})
+
+
+@pytest.mark.parametrize("direction, count", [("forward", 1), ("reverse", 1), ("bidirectional", 2)])
+@pytest.mark.parametrize("dtype, columns", [(np.int8, ()), (np.uint8, ()), (np.int8, (16,))])
+def test_an_lstm_whose_data_is_rounded_at_the_call(direction, count, dtype, columns):
+    text = f"""g (float[t,b,3] x, float[{count},b,4] h, float[{count},b,4] c) => (float[t,{count},b,4] y, float[{count},b,4] yh, float[{count},b,4] yc) {{
+        y, yh, yc = com.microsoft.DynamicQuantizeLSTM<hidden_size=4, direction="{direction}">(x, w, r, bias, , h, c, , ws, wz, rs, rz) }}"""
+    rng = np.random.default_rng(0)
+    constants = {"bias": normal(count, 32)}
+    for name, depth in (("w", 3), ("r", 4)):
+        constants[name] = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (count, depth, 16)).astype(dtype)
+        constants[name + "s"] = rng.uniform(0.005, 0.02, (count, *columns)).astype(np.float32)
+        constants[name + "z"] = np.full((count, *columns), 0 if dtype is np.int8 else 120, dtype)
+    cases = [[normal(t, b, 3), normal(count, b, 4, seed=1), normal(count, b, 4, seed=2)] for t, b in ((5, 2), (1, 1))]
+    same_as_onnxruntime(model_of(text, **constants), *cases, bounds={"t": 5, "b": 2})
+
+
+def ensemble(kind, seed=0, trees=5, depth=3, columns=4, ids=(0,), low=-1.0, modes=("BRANCH_LEQ",), **attributes):
+    """Returns a model of random trees with a weight of each of ``ids`` in every leaf."""
+    rng = np.random.default_rng(seed)
+    nodes = {n: [] for n in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids", "missing_value_tracks_true")}  # fmt: skip
+    ends = {n: [] for n in ("treeids", "nodeids", "ids", "weights")}
+    for tree in range(trees):
+        count = 2 ** (depth + 1) - 1
+        for n in range(count):
+            leaf = n >= count // 2 or (n == 2 and tree == 1)
+            row = (tree, n, int(rng.integers(columns)), float(rng.normal()), "LEAF" if leaf else str(rng.choice(modes)), 0 if leaf else 2 * n + 1, 0 if leaf else 2 * n + 2, int(rng.integers(2)))  # fmt: skip
+            for values, v in zip(nodes.values(), row, strict=True):
+                values.append(v)
+            for target in ids if leaf else ():
+                for values, v in zip(ends.values(), (tree, n, target, float(rng.uniform(low, 1) / trees)), strict=True):
+                    values.append(v)
+    which = "target" if kind == "TreeEnsembleRegressor" else "class"
+    outputs = ["y"] if which == "target" else ["label", "y"]
+    given = {**{f"nodes_{k}": v for k, v in nodes.items()}, **{f"{which}_{k}": v for k, v in ends.items()}}
+    node = onnx.helper.make_node(kind, ["x"], outputs, domain="ai.onnx.ml", **given, **attributes)
+    model = model_of(f"g (float[n,{columns}] x) => (float[n,k] y) {{ y = Neg(x) }}")
+    del model.graph.node[:]
+    model.graph.node.append(node)
+    if which == "class":
+        model.graph.output.insert(0, onnx.helper.make_tensor_value_info("label", onnx.TensorProto.INT64, ["n"]))
+    return model
+
+
+ROWS = [[normal(50, 4)], [normal(1, 4, seed=1)]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ids": (0, 1), "n_targets": 2, "base_values": [0.5, -1.0]},
+        {"aggregate_function": "AVERAGE", "base_values": [0.5]},
+        {"aggregate_function": "MAX"},
+        {"aggregate_function": "MIN"},
+        {"modes": ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE")},
+        {"depth": 0},
+    ],
+)
+def test_trees_that_give_numbers(options):
+    same_as_onnxruntime(ensemble("TreeEnsembleRegressor", **{"n_targets": 1, **options}), *ROWS, bounds={"n": 50})
+
+
+def test_trees_take_missing_values_where_they_say():
+    x = normal(50, 4)
+    x[::3, 1] = x[::7, 2] = np.nan
+    same_as_onnxruntime(ensemble("TreeEnsembleRegressor", n_targets=1), [x], bounds={"n": 50})
+
+
+@pytest.mark.parametrize("base", [{}, {"base_values": [0.1]}])
+@pytest.mark.parametrize("low", [0.0, -1.0])
+@pytest.mark.parametrize("how", ["NONE", "LOGISTIC"])
+def test_trees_that_choose_of_two_classes(base, low, how):
+    options = {"ids": (0,), "low": low, "post_transform": how, "classlabels_int64s": [3, 7], **base}
+    same_as_onnxruntime(ensemble("TreeEnsembleClassifier", **options), *ROWS, bounds={"n": 50})
+
+
+@pytest.mark.parametrize("how", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("base", [{}, {"base_values": [0.1, -0.2, 0.3]}])
+def test_trees_that_choose_of_classes(how, base):
+    options = {"ids": (0, 1, 2), "post_transform": how, "classlabels_int64s": [3, 7, 5], **base}
+    same_as_onnxruntime(ensemble("TreeEnsembleClassifier", **options), *ROWS, bounds={"n": 50})
+
+
+def test_trees_with_a_score_for_each_of_two_classes():
+    model = ensemble("TreeEnsembleClassifier", ids=(0, 1), classlabels_int64s=[3, 7])
+    label, scores = tw.build(tw.from_onnx(model), bounds={"n": 50})(ROWS[0][0])
+    np.testing.assert_array_equal(label, np.array([3, 7])[scores.argmax(1)])  # ONNX Runtime asks for the sign of one
+    del model.graph.output[0]
+    (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": ROWS[0][0]})
+    np.testing.assert_allclose(scores, want, 1e-5, 1e-5)
+
+
+def test_a_branch_that_cannot_be_read_names_what_decides():
+    text = """g (float[4] x, int64 rate) => (float[4] y) <int64 fast={16}> {
+        c = Equal(rate, fast)
+        y = If (c) <then_branch = t () => (float[4] p) { p = Neg(x) }, else_branch = e () => (float[4] q) { q = MatMul(x, w) }> }"""
+    model = model_of(text, w=normal(3, 4))
+    with pytest.raises(OnnxError, match="MatMul 'q'.*; it depends on the inputs rate, which constants= can give"):
+        tw.from_onnx(model)
+    x, f = normal(4), tw.build(tw.from_onnx(model, constants={"rate": np.int64(16)}))
+    np.testing.assert_array_equal(f(x), -x)
