@@ -48,7 +48,9 @@ def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: 
     if asked is not None and first and first[-1].op_type == "Squeeze":
         before = len(builder.nodes)
         made, last = side("then_branch"), builder.nodes[-1]
-        if last.op == "squeeze" and any(same(convert(d), asked) for d in last.inputs[0].shape):
+        if last.op == "squeeze" and any(
+            same(convert(d), asked) for value in last.inputs[:1] if value is not None for d in value.shape
+        ):
             return [*made]  # the branches differ in dimensions; a call with another size than 1 is refused
         del builder.nodes[before:]
     try:

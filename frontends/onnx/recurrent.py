@@ -40,10 +40,6 @@ class _Layer:
         self.steps, self.batch = self.x.shape[0], self.x.shape[1]
         self.inputs = [self.x] * len(directions)  # what the steps of each direction take
         self.lengths = c.optional(4)
-        self.dtype = self.x.dtype
-        self.rounded: tuple[Value, Value] | None = None
-        if c.op_type == "DynamicQuantizeLSTM":
-            self.x, *self.rounded = by_extremes(c, self.x)  # by the range of the whole sequence
 
     def part(self, value: Value, direction: int) -> Value:
         """Returns one direction of a weight or state."""
@@ -66,7 +62,7 @@ class _Layer:
         """Returns the first state of input ``n``, zeros without one."""
         given = self.c.optional(n)
         if given is None:
-            zero = self.c.constant(0.0, self.dtype)
+            zero = self.c.constant(0.0, self.x.dtype)
             return self.c.op("broadcast_to", zero, shape=(self.batch, self.size))
         if self.c.attr("layout", 0):
             given = self.c.op("transpose", given, axes=(1, 0, 2))
@@ -132,26 +128,7 @@ class _Layer:
         """Returns a function of the input and the state at one step: the sums of all gates, side by side."""
         w, r, bias = self.part(self.c.input(1), direction), self.part(self.c.input(2), direction), self.bias(direction)
         both = None if bias is None else self.c.op("add", *bias)
-        if self.rounded is not None:
-            numbers = [None if v is None else self.part(v, direction) for v in map(self.c.optional, (8, 9, 10, 11))]
-            return self.rounded_sums(self.rounded, (w, *numbers[:2]), (r, *numbers[2:]), both)
         return lambda x, h: self.c.op("add", self.line(x, w, both), self.line(h, r))
-
-    def rounded_sums(
-        self, given: Sequence[Value], w: Any, r: Any, bias: Value | None
-    ) -> Callable[[Value, Value], Value]:
-        """Returns what :meth:`sums` does with weights of 8 bits, which have a column for each sum.
-
-        They come with a scale and a zero point; ``given`` has those of the input. The state is rounded by its range at each
-        step, that of the whole batch, as ONNX Runtime does it on one thread.
-        """
-        c = self.c
-
-        def sums(x: Value, h: Value) -> Value:
-            total = c.op("add", scaled_product(c, (x, *given), w), scaled_product(c, by_extremes(c, h), r))
-            return total if bias is None else c.op("add", total, bias)
-
-        return sums
 
 
 @converter("RNN")
@@ -198,7 +175,6 @@ def gru(c: OnnxCall) -> tuple[Value, ...]:
 
 
 @converter("LSTM")
-@contributed("DynamicQuantizeLSTM")
 def lstm(c: OnnxCall) -> tuple[Value, ...]:
     layer = _Layer(c, 4, ["Sigmoid", "Tanh", "Tanh"])
     return _lstm(layer, [layer.sums(d) for d in range(len(layer.reversed))])
@@ -206,7 +182,8 @@ def lstm(c: OnnxCall) -> tuple[Value, ...]:
 
 @contributed("DynamicQuantizeLSTM")
 def dynamic_quantize_lstm(c: OnnxCall) -> tuple[Value, ...]:
-    """An LSTM whose weights are integers. The input is rounded by its range, and so is the state of each step."""
+    """An LSTM whose weights are integers. The input is rounded by its range, and so is the state of each step, by that of
+    the whole batch, as ONNX Runtime does it on one thread."""
     layer = _Layer(c, 4, ["Sigmoid", "Tanh", "Tanh"])
     given, sums = by_extremes(c, layer.x), []
     for d in range(len(layer.reversed)):

@@ -114,7 +114,10 @@ def _by_chunks(keys: Tensor, k: IntImm, axis: int, name: str) -> Tensor:
     These are the chunks whose largest keys come first: an element of another chunk comes later than these ``k`` keys. Of chunks
     with equal largest keys, the first comes first.
     """
-    extent, count = keys.shape[axis].value, k.value
+    rows = keys.shape[axis]
+    assert isinstance(rows, IntImm)
+    assert isinstance(k, IntImm)
+    extent, count = rows.value, k.value
     chunk = 1 << (max(16, math.isqrt(extent // count)) - 1).bit_length()
     size, chunks = const(chunk), const(-(-extent // chunk))
     least = const(min_value(keys.dtype), keys.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, Var, all_, cast, const, convert, max_, min_, select
+from ...tir.expr import NE, Expr, IntImm, Var, all_, cast, const, convert, max_, min_, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.stmt import Buffer, BufferStore, For, IfThenElse, Stmt, seq
 from ..compute import as_shape, compute, placeholder
@@ -128,12 +128,16 @@ def flatten(x: Tensor, start: int = 1, name: str = "T_flatten") -> Tensor:
 def squeeze(x: Tensor, axis: Any = None, name: str = "T_squeeze") -> Tensor:
     """Returns ``x`` without the dimensions ``axis``, whose extent is 1; by default all that are known to have it.
 
-    That a symbolic extent is 1 is a condition for the call.
+    That a symbolic extent is 1 is a condition for the call; by default, that it is another one.
     """
     check_tensor("squeeze", x)
     ones = [d for d, e in enumerate(x.shape) if isinstance(e, IntImm) and e.value == 1]
     axes = ones if axis is None else list(normalize_axes("squeeze", axis, x.ndim))
     requires: list[Requirement] = []
+    for d, extent in enumerate(x.shape):
+        if axis is None and not isinstance(extent, IntImm):
+            text = f"squeeze: dimension {d} of {x.name}, {shape_text(x)}, would be left out if it were 1; name the axes"
+            requires.append((NE(extent, const(1, extent.dtype)), text))
     for a in axes:
         if a not in ones:
             if isinstance(x.shape[a], IntImm):
@@ -433,8 +437,8 @@ def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name
     axis = normalize_axis(op, axis, x.ndim)
     extent = x.shape[axis]
     wide = "float32" if x.dtype.is_float and x.dtype.bits < 32 else x.dtype
-    known = isinstance(extent, IntImm) and extent.value > 0
-    first = [const(int(known and extent.value > _SHORT_RUN)) if d == axis else e for d, e in enumerate(x.shape)]
+    length = extent.value if isinstance(extent, IntImm) else 0
+    first = [const(int(length > _SHORT_RUN)) if d == axis else e for d, e in enumerate(x.shape)]
     state = placeholder(x.shape, wide, f"{name}_state")
 
     def at(i: Sequence[Expr], step: Expr) -> tuple[Expr, ...]:

@@ -349,7 +349,8 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
         for n, d in splits:
             other = facts.atoms[n[0]]
             if n != m and other.kind == "split" and d * lower == c * upper:
-                y, at, top = _without_factor(facts, *other.args, upper)
+                under, low, high = other.args
+                y, at, top = _without_factor(facts, under, low, high, upper)
                 if at != upper or (top is not None and top % upper):
                     continue
                 if (
