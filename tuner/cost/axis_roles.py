@@ -205,7 +205,7 @@ def vector_axes(block: BlockInfo) -> list[Var]:
             )
         ):
             out.append(axis)
-        elif not last and len(moving) == 1 and alone and _reuses(block, moving[0]):
+        elif not last and len(moving) == 1 and alone and reuses(block, moving[0]):
             (near if _distance(moving[0], axis) == 1 else out).append(axis)
     last_axis = [axis for axis in out if axis is wide[-1]]
     return [*last_axis, *near, *[axis for axis in out if axis is not wide[-1]]][:2]
@@ -250,11 +250,21 @@ def _reads_rows(block: BlockInfo, distance: float) -> bool:
     rows = len(over) == 1 and all(_distance(use, over[0]) < limit for use in block.loads)
     least = _SHORT_ROW if rows else 16
     return any(
-        0 < _distance(use, axis) < limit and block.extents[axis] >= least for use in block.loads for axis in over
+        0 < _distance(use, axis) < limit and _run(block, use, axis) >= least for use in block.loads for axis in over
     )
 
 
-def _reuses(block: BlockInfo, use: Use) -> bool:
+def _run(block: BlockInfo, use: Use, axis: Var) -> int:
+    """Returns the elements that a reduction reads evenly spaced: those along ``axis``, and along axes that go on behind its end."""
+    run, step = block.extents[axis], _distance(use, axis)
+    others = [v for v in block.reduce if v is not axis and block.extents[v] > 1]
+    while longer := [v for v in others if _distance(use, v) == step * run]:
+        run *= block.extents[longer[0]]
+        others.remove(longer[0])
+    return run
+
+
+def reuses(block: BlockInfo, use: Use) -> bool:
     """Returns whether the same element is read for several outputs."""
     return any(block.extents[v] > 1 for v in block.spatial if v not in use.axes())
 
@@ -268,7 +278,7 @@ def moving_loads(block: BlockInfo, vector: Var) -> list[Use]:
 def packable(block: BlockInfo, vector: Var) -> list[Use]:
     """Returns the one load that depends on ``vector`` and moves, when each of its indices is a single axis."""
     moving = moving_loads(block, vector)
-    if len(moving) != 1 or not (_reuses(block, moving[0]) or moving[0].buffer in block.packed_ahead):
+    if len(moving) != 1 or not (reuses(block, moving[0]) or moving[0].buffer in block.packed_ahead):
         return []
     use = moving[0]
     return [use] if use.plain and sum(1 for other in block.loads if other.buffer is use.buffer) == 1 else []
