@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Var, const
 from ...tir.expr.node import IRNode
@@ -24,10 +24,9 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
         for v in T.vectorized(15):
             ... A_flat[v] ...
 
-    Applies to buffers without strides whose inner dimensions are constant, and where no quotient of the loop's variable
-    is left in the joined index. The outermost of them may be symbolic where the joined index is the number that its own
-    index divides, so that no number is longer than before, and the loop is around one store: texts declare such a view where it
-    is used, and it is one view in one place only.
+    Applies to buffers without strides, where no quotient of the loop's variable is left in the joined index. The dimensions
+    may be symbolic where the joined index is the number that the outermost index divides, so that no number is longer than
+    before, and the loop is around one store: texts declare such a view where it is used, and it is one view in one place only.
     """
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
@@ -60,7 +59,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
             if found is None:
                 return None
             first, last, index = found
-            if not (alone or isinstance(n.buffer.shape[first], IntImm)):
+            if not (alone or all(isinstance(extent, IntImm) for extent in n.buffer.shape[first : last + 1])):
                 return None
             view = views.get((n.buffer, first, last))
             if view is None:
@@ -88,7 +87,7 @@ def joined_access(
 ) -> BufferLoad | BufferStore | None:
     """Returns an access to a view in which the dimensions that quotients of ``var`` go through are one, or None."""
     found = _joined(access.buffer, access.indices, var, simplify)
-    if found is None or not isinstance(access.buffer.shape[found[0]], IntImm):
+    if found is None or not all(isinstance(e, IntImm) for e in access.buffer.shape[found[0] : found[1] + 1]):
         return None
     first, last, index = found
     indices = (*access.indices[:first], index, *access.indices[last + 1 :])
@@ -107,18 +106,38 @@ def _joined(
         return None
     first, last = split[0], split[-1]
     total = indices[first]
-    for d in range(first + 1, last + 1):
-        extent = buffer.shape[d]
-        if not isinstance(extent, IntImm):
+    if all(isinstance(extent, IntImm) for extent in buffer.shape[first + 1 : last + 1]):
+        for d in range(first + 1, last + 1):
+            total = total * buffer.shape[d].astype(total.dtype) + indices[d]
+        total = simplify(total)
+        if not isinstance(buffer.shape[first], IntImm):
+            outer = indices[first]
+            if not (isinstance(outer, FloorDiv) and _is_zero(simplify(outer.a - total))):
+                return None
+    else:
+        whole = _digits_of(indices[first : last + 1], buffer.shape[first + 1 : last + 1], simplify)
+        if whole is None:
             return None
-        total = total * const(extent.value, total.dtype) + indices[d]
-    total = simplify(total)
-    if not isinstance(buffer.shape[first], IntImm):
-        outer = indices[first]
-        rest = simplify(outer.a - total) if isinstance(outer, FloorDiv) else None
-        if not (isinstance(rest, IntImm) and rest.value == 0):
-            return None
+        total = whole
     return None if _has_quotient(total, var) else (first, last, total)
+
+
+def _digits_of(indices: Sequence[Expr], extents: Sequence[Expr], simplify: Callable[[Expr], Expr]) -> Expr | None:
+    """Returns the number whose digits ``indices`` are, where all but the first stay below ``extents``; None where they are not."""
+    outer = indices[0]
+    if not isinstance(outer, FloorDiv):
+        return None
+    whole, weight = outer.a, const(1, outer.dtype)
+    for index, extent in zip(reversed(indices[1:]), reversed(extents), strict=True):
+        above = simplify(weight * extent.astype(outer.dtype))
+        if not _is_zero(simplify(index - whole % above // weight)):
+            return None
+        weight = above
+    return whole if _is_zero(simplify(outer - whole // weight)) else None
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
 
 
 def _reads(e: Expr) -> bool:
@@ -135,11 +154,11 @@ def _is_constant(buffer: Buffer) -> bool:
 
 def _view(buffer: Buffer, first: int, last: int) -> Buffer:
     """Returns a buffer of the same memory with dimensions ``first`` to ``last`` as one."""
-    inner = 1
+    size: Expr = buffer.shape[first]
     for extent in buffer.shape[first + 1 : last + 1]:
-        assert isinstance(extent, IntImm)
-        inner *= extent.value
-    outer = buffer.shape[first]
-    size = const(outer.value * inner, outer.dtype) if isinstance(outer, IntImm) else outer * const(inner, outer.dtype)
+        if isinstance(size, IntImm) and isinstance(extent, IntImm):
+            size = const(size.value * extent.value, size.dtype)
+        else:
+            size = size * extent.astype(size.dtype)
     shape = (*buffer.shape[:first], size, *buffer.shape[last + 1 :])
     return buffer.with_(name=f"{buffer.name}_flat", shape=shape, data=buffer.data)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tilewright import tir
+import tilewright as tw
+from tilewright import te, tir
 from tilewright.codegen.lower.join_split_indices import join_split_indices
 from tilewright.schedule import Schedule
 from tilewright.tir.expr import BufferLoad, FloorDiv, FloorMod
@@ -107,3 +109,42 @@ def test_a_symbolic_outer_dimension(rows):
     found = [n for n in tir.walk.pre_order(func.body) if isinstance(n, BufferLoad)]
     assert found
     assert all(len(n.indices) == 1 for n in found)
+
+
+SHAPES = [("n", "n"), ("n", "m"), ("n", "m", 8), ("n", 3, "m"), (4, "n", "m"), ("n", "m", "k"), (2, "n", 5, "m")]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_symbolic_inner_dimensions(shape):
+    """However many sizes are symbolic, element-wise work goes through one stretch of memory."""
+    sizes = {name: te.var(name) for name in "nmk"}
+    extents = [sizes.get(extent, extent) for extent in shape]
+    a, b = te.placeholder(extents, name="A"), te.placeholder(extents, name="B")
+    total = te.compute(extents, lambda *i: te.max(a[i] * 2.0 + b[i], 0.0), name="C")
+    module = tw.build([a, b, total], "native -num-cores=1")
+    lowered = module["main"]._lowered
+    loads = [n for n in tir.walk.pre_order(lowered.func.body) if isinstance(n, BufferLoad) and n.dtype.lanes > 1]
+    assert loads
+    assert all(len(n.indices) == 1 for n in loads)
+    assert tir.parser.parse(lowered.script()).script() == lowered.script()
+    for n, m, k in ((1, 1, 1), (3, 5, 7), (17, 33, 2), (2, 1, 40)):
+        data = [
+            np.random.default_rng(n).random([{"n": n, "m": m, "k": k}.get(e, e) for e in shape], "float32")
+            for _ in "ab"
+        ]
+        np.testing.assert_allclose(module(*data), np.maximum(data[0] * 2 + data[1], 0), rtol=1e-6)
+
+
+def test_digits_in_another_order_stay():
+    """What is divided by another number than the extents behind it is no walk through memory."""
+    func = parse("""
+@T.prim_func
+def main(x: T.handle, p: T.handle):
+    n = T.int32()
+    m = T.int32()
+    X = T.match_buffer(x, (n, m))
+    P = T.match_buffer(p, (n * m,))
+    for v in T.vectorized(16):
+        P[v] = X[v // n, v % n]
+""")
+    assert join_split_indices(func) is func
