@@ -862,7 +862,7 @@ def siblings_of(program: ProgramInfo, root: BlockInfo, free: Collection[BlockInf
     They have its extents, are made of a buffer that it is made of, and are read by no stage, or by those alone, each
     element by that at its own place.
     """
-    if not program.is_output(root):
+    if not program.is_output(root) or root.spatial_size == 1:  # one element has no tiles
         return []
     shape, read, found = [root.extents[v] for v in root.spatial], program.sources(root), {root: None}
     for b in reversed(program.results):
