@@ -85,6 +85,7 @@ def _drop_unit_axes(sch: Schedule) -> None:
         sums = [dim for use in block.loads for dim in use.dims if dim is not None and len(dim) > 1]
         if (
             int8_factors(block.block.body) is None
+            or block.block.annotations  # another rule knows the axes of such a block
             or block.keeps_order
             or not any(unit & set(dim) for dim in sums)
             or unit >= set(block.reduce)

@@ -255,7 +255,7 @@ def _reads_rows(block: BlockInfo, distance: float) -> bool:
 
 
 def _run(block: BlockInfo, use: Use, axis: Var) -> int:
-    """Returns the elements that a reduction reads evenly spaced: those along ``axis``, and along axes that go on behind its end."""
+    """Returns the elements that a reduction reads evenly spaced, along ``axis`` and axes that go on behind its end."""
     run, step = block.extents[axis], _distance(use, axis)
     others = [v for v in block.reduce if v is not axis and block.extents[v] > 1]
     while longer := [v for v in others if _distance(use, v) == step * run]:
