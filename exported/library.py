@@ -185,7 +185,7 @@ class LoadedFunction:
         self._sizes: list[str] = [one["name"] for one in described["params"] if one["kind"] == "size"]
         self._names = [one.name for one in self._arguments]
         self._first_written = next((n for n, one in enumerate(self._arguments) if one.written), len(self._arguments))
-        self._failures: dict[str, str] = described["failures"]
+        self._failures: dict[int, str] = {code: text for code, text in described["failures"]}
         self._seen: dict[
             tuple[Any, ...], tuple[list[Any], dict[str, int]]
         ] = {}  # by the types of arrays checked before
@@ -241,7 +241,7 @@ class LoadedFunction:
         code = self._function(*values)
         if code:
             told = "; ".join([f"{name} = {size}" for name, size in sizes.items()])
-            why = self._failures.get(str(code), f"failed with code {code}")
+            why = self._failures.get(code, f"failed with code {code}")
             raise RuntimeError(f"{self.name}: {why}{f' ({told})' if told else ''}")
 
     def _values(self, given: Sequence[Any]) -> tuple[list[Any], dict[str, int], list[Any]]:

@@ -7,7 +7,7 @@ that can look up a symbol may do so.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ... import __version__
@@ -35,41 +35,46 @@ def described_function(
     ``workspace``: the bytes of a model's intermediate results; its last C parameter is a pointer to them, or NULL. None for
     a kernel. ``weights``: the suffix of the file that ``NAME_load`` maps.
     """
-    failures = {str(code): text for code, text in FAILURES.items()}
-    failures |= {str(n + 1): one.message for n, one in enumerate(lowered.assertions())}
+    failures = [*FAILURES.items(), *[(n + 1, one.message) for n, one in enumerate(lowered.assertions())]]
+    names: dict[Var, str] = {}
+    for one in params:
+        if one.buffer is None:  # two sizes may have one name
+            taken = sum(one.name == other.name for other in names)
+            names[one.var] = f"{one.name}_{taken}" if taken else one.name
     return {
         "name": name,
         "packing": is_packing,
-        "params": [_param(one) for one in params],
+        "params": [_param(one, names) for one in params],
         "workspace": workspace,
         "weights": weights,
         "failures": failures,
     }
 
 
-def _param(param: Param) -> dict[str, Any]:
+def _param(param: Param, names: Mapping[Var, str]) -> dict[str, Any]:
     kind = "array" if param.kind == "buffer" else param.kind
-    out: dict[str, Any] = {"name": param.name, "kind": kind, "dtype": str(param.dtype), "shape": None, "strides": []}
+    shown = names.get(param.var, param.name)
+    out: dict[str, Any] = {"name": shown, "kind": kind, "dtype": str(param.dtype), "shape": None, "strides": []}
     if param.buffer is not None:
-        out["shape"] = [_extent(one) for one in param.buffer.shape]
-        out["strides"] = [_extent(one) for one in param.buffer.strides]
+        out["shape"] = [_extent(one, names) for one in param.buffer.shape]
+        out["strides"] = [_extent(one, names) for one in param.buffer.strides]
     return {**out, "written": param.writes}
 
 
-def _extent(extent: Expr | int) -> Any:
+def _extent(extent: Expr | int, names: Mapping[Var, str]) -> Any:
     """Returns an extent as numbers, names and ``[operator, left, right]``; None where it has other operations."""
     if isinstance(extent, int):
         return extent
     if isinstance(extent, IntImm):
         return int(extent.value)
     if isinstance(extent, Var):
-        return extent.name
+        return names.get(extent)
     if isinstance(extent, Cast) and extent.dtype.is_int:
-        return _extent(extent.value)
+        return _extent(extent.value, names)
     operator = _OPERATORS.get(type(extent))
     if operator is None:
         return None
-    left, right = _extent(extent.a), _extent(extent.b)  # type: ignore[attr-defined]
+    left, right = _extent(extent.a, names), _extent(extent.b, names)  # type: ignore[attr-defined]
     return None if left is None or right is None else [operator, left, right]
 
 

@@ -144,10 +144,19 @@ def test_a_failed_assertion_is_told_with_its_sizes(tmp_path):
     module = tw.build([a, te.compute((n,), lambda i: a[i] + 1.0, name="B")], TARGET, name="up")
     module.export(tmp_path / "up.so")
     loaded = load_module(tmp_path / "up.so")
-    loaded.entry._failures["1"] = "n has to be even"
+    loaded.entry._failures[1] = "n has to be even"
     loaded.entry._function = lambda *values: 1
     with pytest.raises(RuntimeError, match=r"up: n has to be even \(n = 3\)"):
         loaded(np.zeros(3, np.float32))
+
+
+def test_two_sizes_of_one_name(tmp_path):
+    n, other = te.var("n"), te.var("n")
+    a, b = te.placeholder((n,), name="A"), te.placeholder((other,), name="B")
+    total = te.compute((n, other), lambda i, j: a[i] + b[j], name="C")
+    tw.build([a, b, total], TARGET, name="outer").export(tmp_path / "outer.so")
+    x, y = sample(3)[0], sample(5)[:, 0].copy()
+    np.testing.assert_array_equal(load_module(tmp_path / "outer.so")(x, y), x[:, None] + y)
 
 
 def test_several_threads(relu):
