@@ -10,7 +10,7 @@ from typing import Any
 
 from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.regions import redeclared
-from ...tir.analysis.tree import tree_of, unique_block_name
+from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.expr import (
     BufferLoad,
     Cast,
@@ -26,7 +26,7 @@ from ...tir.expr import (
     same,
 )
 from ...tir.expr.reducers import ALL, ANY, LARGEST, MAX, MIN, SMALLEST, SUM
-from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc, seq
+from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, transform, uses_var
 from ..edit.loop_nests import allocating, copying_block, in_own_loops, nest
 from ..errors import ScheduleError
@@ -88,20 +88,10 @@ def reduce_once(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
                 B[v0, v1] = B_once[v0 // 3]
     """
     tree = tree_of(func)
-    realize = find_block(tree, block)
-    check_reduction(tree, realize)
-    check_plain_path(tree, realize)
-    top = nest_of_its_own(tree, realize)
+    realize, top = _rectangle(tree, block)
     old = realize.block
-    check_from_zero(realize, old.iter_vars)
     store, start = old.body, old.init
     spatial = [iv for iv in old.iter_vars if iv.kind != IterVar.REDUCE]
-    moving = {loop.loop_var for loop in tree.loops_above(realize)} | {iv.var for iv in old.iter_vars}
-    if any(uses_var(e, lambda v: v in moving) for iv in old.iter_vars for e in (iv.dom.min, iv.dom.extent)):
-        raise ScheduleError(
-            f"an axis of block {block!r} ends where another one says", where=realize,
-            hint="make the reduction a rectangle first, with pad_reduction",
-        )  # fmt: skip
     if not isinstance(store, BufferStore) or not isinstance(start, BufferStore):
         raise ScheduleError(
             f"block {block!r} has other statements than a store and its init", where=realize,
@@ -207,18 +197,8 @@ def drop_equal_steps(func: PrimFunc, block: str) -> PrimFunc:
                 B[vi] = B[vi] + A[vi, vk] * T.float32(4.0)
     """
     tree = tree_of(func)
-    realize = find_block(tree, block)
-    check_reduction(tree, realize)
-    check_plain_path(tree, realize)
-    top = nest_of_its_own(tree, realize)
+    realize, top = _rectangle(tree, block)
     old = realize.block
-    check_from_zero(realize, old.iter_vars)
-    moving = {loop.loop_var for loop in tree.loops_above(realize)} | {iv.var for iv in old.iter_vars}
-    if any(uses_var(e, lambda v: v in moving) for iv in old.iter_vars for e in (iv.dom.min, iv.dom.extent)):
-        raise ScheduleError(
-            f"an axis of block {block!r} ends where another one says", where=realize,
-            hint="make the reduction a rectangle first, with pad_reduction",
-        )  # fmt: skip
     known = reduction_of(realize)
     if known.conditions or (known.reducer is not SUM and known.reducer not in _ANY_NUMBER_OF_TIMES):
         raise ScheduleError(
@@ -268,6 +248,22 @@ def drop_equal_steps(func: PrimFunc, block: str) -> PrimFunc:
     return tree.replace(
         {top: nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), redeclared(made)))}
     )
+
+
+def _rectangle(tree: Tree, block: str) -> tuple[BlockRealize, Stmt]:
+    """Return a reduction over a rectangle, and the loops that it has for itself; ScheduleError for other blocks."""
+    realize = find_block(tree, block)
+    check_reduction(tree, realize)
+    check_plain_path(tree, realize)
+    top, axes = nest_of_its_own(tree, realize), realize.block.iter_vars
+    check_from_zero(realize, axes)
+    moving = {loop.loop_var for loop in tree.loops_above(realize)} | {iv.var for iv in axes}
+    if any(uses_var(e, lambda v: v in moving) for iv in axes for e in (iv.dom.min, iv.dom.extent)):
+        raise ScheduleError(
+            f"an axis of block {block!r} ends where another one says", where=realize,
+            hint="make the reduction a rectangle first, with pad_reduction",
+        )  # fmt: skip
+    return realize, top
 
 
 def _fewer_values(func: PrimFunc, axis: IterVar, form: Var | FloorDiv | FloorMod | None) -> Expr | None:
