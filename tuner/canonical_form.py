@@ -22,7 +22,7 @@ from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
 from ..tir.stmt import Buffer, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
-from .cost.axis_roles import int8_factors
+from .cost.axis_roles import dot_factors
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
 from .program import BlockInfo, ProgramInfo, Use, divisors_of
 
@@ -31,18 +31,17 @@ _Place = tuple[BlockInfo | Buffer, int]
 
 
 def bring_into_canonical_form(
-    sch: Schedule, of: Schedule | None = None, multiplies_halves: bool = False
+    sch: Schedule, of: Schedule | None = None, multiplied: Callable[[BlockInfo], bool] = lambda block: False
 ) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results.
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
-    numbers of 16 bits read float32 copies, unless the target ``multiplies_halves``.
+    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are.
     """
     compute_once(sch)
     _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch)
-    if not multiplies_halves:
-        _convert_once(sch)
+    _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
 
@@ -75,7 +74,7 @@ def _pad_triangles(sch: Schedule) -> None:
 
 
 def _drop_unit_axes(sch: Schedule) -> None:
-    """Leave out axes of one step that a product of int8 adds to others in indices.
+    """Leave out axes of one step that a product of int8 or bfloat16 adds to others in indices.
 
     A convolution whose window is one element is a product then, for which there are instructions. Tiles of other types
     take windows of any size.
@@ -84,7 +83,7 @@ def _drop_unit_axes(sch: Schedule) -> None:
         unit = {v for v in block.reduce if block.extents[v] == 1}
         sums = [dim for use in block.loads for dim in use.dims if dim is not None and len(dim) > 1]
         if (
-            int8_factors(block.block.body) is None
+            dot_factors(block.block.body) is None
             or block.block.annotations  # another rule knows the axes of such a block
             or block.keeps_order
             or not any(unit & set(dim) for dim in sums)
@@ -198,11 +197,13 @@ _REUSE_SCALARS = 4
 converted one by one."""
 
 
-def _convert_once(sch: Schedule) -> None:
+def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool]) -> None:
     """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often."""
     for block in ProgramInfo(sch.func).blocks:
         several = len(block.loads) > 1
         if not block.is_reduction or not several or block.keeps_order or block.obstacle is not None:
+            continue
+        if multiplied(block):
             continue
         for use in {use.buffer: use for use in block.loads}.values():
             dtype = use.buffer.dtype

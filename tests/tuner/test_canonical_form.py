@@ -360,7 +360,7 @@ def test_products_of_halves_read_copies_of_what_they_read_often(rows, dtype):
 def test_products_on_targets_that_multiply_halves_read_them_as_they_are():
     a, b = te.placeholder((24, 16), "float16", name="A"), te.placeholder((16, 48), "float16", name="B")
     sch = Schedule(te.create_prim_func([a, b, te.ops.matmul(a, b)]))
-    bring_into_canonical_form(sch, multiplies_halves=True)
+    bring_into_canonical_form(sch, multiplied=lambda block: True)
     assert not sch.trace.insts
 
 

@@ -102,6 +102,11 @@ class MachineModel:
     """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
     int8_tiles: bool = False
     """Whether one instruction multiplies tiles of int8."""
+    bf16_dots: bool = False
+    """Whether one instruction multiplies and adds two bfloat16 in each lane of a 512-bit register, in the time of a
+    multiplication of float32. AMD's processors are of this kind; Intel's take as long as for two of float32."""
+    bf16_tiles: bool = False
+    """Whether one instruction multiplies tiles of bfloat16."""
     loads_first: bool = False
     """Whether all loads of a loop's body run before its arithmetic, as engines of WebAssembly compile it: what is loaded
     waits in registers."""
@@ -129,6 +134,8 @@ class MachineModel:
             l3_bytes=max(target.l3_bytes, target.l2_bytes),
             int8_dots=target.has_vnni and target.vector_bits == 512,
             int8_tiles=target.has_amx_int8,
+            bf16_dots=target.mcpu.startswith("znver") and target.dot_lanes("tir.dot2_bf16")[:1] == [16],
+            bf16_tiles=target.has_amx_bf16,
             loads_first=target.is_wasm,
             broadcasts_operands=target.arch != "x86_64" or target.has("avx512f"),
             masked_store_cycles=1.0 if target.has_masks else 20.0,
