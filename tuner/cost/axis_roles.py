@@ -182,7 +182,7 @@ _PADDED = 1.3
 
 
 def tile_roles(block: BlockInfo) -> Dot | None:
-    """Returns the roles in a product of two matrices that the tiles of a matrix unit multiply; None for other blocks.
+    """Returns the roles in a product of two matrices that tiles of a matrix unit multiply; None for other blocks.
 
     Padding with zeros may take a little more than the product itself. Of int8 the right factor is signed.
     """
