@@ -256,7 +256,7 @@ def vector_axes(block: BlockInfo) -> list[Var]:
             and moving
             and (
                 (len(moving_loads(block, axis)) == 1 and packable(block, axis))
-                or not _reads_rows(block, max([_distance(use, axis) for use in moving]))
+                or not _reads_rows(block, axis, max([_distance(use, axis) for use in moving]))
             )
         ):
             out.append(axis)
@@ -295,18 +295,27 @@ _SHORT_ROW = 6
 """Elements of a row from which on it is added up as a vector, in place of vectors across rows."""
 
 
-def _reads_rows(block: BlockInfo, distance: float) -> bool:
-    """Returns whether elements along a reduction axis are near one another, and nearer than ``distance``.
+def _reads_rows(block: BlockInfo, across: Var, distance: float) -> bool:
+    """Returns whether elements along a reduction axis are near one another, and nearer than ``distance``, those along ``across``.
 
-    The axis is at least as long as a vector; less is enough where rows, and what is the same along them, are all that is read.
+    The axis is at least as long as a vector; less is enough where rows, and what is the same along them, are all that is
+    read. No more loads are far apart along it than along ``across``.
     """
     over = [axis for axis in block.reduce if block.extents[axis] > 1]
     limit = min(distance, NEAR + 1)
     rows = len(over) == 1 and all(_distance(use, over[0]) < limit for use in block.loads)
     least = _SHORT_ROW if rows else 16
+    gathered = _gathered(block, across)
     return any(
-        0 < _distance(use, axis) < limit and _run(block, use, axis) >= least for use in block.loads for axis in over
+        0 < _distance(use, axis) < limit and _run(block, use, axis) >= least and _gathered(block, axis) <= gathered
+        for use in block.loads
+        for axis in over
     )
+
+
+def _gathered(block: BlockInfo, axis: Var) -> int:
+    """Returns how many loads have neighbours along ``axis`` that are far apart."""
+    return sum(_distance(use, axis) > NEAR for use in block.loads)
 
 
 def _run(block: BlockInfo, use: Use, axis: Var) -> int:

@@ -191,6 +191,11 @@ def overlapped(causes: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(slowest + 0.25 * (terms.sum(axis=0) - slowest))
 
 
+EVICTED = 3.0
+"""How much longer an element that is loaded by itself takes where its line was evicted from the first-level cache, in
+times of a load. Many are on the way at once."""
+
+
 def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarray:
     """Returns how likely lines that are ``stride`` bytes apart evict each other from the first-level cache, 0 to 1.
     Those a multiple of 4 KiB apart share the ways of one set."""
@@ -201,9 +206,9 @@ def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarra
 def one_by_one(lanes: np.ndarray, stride: int, machine: MachineModel, cycles: float) -> np.ndarray:
     """Returns the cycles of each of ``lanes`` elements that are ``stride`` bytes apart.
 
-    They are ``cycles``, and 3 times that more where its line was evicted.
+    They are ``cycles``, and ``EVICTED`` times that more where its line was evicted.
     """
-    return np.asarray(cycles * (1.0 + 3.0 * crowding(lanes, stride, machine)))
+    return np.asarray(cycles * (1.0 + EVICTED * crowding(lanes, stride, machine)))
 
 
 def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:

@@ -96,7 +96,7 @@ class Space:
         self.inlined = _inline(base, asked_for)
         changed = _changes(base, before)
         if changed:
-            compute_once(base)
+            compute_once(base, of)
         undivided = base.copy()
         if changed:
             self.inlined += _in_form_again(base, before, of, self._multiplied)
@@ -119,7 +119,7 @@ class Space:
                 fused = canonical
                 _inline(fused, once)
                 if _changes(fused, before):
-                    compute_once(fused)
+                    compute_once(fused, of)
                     if changed:
                         _in_form_again(fused, before, of, self._multiplied)
                 self.variants += self._fused(asked, fused, [b.name for b, inlined in weighed.items() if not inlined])
