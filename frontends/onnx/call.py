@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.builder import Builder
-from ...graph.graph import Value, dims
+from ...graph.graph import Node, Value, dims
 from ...te.ops.arguments import broadcast_extent
 from ...tir.expr import const, convert
 from ..common.graph_call import C, Converter, GraphCall, entering
@@ -39,12 +39,12 @@ def shown(text: Any, quoted: bool = True) -> str:
 
 
 class NeedsConstant(OnnxError):
-    """Raised when a converter needs a value while the graph is made. ``value`` is that value, and ``inputs`` are the names
-    of the model's inputs from which it is computed."""
+    """Raised when a converter needs a value while the graph is made. ``value`` is that value, ``inputs`` are the names of
+    the model's inputs from which it is computed. ``nodes`` are the operators that there are when it is asked for."""
 
-    def __init__(self, message: str, value: Value, inputs: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, value: Value, inputs: Sequence[str] = (), nodes: Sequence[Node] = ()) -> None:
         super().__init__(message)
-        self.value, self.inputs = value, tuple(inputs)
+        self.value, self.inputs, self.nodes = value, tuple(inputs), tuple(nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +84,7 @@ class OnnxCall(GraphCall):
         self.shapes: Mapping[Value, Any] = {}
         self.sequences: Mapping[int, ValueList] = {}
         self.small: dict[Value, str] = {}
+        self.answers: Mapping[str, Any] = {}
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Returns an attribute; texts as ``str``, lists as tuples, tensors as arrays."""
@@ -115,9 +116,13 @@ class OnnxCall(GraphCall):
         value = self.optional(n)
         if value is None:
             return None
-        data = self.builder.constants.get(value)
+        return self.number(value, f"input {n}, {value.name},")
+
+    def number(self, value: Value, what: str) -> Any:
+        """Returns the array of a value that has to be known while the graph is made; NeedsConstant where it is not."""
+        data = self.builder.constants.get(value, self.answers.get(value.name))
         if data is None:
-            raise NeedsConstant(f"{self.label}: input {n}, {value.name}, has to be a constant", value)
+            raise NeedsConstant(f"{self.label}: {what} has to be a constant", value, nodes=self.builder.nodes)
         return data
 
     def ints(self, n: int, attribute: str = "", default: Any = None) -> Any:

@@ -31,7 +31,7 @@ def known(builder: Builder, value: Any, what: str, label: str) -> Any:
     """Returns the array of a value; NeedsConstant when it is not known."""
     data = builder.constants.get(value)
     if data is None:
-        raise NeedsConstant(f"{label}: {what}, {value.name}, has to be a constant", value)
+        raise NeedsConstant(f"{label}: {what}, {value.name}, has to be a constant", value, nodes=builder.nodes)
     return data
 
 
@@ -59,11 +59,13 @@ def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: 
         raise
     except OnnxError as error:
         raise NeedsConstant(
-            f"{error}; or the condition of {label}, {condition.name}, has to be a constant", condition
+            f"{error}; or the condition of {label}, {condition.name}, has to be a constant",
+            condition,
+            nodes=builder.nodes,
         ) from error
     except GraphError as error:
         what = f"{label}: {error}; so the condition, {condition.name}, has to be a constant"
-        raise NeedsConstant(what, condition) from error
+        raise NeedsConstant(what, condition, nodes=builder.nodes) from error
 
 
 def _size_that_is_one(builder: Builder, condition: Value) -> Expr | None:
@@ -129,7 +131,7 @@ def loop(
         name = body.output[rows[0] + 1].name
         what = f"{label}: data say how often it runs, so how many rows of {name} there are is not known"
         unknown = next((v for v in (trips, condition) if isinstance(v, Value) and v not in builder.constants), None)
-        raise NeedsConstant(what, unknown) if unknown is not None else OnnxError(what)
+        raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
     ends = _open_loop(builder, label, body, trips, condition, tensors, run)
     return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
 

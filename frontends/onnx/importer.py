@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,9 @@ import numpy as np
 
 from ... import te
 from ...graph.builder import Builder
-from ...graph.graph import Graph, GraphError, Value, with_output_names, without_unread
+from ...graph.graph import Graph, GraphError, Node, Value, with_output_names, without_unread
 from ...graph.reference import verify
+from ...graph.value_dependent import Answers, Question, ValueDependentGraph
 from ...tir.expr import Expr, to_numpy, vars_in
 from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import require_inputs
@@ -76,6 +77,7 @@ from .call import (
     dtype_of,
     load_onnx,
     shown,
+    stored_dtype,
     type_of,
 )
 from .known_values import Formulas, add_formulas, as_onnx, computed_formulas, evaluate, interpreted, shape_of
@@ -124,8 +126,11 @@ def from_onnx(
     shapes: Mapping[str, Sequence[Any]] | None = None,
     constants: Mapping[str, Any] | None = None,
     name: str = "",
-) -> Graph:
+) -> Graph | ValueDependentGraph:
     """Returns the graph of an ONNX model: a path, the bytes of a file, or a model in memory.
+
+    A :class:`~tilewright.graph.value_dependent.ValueDependentGraph` comes back where axes, sizes or conditions depend on values
+    of inputs: built, it makes a graph for each of the values that calls bring. ``constants`` gives them ahead.
 
     Large weights are mapped from the file, which has to stay as it is until the model is built.
 
@@ -137,13 +142,28 @@ def from_onnx(
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)
     given = Given(dict(shapes or {}), dict(constants or {}), name)
+
+    def read(answers: Answers) -> Graph | Question:
+        return _read(onnx, proto, folder, replace(given, answers=answers))[1]
+
+    reader, made = _read(onnx, proto, folder, given)
+    if isinstance(made, Graph):
+        return made
+    return ValueDependentGraph(reader.builder.name, tuple(reader.builder.inputs), made, read)
+
+
+def _read(onnx: Any, proto: Any, folder: Path | None, given: Given) -> tuple[_Reader, Graph | Question]:
+    """Returns the graph of a model, or what has to be known before it is read further."""
     reader = _Reader(onnx, proto, folder, given)
     try:
         reader.require_known()
         reader.require_inputs()
-        return reader.graph()
+        return reader, reader.graph()
     except NeedsConstant as error:
-        names = reader.sources(error.value)
+        names = reader.sources(error.value, error.nodes)
+        asked = reader.question(error, names) if names else None
+        if asked is not None:
+            return reader, asked
         hint = f"; it depends on the inputs {', '.join(names)}, which constants= can give" if names else ""
         raise NeedsConstant(f"{error}{hint}", error.value, names) from error
     except OnnxError:
@@ -156,11 +176,13 @@ def from_onnx(
 
 @dataclass(frozen=True)
 class Given:
-    """What the caller says beside the model: shapes and values of inputs by their names, and the graph's name."""
+    """What the caller says beside the model: shapes and values of inputs by their names, and the graph's name. ``answers``
+    are arrays of values that had to be known, by the names that they have in the graph."""
 
     shapes: Mapping[str, Sequence[Any]]
     constants: Mapping[str, Any]
     name: str
+    answers: Answers = field(default_factory=dict)
 
 
 class _Reader:
@@ -209,8 +231,13 @@ class _Reader:
         scope: dict[str, Item] = {}
         self.initializers(body, scope)
         for item in body.input:
+            if item.name in self.given.answers:
+                self.sizes_of_answer(item)
+        for item in body.input:
             if item.name in self.given.constants:
                 scope[item.name] = self.given_constant(item)
+            elif item.name in self.given.answers:
+                scope[item.name] = self.answered(item)
             elif item.name not in scope:
                 scope[item.name] = self.inputs[item.name] = self.input(item)
         self.nodes(body.node, scope, self.opsets)
@@ -227,9 +254,24 @@ class _Reader:
         verify(made)
         return made
 
-    def sources(self, value: Value) -> list[str]:
-        """Returns the names of the model's inputs from which a value is computed."""
-        producers = {v: node for node in self.builder.nodes for v in node.outputs}
+    def question(self, error: NeedsConstant, names: Sequence[str]) -> Question | None:
+        """Returns what to ask where a value has to be known; None where the inputs do not tell it, as inside a loop."""
+        value = error.value
+        own = next((name for name, v in self.inputs.items() if v is value), None)
+        if own is not None:
+            return Question(own, value, tuple(names), str(error))
+        asked = Graph(self.builder.name, tuple(self.builder.inputs), (value,), error.nodes, dict(self.builder.constants))
+        asked = without_unread(asked)
+        told = {*asked.inputs, *asked.constants}
+        for node in asked.nodes:
+            if any(v not in told for v in node.given):
+                return None
+            told.update(node.outputs)
+        return Question(value.name, value, tuple(names), str(error), asked) if value in told else None
+
+    def sources(self, value: Value, nodes: Sequence[Node]) -> list[str]:
+        """Returns the names of the model's inputs from which ``nodes`` compute a value."""
+        producers = {v: node for node in nodes for v in node.outputs}
         found: set[Value] = set()
         waiting = [value]
         while waiting:
@@ -247,12 +289,7 @@ class _Reader:
         if not item.type.HasField("tensor_type"):
             raise OnnxError(f"{label} is a {item.type.WhichOneof('value')}; only tensors are supported")
         tensor = item.type.tensor_type
-        dims = self.given.shapes.get(item.name)
-        if dims is None:
-            if not tensor.HasField("shape"):
-                raise OnnxError(f"{label} has no shape; give one with shapes={{{shown(item.name)}: …}}")
-            dims = [_size_of(d, f"{item.name}_{n}") for n, d in enumerate(tensor.shape.dim)]
-        shape = [self.size(d) if isinstance(d, str) else int(d) for d in dims]
+        shape = [self.size(d) if isinstance(d, str) else int(d) for d in self.shape_of_input(item)]
         if any(isinstance(d, int) and d < 0 for d in shape):
             raise OnnxError(f"{label} has a negative size")
         if math.prod([d for d in shape if isinstance(d, int)]) > LARGEST:
@@ -260,6 +297,17 @@ class _Reader:
         return self.builder.input(
             self.builder.unused(item.name[:_LONGEST_NAME]), shape, dtype_of(tensor.elem_type, label)
         )
+
+    def shape_of_input(self, item: Any) -> Sequence[Any]:
+        """Returns the numbers and the names of the sizes of an input: the caller's, or the model's."""
+        dims = self.given.shapes.get(item.name)
+        if dims is not None:
+            return dims
+        tensor = item.type.tensor_type
+        if not tensor.HasField("shape"):
+            label = f"the input {shown(item.name)}"
+            raise OnnxError(f"{label} has no shape; give one with shapes={{{shown(item.name)}: …}}")
+        return [_size_of(d, f"{item.name}_{n}") for n, d in enumerate(tensor.shape.dim)]
 
     def given_constant(self, item: Any) -> Value:
         """Returns the value that the caller gives an input, in the data type that the model says."""
@@ -272,9 +320,23 @@ class _Reader:
             raise OnnxError(f"{label} is {dtype} in the model; constants= gives it {data.dtype}")
         return self.builder.constant(data, item.name[:_LONGEST_NAME], dtype)
 
+    def sizes_of_answer(self, item: Any) -> None:
+        """Enter the sizes that the shape of an input tells, a question about which is answered."""
+        data = self.given.answers[item.name]
+        for d, (n, size) in zip(self.shape_of_input(item), enumerate(data.shape), strict=True):
+            if isinstance(d, str):
+                self.sizes[_plain(d)] = size
+            elif d != size:
+                raise OnnxError(f"the input {shown(item.name)} has the size {size} in dimension {n}, not {d}")
+
+    def answered(self, item: Any) -> Value:
+        """Returns the value of an input, a question about which is answered, as a constant."""
+        dtype = stored_dtype(item.type.tensor_type.elem_type, f"the input {shown(item.name)}")
+        return self.builder.constant(self.given.answers[item.name], item.name[:_LONGEST_NAME], dtype)
+
     def size(self, name: str) -> Any:
         """Returns the symbolic size of that name: one variable for each name."""
-        plain = Builder().fresh(name[:_LONGEST_NAME])
+        plain = _plain(name)
         return self.sizes.setdefault(plain, te.var(plain))
 
     def tensor(self, tensor: Any, label: str) -> tuple[Any, str]:
@@ -352,7 +414,17 @@ class _Reader:
                 if name and value is None:
                     raise OnnxError(f"{label_of(node)}: its output {n}, {shown(name)}, is not supported")
                 if name and value is not None:
-                    scope[name] = value
+                    scope[name] = self.known_answer(value)
+
+    def known_answer(self, value: Item) -> Item:
+        """Returns the constant that answers a question about a value; the value itself where there was none."""
+        data = self.given.answers.get(value.name) if isinstance(value, Value) else None
+        if data is None or not isinstance(value, Value):
+            return value
+        constant = self.builder.constant(data, value.name, value.dtype)
+        if value in self.small:
+            self.small[constant] = self.small[value]
+        return constant
 
     def checked(
         self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
@@ -406,6 +478,7 @@ class _Reader:
             raise OnnxError(f"{label}: input {next(iter(lists))} is a sequence; only tensors are supported")
         call = OnnxCall(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
         call.shapes, call.sequences, call.small = self.shapes, lists, self.small
+        call.answers = self.given.answers
         before = len(self.builder.nodes)
         try:
             made = convert(call)
@@ -568,6 +641,11 @@ class _Reader:
 def _domain_of(node: Any) -> str:
     """Returns the domain of a node, or of an import of operators; empty for ONNX's own."""
     return "" if node.domain in _DEFAULT_DOMAINS else str(node.domain)
+
+
+def _plain(name: str) -> str:
+    """Returns the name of a symbolic size as an identifier."""
+    return Builder().fresh(name[:_LONGEST_NAME])
 
 
 def _size_of(dimension: Any, otherwise: str) -> int | str:
