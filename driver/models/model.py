@@ -5,6 +5,7 @@ A :class:`Profile` sums up the times of the kernels, and says what share of the 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -172,7 +173,7 @@ class Step:
 class Parts:
     """The parts of a compiled model: its inputs and outputs, the calls in order, and what makes them. That is the
     function that makes the calls (and the one that notes the time after each), the size of the workspace, and the bytes
-    of the constants."""
+    of the constants. ``held``: the graph's, types of ``ml_dtypes`` by the names of inputs and outputs."""
 
     name: str
     target: Target
@@ -183,6 +184,7 @@ class Parts:
     timed_entry: PrimFunc
     workspace: int
     constants: Any
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 class Model:
@@ -198,7 +200,7 @@ class Model:
         self.inputs, self.outputs = tuple(parts.inputs), tuple(parts.outputs)
         self.steps = tuple(parts.steps)
         self.origins = {step.name: step.origin for step in reversed(self.steps)}
-        self._parts = parts
+        self._parts, self._held = parts, parts.held
         self._lowered = self._lowered_calls(parts.entry, f"tw_{parts.name}_calls")
         count = len(self.inputs) + len(self.outputs)
         params = self._lowered.params
@@ -233,6 +235,8 @@ class Model:
                 inputs = tuple(named.values())
             else:
                 inputs = inputs_in_order(self.name, self.inputs, inputs, named)
+        if self._held and out is None:
+            return self._called_with_held(inputs)
         if out is not None:
             outs = list(out) if isinstance(out, (tuple, list)) else [out]
             if len(outs) != len(self.outputs):
@@ -242,6 +246,18 @@ class Model:
         self._run(*inputs, *outs)
         if out is None and inputs and (self._has_bits or type(inputs[0]) is not np.ndarray):
             outs = returned(outs, inputs, [v.dtype for v in self.outputs])
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _called_with_held(self, inputs: tuple[Any, ...]) -> Any:
+        """Returns the outputs where some values have types of ``ml_dtypes`` that the kernels do not have. They have those
+        types where an input has one of them."""
+        taken = [held_numbers(x, self._held.get(v.name)) for v, x in zip(self.inputs, inputs, strict=True)]
+        typed = any(a is not b for a, b in zip(taken, inputs, strict=True))
+        outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(taken)]
+        self._run(*taken, *outs)
+        outs = returned(outs, inputs, [v.dtype for v in self.outputs])
+        if typed:
+            outs = [with_held_type(a, self._held.get(v.name)) for v, a in zip(self.outputs, outs, strict=True)]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     @property
@@ -392,6 +408,24 @@ class Model:
         symbols = [*symbols, *[built.symbol for built in self._distinct()]]
         imports = {**runtime_symbols(), self._entry.data: self._constants().ctypes.data}
         return load([*objects, *self._objects()], symbols, imports)
+
+
+def held_numbers(array: Any, held: str | None) -> Any:
+    """Returns an array of the type ``held`` of ``ml_dtypes`` as kernels have it, other arrays as they are.
+
+    Integers become int8 or uint8, floats their codes.
+    """
+    if held is None or not isinstance(array, np.ndarray) or array.dtype.name != held:
+        return array
+    return array.view(np.uint8) if "float" in held else array.astype(np.uint8 if held.startswith("u") else np.int8)
+
+
+def with_held_type(array: Any, held: str | None) -> Any:
+    """Returns an array of such numbers or codes with the type ``held`` of ``ml_dtypes``."""
+    if held is None:
+        return array
+    kind = getattr(importlib.import_module("ml_dtypes"), held)
+    return array.view(kind) if "float" in held else array.astype(kind)
 
 
 _KEPT = 256

@@ -228,7 +228,7 @@ def _build_graph(
                 raise BuildError(f"the kernel {kernel.name} on {machine}: no record of it applies ({own.origin})")
     divided = {var.name: var for var in bounds if len(ends_of(chosen.bounds[var.name])) > 1}
     versions = {kernel: _versions(parts, built, divided) for kernel, parts in jobs.items()}
-    return _assembled(division, machine, versions, bounds, requirements(graph))
+    return _assembled(division, machine, versions, bounds, requirements(graph), graph.held)
 
 
 def _versions(
@@ -319,6 +319,7 @@ def _assembled(
     versions: Mapping[Kernel, Sequence[Version]],
     bounds: Mapping[Var, int],
     required: Sequence[Requirement],
+    held: Mapping[str, str],
 ) -> Model:
     graph = division.graph
     try:
@@ -350,6 +351,7 @@ def _assembled(
         graph.name, machine, graph.inputs, graph.outputs,
         [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
         entries[0], entries[1], memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
+        held,
     )  # fmt: skip
     return Model(parts)
 

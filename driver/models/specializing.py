@@ -1,4 +1,4 @@
-"""This module runs models whose graph depends on values of the inputs: it builds them for the values that calls bring.
+"""This module builds models whose graph depends on values of inputs, for the values that calls bring.
 
 A network that is read up to a question (``graph/value_dependent.py``) is read on with the answer of a call: the value of an
 input, or what a compiled graph computes of the inputs. The last graph is built as any model, without the inputs that became
@@ -45,7 +45,7 @@ class _Asking:
 
 
 class SpecializingModel:
-    """A ``SpecializingModel`` is a model that is compiled when it is called, once for each of the values that decide its graph.
+    """A ``SpecializingModel`` is compiled when it is called, once for each of the values that decide its graph.
 
     It is called like a :class:`~.model.Model`. At most ``most`` of the models that it built are kept, those that were used
     last; a warning says that there were more. Several threads may call it; one of them builds at a time.
@@ -158,7 +158,9 @@ class SpecializingModel:
         (taken,) = as_numpy([given]) or (None,)
         wanted = to_numpy(value.dtype)
         if not isinstance(taken, (np.ndarray, np.generic)):
-            raise ArgumentError(f"{self.name}: {value.name} is {type(given).__name__}, not an array of {value.type_text}")
+            raise ArgumentError(
+                f"{self.name}: {value.name} is {type(given).__name__}, not an array of {value.type_text}"
+            )
         data = np.asarray(taken, order="C")
         if data.dtype.name == value.dtype and kept_as_bits(value.dtype):
             data = data.view(wanted)

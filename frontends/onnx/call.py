@@ -63,7 +63,7 @@ class OnnxCall(GraphCall):
     """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
 
     ``known`` has the numbers of values that are known while the graph is made: constants, and shapes. ``small`` has the
-    values whose numbers fit a type of less than a byte, with its name: the graph has them as uint8 or int8.
+    values of types that the graph has in another one (:data:`HELD_DTYPES`), with their names.
     """
 
     failure = OnnxError
@@ -204,14 +204,21 @@ SMALL_DTYPES = {21: "uint4", 22: "int4", 25: "uint2", 26: "int2"}
 """Types of less than a byte, by ONNX's number. The graph has their numbers as uint8 or int8."""
 
 
-def bits_of(small: str) -> int:
-    """Returns how many bits a number of a type in :data:`SMALL_DTYPES` has."""
-    return int(small[-1])
+CODED_DTYPES = {18: "float8_e4m3fnuz", 20: "float8_e5m2fnuz", 23: "float4_e2m1fn", 24: "float8_e8m0fnu"}
+"""Floats that kernels do not have, by ONNX's number. The graph has their codes as uint8."""
+
+HELD_DTYPES = {**SMALL_DTYPES, **CODED_DTYPES}
+"""All types that the graph has in another one."""
 
 
-def holding(small: str) -> str:
-    """Returns the data type in which the graph has the numbers of a small one."""
-    return small[:-1] + "8"
+def bits_of(held: str) -> int:
+    """Returns how many bits a number of a type in :data:`HELD_DTYPES` has."""
+    return int(held.removeprefix("float")[0]) if held in CODED_DTYPES.values() else int(held[-1])
+
+
+def holding(held: str) -> str:
+    """Returns the data type in which the graph has the numbers of one in :data:`HELD_DTYPES`, or their codes."""
+    return "uint8" if held in CODED_DTYPES.values() else held[:-1] + "8"
 
 
 def dtype_of(number: int, label: str) -> str:
@@ -226,7 +233,7 @@ def dtype_of(number: int, label: str) -> str:
 
 def stored_dtype(number: int, label: str) -> str:
     """Returns the data type in which the graph has a tensor of ONNX's type ``number``."""
-    return holding(SMALL_DTYPES[number]) if number in SMALL_DTYPES else dtype_of(number, label)
+    return holding(HELD_DTYPES[number]) if number in HELD_DTYPES else dtype_of(number, label)
 
 
 def number_of(dtype: str) -> int:
@@ -234,11 +241,11 @@ def number_of(dtype: str) -> int:
     return next(number for number, name in DTYPES.items() if name == dtype)
 
 
-def type_of(onnx: Any, v: Item | None) -> Any:
-    """Returns ONNX's type of a value, an empty one for None."""
+def type_of(onnx: Any, v: Item | None, held: str | None = None) -> Any:
+    """Returns ONNX's type of a value, an empty one for None. ``held``: the type that the graph has in another one."""
     if v is None:
         return onnx.TypeProto()
-    number = number_of(v.dtype)
+    number = number_of(v.dtype) if held is None else next(n for n, name in HELD_DTYPES.items() if name == held)
     if isinstance(v, ValueList):
         return onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(number, None))
     return onnx.helper.make_tensor_type_proto(number, [d if isinstance(d, int) else None for d in v.shape])

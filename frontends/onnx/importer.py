@@ -64,10 +64,11 @@ from . import (
     trees,
 )
 from .call import (
+    CODED_DTYPES,
     CONVERTERS,
+    HELD_DTYPES,
     LARGEST,
     OUTSIDE,
-    SMALL_DTYPES,
     STRING,
     Item,
     NeedsConstant,
@@ -107,6 +108,9 @@ _SPECIAL = {("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "
 
 _MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results are numbers of the first input, unchanged."""
+
+_CONVERSIONS = ("Cast", "CastLike", "DequantizeLinear", "QuantizeLinear")
+"""The other operators that take numbers of types that kernels do not have."""
 
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What converters raise for attributes and inputs that break the rules of their operator."""
@@ -252,15 +256,19 @@ class _Reader:
         made = without_unread(self.builder.graph(outputs))
         made = with_output_names(made, [self.builder.fresh(o.name[:_LONGEST_NAME]) for o in body.output])
         verify(made)
-        return made
+        ends = [*zip(made.inputs, self.builder.inputs, strict=True), *zip(made.outputs, outputs, strict=True)]
+        held = {shown.name: self.small[own] for shown, own in ends if own in self.small}
+        return replace(made, held=held) if held else made
 
     def question(self, error: NeedsConstant, names: Sequence[str]) -> Question | None:
-        """Returns what to ask where a value has to be known; None where the inputs do not tell it, as inside a loop."""
+        """Returns what to ask where a value has to be known. None: the inputs do not tell it, as inside a loop."""
         value = error.value
         own = next((name for name, v in self.inputs.items() if v is value), None)
         if own is not None:
             return Question(own, value, tuple(names), str(error))
-        asked = Graph(self.builder.name, tuple(self.builder.inputs), (value,), error.nodes, dict(self.builder.constants))
+        asked = Graph(
+            self.builder.name, tuple(self.builder.inputs), (value,), error.nodes, dict(self.builder.constants)
+        )
         asked = without_unread(asked)
         told = {*asked.inputs, *asked.constants}
         for node in asked.nodes:
@@ -294,9 +302,12 @@ class _Reader:
             raise OnnxError(f"{label} has a negative size")
         if math.prod([d for d in shape if isinstance(d, int)]) > LARGEST:
             raise OnnxError(f"{label} is too large")
-        return self.builder.input(
-            self.builder.unused(item.name[:_LONGEST_NAME]), shape, dtype_of(tensor.elem_type, label)
+        made = self.builder.input(
+            self.builder.unused(item.name[:_LONGEST_NAME]), shape, stored_dtype(tensor.elem_type, label)
         )
+        if tensor.elem_type in HELD_DTYPES:
+            self.small[made] = HELD_DTYPES[tensor.elem_type]
+        return made
 
     def shape_of_input(self, item: Any) -> Sequence[Any]:
         """Returns the numbers and the names of the sizes of an input: the caller's, or the model's."""
@@ -321,7 +332,7 @@ class _Reader:
         return self.builder.constant(data, item.name[:_LONGEST_NAME], dtype)
 
     def sizes_of_answer(self, item: Any) -> None:
-        """Enter the sizes that the shape of an input tells, a question about which is answered."""
+        """Enter the sizes that the shape of an input tells, whose value is the answer to a question."""
         data = self.given.answers[item.name]
         for d, (n, size) in zip(self.shape_of_input(item), enumerate(data.shape), strict=True):
             if isinstance(d, str):
@@ -331,8 +342,12 @@ class _Reader:
 
     def answered(self, item: Any) -> Value:
         """Returns the value of an input, a question about which is answered, as a constant."""
-        dtype = stored_dtype(item.type.tensor_type.elem_type, f"the input {shown(item.name)}")
-        return self.builder.constant(self.given.answers[item.name], item.name[:_LONGEST_NAME], dtype)
+        number = item.type.tensor_type.elem_type
+        dtype = stored_dtype(number, f"the input {shown(item.name)}")
+        made = self.builder.constant(self.given.answers[item.name], item.name[:_LONGEST_NAME], dtype)
+        if number in HELD_DTYPES:
+            self.small[made] = HELD_DTYPES[number]
+        return made
 
     def size(self, name: str) -> Any:
         """Returns the symbolic size of that name: one variable for each name."""
@@ -353,8 +368,8 @@ class _Reader:
     def constant(self, tensor: Any, name: str) -> Value:
         data, dtype = self.tensor(tensor, f"the tensor {shown(name)}")
         value = self.builder.constant(data, name[:_LONGEST_NAME], dtype)
-        if tensor.data_type in SMALL_DTYPES:
-            self.small[value] = SMALL_DTYPES[tensor.data_type]
+        if tensor.data_type in HELD_DTYPES:
+            self.small[value] = HELD_DTYPES[tensor.data_type]
         return value
 
     # nodes
@@ -476,6 +491,11 @@ class _Reader:
             return self.expanded(node, inputs, opset, label)
         if lists and not takes_lists:
             raise OnnxError(f"{label}: input {next(iter(lists))} is a sequence; only tensors are supported")
+        held = [self.small[v] for v in tensors if v is not None and v in self.small]
+        if held and node.op_type not in (*_MOVES, *_CONVERSIONS):
+            raise OnnxError(
+                f"{label}: it does not compute with {held[0]}; Cast and DequantizeLinear convert such numbers"
+            )
         call = OnnxCall(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
         call.shapes, call.sequences, call.small = self.shapes, lists, self.small
         call.answers = self.given.answers
@@ -563,7 +583,11 @@ class _Reader:
             return None if found is None else [add_formulas(self.builder, self.shapes, *found, node.output[0])]
         if node.op_type == "DequantizeLinear" and inputs[0] is not None and inputs[0].ndim > 1:
             return None  # passes want narrow weights
-        if any(v in self.small for v in inputs if v is not None) and node.op_type not in (*_MOVES, "DequantizeLinear"):
+        held = [self.small[v] for v in inputs if v is not None and v in self.small]
+        if node.op_type in ("Cast", "CastLike", "QuantizeLinear") and (held or self.makes_held(node)):
+            return None
+        coded = any(name in CODED_DTYPES.values() for name in held)
+        if held and node.op_type not in (*_MOVES, *(() if coded else ("DequantizeLinear",))):
             return None  # the reference would take them for numbers of 8 bits
         data = [None if v is None else (self.builder.constants[v], v.dtype) for v in inputs]
         results = evaluate(self.onnx, node, data, opsets)
@@ -572,6 +596,10 @@ class _Reader:
         if results is None:
             return None
         return [self.builder.constant(r, name or "c", t) for (r, t), name in zip(results, node.output, strict=False)]
+
+    def makes_held(self, node: Any) -> bool:
+        """Returns whether an attribute asks for a result of a type that the graph has in another one."""
+        return any(a.name in ("to", "output_dtype") and a.i in HELD_DTYPES for a in node.attribute)
 
     def computed(
         self, node: Any, inputs: list[Value | None], opsets: Mapping[str, int]
@@ -605,7 +633,7 @@ class _Reader:
             name = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
             raise UnsupportedOnnxOperators({name: [label]})
         if schema.has_context_dependent_function:
-            types = [type_of(self.onnx, v).SerializeToString() for v in inputs]
+            types = [type_of(self.onnx, v, self.small.get(v)).SerializeToString() for v in inputs]  # type: ignore[arg-type]
             body = self.onnx.FunctionProto()
             body.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), types))
         else:

@@ -23,7 +23,7 @@ from onnx import TensorProto
 
 from tilewright.driver.models.model_building import build_graph
 from tilewright.frontends.onnx import from_onnx
-from tilewright.frontends.onnx.call import DTYPES, SMALL_DTYPES, OnnxError, holding
+from tilewright.frontends.onnx.call import CODED_DTYPES, DTYPES, SMALL_DTYPES, OnnxError, holding
 from tilewright.graph.value_dependent import ValueDependentGraph
 from tilewright.tir.expr import to_numpy
 from tilewright.tir.expr.dtype import kept_as_bits
@@ -111,9 +111,9 @@ def compare(got: Any, want: Any, rtol: float, atol: float) -> None:
         got = got.view(want.dtype)
     if want.dtype.name in SMALL_DTYPES.values() and got.dtype == holding(want.dtype.name):
         want = want.astype(got.dtype)
-    assert (got.shape, got.dtype) == (want.shape, want.dtype), (
-        f"{got.dtype}{got.shape}, not {want.dtype}{want.shape}"
-    )
+    if want.dtype.name in CODED_DTYPES.values() and got.dtype == holding(want.dtype.name):
+        got = got.view(want.dtype)
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), f"{got.dtype}{got.shape}, not {want.dtype}{want.shape}"
     if want.dtype.kind == "b":
         np.testing.assert_array_equal(got, want)
     else:

@@ -35,7 +35,13 @@ def data_of(item: Any) -> Any:
         return numpy_helper.to_array(item)
     if isinstance(item, SequenceProto):
         return numpy_helper.to_list(item)
-    return [data_of(one) for one in item] if isinstance(item, (list, tuple)) else item if item is None else np.asarray(item)
+    return (
+        [data_of(one) for one in item]
+        if isinstance(item, (list, tuple))
+        else item
+        if item is None
+        else np.asarray(item)
+    )
 
 
 def check(case: Any) -> None:
