@@ -17,7 +17,27 @@ LARGEST_ANSWER = 1 << 16
 """The most elements of a value that decides a graph."""
 
 Answers = Mapping[str, Any]
-"""Arrays by the names of the values that they answer; bfloat16 and float8 are their bits."""
+"""Arrays by the names of the values that they answer; bfloat16 and float8 are their bits. A :data:`Layout` for an
+:class:`OpenInput`."""
+
+Layout = tuple[Any, ...] | None
+"""What an open input is in a call: None, ``("tensor", shape)``, or ``("list", shape, shape, …)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenInput:
+    """An input that is a list of arrays, or may be left out: what it is in a call decides the graph."""
+
+    name: str
+    kind: str
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.kind}"
+
+
+def item_name(name: str, n: int) -> str:
+    """Returns the name of the input of a graph that is the item ``n`` of a list."""
+    return f"{name}_item{n}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +49,7 @@ class Question:
     """
 
     name: str
-    value: Value
+    value: Value | OpenInput
     inputs: tuple[str, ...]
     reason: str
     graph: Graph | None = field(default=None, repr=False)
@@ -43,7 +63,7 @@ class ValueDependentGraph:
     """
 
     name: str
-    inputs: tuple[Value, ...]
+    inputs: tuple[Value | OpenInput, ...]
     question: Question
     read: Callable[[Answers], Graph | Question] = field(repr=False)
 
@@ -51,6 +71,8 @@ class ValueDependentGraph:
 
     def refusal(self) -> str:
         """Returns why this is no graph yet, and what makes it one."""
+        if isinstance(self.question.value, OpenInput):
+            return f"the graph of {self.name} depends on what a call gives as {self.question.value}"
         given = ", ".join([f"{name!r}: …" for name in self.question.inputs])
         return (
             f"the graph of {self.name} depends on values of its inputs: {self.question.reason}; "

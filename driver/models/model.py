@@ -173,7 +173,7 @@ class Step:
 class Parts:
     """The parts of a compiled model: its inputs and outputs, the calls in order, and what makes them. That is the
     function that makes the calls (and the one that notes the time after each), the size of the workspace, and the bytes
-    of the constants. ``held``: the graph's, types of ``ml_dtypes`` by the names of inputs and outputs."""
+    of the constants. ``held``: the graph's, types of ``ml_dtypes`` by the names of inputs and outputs; so are ``lists``, how many outputs make up each result."""
 
     name: str
     target: Target
@@ -185,6 +185,7 @@ class Parts:
     workspace: int
     constants: Any
     held: Mapping[str, str] = field(default_factory=dict)
+    lists: tuple[int | None, ...] = ()
 
 
 class Model:
@@ -200,7 +201,7 @@ class Model:
         self.inputs, self.outputs = tuple(parts.inputs), tuple(parts.outputs)
         self.steps = tuple(parts.steps)
         self.origins = {step.name: step.origin for step in reversed(self.steps)}
-        self._parts, self._held = parts, parts.held
+        self._parts, self._held, self._lists = parts, parts.held, parts.lists
         self._lowered = self._lowered_calls(parts.entry, f"tw_{parts.name}_calls")
         count = len(self.inputs) + len(self.outputs)
         params = self._lowered.params
@@ -235,8 +236,8 @@ class Model:
                 inputs = tuple(named.values())
             else:
                 inputs = inputs_in_order(self.name, self.inputs, inputs, named)
-        if self._held and out is None:
-            return self._called_with_held(inputs)
+        if (self._held or self._lists) and out is None:
+            return self._called_with_other_types(inputs)
         if out is not None:
             outs = list(out) if isinstance(out, (tuple, list)) else [out]
             if len(outs) != len(self.outputs):
@@ -248,9 +249,11 @@ class Model:
             outs = returned(outs, inputs, [v.dtype for v in self.outputs])
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _called_with_held(self, inputs: tuple[Any, ...]) -> Any:
-        """Returns the outputs where some values have types of ``ml_dtypes`` that the kernels do not have. They have those
-        types where an input has one of them."""
+    def _called_with_other_types(self, inputs: tuple[Any, ...]) -> Any:
+        """Returns the results where some have types that kernels do not have: of ``ml_dtypes``, or lists.
+
+        Outputs have those of ``ml_dtypes`` where an input has one of them.
+        """
         taken = [held_numbers(x, self._held.get(v.name)) for v, x in zip(self.inputs, inputs, strict=True)]
         typed = any(a is not b for a, b in zip(taken, inputs, strict=True))
         outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(taken)]
@@ -258,6 +261,10 @@ class Model:
         outs = returned(outs, inputs, [v.dtype for v in self.outputs])
         if typed:
             outs = [with_held_type(a, self._held.get(v.name)) for v, a in zip(self.outputs, outs, strict=True)]
+        made = iter(outs)
+        for n, count in enumerate(self._lists):
+            one = next(made) if count is None else [next(made) for _ in range(count)] if count >= 0 else None
+            outs = [*([] if n == 0 else outs), one]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     @property

@@ -208,7 +208,7 @@ def build_for_values(
         bounds = {name: most for name, most in chosen.bounds.items() if name in symbols or name not in known}
         return build_graph(replace(graph, name=source.name), target, db=db, **{**options, "bounds": bounds})
 
-    known = {d.name for v in source.inputs for d in v.shape if isinstance(d, Var)}
+    known = {d.name for v in source.inputs if isinstance(v, Value) for d in v.shape if isinstance(d, Var)}
     return SpecializingModel(source, build, chosen.specializations)
 
 
@@ -228,7 +228,7 @@ def _build_graph(
                 raise BuildError(f"the kernel {kernel.name} on {machine}: no record of it applies ({own.origin})")
     divided = {var.name: var for var in bounds if len(ends_of(chosen.bounds[var.name])) > 1}
     versions = {kernel: _versions(parts, built, divided) for kernel, parts in jobs.items()}
-    return _assembled(division, machine, versions, bounds, requirements(graph), graph.held)
+    return _assembled(division, machine, versions, bounds, requirements(graph), graph)
 
 
 def _versions(
@@ -319,7 +319,7 @@ def _assembled(
     versions: Mapping[Kernel, Sequence[Version]],
     bounds: Mapping[Var, int],
     required: Sequence[Requirement],
-    held: Mapping[str, str],
+    source: Graph,
 ) -> Model:
     graph = division.graph
     try:
@@ -351,7 +351,7 @@ def _assembled(
         graph.name, machine, graph.inputs, graph.outputs,
         [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
         entries[0], entries[1], memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
-        held,
+        source.held, source.lists,
     )  # fmt: skip
     return Model(parts)
 

@@ -19,14 +19,14 @@ import numpy as np
 from ...codegen.runtime.arguments import ArgumentError
 from ...codegen.runtime.native_glue import as_numpy
 from ...graph.graph import Graph, Value
-from ...graph.value_dependent import LARGEST_ANSWER, Question, ValueDependentGraph
+from ...graph.value_dependent import LARGEST_ANSWER, Layout, OpenInput, Question, ValueDependentGraph, item_name
 from ...tir.expr import to_numpy
 from ...tir.expr.dtype import kept_as_bits
 from ..building import BuildError
 from .model import Model, inputs_in_order
 
-Answered = tuple[tuple[tuple[int, ...], bytes], ...]
-"""Shape and bytes of the answers so far, in the order of the questions."""
+Answered = tuple[tuple[Any, ...] | None, ...]
+"""Shape and bytes of the answers so far, in the order of the questions; of lists the shapes alone."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class _Asking:
     def answer(self, arrays: Mapping[str, Any]) -> Any:
         """Returns the answer for inputs by name."""
         value = self.question.value
+        if isinstance(value, OpenInput):
+            return _layout(value, arrays[value.name])
         if self.model is None:
             return arrays[value.name]
         return np.asarray(_run(self.model, arrays))
@@ -84,20 +86,24 @@ class SpecializingModel:
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         given = inputs_in_order(self.name, self.inputs, inputs, named)
-        return _run(self.specialized(*given), dict(zip([v.name for v in self.inputs], given, strict=True)), out)
+        return _run(self.specialized(*given), self._by_name(given), out)
 
     def specialized(self, *inputs: Any, **named: Any) -> Model:
         """Returns the compiled model for the deciding values in ``inputs``. It does not take the inputs that are built in."""
         given = inputs_in_order(self.name, self.inputs, inputs, named)
-        arrays = dict(zip([v.name for v in self.inputs], given, strict=True))
+        arrays = self._by_name(given)
         path: Answered = ()
         answers: dict[str, Any] = {}
         found: _Asking | Model = self._root
         while isinstance(found, _Asking):
             question = found.question
-            data = self._checked(question.value, found.answer(arrays))
+            data = found.answer(arrays)
+            if isinstance(question.value, OpenInput):
+                path = (*path, data)
+            else:
+                data = self._checked(question.value, data)
+                path = (*path, (data.shape, data.tobytes()))
             answers[question.name] = data
-            path = (*path, (data.shape, data.tobytes()))
             found = self._kept_for(path, answers)
         return found
 
@@ -113,10 +119,18 @@ class SpecializingModel:
         """Returns how long each kernel takes for these inputs, as :meth:`.Model.profile` does."""
         given = inputs_in_order(self.name, self.inputs, inputs, named)
         model = self.specialized(*given)
-        arrays = dict(zip([v.name for v in self.inputs], given, strict=True))
+        arrays = self._by_name(given)
         return model.profile(*[arrays[v.name] for v in model.inputs], repeat=repeat)
 
     # -- inside --
+
+    def _by_name(self, given: Sequence[Any]) -> dict[str, Any]:
+        """Returns the inputs by name, and the items of lists by theirs."""
+        arrays = dict(zip([v.name for v in self.inputs], given, strict=True))
+        for v in self.inputs:
+            if isinstance(v, OpenInput) and isinstance(arrays[v.name], (list, tuple)):
+                arrays.update((item_name(v.name, n), x) for n, x in enumerate(arrays[v.name]))
+        return arrays
 
     def _now(self) -> list[_Asking | Model]:
         with self._lock:
@@ -174,6 +188,17 @@ class SpecializingModel:
                 f"{self.name}: {value.name} has {data.size} elements, and its values decide the graph; at most {LARGEST_ANSWER}"
             )
         return data
+
+
+def _layout(value: OpenInput, given: Any) -> Layout:
+    """Returns what an open input is in a call; ArgumentError where it cannot be that."""
+    if given is None and "optional" in value.kind:
+        return None
+    if isinstance(given, (list, tuple)) == ("sequence" in value.kind) and given is not None:
+        items = as_numpy(list(given) if isinstance(given, (list, tuple)) else [given])
+        if items is not None and all(isinstance(one, np.ndarray | np.generic) for one in items):
+            return ("list" if isinstance(given, (list, tuple)) else "tensor", *[tuple(one.shape) for one in items])
+    raise ArgumentError(f"{value.name} is a {value.kind}; a call gives it {type(given).__name__}")
 
 
 def _run(model: Model, arrays: Mapping[str, Any], out: Any = None) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...graph.builder import Builder
 from ...graph.graph import Node, Value, dims
+from ...graph.value_dependent import OpenInput
 from ...te.ops.arguments import broadcast_extent
 from ...tir.expr import const, convert
 from ..common.graph_call import C, Converter, GraphCall, entering
@@ -42,7 +43,9 @@ class NeedsConstant(OnnxError):
     """Raised when a converter needs a value while the graph is made. ``value`` is that value, ``inputs`` are the names of
     the model's inputs from which it is computed. ``nodes`` are the operators that there are when it is asked for."""
 
-    def __init__(self, message: str, value: Value, inputs: Sequence[str] = (), nodes: Sequence[Node] = ()) -> None:
+    def __init__(
+        self, message: str, value: Value | OpenInput, inputs: Sequence[str] = (), nodes: Sequence[Node] = ()
+    ) -> None:
         super().__init__(message)
         self.value, self.inputs, self.nodes = value, tuple(inputs), tuple(nodes)
 
@@ -150,6 +153,12 @@ class OnnxCall(GraphCall):
                 raise self.error(f"the shapes {', '.join(v.type_text for v in values)} do not broadcast")
             out.append(dims([reduce(broadcast_extent, map(convert, wide), const(1))])[0])
         return tuple(reversed(out))
+
+    def axis(self, axis: int, x: Value) -> int:
+        """Returns the dimension of ``x`` that a number names; negative ones count from the end. OnnxError for none."""
+        if not -x.ndim <= axis < x.ndim:
+            raise self.error(f"the axis {axis} of {x.type_text}, which has {x.ndim} dimensions")
+        return int(axis) % x.ndim
 
     def limit(self, shape: Sequence[Any], most: int = LARGEST) -> None:
         """Raise OnnxError for sizes that are not known, negative, or of more elements than ``most``."""

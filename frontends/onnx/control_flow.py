@@ -124,13 +124,16 @@ def loop(
             if not isinstance(error, (NeedsConstant, TooLongError)):
                 raise
             reason = error
+    unknown = next((v for v in (trips, condition) if isinstance(v, Value) and v not in builder.constants), None)
     if len(tensors) != len(values):
-        raise reason or OnnxError(f"{label}: a loop as long as data say cannot change a sequence")
+        what = f"{label}: a loop as long as data say cannot change a sequence"
+        if reason is None and unknown is not None:
+            raise NeedsConstant(what, unknown, nodes=builder.nodes)
+        raise reason or OnnxError(what)
     rows = [n for n in range(len(tensors), len(body.output) - 1) if any(wanted[n : n + 1])]
     if rows:
         name = body.output[rows[0] + 1].name
         what = f"{label}: data say how often it runs, so how many rows of {name} there are is not known"
-        unknown = next((v for v in (trips, condition) if isinstance(v, Value) and v not in builder.constants), None)
         raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
     ends = _open_loop(builder, label, body, trips, condition, tensors, run)
     return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
@@ -304,7 +307,7 @@ def stacked(builder: Builder, rows: Sequence[Value], axis: int) -> Value:
 
 
 SEQUENCE_OPERATORS = (
-    "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+    "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
     "SequenceLength", "SplitToSequence",
 )  # fmt: skip
 """The operators that take or give a sequence."""
@@ -312,6 +315,8 @@ SEQUENCE_OPERATORS = (
 
 def _position(c: OnnxCall, n: int, length: int) -> int:
     """Returns the position that input ``n`` says; negative ones count from the end."""
+    if c.input(n).dtype not in ("int32", "int64"):
+        raise c.error(f"the position is {c.input(n).dtype}, not int32 or int64")
     at = int(np.ravel(c.known(n))[0])
     if not -length <= at < length:
         raise c.error(f"position {at} is outside of a sequence of {length}")
@@ -367,7 +372,7 @@ def insert(c: OnnxCall) -> ValueList:
 
 @converter("OptionalHasElement")
 def has_element(c: OnnxCall) -> Value:
-    return c.constant(np.bool_(c.has(0)), "bool")
+    return c.constant(np.bool_(c.has(0) or 0 in c.sequences), "bool")
 
 
 @converter("ConcatFromSequence")

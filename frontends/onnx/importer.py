@@ -46,7 +46,7 @@ from ... import te
 from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Node, Value, with_output_names, without_unread
 from ...graph.reference import verify
-from ...graph.value_dependent import Answers, Question, ValueDependentGraph
+from ...graph.value_dependent import Answers, OpenInput, Question, ValueDependentGraph, item_name
 from ...tir.expr import Expr, to_numpy, vars_in
 from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import require_inputs
@@ -153,7 +153,7 @@ def from_onnx(
     reader, made = _read(onnx, proto, folder, given)
     if isinstance(made, Graph):
         return made
-    return ValueDependentGraph(reader.builder.name, tuple(reader.builder.inputs), made, read)
+    return ValueDependentGraph(reader.builder.name, tuple(reader.taken), made, read)
 
 
 def _read(onnx: Any, proto: Any, folder: Path | None, given: Given) -> tuple[_Reader, Graph | Question]:
@@ -164,7 +164,7 @@ def _read(onnx: Any, proto: Any, folder: Path | None, given: Given) -> tuple[_Re
         reader.require_inputs()
         return reader, reader.graph()
     except NeedsConstant as error:
-        names = reader.sources(error.value, error.nodes)
+        names = [error.value.name] if isinstance(error.value, OpenInput) else reader.sources(error.value, error.nodes)
         asked = reader.question(error, names) if names else None
         if asked is not None:
             return reader, asked
@@ -201,6 +201,8 @@ class _Reader:
         self.shapes: dict[Value, Formulas] = {}  # of values that are computed of symbolic sizes
         self.small: dict[Value, str] = {}  # the types of values whose numbers have less than a byte in the model
         self.inputs: dict[str, Value] = {}
+        self.taken: list[Value | OpenInput] = []  # what a call gives, in the model's order
+        self.owners: dict[Value, str] = {}  # the inputs of the model whose items values are
         self.strings: set[str] = set()  # constants of strings, which no operator may read
         self.read = self.depth = 0
 
@@ -232,37 +234,55 @@ class _Reader:
         """Returns the graph: inputs and constants first, then the nodes, then the outputs under the model's names."""
         body = self.proto.graph
         require_distinct_names(body)
-        scope: dict[str, Item] = {}
+        scope: dict[str, Item | None] = {}
         self.initializers(body, scope)
         for item in body.input:
-            if item.name in self.given.answers:
+            if item.name in self.given.answers and item.type.HasField("tensor_type"):
                 self.sizes_of_answer(item)
+        free: list[OpenInput] = []
         for item in body.input:
             if item.name in self.given.constants:
                 scope[item.name] = self.given_constant(item)
+            elif not item.type.HasField("tensor_type") and item.name not in scope:
+                made = self.open_input(item)
+                if isinstance(made, OpenInput):
+                    free.append(made)
+                    self.taken.append(made)
+                else:
+                    scope[item.name] = made
             elif item.name in self.given.answers:
                 scope[item.name] = self.answered(item)
             elif item.name not in scope:
                 scope[item.name] = self.inputs[item.name] = self.input(item)
+                self.taken.append(self.inputs[item.name])
+        if free:
+            raise NeedsConstant(f"the input {free[0]} is not known before a call", free[0])
         self.nodes(body.node, scope, self.opsets)
         absent = [o.name for o in body.output if o.name not in scope]
         if absent:
             problem = f"is of strings; {OUTSIDE}" if absent[0] in self.strings else "is not computed by the model"
             raise OnnxError(f"the output {shown(absent[0])} {problem}")
-        outputs = [v for v in [scope[o.name] for o in body.output] if isinstance(v, Value)]
-        if len(outputs) != len(body.output):
-            lists = [o.name for o in body.output if isinstance(scope[o.name], ValueList)]
-            raise OnnxError(f"the output {shown(lists[0])} is a sequence; only tensors are supported")
+        results = [(o.name[:_LONGEST_NAME], scope[o.name]) for o in body.output]
+        named: list[tuple[str, Value]] = []
+        for name, v in results:
+            items = v.items if isinstance(v, ValueList) else ()
+            named += [(name, v)] if isinstance(v, Value) else [(item_name(name, n), one) for n, one in enumerate(items)]
+        if not named:
+            raise OnnxError("in this call all outputs are empty sequences or absent, so there is nothing to compute")
+        outputs = [v for _, v in named]
+        lists = [None if isinstance(v, Value) else len(v.items) if isinstance(v, ValueList) else -1 for _, v in results]
         made = without_unread(self.builder.graph(outputs))
-        made = with_output_names(made, [self.builder.fresh(o.name[:_LONGEST_NAME]) for o in body.output])
+        made = with_output_names(made, [self.builder.fresh(name) for name, _ in named])
         verify(made)
         ends = [*zip(made.inputs, self.builder.inputs, strict=True), *zip(made.outputs, outputs, strict=True)]
         held = {shown.name: self.small[own] for shown, own in ends if own in self.small}
-        return replace(made, held=held) if held else made
+        return replace(made, held=held, lists=tuple(lists) if any(n is not None for n in lists) else ())
 
     def question(self, error: NeedsConstant, names: Sequence[str]) -> Question | None:
         """Returns what to ask where a value has to be known. None: the inputs do not tell it, as inside a loop."""
         value = error.value
+        if isinstance(value, OpenInput):
+            return Question(value.name, value, (value.name,), str(error))
         own = next((name for name, v in self.inputs.items() if v is value), None)
         if own is not None:
             return Question(own, value, tuple(names), str(error))
@@ -287,9 +307,37 @@ class _Reader:
             if v not in found:
                 found.add(v)
                 waiting += list(producers[v].given) if v in producers else []
-        return [name for name, v in self.inputs.items() if v in found]
+        return list(dict.fromkeys([self.owners.get(v, name) for name, v in self.inputs.items() if v in found]))
 
     # inputs and constants
+
+    def open_input(self, item: Any) -> Item | OpenInput | None:
+        """Returns the value of an input that is a sequence, or may be absent: itself, until an answer says what it is."""
+        label, kind = f"the input {shown(item.name)}", item.type.WhichOneof("value")
+        inner = item.type.optional_type.elem_type if kind == "optional_type" else item.type
+        is_list = inner.HasField("sequence_type")
+        element = inner.sequence_type.elem_type if is_list else inner
+        if kind not in ("optional_type", "sequence_type") or not element.HasField("tensor_type"):
+            raise OnnxError(f"{label} is a {kind}; tensors, sequences of them and optional ones are supported")
+        dtype = stored_dtype(element.tensor_type.elem_type, label)
+        what = "sequence of tensors" if is_list else "tensor"
+        if item.name not in self.given.answers:
+            name = self.builder.fresh(item.name[:_LONGEST_NAME])
+            return OpenInput(name, f"{'optional ' if kind == 'optional_type' else ''}{what} of {dtype}")
+        layout = self.given.answers[item.name]
+        if layout is None:
+            return None
+        made = []
+        for n, shape in enumerate(layout[1:]):
+            name = item_name(item.name, n) if is_list else item.name
+            data = self.given.answers.get(name) if is_list else None
+            if data is not None:
+                made.append(self.builder.constant(data, name, dtype))
+            else:
+                made.append(self.builder.input(name, shape, dtype))
+                self.inputs[name] = made[-1]
+                self.owners[made[-1]] = item.name
+        return ValueList(tuple(made), dtype) if is_list else made[0]
 
     def input(self, item: Any) -> Value:
         """Returns an input of the graph; its shape is the model's, unless the caller gives another one."""
@@ -357,7 +405,7 @@ class _Reader:
     def tensor(self, tensor: Any, label: str) -> tuple[Any, str]:
         return tensor_data(self.onnx, tensor, self.folder, label)
 
-    def initializers(self, body: Any, scope: dict[str, Item]) -> None:
+    def initializers(self, body: Any, scope: dict[str, Item | None]) -> None:
         """Enter the constants of a graph into its scope; those of strings are only noted."""
         for tensor in body.initializer:
             if tensor.data_type == STRING:
@@ -396,7 +444,7 @@ class _Reader:
         except self.onnx.defs.SchemaError:
             return None
 
-    def nodes(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
+    def nodes(self, nodes: Any, scope: dict[str, Item | None], opsets: Mapping[str, int]) -> None:
         """Read the nodes of the model, of a function or of a branch. OnnxError where these nest too deeply."""
         if self.depth >= _DEEPEST:
             raise OnnxError(f"graphs and functions nest more than {_DEEPEST} deep; does a function call itself?")
@@ -406,7 +454,7 @@ class _Reader:
         finally:
             self.depth -= 1
 
-    def each(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
+    def each(self, nodes: Any, scope: dict[str, Item | None], opsets: Mapping[str, int]) -> None:
         """Read each node, and enter its results into ``scope`` by their names."""
         for node in in_order(nodes, scope):
             self.read += 1
@@ -442,7 +490,7 @@ class _Reader:
         return constant
 
     def checked(
-        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item | None], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
         """Returns the results of a node; whatever goes wrong is an OnnxError that names it."""
         try:
@@ -467,7 +515,7 @@ class _Reader:
         return f"; shapes= gives {given}, and the model may fix a size that differs" if given else ""
 
     def node(
-        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item | None], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
         """Returns the results of a node, by the first way to read it that there is; the module lists them."""
         domain = _domain_of(node)
@@ -515,7 +563,7 @@ class _Reader:
         return made if isinstance(made, tuple) else (made,)
 
     def special(
-        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item | None], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
         """Returns the results of an operator that reads more than the values of its inputs.
 

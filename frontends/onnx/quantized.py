@@ -267,7 +267,7 @@ def gather_blocks(c: OnnxCall) -> Value:
     """Rows of quantized numbers in blocks, chosen and then made real."""
     data, indices, scales, zeros = c.input(0), c.input(1), c.input(2), c.optional(3)
     bits, size = c.attr("bits", 4), c.attr("block_size", 128)
-    at, axis = c.attr("gather_axis", 0) % data.ndim, c.attr("quantize_axis", 1) % data.ndim
+    at, axis = c.axis(c.attr("gather_axis", 0), data), c.axis(c.attr("quantize_axis", 1), data)
     if data.dtype == "uint8" and data not in c.small:
         if bits not in _BITS:
             raise c.error(f"numbers of {bits} bits; those of 2, 4 and 8 bits are supported")
@@ -325,7 +325,7 @@ def of_one(c: OnnxCall) -> Value:
 def qlinear_softmax(c: OnnxCall) -> Value:
     x, axis = _real(c, *_triple(c, 0)), c.attr("axis", -1)
     if c.attr("opset") >= 13:
-        real = c.op("softmax", x, axis=axis % x.ndim)
+        real = c.op("softmax", x, axis=c.axis(axis, x))
     else:
         real = as_matrix(c, x, axis, lambda flat: c.op("softmax", flat, axis=1))
     return _result(c, real, 3, c.input(0).dtype)
@@ -345,7 +345,7 @@ def qlinear_pool(c: OnnxCall) -> Value:
 @contributed("QLinearReduceMean")
 def qlinear_mean(c: OnnxCall) -> Value:
     x = _real(c, *_triple(c, 0))
-    axes = tuple([a % x.ndim for a in c.attr("axes")])
+    axes = tuple([c.axis(a, x) for a in c.attr("axes")])
     return _result(c, c.op("mean", x, axis=axes, keepdims=bool(c.attr("keepdims"))), 3, c.input(0).dtype)
 
 

@@ -13,7 +13,7 @@ from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, max_value, min_value, to_numpy
 from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import Converter, enter_row
-from .call import CODED_DTYPES, CONVERTERS, HELD_DTYPES, OnnxCall, converter, dtype_of
+from .call import CODED_DTYPES, CONVERTERS, HELD_DTYPES, OnnxCall, ValueList, converter, dtype_of
 from .coded_types import converted, decoded
 
 
@@ -130,9 +130,11 @@ def bit_cast(c: OnnxCall) -> Value:
     return c.op("reinterpret", x, dtype=to)
 
 
-@converter("OptionalGetElement")
-def optional_element(c: OnnxCall) -> Value:
-    return c.op("identity", c.input(0))
+@converter("Optional", "OptionalGetElement")
+def optional_element(c: OnnxCall) -> Value | ValueList:
+    if not c.has(0) and 0 not in c.sequences:
+        raise c.error("an optional value without an element is not supported")
+    return c.sequences[0] if 0 in c.sequences else c.op("identity", c.input(0))
 
 
 @converter("Clip")

@@ -196,3 +196,30 @@ NODE_TESTS = (
 @pytest.mark.parametrize("name", NODE_TESTS)
 def test_node_tests_pass_through_the_plain_door(name):
     check(next(case for case in cases() if case.name == name))
+
+
+SEQUENCE = """g (seq(float[?]) s, int64 at) => (float[n] one, seq(float[?]) rest)
+    { one = SequenceAt(s, at) rest = SequenceErase(s, at) }"""
+
+
+def test_sequences_go_in_and_come_out_as_lists():
+    model = parsed(SEQUENCE)
+    built = tw.build(tw.from_onnx(model))
+    for sizes, at in (((3, 5, 2), 1), ((3, 5, 2), 0), ((4, 1), -1), ((3, 5, 2), 1)):
+        given = [normal(n) for n in sizes]
+        one, rest = built(given, np.array(at))
+        left = [x for n, x in enumerate(given) if n != at % len(given)]
+        np.testing.assert_array_equal(one, given[at])
+        assert len(rest) == len(left)
+        for got, want in zip(rest, left, strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert built.specializations == 3 and built.deciding == ("s", "at")
+    with pytest.raises(ArgumentError, match="s is a sequence of tensors of float32; a call gives it ndarray"):
+        built(normal(3), np.array(0))
+    with pytest.raises(ArgumentError, match="a call gives it NoneType"):
+        built(None, np.array(0))
+
+
+def test_optional_inputs_may_be_none():
+    for name in ("test_optional_has_element_empty_optional_input", "test_optional_get_element_optional_tensor"):
+        check(next(case for case in cases() if case.name == name))
