@@ -26,7 +26,7 @@ Layout = tuple[Any, ...] | None
 
 @dataclass(frozen=True, eq=False)
 class OpenInput:
-    """An input that is a list of arrays, or may be left out: what it is in a call decides the graph."""
+    """An input that is a list of arrays, or may be left out, which decides the graph."""
 
     name: str
     kind: str

@@ -27,6 +27,7 @@ from ...codegen.runtime.module import Function
 from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
+from ...graph.value_dependent import OpenInput
 from ...pages.messages import short_repr
 from ...pages.written_files import write_file
 from ...te.tensor import Requirement
@@ -262,10 +263,10 @@ class Model:
         if typed:
             outs = [with_held_type(a, self._held.get(v.name)) for v, a in zip(self.outputs, outs, strict=True)]
         made = iter(outs)
-        for n, count in enumerate(self._lists):
-            one = next(made) if count is None else [next(made) for _ in range(count)] if count >= 0 else None
-            outs = [*([] if n == 0 else outs), one]
-        return outs[0] if len(outs) == 1 else tuple(outs)
+        results: list[Any] = [] if self._lists else [*outs]
+        for count in self._lists:
+            results.append(next(made) if count is None else [next(made) for _ in range(count)] if count >= 0 else None)
+        return results[0] if len(results) == 1 else tuple(results)
 
     @property
     def address_call(self) -> Callable[..., None]:
@@ -502,7 +503,7 @@ class OutputShapes:
         return out
 
 
-def inputs_in_order(name: str, values: Sequence[Value], inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:  # fmt: skip
+def inputs_in_order(name: str, values: Sequence[Value | OpenInput], inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:  # fmt: skip
     """Returns the inputs of the model ``name``, which takes ``values``. TypeError when there are too few, too many, or
     unknown ones."""
     names = [v.name for v in values]

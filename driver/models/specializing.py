@@ -61,7 +61,8 @@ class SpecializingModel:
         self._kept: OrderedDict[Answered, _Asking | Model] = OrderedDict()
         self._lock = threading.RLock()
         self._built = 0
-        self._root = self._made(source.question)
+        asked = source.question
+        self._root = _Asking(asked, None if asked.graph is None else build(asked.graph))
 
     def __repr__(self) -> str:
         return f"<SpecializingModel {self.name}({', '.join(map(repr, self.inputs))}): {self.origin}>"

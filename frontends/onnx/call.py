@@ -122,7 +122,7 @@ class OnnxCall(GraphCall):
         return self.number(value, f"input {n}, {value.name},")
 
     def number(self, value: Value, what: str) -> Any:
-        """Returns the array of a value that has to be known while the graph is made; NeedsConstant where it is not."""
+        """Returns the array of a value, which has to be known while the graph is made; NeedsConstant otherwise."""
         data = self.builder.constants.get(value, self.answers.get(value.name))
         if data is None:
             raise NeedsConstant(f"{self.label}: {what} has to be a constant", value, nodes=self.builder.nodes)

@@ -1,4 +1,4 @@
-"""Types that kernels do not have: float8 without negative zeros, float4, powers of two, and integers of 2 and 4 bits.
+"""Types that kernels do not have: other kinds of float8, float4, powers of two, integers of 2 and 4 bits.
 
 The graph holds such a float as its code, uint8, and an integer as int8 or uint8. A code becomes a number by a table of all codes; a
 number becomes the code of the nearest one, ties to the even code, by counting the bounds between neighbours that it reaches.

@@ -244,12 +244,12 @@ class _Reader:
             if item.name in self.given.constants:
                 scope[item.name] = self.given_constant(item)
             elif not item.type.HasField("tensor_type") and item.name not in scope:
-                made = self.open_input(item)
-                if isinstance(made, OpenInput):
-                    free.append(made)
-                    self.taken.append(made)
+                opened = self.open_input(item)
+                if isinstance(opened, OpenInput):
+                    free.append(opened)
+                    self.taken.append(opened)
                 else:
-                    scope[item.name] = made
+                    scope[item.name] = opened
             elif item.name in self.given.answers:
                 scope[item.name] = self.answered(item)
             elif item.name not in scope:
@@ -312,7 +312,7 @@ class _Reader:
     # inputs and constants
 
     def open_input(self, item: Any) -> Item | OpenInput | None:
-        """Returns the value of an input that is a sequence, or may be absent: itself, until an answer says what it is."""
+        """Returns the value of an input that is a sequence or may be absent; before an answer, the open input."""
         label, kind = f"the input {shown(item.name)}", item.type.WhichOneof("value")
         inner = item.type.optional_type.elem_type if kind == "optional_type" else item.type
         is_list = inner.HasField("sequence_type")
@@ -577,7 +577,7 @@ class _Reader:
         label, attributes = label_of(node), self.attributes(node)
 
         def run(body: Any, given: Sequence[Item]) -> list[Item]:
-            inner: dict[str, Item] = dict(scope)
+            inner: dict[str, Item | None] = dict(scope)
             self.initializers(body, inner)
             if len(body.input) != len(given):
                 raise OnnxError(f"{label_of(node)}: its body takes {len(body.input)} inputs, not {len(given)}")
@@ -586,7 +586,10 @@ class _Reader:
             absent = [o.name for o in body.output if o.name not in inner]
             if absent:
                 raise OnnxError(f"{label_of(node)}: its body does not compute {shown(absent[0])}")
-            return [inner[o.name] for o in body.output]
+            results = [inner[o.name] for o in body.output]
+            if any(v is None for v in results):
+                raise OnnxError(f"{label_of(node)}: a result of its body is absent, which is not supported")
+            return [v for v in results if v is not None]
 
         if node.op_type == "Loop":
             trips = inputs[0]
@@ -702,7 +705,9 @@ class _Reader:
             for name, a in schema.attributes.items():
                 if a.default_value.type:
                     given.setdefault(name, a.default_value)
-        scope = {name: v for name, v in zip(function.input, inputs, strict=False) if v is not None}
+        scope: dict[str, Item | None] = {
+            name: v for name, v in zip(function.input, inputs, strict=False) if v is not None
+        }
         for inner in in_order(function.node, scope):
             copy = self.onnx.NodeProto()
             copy.CopyFrom(inner)

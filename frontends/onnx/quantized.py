@@ -94,7 +94,7 @@ def dequantize(c: OnnxCall) -> Value:
     x, scale, zero, axis = c.input(0), c.input(1), c.optional(2), c.attr("axis", 1)
     to = dtype_of(c.attr("output_dtype"), c.label) if c.attr("output_dtype", 0) else scale.dtype
     coded = c.small.get(x)
-    if coded in CODED_DTYPES.values():  # their zero point is 0
+    if coded is not None and coded in CODED_DTYPES.values():  # their zero point is 0
         return c.cast(c.op("multiply", decoded(c, x, coded), c.cast(along(c, scale, x, axis), "float32")), to)
     given = None if zero is None else along(c, zero, x, axis)
     return c.cast(_real(c, x, along(c, scale, x, axis), given), to)

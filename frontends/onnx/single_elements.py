@@ -91,7 +91,7 @@ def cast(c: OnnxCall) -> Value:
         out = c.op("identity", x)
         c.small[out] = held
         return out
-    if source in CODED_DTYPES.values():
+    if source is not None and source in CODED_DTYPES.values():
         x = decoded(c, x, source)
     if held is not None:
         return converted(c, x, held)
