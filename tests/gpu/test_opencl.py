@@ -261,3 +261,15 @@ def test_without_the_package_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
     with pytest.raises(OpenClError, match=r'pip install "pyopencl\[pocl\]"'):
         OpenClDevice()
+
+
+@needs_device
+def test_tuning_measures_on_the_device(tmp_path):
+    a, b = te.placeholder((24, 16), name="A"), te.placeholder((16, 40), name="B")
+    tensors = [a, b, te.ops.matmul(a, b)]
+    result = tw.tune(te.create_prim_func(tensors), "opencl", trials=2, final_race=0, db=tmp_path / "records.db")
+    assert result.best is not None and result.best.times and "clock" not in result.best.machine
+    module = tw.build(tensors, "opencl", db=tmp_path / "records.db")
+    assert "record 1" in module.origin
+    x, y = np.arange(384, dtype="float32").reshape(24, 16) % 5, np.arange(640, dtype="float32").reshape(16, 40) % 7
+    assert (module(x, y) == x @ y).all()
