@@ -270,6 +270,6 @@ def test_tuning_measures_on_the_device(tmp_path):
     result = tw.tune(te.create_prim_func(tensors), "opencl", trials=2, final_race=0, db=tmp_path / "records.db")
     assert result.best is not None and result.best.times and "clock" not in result.best.machine
     module = tw.build(tensors, "opencl", db=tmp_path / "records.db")
-    assert "record 1" in module.origin
+    assert module.origin.startswith("record ")
     x, y = np.arange(384, dtype="float32").reshape(24, 16) % 5, np.arange(640, dtype="float32").reshape(16, 40) % 7
     assert (module(x, y) == x @ y).all()
