@@ -1,4 +1,4 @@
-"""The kernels of a function in launch form: what each takes, and how many blocks, threads and shared bytes its launch has.
+"""The kernels of a function in launch form. It says what each takes, and how many blocks, threads and shared bytes its launch has.
 
 Every text that kernels are printed as begins with :func:`kernels_in`.
 """
