@@ -432,8 +432,10 @@ class KernelBuilder:
         return out
 
     def idle_remainders(self, found: Stmt, sizes: dict[Var, int]) -> list[Expr]:
-        """Return the conditions under which the remainders of indices that differ by element change nothing; none where they
-        are not known of all of them."""
+        """Return the conditions under which the remainders of indices that differ by element change nothing.
+
+        There are none where these are not known of all of them.
+        """
         out: list[Expr] = []
         for n in pre_order(found):
             if _is_remainder(n, self.index, sizes.keys()):
@@ -764,7 +766,7 @@ class KernelBuilder:
         return None
 
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:
-        """Add the product of two blocks in memory to a third: tiles of the result stay in registers along the sum."""
+        """Add the product of two blocks in memory to a third. Tiles of the result stay in registers along the sum."""
         rows, inner, columns = int(a.shape[0]), int(a.shape[1]), int(b.shape[1])  # type: ignore[call-overload]
         lanes = max(1, self.register_lanes * 32 // max(32, out.dtype.bits))
         width = min(columns, 2 * lanes)

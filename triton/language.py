@@ -36,7 +36,7 @@ dtype = DType
 
 
 class constexpr:
-    """A value that is known when a kernel is compiled: the annotation of a parameter, or a global that kernels may name."""
+    """A value that is known when a kernel is compiled. It is the annotation of a parameter, or a global that kernels may name."""
 
     def __init__(self, value: Any) -> None:
         self.value = value.value if isinstance(value, constexpr) else value

@@ -1,4 +1,4 @@
-"""What the source of a kernel says of its names: which are still needed after each statement, and how often each is read."""
+"""What the source of a kernel says of its names. It says which are still needed after each statement, and how often each is read."""
 
 from __future__ import annotations
 

@@ -419,7 +419,7 @@ class KernelReader:
         self, s: ast.For, before: dict[str, Any], carried: dict[str, BlockValue], moving: dict[str, Var], target: str,
         number: BlockValue,
     ) -> dict[str, Any]:  # fmt: skip
-        """Read the body once for the values at its end, with a variable for each distance that a name has moved."""
+        """Read the body once for the values at its end, with a variable for each distance of a name."""
         builder, frame = self.builder, self.frame
         with builder.attempt():
             frame.names = {**before, target: number}
@@ -503,7 +503,7 @@ class KernelReader:
             builder.outer = outer
 
     def carry(self, carried: Mapping[str, BlockValue], cells: Mapping[str, Buffer], names: Mapping[str, Any]) -> None:
-        """Store what a loop carries at the end of its body: each one after those that still read what it was."""
+        """Store what a loop carries at the end of its body. Each is stored after those that still read what it was."""
         builder = self.builder
         ends = {n: self.like(names[n], carried[n]) for n in cells}
         waiting = {n: v for n, v in ends.items() if v.buffer is not cells[n]}
