@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "frontends": {"pages", "tir", "te", "graph"},
     "driver": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "gpu", "mlir"},
     "doors": {"pages", "tir", "codegen", "te", "graph", "frontends", "driver"},
+    "triton": {"pages", "tir", "codegen"},
     "cli": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
     "tvm_names": {"pages", "tir", "schedule", "codegen", "exported", "te", "tuner", "tuning_db", "driver"},
 }
