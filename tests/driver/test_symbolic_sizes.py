@@ -520,3 +520,19 @@ def test_axes_that_only_the_example_divides_stay_whole():
         run(a, b, result)
         expected = 1 / (1 + np.exp(-a[:, 1::2].astype(float))) * b.repeat(4)[:size, None]
         np.testing.assert_allclose(result, expected.min(), rtol=1e-5, err_msg=str(size))
+
+
+@pytest.mark.parametrize("shape", [("n", "n", 8), ("n", 12), (3, "n", "m"), ("m", "n", 4, "n"), ("n", 5, 2, 3)])
+@pytest.mark.parametrize("reduce", [te.sum, te.max])
+def test_reductions_of_all_axes_go_through_one_stretch_of_memory(shape, reduce):
+    sizes = {name: te.size_var(name) for name in ("n", "m") if name in shape}
+    extents = [sizes.get(e, e) for e in shape]
+    x = te.placeholder(extents, name="x")
+    r = [te.reduce_axis((0, e), name=f"r{d}") for d, e in enumerate(extents)]
+    made = plan([x, te.compute((), lambda: reduce(x[tuple(r)], axis=r), name="y")], ONE)
+    assert "_fused_1 in T.vectorized(" in made.scheduled.script()
+    built = made.compile()
+    for n in (1, 2, 7, 16, 17, 33):
+        array = RNG.integers(-9, 9, [{"n": n, "m": 2 * n + 1}.get(e, e) for e in shape]).astype(np.float32)
+        expected = array.sum(dtype=np.float64) if reduce is te.sum else array.max()
+        assert built(array) == np.float32(expected), n
