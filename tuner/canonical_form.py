@@ -22,36 +22,39 @@ from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
 from ..tir.stmt import Buffer, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
-from .cost.axis_roles import int8_factors
+from .cost.axis_roles import dot_factors
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
-from .program import BlockInfo, ProgramInfo, Use, divisors_of
+from .program import BlockInfo, ProgramInfo, Use, divisors_of, factors_of
 
 _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
 
 
 def bring_into_canonical_form(
-    sch: Schedule, of: Schedule | None = None, multiplies_halves: bool = False
+    sch: Schedule, of: Schedule | None = None, multiplied: Callable[[BlockInfo], bool] = lambda block: False
 ) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results.
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
-    numbers of 16 bits read float32 copies, unless the target ``multiplies_halves``.
+    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are.
     """
-    compute_once(sch)
+    compute_once(sch, of)
     _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch)
-    if not multiplies_halves:
-        _convert_once(sch)
+    _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
 
-def compute_once(sch: Schedule) -> None:
-    """Make reductions rectangular, and leave out what they compute several times."""
+def compute_once(sch: Schedule, of: Schedule | None = None) -> None:
+    """Make reductions rectangular, and leave out what they compute several times.
+
+    They count upwards where that applies to ``of`` as well, the function of symbolic sizes whose example this is.
+    """
     _pad_triangles(sch)
     _drop_unit_axes(sch)
     reduce_once(sch)
     _drop_equal_steps(sch)
+    _turn_reversed_axes(sch, of)
 
 
 _LARGER = 2
@@ -75,7 +78,7 @@ def _pad_triangles(sch: Schedule) -> None:
 
 
 def _drop_unit_axes(sch: Schedule) -> None:
-    """Leave out axes of one step that a product of int8 adds to others in indices.
+    """Leave out axes of one step that a product of int8 or bfloat16 adds to others in indices.
 
     A convolution whose window is one element is a product then, for which there are instructions. Tiles of other types
     take windows of any size.
@@ -84,7 +87,7 @@ def _drop_unit_axes(sch: Schedule) -> None:
         unit = {v for v in block.reduce if block.extents[v] == 1}
         sums = [dim for use in block.loads for dim in use.dims if dim is not None and len(dim) > 1]
         if (
-            int8_factors(block.block.body) is None
+            dot_factors(block.block.body) is None
             or block.block.annotations  # another rule knows the axes of such a block
             or block.keeps_order
             or not any(unit & set(dim) for dim in sums)
@@ -141,6 +144,30 @@ def _drop_equal_steps(sch: Schedule) -> None:
                 continue
 
 
+def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
+    """Let reductions count upwards through what they read backwards, as ``A[i, n - 1 - r]`` for each ``r``."""
+    for block in ProgramInfo(sch.func).blocks:
+        turned = {v for v in block.reduce if block.extents[v] > 1 and _is_read_backwards(block, v)}
+        if not turned or block.keeps_order or block.obstacle is not None or block.block.annotations:
+            continue
+        indices = {v: Var(f"i{n}") for n, v in enumerate(block.axes)}
+        moved = [block.extents[v] - 1 - i if v in turned else i for v, i in indices.items()]
+        before = sch.copy()
+        try:
+            sch.transform_block_layout(block.name, IndexMap(tuple(indices.values()), tuple(moved)))
+            if of is not None:
+                sch.trace.apply_to_schedule(of.copy())
+        except (ScheduleError, TraceError):
+            sch.restore(before)
+
+
+def _is_read_backwards(block: BlockInfo, axis: Var) -> bool:
+    """Returns whether all indices that an axis of a reduction is part of consist of it alone, and become smaller along it."""
+    dims = [dim for use in block.loads for dim in use.dims if dim and dim.get(axis)]
+    hidden = any(axis in variables for use in block.loads for variables in use.unknown)
+    return bool(dims) and all(len(dim) == 1 and dim[axis] < 0 for dim in dims) and not hidden
+
+
 _REUSE = 8
 """How often a reduction reads an element at the least so that a copy of it pays."""
 
@@ -165,6 +192,7 @@ def _copy_what_is_gathered(sch: Schedule) -> None:
             try:
                 copy = sch.cache_read(block.name, across[0].buffer.name, "global")
                 _put_last(sch, copy, len(across[0].dims), across[1])
+                block = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
             except ScheduleError:
                 sch.restore(before)
         rows = _is_read_in_rows(block)
@@ -198,11 +226,13 @@ _REUSE_SCALARS = 4
 converted one by one."""
 
 
-def _convert_once(sch: Schedule) -> None:
+def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool]) -> None:
     """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often."""
     for block in ProgramInfo(sch.func).blocks:
         several = len(block.loads) > 1
         if not block.is_reduction or not several or block.keeps_order or block.obstacle is not None:
+            continue
+        if multiplied(block):
             continue
         for use in {use.buffer: use for use in block.loads}.values():
             dtype = use.buffer.dtype
@@ -246,7 +276,7 @@ def _against(block: BlockInfo) -> tuple[Use, int] | None:
         return None
     for along in block.loads:
         for across in block.loads if along.step(near) == 1 else ():
-            axis = next((v for v in block.reduce if across.step(v) == 1 and block.extents[v] > NEAR), None)
+            axis = next((v for v in block.reduce if _lies_along(block, across, v) and block.extents[v] > NEAR), None)
             if axis is None or min(along.step(axis) or 0, across.step(near) or 0) <= NEAR:
                 continue
             either = [(across, across.dim_of(near)), (along, along.dim_of(axis))]
@@ -254,6 +284,18 @@ def _against(block: BlockInfo) -> tuple[Use, int] | None:
             if far is not None and sum(other.buffer is use.buffer for other in block.loads) == 1:
                 return use, far
     return None
+
+
+def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:
+    """Returns whether neighbours along ``axis`` are neighbours in memory, or one element, as those of ``A[i, r // 3]`` are."""
+    if use.step(axis) is not None:
+        return use.step(axis) == 1
+    *outer, inner = use.unknown
+    alone = inner == {axis} and all(axis not in variables for variables in outer)
+    looked_up = any(
+        reads_memory(index) for access in accesses(block.block.body, use.buffer) for index in access.indices
+    )
+    return alone and not looked_up and bool(divisors_of(block)[block.axes.index(axis)])
 
 
 def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
@@ -505,27 +547,10 @@ def _divided_axes(divisors: _Divisors) -> Iterator[_Divided]:
         }
         if any(_would_be_narrow(b, numbers, by) for b, numbers in axes.items() if b in divisors.of):
             continue
-        factors = _chain(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
+        factors = factors_of(by, {block.extents[block.axes[n]] for block, numbers in axes.items() for n in numbers})
         if factors:
             named = tuple([by.get(f, f) for f in factors])
             yield _Divided(named, axes, counted, {buffer: program.writer[buffer] for buffer in counted})
-
-
-def _chain(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]:
-    """Returns the factors of axes of one extent that are divided by these numbers. None where one does not divide the
-    next.
-
-    >>> _chain({4, 8}, {64}), _chain({4, 6}, {24}), _chain({4}, {30})
-    ((2, 4), (), ())
-    """
-    (extent,) = extents if len(extents) == 1 else (0,)
-    below, out = 1, list[int]()
-    for divisor in [*sorted(d for d in divisors if d != extent), extent]:
-        if divisor <= below or divisor % below:
-            return ()
-        out.append(divisor // below)
-        below = divisor
-    return tuple(reversed(out[:-1]))
 
 
 def _counted_dims(program: ProgramInfo, free: Collection[BlockInfo]) -> dict[Buffer, list[int]]:

@@ -158,19 +158,50 @@ def pack(sch: Schedule, block: Any, panels: Panels, *, whole: bool = True, also:
     if not whole:
         return copy
     loops = sch.get_loops(copy)
+    by_steps = panels.steps > 1 and all(extent_of(sch, loop) == 1 for loop in loops[panels.inner[-1] + 1 :])
     over, lanes = sch.split(loops[panels.column], [None, panels.width])
     around, inner = [loops[d] for d in panels.others], [loops[d] for d in panels.inner]
     if panels.steps > 1:
         inner[-1], step = sch.split(inner[-1], [None, panels.steps])
-        sch.reorder(*around, *inner, over, step, lanes)
+        if by_steps:  # they are contiguous in memory
+            return _pack_rows(sch, copy, (*around, over), inner, lanes, step, panels.shared)
+        over, near = sch.split(over, [None, _near_panels(extent_of(sch, over), panels.width)])
+        sch.reorder(*around, over, *inner, near, step, lanes)
         sch.unroll(step)
-        shared = [*around, *inner]
+        shared = [*around, over, *inner]
     else:
         sch.reorder(*around, over, *inner, lanes)
         shared = [*around, over]
     sch.vectorize(lanes)
     if panels.shared:
         sch.parallel(fuse_all(sch, shared))
+    return copy
+
+
+_COLUMNS_AT_ONCE = 128
+"""Columns of a row that are copied before those of the next row: as many panels as so many columns have are written at a
+time. Ends of many panels would be in the same sets of the caches."""
+
+
+def _near_panels(panels: int, width: int) -> int:
+    """Returns how many panels are filled at a time, a divisor of all."""
+    return max(n for n in range(1, max(1, _COLUMNS_AT_ONCE // width) + 1) if panels % n == 0)
+
+
+_ROWS_AT_ONCE = 16
+"""Rows of which steps are copied one after the other, before their next steps."""
+
+
+def _pack_rows(
+    sch: Schedule, copy: Any, outer: Sequence[Any], inner: Sequence[Any], lanes: Any, step: Any, shared: bool
+) -> Any:
+    """Copy an operand whose steps are contiguous: what an instruction takes of each column is a vector."""
+    over, rows = sch.split(lanes, [None, _ROWS_AT_ONCE])
+    sch.reorder(*outer, over, *inner, rows, step)
+    sch.unroll(rows)
+    sch.vectorize(step)
+    if shared:
+        sch.parallel(fuse_all(sch, outer))
     return copy
 
 

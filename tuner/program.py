@@ -382,6 +382,44 @@ def divisors_of(block: BlockInfo) -> list[set[int]]:
     return [found[v] for v in block.axes]
 
 
+def splits_into_affine(block: BlockInfo) -> bool:
+    """Returns whether all indices are affine once each axis is split by the numbers that it is divided by."""
+    by = dict(zip(block.axes, divisors_of(block), strict=True))
+    split = {v for v, numbers in by.items() if numbers and factors_of(numbers, {block.extents[v]})}
+    indices = [index for access in accesses(block.block.body) for index in access.indices]
+    return all(affine(index) is not None or _divides_only(index, split) for index in indices)
+
+
+def _divides_only(index: Expr, axes: Collection[Var]) -> bool:
+    """Returns whether an index is a sum over quotients and remainders of ``axes``, and axes themselves."""
+
+    def term(e: Expr) -> Linear | None:
+        if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.b, IntImm):
+            inner = e.a.a if isinstance(e.a, FloorDiv) and isinstance(e.a.b, IntImm) else e.a
+            return Linear(0, {}) if isinstance(inner, Var) and inner in axes else None
+        return _axis(e)
+
+    return collect(index, term) is not None
+
+
+def factors_of(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, ...]:
+    """Returns the factors of axes of one extent that are divided by these numbers.
+
+    There are none where one number does not divide the next.
+
+    >>> factors_of({4, 8}, {64}), factors_of({4, 6}, {24}), factors_of({4}, {30})
+    ((2, 4), (), ())
+    """
+    (extent,) = extents if len(extents) == 1 else (0,)
+    below, out = 1, list[int]()
+    for divisor in [*sorted(d for d in divisors if d != extent), extent]:
+        if divisor <= below or divisor % below:
+            return ()
+        out.append(divisor // below)
+        below = divisor
+    return tuple(reversed(out[:-1]))
+
+
 def copies(block: BlockInfo) -> bool:
     """Returns whether each element is a copy of another one (transpose, reshape, broadcast), under no condition."""
     body = block.block.body

@@ -9,8 +9,8 @@ steps that several recipes take are in :mod:`.loop_steps`.
 """
 
 from .loop_steps import Panels, arrange, by_lanes, finish_tile, inline_padding, loops_within, pack, pad_product
+from .rules.dot_products import TILE, DotInstruction, UnitTiles, dot_tile, matrix_unit_product, steps_of
 from .rules.fused_stages import TileStage, fused_tiles
-from .rules.int8_products import TILE, DotInstruction, UnitTiles, dot_tile, matrix_unit_product, steps_of
 from .rules.multi_level_tiling import TileNest, outer_sums, tiled_product
 from .rules.sweeps import ElementSweep, RowSweep, reduce_columns, sweep_elements, sweep_rows
 from .rules.winograd import WinogradBlocks, WinogradStages, winograd_tiles

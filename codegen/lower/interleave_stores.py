@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.arith import Analyzer
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var, const, structural_equal
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Shuffle, Var, const, structural_equal
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import nodes_by_type, pre_order
 from ..lane_offsets import NEAR
@@ -31,7 +32,8 @@ def interleave_stores(func: PrimFunc) -> PrimFunc:
         C[i * 2 + 16:i * 2 + 32] = T.Shuffle([lanes0, lanes1], [8, 24, 9, 25, …])
 
     It applies to two to four vectors among the stores that follow one another, in functions whose arrays do not overlap.
-    Stores lane by lane take as many steps as there are lanes.
+    The lanes may be in another dimension than the innermost one, as in ``C[0:16, 0]`` and ``C[0:16, 1]``. Stores lane by
+    lane take as many steps as there are lanes.
     """
     spaced = [s for s in nodes_by_type(func.body).get(BufferStore, ()) if _lanes_of(s) is not None]
     if len(spaced) < 2 or not func.attrs.get("tir.noalias"):
@@ -65,36 +67,57 @@ def _interleaved(s: SeqStmt, scope: ScopedTransform) -> Stmt | None:
 
 @dataclass(frozen=True)
 class _SpacedStore:
-    """A store of lanes that are ``stride`` elements apart in the innermost dimension, the first one at ``start``."""
+    """A store of lanes that are ``stride`` elements apart, the first one at ``start`` of the dimensions from ``dim`` on.
+
+    ``shape`` has the extents of the dimensions behind ``dim``.
+    """
 
     store: BufferStore
     start: Expr
     stride: int
+    dim: int
+    shape: tuple[int, ...]
 
     def is_like(self, other: _SpacedStore) -> bool:
         """Return whether ``other`` goes to the same row of the buffer, with as many lanes as far apart."""
         a, b = self.store, other.store
         same = a.buffer is b.buffer and self.stride == other.stride and a.value.dtype == b.value.dtype
-        return same and all(map(structural_equal, a.indices[:-1], b.indices[:-1]))
+        return (
+            same and self.dim == other.dim and all(map(structural_equal, a.indices[: self.dim], b.indices[: self.dim]))
+        )
+
+    def begins_a_row(self) -> bool:
+        """Return whether the first lane is the first element of the dimensions behind that of the lanes."""
+        return all(isinstance(i, IntImm) and i.value == 0 for i in self.store.indices[self.dim + 1 :])
 
 
 def _lanes_of(s: Stmt) -> _SpacedStore | None:
     """Returns the lanes of a store that may change places with its neighbours; None for other statements."""
     if not isinstance(s, BufferStore) or not s.indices or s.predicate is not None:
         return None
-    buffer, (*outer, inner) = s.buffer, s.indices
-    if not (isinstance(inner, Ramp) and isinstance(inner.stride, IntImm) and 2 <= inner.stride.value <= NEAR):
+    buffer, dims = s.buffer, [n for n, index in enumerate(s.indices) if index.dtype.lanes > 1]
+    if len(dims) != 1:
+        return None
+    (dim,) = dims
+    inner, behind = s.indices[dim], s.indices[dim + 1 :]
+    shape = tuple([n.value for n in buffer.shape[dim + 1 :] if isinstance(n, IntImm)])
+    if not (isinstance(inner, Ramp) and isinstance(inner.stride, IntImm)) or len(shape) != len(behind):
+        return None
+    start, stride = inner.base, inner.stride.value
+    for index, extent in zip(behind, shape, strict=True):
+        start, stride = start * extent + index, stride * extent
+    if not 2 <= stride <= NEAR:
         return None
     if buffer.scope != "global" or buffer.dtype.lanes > 1 or buffer.dtype.is_bool or buffer.strides:
         return None
-    if s.value.dtype.lanes < _FEWEST_LANES or any(i.dtype.lanes > 1 for i in outer):
+    if s.value.dtype.lanes < _FEWEST_LANES:
         return None
     for n in pre_order(s.value):
         if isinstance(n, BufferLoad) and n.buffer.data is buffer.data:
             return None
         if isinstance(n, Call) and n.op.startswith("tir.call"):
             return None
-    return _SpacedStore(s, inner.base, inner.stride.value)
+    return _SpacedStore(s, start, stride, dim, shape)
 
 
 def _together(run: Sequence[_SpacedStore], analyzer: Analyzer) -> list[Stmt] | None:
@@ -112,7 +135,7 @@ def _together(run: Sequence[_SpacedStore], analyzer: Analyzer) -> list[Stmt] | N
         return None  # one element is written twice
     out: list[Stmt] = []
     for first in sorted(at):
-        if all(first + n in at for n in range(stride)):
+        if all(first + n in at for n in range(stride)) and at[first].begins_a_row():
             out.append(_filled([at.pop(first + n) for n in range(stride)], analyzer))
     return [*out, *[lanes.store for lanes in at.values()]] if out else None
 
@@ -120,18 +143,38 @@ def _together(run: Sequence[_SpacedStore], analyzer: Analyzer) -> list[Stmt] | N
 def _filled(group: Sequence[_SpacedStore], analyzer: Analyzer) -> Stmt:
     """Returns the stores of a stretch of memory that the lanes of ``group`` fill in turn."""
     stores = [lanes.store for lanes in group]
-    dtype, (*outer, inner) = stores[0].value.dtype, stores[0].indices
+    dtype, first = stores[0].value.dtype, group[0]
+    outer, inner = stores[0].indices[: first.dim], stores[0].indices[first.dim]
     assert isinstance(inner, Ramp)
     names = [Var(f"lanes{n}", dtype) for n in range(len(stores))]
     parts: list[Stmt] = []
     for part in range(len(stores)):
-        begin = analyzer.simplify(inner.base + part * dtype.lanes)
-        place = Ramp(begin, const(1, begin.dtype), dtype.lanes)
-        parts.append(BufferStore(stores[0].buffer, _in_turn(names, part * dtype.lanes), (*outer, place)))
+        place = _run(inner.base, part * dtype.lanes, dtype.lanes, first.shape, analyzer)
+        parts.append(BufferStore(stores[0].buffer, _in_turn(names, part * dtype.lanes), (*outer, *place)))
     body = seq(*parts)
     for name, store in reversed([*zip(names, stores, strict=True)]):
         body = LetStmt(name, store.value, body)
     return body
+
+
+def _run(base: Expr, begin: int, lanes: int, shape: Sequence[int], analyzer: Analyzer) -> list[Expr]:
+    """Returns the indices of ``lanes`` elements from number ``begin`` on behind ``base``, whose rows have ``shape``."""
+    width = math.prod(shape)
+    if not shape:
+        start = analyzer.simplify(base + begin)
+        return [Ramp(start, const(1, start.dtype), lanes)]
+    row, first = divmod(begin, width)
+    start = analyzer.simplify(base + row)
+
+    def number(n: int) -> Expr:
+        return Broadcast(const(n, start.dtype), lanes)
+
+    lane = Ramp(const(first, start.dtype), const(1, start.dtype), lanes)
+    places: list[Expr] = [Broadcast(start, lanes) + lane // number(width)]
+    for extent in shape:
+        width //= extent
+        places.append(lane // number(width) % number(extent))
+    return places
 
 
 def _in_turn(vectors: Sequence[Expr], begin: int) -> Expr:

@@ -360,7 +360,7 @@ def test_products_of_halves_read_copies_of_what_they_read_often(rows, dtype):
 def test_products_on_targets_that_multiply_halves_read_them_as_they_are():
     a, b = te.placeholder((24, 16), "float16", name="A"), te.placeholder((16, 48), "float16", name="B")
     sch = Schedule(te.create_prim_func([a, b, te.ops.matmul(a, b)]))
-    bring_into_canonical_form(sch, multiplies_halves=True)
+    bring_into_canonical_form(sch, multiplied=lambda block: True)
     assert not sch.trace.insts
 
 
@@ -395,3 +395,70 @@ def test_axes_that_inlining_leaves_divided_are_split_only_where_that_is_predicte
     space = Space(te.create_prim_func([A, B, C]), "llvm -mcpu=x86-64-v4 -num-cores=1")
     assert [b.reduce_size for b in space.program.blocks] == [48]
     assert [len(b.axes) for b in space.program.blocks] == [3]
+
+
+def values_of(func, *arrays, out):
+    """What the interpreter computes by a function."""
+    result = np.zeros(out, "float32")
+    interpret(func, *arrays, result)
+    return result
+
+
+def test_a_sum_of_what_is_reversed_and_repeated_reads_rows_once():
+    """The copy is inlined into the sum, whose steps are 4 times those of the input, some of them backwards."""
+    A = te.placeholder((8, 6, 2), name="A")
+    S = te.compute((32, 6, 2), lambda i, j, h: A[i % 8, 5 - j, h], name="S")
+    r = [te.reduce_axis((0, n), name=f"r{n}") for n in (32, 6, 2)]
+    func = te.create_prim_func([A, te.compute((1,), lambda i: te.sum(S[r[0], r[1], r[2]], axis=r), name="C")])
+    space = Space(func, "llvm -mcpu=x86-64-v4 -num-cores=1")
+    (block,) = space.program.blocks
+    assert block.reduce_size == 96
+    (use,) = block.loads
+    assert [use.stride(v) for v in block.reduce] == [12, 2, 1]
+    a = np.random.default_rng(0).uniform(0, 1, (8, 6, 2)).astype("float32")
+    made = default_schedule(func, "llvm -mcpu=x86-64-v4 -num-cores=1")
+    np.testing.assert_allclose(values_of(made.func, a, out=(1,)), [4 * a.sum()], rtol=1e-5)
+    again = Schedule(func)
+    made.trace.apply_to_schedule(again)
+    assert_structural_equal(made.func, again.func)
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_reductions_turn_only_what_all_operands_read_backwards(forward):
+    A, B, r = te.placeholder((5, 24), name="A"), te.placeholder((24,), name="B"), te.reduce_axis((0, 24), name="r")
+    read = (lambda k: k) if forward else (lambda k: 23 - k)
+    func = te.create_prim_func([A, B, te.compute((5,), lambda i: te.sum(A[i, 23 - r] * B[read(r)], axis=r), name="C")])
+    sch = Schedule(func)
+    (block,) = bring_into_canonical_form(sch).blocks
+    assert [use.step(block.reduce[0]) for use in block.loads] == ([-1, 1] if forward else [1, 1])
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0, 1, (5, 24)).astype("float32"), rng.uniform(0, 1, 24).astype("float32")
+    expected = a[:, ::-1] @ (b if forward else b[::-1])
+    np.testing.assert_allclose(values_of(sch.func, a, b, out=(5,)), expected, rtol=1e-5)
+
+
+def test_a_reversed_sum_over_a_symbolic_size_replays():
+    """The step that turns a constant number of steps would not fit other sizes."""
+    n = te.var("n")
+    A, r = te.placeholder((5, n), name="A"), te.reduce_axis((0, n), name="r")
+    module = tw.build([A, te.compute((5,), lambda i: te.sum(A[i, n - 1 - r] * A[i, n - 1 - r], axis=r), name="C")])
+    for size in (1, 7, 64, 100):
+        a = np.random.default_rng(0).uniform(0, 1, (5, size)).astype("float32")
+        c = np.zeros(5, "float32")
+        module(a, c)
+        np.testing.assert_allclose(c, (a * a).sum(1), rtol=1e-5)
+
+
+def test_what_lies_across_quotients_is_copied():
+    """Vectors of the steps r load B at r // 3, so that A is turned for them."""
+    A, B = te.placeholder((25, 64), name="A"), te.placeholder((64, 4, 9), name="B")
+    r = te.reduce_axis((0, 25), name="r")
+    func = te.create_prim_func([A, B, te.compute((4, 64), lambda i, j: te.sum(A[r, j] * B[j, i, r // 3], axis=r))])
+    sch = Schedule(func)
+    program = bring_into_canonical_form(sch)
+    block = next(b for b in program.blocks if b.is_reduction)
+    assert [use.step(block.reduce[0]) for use in block.loads] == [1, None]
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0, 1, (25, 64)).astype("float32"), rng.uniform(0, 1, (64, 4, 9)).astype("float32")
+    expected = np.einsum("rj,jir->ij", a, b[:, :, np.arange(25) // 3])
+    np.testing.assert_allclose(values_of(sch.func, a, b, out=(4, 64)), expected, rtol=1e-5)

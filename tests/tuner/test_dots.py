@@ -1,11 +1,11 @@
-"""The rules for int8 products: what they take, that their candidates are right, and that they use the instructions."""
+"""The rules for products of int8 and bfloat16: what they take, that their candidates are right, and that they use the instructions."""
 
 import re
 
 import numpy as np
 import pytest
 
-from tilewright import te
+from tilewright import build, te
 from tilewright.codegen import Target, compile
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir.interpret import interpret
@@ -50,7 +50,7 @@ def pixelwise(shape, outputs, left="int8", right="uint8", followed=True):
 
 @pytest.mark.parametrize("followed", [True, False])
 @pytest.mark.parametrize(("left", "right"), [("int8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
-@pytest.mark.parametrize(("shape", "outputs"), [((1, 16, 5, 32), 6), ((2, 6, 3, 19), 10), ((1, 33, 4, 8), 3)])
+@pytest.mark.parametrize(("shape", "outputs"), [((1, 16, 5, 32), 6), ((2, 6, 3, 19), 10), ((1, 33, 4, 8), 5)])
 def test_windows_of_one_element_are_products_and_end_in_registers(shape, outputs, left, right, followed):
     func = pixelwise(shape, outputs, left, right, followed)
     space = Space(func, Target(VNNI))
@@ -281,7 +281,7 @@ unit = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("left", ["int8", "uint8"])
-@pytest.mark.parametrize(("m", "n", "k"), [(16, 64, 64), (48, 128, 192)])
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 64, 64), (48, 128, 192), (45, 100, 190)])
 def test_tiles_compute_the_product(m, n, k, left):
     func = product(m, n, k, left)
     space = Space(func, Target(UNIT))
@@ -354,7 +354,7 @@ def test_a_tuning_run_with_tiles(tmp_path):
     [
         (product(32, 64, 64), UNIT + " -mattr=-amx-int8", "dots_matmul"),
         (product(17, 64, 64), UNIT, "dots_matmul"),
-        (product(32, 64, 60), UNIT, "dots_matmul"),
+        (product(32, 64, 36), UNIT, "dots_matmul"),
         (product(32, 64, 64, "int8", "uint8"), UNIT, "dots_matmul"),
     ],
     ids=["no unit", "rows", "steps", "unsigned columns"],
@@ -385,3 +385,82 @@ def test_columns_and_steps_are_padded(case, left, right, followed):
         assert "dot4" in str(sch.func)
         compile(sch, Target("native -num-cores=2"), "dots")(*given, out)
         np.testing.assert_array_equal(out, want)
+
+
+# -- bfloat16 ------------------------------------------------------------------------------------------------------------
+
+BF16 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4 -num-cores=1"
+
+
+def halves(m, n, k, turned=False, rounded=False):
+    """A product of bfloat16, of a matrix that is turned or not, summed in float32."""
+    a = te.placeholder((m, k), "bfloat16", name="A")
+    b = te.placeholder((n, k) if turned else (k, n), "bfloat16", name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute(
+        (m, n),
+        lambda i, j: te.sum(a[i, r].astype("float32") * (b[j, r] if turned else b[r, j]).astype("float32"), axis=r),
+        name="C",
+    )
+    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: c[i, j].astype("bfloat16")) if rounded else c])
+
+
+def wide(bits):
+    """The float32 of bfloat16 numbers given by their bits."""
+    return (bits.astype("uint32") << 16).view("float32")
+
+
+def half_operands(m, n, k, turned):
+    rng = np.random.default_rng(1)
+    a, b = [(rng.standard_normal(s).astype("float32").view("uint32") >> 16).astype("uint16") for s in ((m, k), (k, n))]
+    a[0, 0], a[-1, -1] = 0x7E00, 0x8000  # 4.3e37, -0.0
+    b = np.ascontiguousarray(b.T) if turned else b
+    want = wide(a).astype("float64") @ wide(b.T if turned else b).astype("float64")
+    scale = np.abs(wide(a)).astype("float64") @ np.abs(wide(b.T if turned else b)).astype("float64")
+    return a, b, want, scale * 2.0**-21
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 16, 2), (9, 33, 19), (64, 64, 64), (45, 100, 190)])
+@pytest.mark.parametrize(("target", "word"), [(BF16, "dots"), (UNIT, "tiles")])
+def test_products_of_bfloat16_are_right(m, n, k, turned, target, word):
+    space = Space(halves(m, n, k, turned), Target(target))
+    a, b, want, error = half_operands(m, n, k, turned)
+    unit_pays = (m, n, k) in [(64, 64, 64), (45, 100, 190)]
+    for sketch in space.sketches:
+        assert sketch.name.startswith(word) == (word == "dots" or unit_pays)
+        rows = sketch.all_rows()
+        for row in (rows[0], rows[len(rows) // 2], rows[-1]):
+            out = np.full((m, n), 77, "float32")
+            interpret(space.schedule(sketch, [int(x) for x in row]).func, a, b, out)
+            assert (np.abs(out - want) <= error).all()
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize(("target", "instruction"), [(BF16, "vdpbf16ps"), (UNIT, "tdpbf16ps")])
+def test_products_of_bfloat16_take_the_instruction(target, instruction, rounded):
+    built = build(halves(64, 128, 96, rounded=rounded), Target(target))
+    assert instruction in built.get_source("asm")
+
+
+def test_products_of_bfloat16_are_of_float32_where_the_instruction_is_as_slow():
+    built = build(halves(64, 128, 96), Target("llvm -mcpu=cooperlake -num-cores=1"))
+    assert "vdpbf16ps" not in built.get_source("asm") and "vfmadd" in built.get_source("asm")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (45, 100, 190), (1, 70, 30), (3, 64, 66)])
+def test_compiled_products_of_bfloat16_are_right(m, n, k, turned):
+    module = build(halves(m, n, k, turned), Target("native -num-cores=1"))
+    a, b, want, error = half_operands(m, n, k, turned)
+    out = np.full((m, n), 77, "float32")
+    module(a, b, out)
+    assert (np.abs(out - want) <= error).all()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_columns_and_rows_are_packed_by_vectors(turned):
+    """Where steps are contiguous, the steps of a column are a vector; else the columns of several steps are interleaved."""
+    func = halves(64, 128, 96, turned)
+    assembly = build(func, Target(BF16)).get_source("asm")
+    assert "vpextrw" not in assembly and "vpinsrw" not in assembly

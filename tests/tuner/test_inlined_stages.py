@@ -193,3 +193,21 @@ def test_one_gather_takes_the_place_of_several(rows, arrays, stored):
     at, found = rng.integers(-3, 12, rows).astype(np.int32), np.zeros((rows, 20), np.float32)
     interpret(default_schedule(func, WIDE).func, a, b, at, found)
     np.testing.assert_array_equal(found, (a + (b if arrays == 2 else np.float32(1)))[np.clip(at, 0, 8)])
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_repeated_copies_are_inlined_where_axes_can_be_split(shift):
+    """Into what reads them element by element always; into a sum, where each index is an axis of it."""
+    A = te.placeholder((8, 24), name="A")
+    S = te.compute((33, 24), lambda i, j: A[i % 8, j], name="S")
+    T = te.compute((32, 24), lambda i, j: A[i % 8, j], name="T")
+    each = te.compute((32, 24), lambda i, j: te.exp(S[i + shift, j]), name="E")
+    assert Space(te.create_prim_func([A, each]), WIDE).inlined == ["S"]
+    table = S if shift else T
+    k = te.reduce_axis((0, 32), name="k")
+    total = te.compute((24,), lambda j: te.sum(table[k + shift, j], axis=k), name="C")
+    func = te.create_prim_func([A, total])
+    assert Space(func, WIDE).inlined == ([] if shift else ["T"])
+    a, c = np.random.default_rng(0).uniform(0, 1, (8, 24)).astype("float32"), np.zeros(24, "float32")
+    interpret(default_schedule(func, WIDE).func, a, c)
+    np.testing.assert_allclose(c, 4 * a.sum(0), rtol=1e-5)

@@ -168,3 +168,36 @@ def test_candidates_are_walked_together_as_they_are_alone():
 def test_counts_of_several_blocks_are_added_by_name():
     total = added([{"core_cycles": np.array([1.0])}, {"core_cycles": np.array([2.0]), "loop_cycles": np.array([3.0])}])
     assert {name: value[0] for name, value in total.items()} == {"core_cycles": 3.0, "loop_cycles": 3.0}
+
+
+def misses(row_bytes, columns, rows, together):
+    """The lanes, in lines of a cache with sets, that are not there: sums of columns, their steps as vectors."""
+    lanes = MACHINE.vector_bytes // 4
+    a, k = te.placeholder((rows, row_bytes // 4), name="a"), te.reduce_axis((0, rows), "k")
+    block, axes = block_of(a, te.compute((columns,), lambda i: te.sum(a[k, i], axis=k), name="c"))
+    i, k = axes["v_i"], axes["v_k"]
+    loops = [(k, lanes, True), (i, together, True), (k, rows // lanes, False), (i, columns // together, False)]
+    made = [WalkedLoop(axis, np.array([float(trips)]), written) for axis, trips, written in loops]
+    walked = Walk(block, MACHINE, made, 1, vector=k, lanes=lanes)
+    sets, held, seen, found = 4096 // MACHINE.line_bytes, {}, set(), 0
+    for outer, steps in itertools.product(range(columns // together), range(rows // lanes)):
+        for column, lane in itertools.product(range(together), range(lanes)):
+            at = (steps * lanes + lane) * row_bytes + (outer * together + column) * 4
+            line = at // MACHINE.line_bytes
+            ways = held.setdefault(line % sets, [])
+            if line in ways:
+                ways.remove(line)
+            elif line in seen:
+                found += 1
+            seen.add(line)
+            ways.append(line)
+            del ways[: -MACHINE.l1_ways]
+    return float(walked.crowded_lanes(block.loads[0])[0]), found
+
+
+@pytest.mark.parametrize("together", [1, 16])
+@pytest.mark.parametrize(("row_bytes", "rows"), [(2048, 128), (2048 + 64, 128), (4096, 64), (512, 512), (2048, 16)])
+def test_lanes_whose_lines_share_sets(row_bytes, rows, together):
+    """They are those that a cache of so many sets and ways misses, the first time of each line apart."""
+    predicted, simulated = misses(row_bytes, 32, rows, together)
+    assert predicted == pytest.approx(simulated, abs=0.1 * 32 * rows)

@@ -19,7 +19,7 @@ from ...tir.walk import pre_order
 from ..loop_steps import Panels
 from ..program import BlockInfo, ProgramInfo, Use
 
-DOT_WIDTH, DOT_LANES = 4, 16
+DOT_LANES = 16
 """Steps of the reduction and columns in one dot-product instruction of int8."""
 
 
@@ -94,7 +94,7 @@ class TiledBlock:
 
 @dataclass(frozen=True)
 class Dot:
-    """The roles in ``C[.., row, .., column] += A[row + window, k] * B[window, k, column]``, a product of int8."""
+    """The roles in ``C[.., row, .., column] += A[row + window, k] * B[window, k, column]``, a product of int8 or bfloat16."""
 
     row: Var | None
     column: Var
@@ -109,8 +109,15 @@ class Dot:
     """Whether the left factor is signed."""
     shifted: bool
     """Whether the right factor is shifted, because both factors are signed or both unsigned."""
+    width: int
+    """The steps of the reduction that the instruction takes at once: four int8, two bfloat16."""
     padded: bool
     """Whether columns or steps are padded to a multiple of what the instruction takes."""
+
+    @property
+    def dtype(self) -> str:
+        """The type of the factors, ``"int8"`` for uint8, too."""
+        return "int8" if self.width == 4 else "bfloat16"
 
     def panels(self, block: BlockInfo, width: int, *, shared: bool) -> Panels:
         """Returns the layout of the right factor in panels of ``width`` columns. The steps of an instruction lie side
@@ -119,14 +126,14 @@ class Dot:
         k, column = (next(n for n, dim in enumerate(use.dims) if dim and axis in dim) for axis in (self.k, self.column))
         outer = [n for n, dim in enumerate(use.dims) if dim and set(dim) <= set(self.others)]
         around = [n for n in range(len(use.dims)) if n not in (k, column, *outer)]
-        return Panels(self.right, column, width, [*around, k], outer, steps=DOT_WIDTH, shared=shared)
+        return Panels(self.right, column, width, [*around, k], outer, steps=self.width, shared=shared)
 
 
 def dot_roles(block: BlockInfo) -> Dot | None:
-    """Returns the roles of the axes and loads in a product of int8; None for other blocks."""
+    """Returns the roles of the axes and loads in a product of int8 or bfloat16; None for other blocks."""
     if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
         return None
-    operands = int8_factors(block.block.body)
+    operands = dot_factors(block.block.body)
     if operands is None:
         return None
     column = block.spatial[-1]
@@ -145,13 +152,54 @@ def dot_roles(block: BlockInfo) -> Dot | None:
         return None
     rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
     row = rows[0] if rows else None
+    width = 32 // left.buffer.dtype.bits
     return Dot(
         row, column, _without(block.spatial, column, row), k, _without(block.reduce, k),
         left=next(n for n, use in enumerate(block.loads) if use is left),
         right=next(n for n, use in enumerate(block.loads) if use is moving),
-        signed=left.buffer.dtype == "int8", shifted=left.buffer.dtype == moving.buffer.dtype,
-        padded=block.extents[k] % DOT_WIDTH > 0 or block.extents[column] % DOT_LANES > 0,
+        signed=left.buffer.dtype == "int8", width=width,
+        shifted=width == 4 and left.buffer.dtype == moving.buffer.dtype,
+        padded=block.extents[k] % width > 0 or block.extents[column] % DOT_LANES > 0,
     )  # fmt: skip
+
+
+def pays_packing(block: BlockInfo, roles: Dot) -> bool:
+    """Returns whether each element of the right factor is read often enough that instructions for dot products pay.
+
+    It is packed before, unless that was done ahead of the call. One result for each element takes the time of reading it.
+    """
+    use = block.loads[roles.right]
+    reads = math.prod(block.extents[v] for v in block.spatial if v not in use.axes())
+    least = 2 if use.stride(roles.k) == 1 else 4  # where steps are contiguous, packing takes the less time
+    return use.buffer in block.packed_ahead or reads >= least * use.buffer.dtype.bits // 8
+
+
+TILE, TILE_BYTES = 16, 64
+"""Rows of a tile of a matrix unit, and columns of the sums; bytes of a row of a tile."""
+
+_PADDED = 1.3
+"""How many times as many multiplications tiles of a matrix unit may take as the product has."""
+
+
+def tile_roles(block: BlockInfo) -> Dot | None:
+    """Returns the roles in a product of two matrices that tiles of a matrix unit multiply; None for other blocks.
+
+    Padding with zeros may take a little more than the product itself. Of int8 the right factor is signed.
+    """
+    roles = dot_roles(block)
+    if roles is None or roles.row is None or roles.others or roles.window:
+        return None
+    right, left = block.loads[roles.right], block.loads[roles.left]
+    if right.buffer.dtype == "uint8" or not left.plain or left.dim_of(roles.row) is None:
+        return None
+    sizes = [block.extents[v] for v in (roles.row, roles.column, roles.k)]
+    padded = [up_to_multiple(n, m) for n, m in zip(sizes, (TILE, TILE, TILE_BYTES * roles.width // 4), strict=True)]
+    return None if math.prod(padded) > _PADDED * math.prod(sizes) else roles
+
+
+def up_to_multiple(n: int, m: int) -> int:
+    """Returns the least multiple of ``m`` that is not below ``n``."""
+    return -(-n // m) * m
 
 
 def _one_axis_each(use: Use) -> bool:
@@ -168,19 +216,26 @@ def _without(axes: Sequence[Var], *some: Var | None) -> tuple[Var, ...]:
     return tuple(v for v in axes if not any(v is other for other in some))
 
 
-def int8_factors(body: object) -> tuple[BufferLoad, BufferLoad] | None:
-    """Returns the factors of ``C = C + int32(A) * int32(B)``, in the order in which they are written."""
-    if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or body.value.dtype != "int32":
+def dot_factors(body: object) -> tuple[BufferLoad, BufferLoad] | None:
+    """Returns the factors of ``C = C + int32(A) * int32(B)`` of int8 and uint8, or of ``C + float32(A) * float32(B)`` of bfloat16.
+
+    They are in the order in which they are written; None for other sums.
+    """
+    if not isinstance(body, BufferStore) or not isinstance(body.value, Add):
         return None
-    product = body.value.b
+    types, product = _DOT_FACTORS.get(str(body.value.dtype), ()), body.value.b
     if not isinstance(product, Mul) or not isinstance(body.value.a, BufferLoad):
         return None
-    a, b = _widened(product.a), _widened(product.b)
+    a, b = _widened(product.a, types), _widened(product.b, types)
     return None if a is None or b is None else (a, b)
 
 
-def _widened(e: Expr) -> BufferLoad | None:
-    if isinstance(e, Cast) and isinstance(e.value, BufferLoad) and e.value.dtype in ("int8", "uint8"):
+_DOT_FACTORS = {"int32": ("int8", "uint8"), "float32": ("bfloat16",)}
+"""The types of the factors that instructions multiply several of, by the type of the sum."""
+
+
+def _widened(e: Expr, types: Sequence[str]) -> BufferLoad | None:
+    if isinstance(e, Cast) and isinstance(e.value, BufferLoad) and e.value.dtype in types:
         return e.value
     return None
 
@@ -201,7 +256,7 @@ def vector_axes(block: BlockInfo) -> list[Var]:
             and moving
             and (
                 (len(moving_loads(block, axis)) == 1 and packable(block, axis))
-                or not _reads_rows(block, max([_distance(use, axis) for use in moving]))
+                or not _reads_rows(block, axis, max([_distance(use, axis) for use in moving]))
             )
         ):
             out.append(axis)
@@ -240,18 +295,27 @@ _SHORT_ROW = 6
 """Elements of a row from which on it is added up as a vector, in place of vectors across rows."""
 
 
-def _reads_rows(block: BlockInfo, distance: float) -> bool:
-    """Returns whether elements along a reduction axis are near one another, and nearer than ``distance``.
+def _reads_rows(block: BlockInfo, across: Var, distance: float) -> bool:
+    """Returns whether elements along a reduction axis are near one another, and nearer than ``distance``, those along ``across``.
 
-    The axis is at least as long as a vector; less is enough where rows, and what is the same along them, are all that is read.
+    The axis is at least as long as a vector; less is enough where rows, and what is the same along them, are all that is
+    read. No more loads are far apart along it than along ``across``.
     """
     over = [axis for axis in block.reduce if block.extents[axis] > 1]
     limit = min(distance, NEAR + 1)
     rows = len(over) == 1 and all(_distance(use, over[0]) < limit for use in block.loads)
     least = _SHORT_ROW if rows else 16
+    gathered = _gathered(block, across)
     return any(
-        0 < _distance(use, axis) < limit and _run(block, use, axis) >= least for use in block.loads for axis in over
+        0 < _distance(use, axis) < limit and _run(block, use, axis) >= least and _gathered(block, axis) <= gathered
+        for use in block.loads
+        for axis in over
     )
+
+
+def _gathered(block: BlockInfo, axis: Var) -> int:
+    """Returns how many loads have neighbours along ``axis`` that are far apart."""
+    return sum(_distance(use, axis) > NEAR for use in block.loads)
 
 
 def _run(block: BlockInfo, use: Use, axis: Var) -> int:

@@ -102,6 +102,11 @@ class MachineModel:
     """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
     int8_tiles: bool = False
     """Whether one instruction multiplies tiles of int8."""
+    bf16_dots: bool = False
+    """Whether one instruction multiplies and adds two bfloat16 in each lane of a 512-bit register, in the time of a
+    multiplication of float32. AMD's processors are of this kind; Intel's take as long as for two of float32."""
+    bf16_tiles: bool = False
+    """Whether one instruction multiplies tiles of bfloat16."""
     loads_first: bool = False
     """Whether all loads of a loop's body run before its arithmetic, as engines of WebAssembly compile it: what is loaded
     waits in registers."""
@@ -129,6 +134,8 @@ class MachineModel:
             l3_bytes=max(target.l3_bytes, target.l2_bytes),
             int8_dots=target.has_vnni and target.vector_bits == 512,
             int8_tiles=target.has_amx_int8,
+            bf16_dots=target.mcpu.startswith("znver") and target.dot_lanes("tir.dot2_bf16")[:1] == [16],
+            bf16_tiles=target.has_amx_bf16,
             loads_first=target.is_wasm,
             broadcasts_operands=target.arch != "x86_64" or target.has("avx512f"),
             masked_store_cycles=1.0 if target.has_masks else 20.0,
@@ -184,6 +191,11 @@ def overlapped(causes: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(slowest + 0.25 * (terms.sum(axis=0) - slowest))
 
 
+EVICTED = 3.0
+"""How much longer an element that is loaded by itself takes where its line was evicted from the first-level cache, in
+times of a load. Many are on the way at once."""
+
+
 def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarray:
     """Returns how likely lines that are ``stride`` bytes apart evict each other from the first-level cache, 0 to 1.
     Those a multiple of 4 KiB apart share the ways of one set."""
@@ -194,9 +206,9 @@ def crowding(lines: np.ndarray, stride: int, machine: MachineModel) -> np.ndarra
 def one_by_one(lanes: np.ndarray, stride: int, machine: MachineModel, cycles: float) -> np.ndarray:
     """Returns the cycles of each of ``lanes`` elements that are ``stride`` bytes apart.
 
-    They are ``cycles``, and 3 times that more where its line was evicted.
+    They are ``cycles``, and ``EVICTED`` times that more where its line was evicted.
     """
-    return np.asarray(cycles * (1.0 + 3.0 * crowding(lanes, stride, machine)))
+    return np.asarray(cycles * (1.0 + EVICTED * crowding(lanes, stride, machine)))
 
 
 def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:

@@ -30,7 +30,7 @@ from ...tir.expr.dtype import bytes_each
 from ..program import BlockInfo, Use
 from .axis_roles import lane_loads
 from .loop_nest import Nest, NestAccess, NestLoop, shape_of
-from .machine_model import MachineModel, crowding
+from .machine_model import EVICTED, MachineModel, crowding
 
 _UNEVEN = 0.08
 """The time that pipes are idle where as many sums are in hand as they need, or fewer, as a share. Operations do not begin in
@@ -423,6 +423,27 @@ class Walk:
                     total = total + self.steps * self.body[row] * self.machine.line_bytes * crowd
         return np.asarray(total)
 
+    def crowded_lanes(self, use: Use) -> np.ndarray:
+        """Returns the lanes, loaded one by one, whose line was evicted since the lane beside them was loaded from it.
+
+        From the innermost loop outwards, each loop whose steps stay in a line comes back to what the loops inside it
+        touched. Lines of these that are a large power of two apart share few sets of the cache.
+        """
+        line = self.machine.line_bytes
+        strides = {v: self._stride_bytes(use, v) for v in self.body}
+        far = [stride for stride in strides.values() if stride >= line]
+        found, lines, moved = np.zeros(self.rows), np.ones(self.rows), dict[Var, np.ndarray | float]()
+        if self.vector is None or use is self.packed or not use.affine or strides[self.vector] < line:
+            return found
+        left = _product(self.rows, [loop.trips for loop in self.loops])
+        for loop in self.loops:
+            step = strides[loop.axis] * moved.get(loop.axis, 1.0)
+            stays = np.minimum(loop.trips, np.maximum(1.0, line / np.maximum(step, 1e-9)))
+            found = found + left * (1.0 - 1.0 / stays) * crowding(lines, max(line, math.gcd(*far, 4096)), self.machine)
+            left, lines = left / stays, lines * loop.trips / stays
+            moved[loop.axis] = moved.get(loop.axis, 1.0) * loop.trips
+        return found
+
     def _evicted(self, use: Use, moved: np.ndarray) -> np.ndarray:
         """Returns the bytes of a load that come from beyond the second-level cache more often than its size says.
 
@@ -484,6 +505,7 @@ class Walk:
                     use, (moved + again + late) / self.machine.line_bytes, spans
                 ) * self._together(use)
                 evicted = evicted + again
+                waiting = waiting + EVICTED * self.crowded_lanes(use)
         return {
             "l2_bytes": nest.traffic(machine.l1_bytes) * (1.0 + self.conflict) + self.crowded_rows,
             "l3_bytes": self.held + evicted,

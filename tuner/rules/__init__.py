@@ -1,6 +1,6 @@
 """Schedule rules: each takes a kind of blocks; its recipe and its costs stand in the same file.
 
-``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``int8_products``: products of int8 by
+``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``dot_products``: products of int8 and bfloat16 by
 dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``cached_attention``: attention over a cache of keys and values. ``winograd``: convolutions
 by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
@@ -10,11 +10,11 @@ computed where they are used. ``schedule_rule``: the base class of rules, how to
 """
 
 from .cached_attention import CachedAttentionRule
+from .dot_products import DotRule, TileRule
 from .fused_stages import FusedStagesRule
 from .gpu_products import GpuMatrixUnitRule, GpuTilingRule
 from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
 from .in_order import GpuOrderRule, InOrderRule
-from .int8_products import DotRule, TileRule
 from .multi_level_tiling import MultiLevelTilingRule
 from .nbits_products import NbitsRule
 from .recurrences import RecurrenceRule

@@ -12,7 +12,7 @@ nothing is fused: some rows at a time are added to all results, so that memory i
 
 Each result is summed in the order of k, as in the program.
 
-The rule is asked for processors, after the rules of special instructions (``int8_products``, ``nbits_products``,
+The rule is asked for processors, after the rules of special instructions (``dot_products``, ``nbits_products``,
 ``cached_attention``, which have a smaller priority), about the blocks that these leave. ``fused_stages`` offers variants in which
 products are computed together with other stages, and GPUs have ``gpu_products``. What :meth:`MultiLevelTilingRule.match`
 refuses goes to later rules, such as those of ``sweeps``. ``tuner/space/search_space.py: _group`` asks them.

@@ -13,7 +13,7 @@ from ...tir.cost import Length, inlined_length
 from ...tir.expr import Add, BufferLoad, Call, Expr, Mul, Sub, Var
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
-from ..program import BlockInfo, ProgramInfo, Use, copies, pads
+from ..program import BlockInfo, ProgramInfo, Use, copies, divisors_of, pads, splits_into_affine
 
 _CHEAP = 8
 """The number of operations of an element up to which it may be computed more than once."""
@@ -334,8 +334,10 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
         return bool(parts[0] == "taken")
     if program.other_writers(block):
         return False
-    if copies(block):
-        return all(use.affine for use in block.loads)  # so that the reads of its consumers stay affine
+    if copies(block) and all(use.affine for use in block.loads):
+        return True
+    if copies(block) and any(consumer.is_reduction for consumer in consumers):
+        return _comes_again(block, consumers)
     if _stands_between(program, block, consumers):
         return True
     for consumer in consumers:
@@ -348,6 +350,24 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
     if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
         return False
     return len(consumers) == 1 or block.operations <= _CHEAP
+
+
+def _comes_again(block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
+    """Returns whether a reduction that a copy is inlined into has equal steps, which are left out then.
+
+    It reduces what the copy divides, and reads nothing else along that.
+    """
+    if len(consumers) != 1 or not splits_into_affine(block):
+        return False
+    reader, divided = consumers[0], [n for n, numbers in enumerate(divisors_of(block)) if numbers]
+    uses = [use for use in reader.loads if use.buffer is block.stores[0].buffer]
+    others = {v for use in reader.loads if use not in uses for v in (*use.axes(), *(v for i in use.unknown for v in i))}
+    return all(
+        use.plain
+        and not any(use.offsets)
+        and all(v in reader.reduce and v not in others for n in divided for v in use.dims[n] or ())
+        for use in uses
+    )
 
 
 def _is_half(block: BlockInfo) -> bool:

@@ -28,17 +28,18 @@ import numpy as np
 from ...codegen.lane_offsets import NEAR
 from ...schedule import Schedule
 from ...tir.analysis.access import Access, accesses
+from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import LT, BufferLoad, Call, IntImm, Var
 from ...tir.expr.dtype import bytes_each
 from ...tir.stmt import BufferStore
-from ...tir.walk import pre_order, uses_var
+from ...tir.walk import pre_order, uses_var, vars_in
 from ..cost.axis_roles import loads_at, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import Nest, NestAccess, NestLoop, shape_of, swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..cost.walker import Walk, WalkedLoop, added, most
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
-from ..program import BlockInfo, ProgramInfo, Use, affine, divisors_of
+from ..program import BlockInfo, ProgramInfo, Use, affine, copies, divisors_of
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
@@ -775,8 +776,9 @@ class RowReductionRule(ScheduleRule):
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         parts: list[Part] = [RowPart(group, machine)]
-        if len(group.blocks) == 1 and _may_have_columns(group.anchor, machine):
-            parts.append(ColumnPart(group.anchor, machine))
+        alone = len(group.blocks) == 1 or _is_copied_out(group)
+        if alone and _may_have_columns(group.anchor, machine):
+            parts.append(ColumnPart(group, machine))
         return parts
 
 
@@ -788,6 +790,22 @@ def _is_better_apart(last: BlockInfo, block: BlockInfo) -> bool:
     """Returns whether what follows the rows of ``block`` makes one costly number of each row: vectors of these are faster."""
     alone = not last.is_reduction and len(last.spatial) == len(block.spatial)
     return alone and last.operations >= _COSTLY and last.spatial_size >= _MANY_ROWS
+
+
+def _is_copied_out(group: Group) -> bool:
+    """Returns whether a reduction is followed by a copy of its results alone, in their order."""
+    if len(group.blocks) != 2 or group.blocks[0] is not group.anchor:
+        return False
+    block, copy = group.blocks
+    axes, extents = copy.spatial, [copy.extents[v] for v in copy.spatial]
+    return (
+        copies(copy)
+        and extents == [block.extents[v] for v in block.spatial]
+        and block.writes_in_order
+        and copy.loads[0].buffer is block.stores[0].buffer
+        and copy.loads[0].is_at(axes, copy.extents)
+        and copy.stores[0].stride(axes[-1]) == 1
+    )
 
 
 def _may_have_columns(block: BlockInfo, machine: MachineModel) -> bool:
@@ -804,15 +822,22 @@ _WRITTEN_STEPS = 32
 """The steps of a reduction up to which they are written out."""
 
 
-def reduce_columns(sch: Schedule, block: Any, rank: int, width: int, lanes: int, *, shared: bool = False) -> None:
+def reduce_columns(
+    sch: Schedule, block: Any, rank: int, width: int, lanes: int, *, shared: bool = False, copy: str = ""
+) -> None:  # fmt: skip
     """Compute vectors of ``lanes`` results, each through all steps of the reduction.
 
-    ``width`` results of the last of ``rank`` spatial axes are computed at a time.
+    ``width`` results of the last of ``rank`` spatial axes are computed at a time. ``copy`` names the block that copies
+    the results elsewhere, which is made where there is none.
     """
     block = sch.get_block(block) if isinstance(block, str) else block
     loops = list(sch.get_loops(block))
     (*outer, last), reduced = loops[:rank], loops[rank:]
-    result = sch.cache_write(block, 0, "local")
+    if copy:
+        result = sch.get_block(copy)
+        sch.set_scope(block, 0, "local")
+    else:
+        result = sch.cache_write(block, 0, "local")
     step, columns = sch.split(last, [None, width])
     vector, columns = sch.split(columns, [None, lanes])
     sch.reorder(*outer, step, *reduced, vector, columns)
@@ -839,8 +864,10 @@ class ColumnPart(Part):
 
     structure = ("vectors",)
 
-    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
-        self.block, self.machine = block, machine
+    def __init__(self, group: Group, machine: MachineModel) -> None:
+        block = self.block = group.anchor
+        self.machine = machine
+        self.copy = group.blocks[-1].name if len(group.blocks) > 1 else ""
         self.inner = _innermost(block)
         self.lanes = machine.lanes(block.itemsize)
         self.parallel = worth_threads(machine, [block])
@@ -851,7 +878,9 @@ class ColumnPart(Part):
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         width = row["vectors"] * self.lanes
-        reduce_columns(sch, self.block.name, len(self.block.spatial), width, self.lanes, shared=self.parallel)
+        reduce_columns(
+            sch, self.block.name, len(self.block.spatial), width, self.lanes, shared=self.parallel, copy=self.copy
+        )
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, block, inner = self.machine, self.block, self.inner
@@ -894,12 +923,27 @@ class ColumnPart(Part):
         if None not in steps:  # other axes may move by what is not affine
             loads = max([loads_at(step, self.lanes) for step in steps])
             return loads if loads < self.lanes else 2.0 * loads
-        places = [access.indices for access in found]
-        far = any(n is self.inner for *outer, _ in places for i in outer for n in pre_order(i))
-        tables = [n for *_, i in places for n in pre_order(i) if isinstance(n, BufferLoad)]
+        tables = [n for access in found for i in access.indices for n in pre_order(i) if isinstance(n, BufferLoad)]
         looked_up = any(n is self.inner for table in tables for n in pre_order(table))
-        known = divisors_of(self.block)[self.block.axes.index(self.inner)] and not far and not looked_up
-        return 2.0 if known else 2.0 * self.lanes
+        if looked_up or not divisors_of(self.block)[self.block.axes.index(self.inner)]:
+            return 2.0 * self.lanes
+        return max(self._loads_at_known_lanes(access) for access in found)
+
+    def _loads_at_known_lanes(self, access: Access) -> float:
+        """Returns how many instructions load lanes whose places repeat.
+
+        They are picked out of the one or two vectors that they lie in, or each place is loaded once.
+        """
+        places = set()
+        for lane in range(self.lanes):
+            at, stride = 0, 1
+            for index, extent in zip(reversed(access.indices), reversed(access.buffer.shape), strict=True):
+                at += (evaluate(index, {**dict.fromkeys(vars_in(index), 0), self.inner: lane}) or 0) * stride
+                stride *= extent.value if isinstance(extent, IntImm) else 1
+            places.add(at)
+        if max(places) - min(places) < 2 * self.lanes:
+            return 2.0
+        return 2.0 * (len(places) if 2 * len(places) <= self.lanes else self.lanes)
 
 
 class RowPart(Part):

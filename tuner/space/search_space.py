@@ -24,8 +24,9 @@ from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form, compute_once
+from ..cost.axis_roles import dot_roles, pays_packing, tile_roles
 from ..cost.machine_model import MachineModel
-from ..program import ProgramInfo
+from ..program import BlockInfo, ProgramInfo
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
@@ -88,17 +89,17 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, target.is_gpu)
+        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, self._multiplied)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         apart = [rule for rule in asked if not rule.fuses]
         self.inlined = _inline(base, asked_for)
         changed = _changes(base, before)
         if changed:
-            compute_once(base)
+            compute_once(base, of)
         undivided = base.copy()
         if changed:
-            self.inlined += _in_form_again(base, before, of, target.is_gpu)
+            self.inlined += _in_form_again(base, before, of, self._multiplied)
         self.program = ProgramInfo(base.func)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         if of is None and len(base.trace.insts) > len(undivided.trace.insts):
@@ -118,9 +119,9 @@ class Space:
                 fused = canonical
                 _inline(fused, once)
                 if _changes(fused, before):
-                    compute_once(fused)
+                    compute_once(fused, of)
                     if changed:
-                        _in_form_again(fused, before, of, target.is_gpu)
+                        _in_form_again(fused, before, of, self._multiplied)
                 self.variants += self._fused(asked, fused, [b.name for b, inlined in weighed.items() if not inlined])
         if not avoid:  # else the names were checked before
             check_names(self.where, self._names)
@@ -240,6 +241,16 @@ class Space:
         variant.left = [*program.left, *(f"block {block.name}: no schedule rule takes it" for block in free)]
         return variant
 
+    def _multiplied(self, block: BlockInfo) -> bool:
+        """Returns whether the target multiplies numbers of 16 bits of ``block`` as they are, without converting them."""
+        if self.target.is_gpu:
+            return True
+        machine = self.machine
+        tiles = tile_roles(block) if machine.bf16_tiles else None
+        dots = dot_roles(block) if machine.bf16_dots and tiles is None else None
+        roles = tiles or dots
+        return roles is not None and roles.dtype == "bfloat16" and pays_packing(block, roles)
+
     def _tables(self, rule: ScheduleRule, program: ProgramInfo, group: Group) -> list[RowTable]:
         """Returns the rule's parts that have a sensible row. What another rule offered for the group is not made again."""
         key = rule.shares_parts(), group
@@ -301,10 +312,12 @@ def _changes(sch: Schedule, before: ProgramInfo) -> bool:
     return any(b.is_reduction or not all(use.affine for use in b.loads) for b in changed)
 
 
-def _in_form_again(sch: Schedule, before: ProgramInfo, of: Schedule | None, multiplies_halves: bool) -> list[str]:
+def _in_form_again(
+    sch: Schedule, before: ProgramInfo, of: Schedule | None, multiplied: Callable[[BlockInfo], bool]
+) -> list[str]:
     """Bring what inlining has left into canonical form again; return the names of the copies that are inlined, too."""
     steps, known = len(sch.trace.insts), {b.name for b in before.blocks}
-    program = bring_into_canonical_form(sch, of, multiplies_halves)
+    program = bring_into_canonical_form(sch, of, multiplied)
     if len(sch.trace.insts) == steps:
         return []
     return _inline(sch, [name for name in blocks_to_inline(program) if name not in known])

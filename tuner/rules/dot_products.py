@@ -1,4 +1,4 @@
-"""Products and convolutions of int8, by dot-product instructions and by a matrix unit: their schedules, costs and rules.
+"""Products and convolutions of int8 and bfloat16, by dot-product instructions and by a matrix unit: their schedules, costs and rules.
 
 :func:`dot_tile` computes tiles of sums by dot-product instructions, several steps of the reduction for each lane at once. On
 machines that multiply and add four int8 in each lane, four steps and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI
@@ -28,10 +28,20 @@ from ...schedule.intrin import (
     AMX_DOT_BF16_INTRIN,
     AMX_DOT_S8S8_INTRIN,
     AMX_DOT_U8S8_INTRIN,
+    BF16_DOT_16x2_INTRIN,
     VNNI_DOT_16x4_INTRIN,
     VNNI_DOT_16x4_SWAPPED_INTRIN,
 )
-from ..cost.axis_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
+from ..cost.axis_roles import (
+    DOT_LANES,
+    TILE,
+    TILE_BYTES,
+    Dot,
+    dot_roles,
+    pays_packing,
+    tile_roles,
+    up_to_multiple,
+)
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.walker import chain_factor
@@ -83,9 +93,6 @@ def dot_tile(
     unroll_factor(sch, outer, dot.unroll)
     sch.tensorize(lane, dot.intrinsic)
 
-
-TILE, TILE_BYTES = 16, 64
-"""Rows of a tile, and columns of the sums; bytes of a row of a tile."""
 
 _DOTS = {"int8": AMX_DOT_S8S8_INTRIN, "uint8": AMX_DOT_U8S8_INTRIN, "bfloat16": AMX_DOT_BF16_INTRIN}
 """The instruction by the type of the operand with the rows; the other one is int8 or bfloat16."""
@@ -168,21 +175,21 @@ def _take_rows(sch: Schedule, copy: Any, steps: int, by_tiles: bool) -> None:
 
 
 class DotRule(ScheduleRule):
-    """This rule takes sums of products of int8 or uint8. Columns and steps are padded to multiples of 16 and 4."""
+    """This rule takes sums of products of int8, uint8 or bfloat16. Columns and steps are padded to multiples of what the instruction takes."""
 
-    name = "int8_dots"
+    name = "dots"
     priority = 5
 
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         roles = dot_roles(block)
-        if roles is None:
+        if roles is None or not pays_packing(block, roles):
             return None
         epilogue = program.epilogue_of(block, free)
         return Group(block, (block,) if epilogue is None else (block, epilogue))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         roles = dot_roles(group.anchor)
-        if not machine.int8_dots or roles is None:
+        if roles is None or not (machine.int8_dots if roles.dtype == "int8" else machine.bf16_dots):
             return []
         return [DotPart(group.anchor, roles, machine, group.blocks[1] if len(group.blocks) > 1 else None)]
 
@@ -198,13 +205,13 @@ class DotPart(Part):
         self.name = f"dots_{block.name}"
         self.parallel = worth_threads(machine, [block])
         self.depth = math.prod(block.extents[v] for v in block.reduce)
-        self.steps = self.depth // block.extents[roles.k] * math.ceil(block.extents[roles.k] / DOT_WIDTH)
+        self.steps = self.depth // block.extents[roles.k] * math.ceil(block.extents[roles.k] / roles.width)
         vectors = math.ceil(block.extents[roles.column] / DOT_LANES)
         height = block.extents[roles.row] if roles.row is not None else 1
         self.decisions = (
             Decision("rows", up_to(height, *range(1, 15))),
             Decision("vectors", tuple(v for v in (1, 2, 4) if vectors % v == 0)),
-            Decision("unroll", up_to(math.ceil(block.extents[roles.k] / DOT_WIDTH), 1, 2, 4, 8, 16)),
+            Decision("unroll", up_to(math.ceil(block.extents[roles.k] / roles.width), 1, 2, 4, 8, 16)),
             Decision("outer", (0, 1)),
         )
 
@@ -220,10 +227,7 @@ class DotPart(Part):
             shifted, sums, corrected = sch.shift_operand(block, roles.right)
         packed = pack(sch, block, roles.panels(self.block, width, shared=self.parallel))
         if roles.shifted:
-            part = sch.get_loops(packed)[-3]
-            sch.compute_at(shifted, part)
-            sch.vectorize(loops_within(sch, shifted, part)[-1])
-            sch.set_scope(shifted, 0, "local")
+            self._shift(sch, shifted, packed)
             rank = len(sch.get_loops(sums)) - len(self.block.reduce)
             sweep_rows(sch, [sums.name], RowSweep(DOT_LANES, rank, unroll=4, shared=self.parallel))
             if result is None:
@@ -255,10 +259,23 @@ class DotPart(Part):
         sch.unroll(over)
         sch.vectorize(lane)
         intrinsic = VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN
+        if roles.dtype == "bfloat16":
+            intrinsic = BF16_DOT_16x2_INTRIN
         dot_tile(
-            sch, block, DotInstruction(intrinsic, DOT_LANES, DOT_WIDTH, row["unroll"]),
+            sch, block, DotInstruction(intrinsic, DOT_LANES, roles.width, row["unroll"]),
             column=column, step=loop[roles.k], rows=rows, around=around,
         )  # fmt: skip
+
+    def _shift(self, sch: Schedule, shifted: Any, packed: Any) -> None:
+        """Shift the right factor while it is packed."""
+        *_, lanes, step = sch.get_loops(packed)
+        if extent_of(sch, step) == self.roles.width:
+            sch.compute_inline(shifted)
+            return
+        part = sch.get_loops(packed)[-3]
+        sch.compute_at(shifted, part)
+        sch.vectorize(loops_within(sch, shifted, part)[-1])
+        sch.set_scope(shifted, 0, "local")
 
     def _end_rows_with_steps(self, sch: Schedule, block: Any) -> None:
         """Copy the left operand where dimensions follow that of the steps, as in weights of windows of one element."""
@@ -275,7 +292,7 @@ class DotPart(Part):
         epilogue = None if self.epilogue is None else sch.get_block(self.epilogue.name)
         if not self.roles.padded:
             return epilogue
-        multiples = {self.roles.column: DOT_LANES, self.roles.k: DOT_WIDTH}
+        multiples = {self.roles.column: DOT_LANES, self.roles.k: self.roles.width}
         copies = pad_product(sch, block, [multiples.get(v, 1) for v in self.block.axes])
         for copy in [c for c in copies if c.name in {p.name for p in sch.get_producers(block)}]:
             self._copy(sch, copy, 64)
@@ -310,13 +327,14 @@ class DotPart(Part):
         tiles = bands * panels
         loads = height + columns["vectors"]
         latency = chain_factor(tile, self.steps * (tile + loads), machine, _DOT_LATENCY)
-        packed = extents[roles.column] * self.depth
+        deep = self.depth * (4 // roles.width)  # bytes of a row
+        packed = extents[roles.column] * deep
         outermost = columns["outer"] > 0
-        panel_bytes = width * self.depth
-        left = bands * height * self.depth  # bytes, as often as they are read
+        panel_bytes = width * deep
+        left = bands * height * deep  # bytes, as often as they are read
         # the prefetcher of the first-level cache follows about eight rows; lines of other rows arrive late
-        far = np.where(height * self.depth + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
-        waiting = far * np.maximum(0.0, height - 8) * self.depth / machine.line_bytes
+        far = np.where(height * deep + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
+        waiting = far * np.maximum(0.0, height - 8) * deep / machine.line_bytes
         again = np.where(outermost & (panel_bytes < machine.l1_bytes), 0.3, 1.0)
         return Costs(rows).put(
             core_cycles=tiles * self.steps * tile * latency / machine.fma_pipes
@@ -326,7 +344,7 @@ class DotPart(Part):
             spill_cycles=tiles * tile * (0 if self.epilogue is None else self.epilogue.operations) / machine.fma_pipes,
             jump_cycles=(np.where(outermost, 60.0 * height, 0.0) + waiting) * tiles,  # each row is another page
             loop_cycles=tiles * (40.0 + self.steps * 0.5 / columns["unroll"]),
-            l2_bytes=tiles * panel_bytes * again + tiles * height * self.depth,
+            l2_bytes=tiles * panel_bytes * again + tiles * height * deep,
             l3_bytes=np.where(outermost, packed, bands * packed) * float(packed > machine.l2_bytes),
             pack_bytes=2.5 * packed * float(self.block.loads[roles.right].buffer not in self.block.packed_ahead),
             flops=self.block.flops,
@@ -339,42 +357,27 @@ class DotPart(Part):
         )  # fmt: skip
 
 
-_STEPS = TILE_BYTES
 _REGISTERS = 8
 _DOT_CYCLES, _LOAD_CYCLES = 16.0, 8.0
 """Cycles from one product to the next, and from one load to the next (Intel's optimization manual)."""
 
 
 class TileRule(ScheduleRule):
-    """This rule takes products of int8 whose extents tiles divide. They are ``C[row, column] += A[row, k] * B[k,
-    column]``, B int8 and A of either sign; 16 divides the rows, 64 columns and steps."""
+    """This rule takes products of int8 and bfloat16 whose extents tiles divide, or nearly so. They are ``C[row, column] +=
+    A[row, k] * B[k, column]``; of int8 B is signed and A of either sign. A tile has 16 rows or columns, and 64 bytes of steps."""
 
-    name = "int8_tiles"
+    name = "tiles"
     priority = 4
 
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        return None if _roles(block) is None else Group(block, (block,))
+        roles = tile_roles(block)
+        return None if roles is None or not pays_packing(block, roles) else Group(block, (block,))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
-        roles = _roles(group.anchor)
-        return [TilePart(group.anchor, roles, machine)] if machine.int8_tiles and roles is not None else []
-
-
-def _roles(block: BlockInfo) -> Dot | None:
-    roles = dot_roles(block)
-    if roles is None or roles.row is None or roles.others or roles.window:
-        return None
-    right, left = block.loads[roles.right], block.loads[roles.left]
-    if right.buffer.dtype != "int8" or not left.plain or left.dim_of(roles.row) is None:
-        return None
-    if (
-        roles.padded
-        or block.extents[roles.row] % TILE
-        or block.extents[roles.column] % (4 * TILE)
-        or block.extents[roles.k] % _STEPS
-    ):
-        return None
-    return roles
+        roles = tile_roles(group.anchor)
+        if roles is None or not (machine.int8_tiles if roles.dtype == "int8" else machine.bf16_tiles):
+            return []
+        return [TilePart(group.anchor, roles, machine)]
 
 
 class TilePart(Part):
@@ -389,7 +392,8 @@ class TilePart(Part):
         self.block, self.roles, self.row, self.machine = block, roles, roles.row, machine
         self.name = f"tiles_{block.name}"
         self.parallel = worth_threads(machine, [block])
-        self.rows, self.columns, self.k = (block.extents[v] for v in (roles.row, roles.column, roles.k))
+        multiples = {roles.row: TILE, roles.column: TILE, roles.k: steps_of(roles.dtype)}
+        self.rows, self.columns, self.k = (up_to_multiple(block.extents[v], m) for v, m in multiples.items())
         across = [d for d in range(1, self.columns // TILE + 1) if self.columns // TILE % d == 0]
         self.decisions = (
             Decision("tall", tuple(t for t in (1, 2, 3) if self.rows % (t * TILE) == 0)),
@@ -399,10 +403,11 @@ class TilePart(Part):
         )
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        roles, names = self.roles, {self.row: "i", self.roles.column: "j", self.roles.k: "k"}
+        roles, left = self.roles, self.block.loads[self.roles.left]
+        names = {self.row: "i", self.roles.column: "j", self.roles.k: "k"}
         tiles = UnitTiles(
             roles.panels(self.block, TILE, shared=self.parallel), row["across"], row["tall"], row["wide"], roles.left,
-            "int8" if roles.signed else "uint8", "rows" if row["pack"] else "", shared=self.parallel,
+            str(left.buffer.dtype), "rows" if row["pack"] else "", shared=self.parallel,
             axes=" ".join(names[v] for v in self.block.axes),
         )  # fmt: skip
         matrix_unit_product(sch, self.block.name, tiles)
@@ -415,12 +420,12 @@ class TilePart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, tall, wide, pack = self.machine, columns["tall"], columns["wide"], columns["pack"] > 0
-        steps = self.k // _STEPS
+        steps, deep = self.k // steps_of(self.roles.dtype), self.k * (4 // self.roles.width)  # bytes of a row
         tiles = (self.rows // TILE) * (self.columns // TILE)
         groups = tiles / (tall * wide)
         parts = self.columns / (TILE * columns["across"])
-        part_bytes = self.columns * self.k / parts
-        left_bytes, right_bytes = tall * TILE * self.k, wide * TILE * self.k
+        part_bytes = self.columns * deep / parts
+        left_bytes, right_bytes = tall * TILE * deep, wide * TILE * deep
         first_level = left_bytes + right_bytes < 0.75 * machine.l1_bytes
         loads = groups * steps * (tall + wide)
         crossing = np.where(pack, 1.0, 1.5)  # rows that begin within a cache line
@@ -430,12 +435,12 @@ class TilePart(Part):
         return Costs(rows).put(
             core_cycles=tiles * steps * _DOT_CYCLES * np.where(tall * wide < 4, 52.0 / 16 / (tall * wide), 1.0),
             load_cycles=loads * _LOAD_CYCLES * crossing,
-            store_cycles=tiles * 2 * TILE + pack * parts * self.rows * self.k / machine.vector_bytes * 2,
+            store_cycles=tiles * 2 * TILE + pack * parts * self.rows * deep / machine.vector_bytes * 2,
             loop_cycles=groups * (60.0 + 2.0 * steps),
             l2_bytes=groups * (right_bytes + np.where(first_level, 0.3, 1.0) * left_bytes),
-            l3_bytes=np.where(fits, right_bytes * self.columns / (wide * TILE), bands * self.columns * self.k)
-            + parts * self.rows * self.k + result_bytes,
-            pack_bytes=2.5 * self.columns * self.k,
+            l3_bytes=np.where(fits, right_bytes * self.columns / (wide * TILE), bands * self.columns * deep)
+            + parts * self.rows * deep + result_bytes,
+            pack_bytes=2.5 * self.columns * deep,
             flops=self.block.flops, regions=2.0 * self.parallel,
             lanes_used=float(TILE), rows=tall, columns=wide, accumulators=tall * wide,
             registers=tall * wide + wide + 1, loads_per_fma=(tall + wide) / (tall * wide), unroll=1.0,
