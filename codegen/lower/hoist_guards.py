@@ -406,7 +406,7 @@ class _Splitter(ScopedTransform):
         in_parts = loop.kind == "serial" and HORIZONTAL not in loop.annotations
         if in_parts and plan.ends and not any(reads_memory(e) for e in (loop.extent, *plan.ends)):
             alone = plan.low is None and plan.high is None
-            if alone or (plan.low is None and _chooses(loop.body, plan)):
+            if alone or (plan.low is None and (plan.high or 0) > 0 and _chooses(loop.body, plan)):
                 return self.until(loop, plan.of_ends(), _assume(loop.body, plan.late), again=not alone)
         main = _assume(loop.body, plan.terms)
         if in_parts and extent is None and plan.low is None and plan.rest is None and _chooses(loop.body, plan):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import te, tir
 from tilewright.driver.building import BuildError, plan
 from tilewright.graph import Builder, parse, prepare, register_operator
 from tilewright.graph.graph_operators import OPERATORS
+from tilewright.tir.expr import FloorMod
 from tilewright.tir.interpret import interpret
 from tilewright.tuner.example_sizes import example_of, examples_of, with_example
 
@@ -536,3 +537,21 @@ def test_reductions_of_all_axes_go_through_one_stretch_of_memory(shape, reduce):
         array = RNG.integers(-9, 9, [{"n": n, "m": 2 * n + 1}.get(e, e) for e in shape]).astype(np.float32)
         expected = array.sum(dtype=np.float64) if reduce is te.sum else array.max()
         assert built(array) == np.float32(expected), n
+
+
+@pytest.mark.parametrize("shape", [(64, "n", "n"), ("n", "n", 3, "n")], ids=str)
+def test_a_condition_on_a_reduced_axis_is_not_found_by_division(shape):
+    """Where a value depends on the place along an axis, the axis keeps its loop, and no element divides by the size."""
+    n = te.size_var("n")
+    extents = [n if extent == "n" else extent for extent in shape]
+    x = te.placeholder(extents, name="x")
+    axes = [te.reduce_axis((0, extent), name=f"r{k}") for k, extent in enumerate(extents[1:])]
+    value = lambda i: te.if_then_else(axes[-1] < 3, x[(i, *axes)], te.const(0, "float32"))  # noqa: E731
+    y = te.compute(tuple(extents[:1]), lambda i: te.max(value(i), axis=axes), name="y")
+    module = tw.build([x, y], "native -num-cores=1")
+    divided = [m for m in tir.walk.pre_order(module["main"]._lowered.func.body) if isinstance(m, FloorMod)]
+    assert not [m for m in divided if m.dtype.lanes > 1]
+    for size in (1, 2, 7, 16, 17, 33):
+        data = np.random.default_rng(size).standard_normal([size if e == "n" else e for e in shape]).astype("float32")
+        expected = np.where(np.arange(size) < 3, data, 0).max(axis=tuple(range(1, len(shape))))
+        np.testing.assert_array_equal(module(data), expected)

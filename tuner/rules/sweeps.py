@@ -251,7 +251,9 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
     if short:  # one vector, of which the row may leave lanes out
         last, extent = fuse_all(sch, loops), 1 << (size - 1).bit_length()
     elif extent % width and extent < 2 * width and size % width == 0 and _are_neighbours(sch, name):
-        last, extent = fuse_all(sch, loops), size  # short axes are joined, so vectors stay full
+        fixed = width % extent == 0 or (extent < sweep.lanes and size <= 4 * width)  # each lane knows its place
+        if fixed or not BlockInfo(realize_of(sch, name)).computes_with_reduced:
+            last, extent = fuse_all(sch, loops), size  # short axes are joined, so vectors stay full
     partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
     return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]
 
