@@ -18,7 +18,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewright import circuits, codegen, driver, gpu, graph, mlir, schedule, te, tir, tuner, tuning_db
+    from tilewright import circuits, codegen, driver, gpu, graph, mlir, schedule, te, tir, triton, tuner, tuning_db
     from tilewright import frontends as frontends
     from tilewright import tvm_names as tvm_names
     from tilewright.codegen import Target
@@ -85,6 +85,7 @@ __all__ = [
     "to_mlir",
     "topi",
     "torch",
+    "triton",
     "tune",
     "tuner",
     "tuning_db",
@@ -125,6 +126,7 @@ _LAYERS = (
     "schedule",
     "te",
     "tir",
+    "triton",
     "tuner",
     "tuning_db",
     "tvm_names",

@@ -106,6 +106,8 @@ class TargetKind:
     cpu: str = "generic"
     words: Mapping[str, str] = field(default_factory=dict)
     gpu: bool = False
+    warps: bool = False
+    """Whether neighbouring threads of a GPU pass registers to each other, as those of NVIDIA's warps do."""
     as_written: bool = False
     simulated: bool = False
     """Whether programs run on a simulated device, which has no clock."""
@@ -119,6 +121,7 @@ TARGET_KINDS: LateTable[TargetKind] = LateTable(
     {
         "cuda": Place("gpu", "CUDA"),
         "gpu-sim": Place("gpu", "GPU_SIM"),
+        "opencl": Place("gpu.opencl", "OPENCL"),
         "verilog": Place("circuits", "VERILOG"),
     }
 )
@@ -154,7 +157,9 @@ class Backend:
     __repr__ = short_repr()
 
 
-BACKENDS: LateTable[Backend] = LateTable({"c": Place("codegen.c", "C"), "mlir": Place("mlir", "MLIR")})
+BACKENDS: LateTable[Backend] = LateTable(
+    {"c": Place("codegen.c", "C"), "mlir": Place("mlir", "MLIR"), "opencl": Place("gpu.opencl", "OPENCL_TEXT")}
+)
 """The back ends by name, each loaded when it is first used. LLVM, which makes machine code as well, is not among them: :mod:`.runtime.export` knows its
 files."""
 

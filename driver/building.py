@@ -41,6 +41,7 @@ from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..codegen.lower.loop_annotations import UNROLL_FACTOR
 from ..codegen.lowered import size_vars, symbol_problem, usable_symbol
 from ..graph.graph import Graph
+from ..graph.value_dependent import ValueDependentGraph
 from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_text, table
 from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
@@ -144,6 +145,7 @@ def build(
     A :class:`~tilewright.graph.Graph`, and a model that a front end reads (``model.onnx``, or an ONNX model in memory),
     become a :class:`~.models.model.Model`, which takes inputs and returns outputs. ``options`` are for them: ``shapes``
     and ``constants`` of inputs by name, which front ends take, and those of :class:`~.models.model_building.GraphOptions`.
+    One whose graph depends on values of inputs becomes a :class:`~.models.specializing.SpecializingModel`.
 
     >>> import numpy as np
     >>> f = build("relu:M=1,N=4")
@@ -153,7 +155,7 @@ def build(
     [[0.0, 2.0, 0.0, 4.0]]
     """
     # models are built of kernels, which this module plans: it is loaded before theirs
-    from .models.model_building import READING, GraphOptions, build_graph, is_model, load_model
+    from .models.model_building import READING, GraphOptions, build_for_values, build_graph, is_model, read_model
 
     machine, args = in_order(where, target, args)
     if is_model(inputs):
@@ -161,8 +163,10 @@ def build(
             raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
         reading = {key: options.pop(key) for key in READING if key in options}
         require_known(options, GraphOptions, READING, "build")
-        graph = load_model(inputs, **reading)
+        graph = read_model(inputs, **reading)
         graph = graph if name is None else replace(graph, name=name)
+        if isinstance(graph, ValueDependentGraph):
+            return build_for_values(graph, machine, db=db, require_tuned=require_tuned, **options)
         return build_graph(graph, machine, db=db, require_tuned=require_tuned, **options)
     if options:
         unread = {key: value for key, value in options.items() if key not in READING}

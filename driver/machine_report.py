@@ -19,7 +19,7 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata
@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..codegen.late_tables import is_simulated
 from ..codegen.llvm.jit import llvm_version, load, optimize_and_compile
 from ..codegen.llvm.microbenchmarks import (
     CLOCK_STEPS,
@@ -315,16 +314,34 @@ def known_report(target: Target) -> MachineReport | None:
     return _in_process.get(target.key) or _read(target)
 
 
+def _of_cuda(model: GpuModel) -> GpuModel:
+    from ..gpu.ptx import cuda_driver
+
+    return measured(model, cuda_driver().attribute)
+
+
+def _of_opencl(model: GpuModel) -> GpuModel:
+    from ..gpu.opencl import opencl_device
+
+    device = opencl_device().device
+    return replace(
+        model, cores=device.max_compute_units or model.cores, block_threads=min(device.max_work_group_size, 1024),
+        cycles_per_second=1e6 * device.max_clock_frequency or model.cycles_per_second,
+        shared_bytes=max(model.shared_bytes, device.local_mem_size), block_shared_bytes=device.local_mem_size,
+    )  # fmt: skip
+
+
+_OF_DEVICES: Mapping[str, Callable[[GpuModel], GpuModel]] = {"cuda": _of_cuda, "opencl": _of_opencl}
+"""By the kind of target, what gives the model of a GPU the figures of the device that is here. Others have their model's."""
+
+
 def model_of(report: MachineReport | None, target: Target) -> MachineModel:
     """Returns the analytic model of ``target``, with the measured clock and rates where there is a report. A model of a
     GPU has the figures of the device, which has to be here."""
     model = MachineModel.of(target)
     if isinstance(model, GpuModel):
-        if is_simulated(target.kind):
-            return model
-        from ..gpu.ptx import cuda_driver
-
-        return measured(model, cuda_driver().attribute)
+        by_device = _OF_DEVICES.get(target.kind)
+        return model if by_device is None else by_device(model)
     if report is None:
         return model
     cycles = report.clock_hz

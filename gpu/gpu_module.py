@@ -193,6 +193,6 @@ class SimulatedModule(GpuModule):
 
 GPU_SIM = TargetKind(
     "gpu-sim", lambda functions, target: SimulatedModule(launch_functions(functions, target), target),
-    words={"arch": "mcpu"}, gpu=True, simulated=True, summary="a GPU that this process simulates",
+    words={"arch": "mcpu"}, gpu=True, warps=True, simulated=True, summary="a GPU that this process simulates",
 )  # fmt: skip
 """The simulated GPU: ``target="gpu-sim"``, or ``"gpu-sim -arch=sm_90a"`` for schedules of that architecture."""

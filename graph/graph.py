@@ -124,6 +124,9 @@ class Graph:
 
     A graph is not changed; passes make new ones. ``str(graph)`` is its text, which :func:`.text.parse` reads.
     ``bounds``: the largest values of symbolic sizes, by name, where the program says them; passes and text leave them out.
+    So they do with ``held``: the types of ``ml_dtypes`` that inputs and outputs have for the caller, where the graph has them in
+    another one: ``int4`` in int8. ``lists``: how many outputs make up each result of a call, None for an output
+    itself, and -1 for a result that is None; empty where results are outputs.
     """
 
     name: str
@@ -132,6 +135,8 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: Mapping[Value, np.ndarray[Any, Any]] = field(default_factory=lambda: MappingProxyType({}))
     bounds: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+    lists: tuple[int | None, ...] = ()
 
     __repr__ = short_repr("name", "inputs", "outputs", "nodes")
 

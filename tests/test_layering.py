@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "frontends": {"pages", "tir", "te", "graph"},
     "driver": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "gpu", "mlir"},
     "doors": {"pages", "tir", "codegen", "te", "graph", "frontends", "driver"},
+    "triton": {"pages", "tir", "codegen"},
     "cli": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
     "tvm_names": {"pages", "tir", "schedule", "codegen", "exported", "te", "tuner", "tuning_db", "driver"},
 }
@@ -51,13 +52,25 @@ HOMES = {
     "pandas": {"tuning_db", "tuner/search"},
     "plotly": {"tuner/search"},
     "IPython": {"driver/tuning.py"},
+    "pyopencl": {"gpu/opencl/opencl_device.py"},
     "xdsl": {"mlir"},
     "platformdirs": {"codegen/object_cache.py"},
     "threadpoolctl": {"driver/benching.py"},
 }
 """Heavy packages, and the folders or files that may import them."""
 
-HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich", "z3", "pandas", "plotly", "IPython", "threadpoolctl"}
+HEAVY = {
+    "llvmlite",
+    "xgboost",
+    "sqlite_utils",
+    "rich",
+    "z3",
+    "pandas",
+    "plotly",
+    "IPython",
+    "threadpoolctl",
+    "pyopencl",
+}
 """Load when first used: never at the top of a module."""
 
 BESIDE = ("gpu", "circuits", "mlir")

@@ -162,7 +162,7 @@ def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
 
 
 def _is_read_backwards(block: BlockInfo, axis: Var) -> bool:
-    """Returns whether all indices that an axis of a reduction is part of consist of it alone, and become smaller along it."""
+    """Returns whether all indices with an axis of a reduction consist of it alone, and become smaller along it."""
     dims = [dim for use in block.loads for dim in use.dims if dim and dim.get(axis)]
     hidden = any(axis in variables for use in block.loads for variables in use.unknown)
     return bool(dims) and all(len(dim) == 1 and dim[axis] < 0 for dim in dims) and not hidden

@@ -234,7 +234,7 @@ _MATH = {row.c_name for row in OPERATIONS.values() if row.c_name}
 """The functions that C's mathematical library declares."""
 
 
-def _applied(em: CScope, e: Call, name: str, params: str, body: str, args: Sequence[Expr] | None = None) -> str:
+def applied(em: CScope, e: Call, name: str, params: str, body: str, args: Sequence[Expr] | None = None) -> str:
     """Returns the results of an inline function of scalars for each lane of ``args`` (of the call's). ``KIND`` stands for
     the result's type in ``params``."""
     kind, args = c_type(e.dtype.element), e.args if args is None else args
@@ -302,7 +302,7 @@ def _if_then_else(em: CScope, e: Call) -> str:
 def _round_rest(em: CScope, e: Call) -> str:
     kind, end = _float(e)
     body = f"{kind} r = x - rint{end}(x); return fabs{end}(x) == INFINITY ? 0 : r;"
-    return _applied(em, e, f"tw_round_rest{end}", "KIND x", body)
+    return applied(em, e, f"tw_round_rest{end}", "KIND x", body)
 
 
 def _times_exp2(em: CScope, e: Call) -> str:
@@ -315,7 +315,7 @@ def _times_exp2(em: CScope, e: Call) -> str:
         f"{kind} p, q; memcpy(&p, &u, sizeof p); memcpy(&q, &v, sizeof q); return x * p * q; }} "
         f"return n != n ? n : ldexp{end}(x, (int)fmax{end}(fmin{end}(floor{end}(n), 9999), -9999));"
     )
-    return _applied(em, e, f"tw_times_exp2{end}", "KIND x, KIND n", body)
+    return applied(em, e, f"tw_times_exp2{end}", "KIND x, KIND n", body)
 
 
 def _lookup(em: CScope, e: Call) -> str:
@@ -324,7 +324,7 @@ def _lookup(em: CScope, e: Call) -> str:
     table = ", ".join([em.value(v) for v in values])
     name, kind = f"tw_lookup_{hashlib.sha256(table.encode()).hexdigest()[:12]}", c_type(e.dtype.element)
     body = f"static const {kind} table[{len(values)}] = {{{table}}}; return table[n & {len(values) - 1}];"
-    return _applied(em, e, name, "int32_t n", body, [number])
+    return applied(em, e, name, "int32_t n", body, [number])
 
 
 def _likely(em: CScope, e: Call) -> str:
@@ -344,7 +344,7 @@ def _rsqrt(em: CScope, e: Call) -> str:
 
 def _sigmoid(em: CScope, e: Call) -> str:
     end = _float(e)[1]
-    return _applied(em, e, f"tw_sigmoid{end}", "KIND x", f"return 1 / (1 + exp{end}(-x));")
+    return applied(em, e, f"tw_sigmoid{end}", "KIND x", f"return 1 / (1 + exp{end}(-x));")
 
 
 def _isnan(em: CScope, e: Call) -> str:
@@ -376,7 +376,7 @@ def _count(name: str, body: str) -> Callable[[CScope, Call], str]:
 
     def emit(em: CScope, e: Call) -> str:
         kind, bits = c_type(e.dtype.element), e.dtype.bits
-        return _applied(em, e, f"tw_{name}{bits}{kind[0]}", "KIND x", body.replace("BITS", str(bits)))
+        return applied(em, e, f"tw_{name}{bits}{kind[0]}", "KIND x", body.replace("BITS", str(bits)))
 
     return emit
 

@@ -163,6 +163,10 @@ class CScope(Emitter[str]):
 
     # -- places ----------------------------------------------------------------------------------------------------
 
+    def space(self, buffer: Buffer) -> str:
+        """Return the words for the memory that a buffer lies in. C has one memory, and none."""
+        return ""
+
     def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]:
         """Return a pointer to the first element, and a vector of offsets from it unless the lanes are contiguous."""
         where = self.lane_offsets(buffer, indices)

@@ -248,23 +248,23 @@ class Helpers:
         body = f"{bits} w = {widened}; return ({kind})((w & ({bits})a) | (~w & ({bits})b));"
         return self.define(f"tw_select_{kind}", kind, f"{mask} m, {kind} a, {kind} b", body)
 
-    def memory(self, what: str, dtype: DType) -> str:
+    def memory(self, what: str, dtype: DType, space: str = "") -> str:
         """Return ``maskload``, ``maskstore``, ``gather``, ``maskgather``, ``scatter`` or ``maskscatter``, which work
-        lane by lane."""
+        lane by lane. ``space``: the words in front of the pointer, in dialects that name the memory it points to."""
         lanes, base, kind = dtype.lanes, scalar_type(dtype.element), self.stored(dtype)
         at, index = "i", ""
         if what.endswith(("gather", "scatter")):
             at, index = self.at("at", "i"), f", {self.vector(DType('int64').with_lanes(lanes))} at"
         masked = f", {self.mask(lanes)} m" if what.startswith("mask") else ""
-        name, lane, test = f"tw_{what}_{kind}", "i", self.at("m", "i")
+        name, lane, test = "_".join(["tw", what, kind, *space.strip("_ ").split()]), "i", self.at("m", "i")
         each = f"for (int {lane} = 0; {lane} < {lanes}; ++{lane})"
         if what.endswith(("load", "gather")):
             value = f"{test} ? p[{at}] : 0" if masked else f"p[{at}]"
             body = f"{kind} r; {each} {self.at('r', 'i')} = {value}; return r;"
-            return self.define(name, kind, f"const {base} *p{index}{masked}", body)
+            return self.define(name, kind, f"{space}const {base} *p{index}{masked}", body)
         guard = f"if ({test}) " if masked else ""
         return self.define(
-            name, "void", f"{base} *p{index}, {kind} v{masked}", f"{each} {guard}p[{at}] = {self.at('v', 'i')};"
+            name, "void", f"{space}{base} *p{index}, {kind} v{masked}", f"{each} {guard}p[{at}] = {self.at('v', 'i')};"
         )
 
     def stored(self, dtype: DType) -> str:

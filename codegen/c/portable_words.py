@@ -142,7 +142,7 @@ def load(em: PortableScope, e: BufferLoad) -> str:
     pointer, at = em.place(e.buffer, e.indices, e.dtype.lanes)
     what = ("" if e.predicate is None else "mask") + ("load" if at is None else "gather")
     operands = [pointer, *([] if at is None else [at]), *([] if e.predicate is None else [em.value(e.predicate)])]
-    return f"{em.helpers.memory(what, e.dtype)}({', '.join(operands)})"
+    return f"{em.helpers.memory(what, e.dtype, em.space(e.buffer))}({', '.join(operands)})"
 
 
 def store(
@@ -155,7 +155,7 @@ def store(
     pointer, at = em.place(buffer, indices, dtype.lanes)
     what = ("" if predicate is None else "mask") + ("store" if at is None else "scatter")
     operands = [pointer, *([] if at is None else [at]), value, *([] if predicate is None else [em.value(predicate)])]
-    em.put(f"{em.helpers.memory(what, dtype)}({', '.join(operands)});")
+    em.put(f"{em.helpers.memory(what, dtype, em.space(buffer))}({', '.join(operands)});")
 
 
 def while_loop(em: PortableScope, s: While) -> None:

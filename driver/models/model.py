@@ -5,6 +5,7 @@ A :class:`Profile` sums up the times of the kernels, and says what share of the 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from ...codegen.runtime.module import Function
 from ...codegen.runtime.native_glue import returned
 from ...graph.graph import Value
 from ...graph.kernels import Kernel
+from ...graph.value_dependent import OpenInput
 from ...pages.messages import short_repr
 from ...pages.written_files import write_file
 from ...te.tensor import Requirement
@@ -172,7 +174,7 @@ class Step:
 class Parts:
     """The parts of a compiled model: its inputs and outputs, the calls in order, and what makes them. That is the
     function that makes the calls (and the one that notes the time after each), the size of the workspace, and the bytes
-    of the constants."""
+    of the constants. ``held``: the graph's, types of ``ml_dtypes`` by the names of inputs and outputs; so are ``lists``, how many outputs make up each result."""
 
     name: str
     target: Target
@@ -183,6 +185,8 @@ class Parts:
     timed_entry: PrimFunc
     workspace: int
     constants: Any
+    held: Mapping[str, str] = field(default_factory=dict)
+    lists: tuple[int | None, ...] = ()
 
 
 class Model:
@@ -198,7 +202,7 @@ class Model:
         self.inputs, self.outputs = tuple(parts.inputs), tuple(parts.outputs)
         self.steps = tuple(parts.steps)
         self.origins = {step.name: step.origin for step in reversed(self.steps)}
-        self._parts = parts
+        self._parts, self._held, self._lists = parts, parts.held, parts.lists
         self._lowered = self._lowered_calls(parts.entry, f"tw_{parts.name}_calls")
         count = len(self.inputs) + len(self.outputs)
         params = self._lowered.params
@@ -233,6 +237,8 @@ class Model:
                 inputs = tuple(named.values())
             else:
                 inputs = inputs_in_order(self.name, self.inputs, inputs, named)
+        if (self._held or self._lists) and out is None:
+            return self._called_with_other_types(inputs)
         if out is not None:
             outs = list(out) if isinstance(out, (tuple, list)) else [out]
             if len(outs) != len(self.outputs):
@@ -243,6 +249,24 @@ class Model:
         if out is None and inputs and (self._has_bits or type(inputs[0]) is not np.ndarray):
             outs = returned(outs, inputs, [v.dtype for v in self.outputs])
         return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _called_with_other_types(self, inputs: tuple[Any, ...]) -> Any:
+        """Returns the results where some have types that kernels do not have: of ``ml_dtypes``, or lists.
+
+        Outputs have those of ``ml_dtypes`` where an input has one of them.
+        """
+        taken = [held_numbers(x, self._held.get(v.name)) for v, x in zip(self.inputs, inputs, strict=True)]
+        typed = any(a is not b for a, b in zip(taken, inputs, strict=True))
+        outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(taken)]
+        self._run(*taken, *outs)
+        outs = returned(outs, inputs, [v.dtype for v in self.outputs])
+        if typed:
+            outs = [with_held_type(a, self._held.get(v.name)) for v, a in zip(self.outputs, outs, strict=True)]
+        made = iter(outs)
+        results: list[Any] = [] if self._lists else [*outs]
+        for count in self._lists:
+            results.append(next(made) if count is None else [next(made) for _ in range(count)] if count >= 0 else None)
+        return results[0] if len(results) == 1 else tuple(results)
 
     @property
     def address_call(self) -> Callable[..., None]:
@@ -394,6 +418,24 @@ class Model:
         return load([*objects, *self._objects()], symbols, imports)
 
 
+def held_numbers(array: Any, held: str | None) -> Any:
+    """Returns an array of the type ``held`` of ``ml_dtypes`` as kernels have it, other arrays as they are.
+
+    Integers become int8 or uint8, floats their codes.
+    """
+    if held is None or not isinstance(array, np.ndarray) or array.dtype.name != held:
+        return array
+    return array.view(np.uint8) if "float" in held else array.astype(np.uint8 if held.startswith("u") else np.int8)
+
+
+def with_held_type(array: Any, held: str | None) -> Any:
+    """Returns an array of such numbers or codes with the type ``held`` of ``ml_dtypes``."""
+    if held is None:
+        return array
+    kind = getattr(importlib.import_module("ml_dtypes"), held)
+    return array.view(kind) if "float" in held else array.astype(kind)
+
+
 _KEPT = 256
 """For how many combinations of sizes the shapes are kept."""
 
@@ -461,7 +503,7 @@ class OutputShapes:
         return out
 
 
-def inputs_in_order(name: str, values: Sequence[Value], inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:  # fmt: skip
+def inputs_in_order(name: str, values: Sequence[Value | OpenInput], inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:  # fmt: skip
     """Returns the inputs of the model ``name``, which takes ``values``. TypeError when there are too few, too many, or
     unknown ones."""
     names = [v.name for v in values]

@@ -29,7 +29,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.graph import Graph, GraphError, Value, copy_in_row_order, mapped_file, require_unchanged
 from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
 from ...graph.memory_plan import order_kernels, plan_memory
+from ...graph.value_dependent import ValueDependentGraph
 from ...pages.messages import short_repr
 from ...te.tensor import Requirement
 from ...tir.analysis.known_ranges import evaluate
@@ -57,6 +58,7 @@ from ..building import BuildError, NoRecordError, recorded
 from ..graph_services import prepared
 from .kernel_building import BuiltKernel, KernelJob, PackedWeight, build_kernels, job_for
 from .model import CLOCK, Model, Parts, Step, Version
+from .specializing import SpecializingModel
 
 FRONTENDS: dict[str, str] = {
     ".onnx": "frontends.onnx:from_onnx",
@@ -90,15 +92,23 @@ def suffix_of(what: Any) -> str | None:
 
 def is_model(what: Any) -> bool:
     """Returns whether :func:`load_model` takes ``what``."""
-    return isinstance(what, Graph) or suffix_of(what) is not None
+    return isinstance(what, (Graph, ValueDependentGraph)) or suffix_of(what) is not None
 
 
 def load_model(what: Any, **options: Any) -> Graph:
     """Returns the graph of a model. ``options`` go to the front end, as ``shapes`` (of inputs, by name).
 
-    TypeError for what is not a model, and for options with a graph.
+    TypeError for what is not a model, and for options with a graph. BuildError where the graph depends on values of inputs.
     """
-    if isinstance(what, Graph):
+    read = read_model(what, **options)
+    if isinstance(read, ValueDependentGraph):
+        raise BuildError(read.refusal())
+    return read
+
+
+def read_model(what: Any, **options: Any) -> Graph | ValueDependentGraph:
+    """Returns what :func:`load_model` does, also where the graph depends on values of inputs."""
+    if isinstance(what, (Graph, ValueDependentGraph)):
         if options:
             raise TypeError(f"a graph takes no {', '.join(options)}; they are for the file of a model")
         return what
@@ -114,7 +124,7 @@ def load_model(what: Any, **options: Any) -> Graph:
         raise TypeError(f"models of the kind {suffix} take no {', '.join(untaken)}")
     with collection_paused():
         graph = frontend(what, **options)
-    assert isinstance(graph, Graph)
+    assert isinstance(graph, (Graph, ValueDependentGraph))
     return graph
 
 
@@ -150,6 +160,7 @@ class GraphOptions:
     ``note(done, total)`` is called after each kernel.
     ``accuracy``: the largest error of a float32 convolution by Winograd's method, as a root mean square relative to that
     of the results. With 0 all are computed as written; None, the default, allows any.
+    ``specializations``: how many builds are kept of a model whose graph depends on values of its inputs.
     """
 
     bounds: Bounds = field(default_factory=dict)
@@ -157,6 +168,7 @@ class GraphOptions:
     processes: int | None = None
     note: Callable[[int, int], object] | None = None
     accuracy: float | None = None
+    specializations: int = 32
 
     __repr__ = short_repr()
 
@@ -178,6 +190,28 @@ def build_graph(
         return _build_graph(graph, Target.of(target), db, chosen)
 
 
+def build_for_values(
+    source: ValueDependentGraph,
+    target: str | Target = "native",
+    *,
+    db: Database | str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> SpecializingModel:
+    """Returns a model that is built when it is called, for the values of inputs that decide its graph.
+
+    ``options`` are those of :class:`GraphOptions`; bounds hold for the symbolic sizes that a graph has.
+    """
+    chosen = GraphOptions(**options)
+
+    def build(graph: Graph) -> Model:
+        symbols = {d.name for v in graph.inputs for d in v.shape if isinstance(d, Var)}
+        bounds = {name: most for name, most in chosen.bounds.items() if name in symbols or name not in known}
+        return build_graph(replace(graph, name=source.name), target, db=db, **{**options, "bounds": bounds})
+
+    known = {d.name for v in source.inputs if isinstance(v, Value) for d in v.shape if isinstance(d, Var)}
+    return SpecializingModel(source, build, chosen.specializations)
+
+
 def _build_graph(
     graph: Graph, machine: Target, db: Database | str | os.PathLike[str] | None, chosen: GraphOptions
 ) -> Model:
@@ -194,7 +228,7 @@ def _build_graph(
                 raise BuildError(f"the kernel {kernel.name} on {machine}: no record of it applies ({own.origin})")
     divided = {var.name: var for var in bounds if len(ends_of(chosen.bounds[var.name])) > 1}
     versions = {kernel: _versions(parts, built, divided) for kernel, parts in jobs.items()}
-    return _assembled(division, machine, versions, bounds, requirements(graph))
+    return _assembled(division, machine, versions, bounds, requirements(graph), graph)
 
 
 def _versions(
@@ -285,6 +319,7 @@ def _assembled(
     versions: Mapping[Kernel, Sequence[Version]],
     bounds: Mapping[Var, int],
     required: Sequence[Requirement],
+    source: Graph,
 ) -> Model:
     graph = division.graph
     try:
@@ -316,6 +351,7 @@ def _assembled(
         graph.name, machine, graph.inputs, graph.outputs,
         [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
         entries[0], entries[1], memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
+        source.held, source.lists,
     )  # fmt: skip
     return Model(parts)
 

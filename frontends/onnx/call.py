@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...graph.builder import Builder
-from ...graph.graph import Value, dims
+from ...graph.graph import Node, Value, dims
+from ...graph.value_dependent import OpenInput
 from ...te.ops.arguments import broadcast_extent
 from ...tir.expr import const, convert
 from ..common.graph_call import C, Converter, GraphCall, entering
@@ -39,12 +40,14 @@ def shown(text: Any, quoted: bool = True) -> str:
 
 
 class NeedsConstant(OnnxError):
-    """Raised when a converter needs a value while the graph is made. ``value`` is that value, and ``inputs`` are the names
-    of the model's inputs from which it is computed."""
+    """Raised when a converter needs a value while the graph is made. ``value`` is that value, ``inputs`` are the names of
+    the model's inputs from which it is computed. ``nodes`` are the operators that there are when it is asked for."""
 
-    def __init__(self, message: str, value: Value, inputs: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, value: Value | OpenInput, inputs: Sequence[str] = (), nodes: Sequence[Node] = ()
+    ) -> None:
         super().__init__(message)
-        self.value, self.inputs = value, tuple(inputs)
+        self.value, self.inputs, self.nodes = value, tuple(inputs), tuple(nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +66,7 @@ class OnnxCall(GraphCall):
     """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
 
     ``known`` has the numbers of values that are known while the graph is made: constants, and shapes. ``small`` has the
-    values whose numbers fit a type of less than a byte, with its name: the graph has them as uint8 or int8.
+    values of types that the graph has in another one (:data:`HELD_DTYPES`), with their names.
     """
 
     failure = OnnxError
@@ -84,6 +87,7 @@ class OnnxCall(GraphCall):
         self.shapes: Mapping[Value, Any] = {}
         self.sequences: Mapping[int, ValueList] = {}
         self.small: dict[Value, str] = {}
+        self.answers: Mapping[str, Any] = {}
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Returns an attribute; texts as ``str``, lists as tuples, tensors as arrays."""
@@ -115,9 +119,13 @@ class OnnxCall(GraphCall):
         value = self.optional(n)
         if value is None:
             return None
-        data = self.builder.constants.get(value)
+        return self.number(value, f"input {n}, {value.name},")
+
+    def number(self, value: Value, what: str) -> Any:
+        """Returns the array of a value, which has to be known while the graph is made; NeedsConstant otherwise."""
+        data = self.builder.constants.get(value, self.answers.get(value.name))
         if data is None:
-            raise NeedsConstant(f"{self.label}: input {n}, {value.name}, has to be a constant", value)
+            raise NeedsConstant(f"{self.label}: {what} has to be a constant", value, nodes=self.builder.nodes)
         return data
 
     def ints(self, n: int, attribute: str = "", default: Any = None) -> Any:
@@ -145,6 +153,12 @@ class OnnxCall(GraphCall):
                 raise self.error(f"the shapes {', '.join(v.type_text for v in values)} do not broadcast")
             out.append(dims([reduce(broadcast_extent, map(convert, wide), const(1))])[0])
         return tuple(reversed(out))
+
+    def axis(self, axis: int, x: Value) -> int:
+        """Returns the dimension of ``x`` that a number names; negative ones count from the end. OnnxError for none."""
+        if not -x.ndim <= axis < x.ndim:
+            raise self.error(f"the axis {axis} of {x.type_text}, which has {x.ndim} dimensions")
+        return int(axis) % x.ndim
 
     def limit(self, shape: Sequence[Any], most: int = LARGEST) -> None:
         """Raise OnnxError for sizes that are not known, negative, or of more elements than ``most``."""
@@ -199,14 +213,21 @@ SMALL_DTYPES = {21: "uint4", 22: "int4", 25: "uint2", 26: "int2"}
 """Types of less than a byte, by ONNX's number. The graph has their numbers as uint8 or int8."""
 
 
-def bits_of(small: str) -> int:
-    """Returns how many bits a number of a type in :data:`SMALL_DTYPES` has."""
-    return int(small[-1])
+CODED_DTYPES = {18: "float8_e4m3fnuz", 20: "float8_e5m2fnuz", 23: "float4_e2m1fn", 24: "float8_e8m0fnu"}
+"""Floats that kernels do not have, by ONNX's number. The graph has their codes as uint8."""
+
+HELD_DTYPES = {**SMALL_DTYPES, **CODED_DTYPES}
+"""All types that the graph has in another one."""
 
 
-def holding(small: str) -> str:
-    """Returns the data type in which the graph has the numbers of a small one."""
-    return small[:-1] + "8"
+def bits_of(held: str) -> int:
+    """Returns how many bits a number of a type in :data:`HELD_DTYPES` has."""
+    return int(held.removeprefix("float")[0]) if held in CODED_DTYPES.values() else int(held[-1])
+
+
+def holding(held: str) -> str:
+    """Returns the data type in which the graph has the numbers of one in :data:`HELD_DTYPES`, or their codes."""
+    return "uint8" if held in CODED_DTYPES.values() else held[:-1] + "8"
 
 
 def dtype_of(number: int, label: str) -> str:
@@ -221,7 +242,7 @@ def dtype_of(number: int, label: str) -> str:
 
 def stored_dtype(number: int, label: str) -> str:
     """Returns the data type in which the graph has a tensor of ONNX's type ``number``."""
-    return holding(SMALL_DTYPES[number]) if number in SMALL_DTYPES else dtype_of(number, label)
+    return holding(HELD_DTYPES[number]) if number in HELD_DTYPES else dtype_of(number, label)
 
 
 def number_of(dtype: str) -> int:
@@ -229,11 +250,11 @@ def number_of(dtype: str) -> int:
     return next(number for number, name in DTYPES.items() if name == dtype)
 
 
-def type_of(onnx: Any, v: Item | None) -> Any:
-    """Returns ONNX's type of a value, an empty one for None."""
+def type_of(onnx: Any, v: Item | None, held: str | None = None) -> Any:
+    """Returns ONNX's type of a value, an empty one for None. ``held``: the type that the graph has in another one."""
     if v is None:
         return onnx.TypeProto()
-    number = number_of(v.dtype)
+    number = number_of(v.dtype) if held is None else next(n for n, name in HELD_DTYPES.items() if name == held)
     if isinstance(v, ValueList):
         return onnx.helper.make_sequence_type_proto(onnx.helper.make_tensor_type_proto(number, None))
     return onnx.helper.make_tensor_type_proto(number, [d if isinstance(d, int) else None for d in v.shape])

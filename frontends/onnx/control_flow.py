@@ -31,7 +31,7 @@ def known(builder: Builder, value: Any, what: str, label: str) -> Any:
     """Returns the array of a value; NeedsConstant when it is not known."""
     data = builder.constants.get(value)
     if data is None:
-        raise NeedsConstant(f"{label}: {what}, {value.name}, has to be a constant", value)
+        raise NeedsConstant(f"{label}: {what}, {value.name}, has to be a constant", value, nodes=builder.nodes)
     return data
 
 
@@ -59,11 +59,13 @@ def branch(builder: Builder, label: str, attributes: dict[str, Any], condition: 
         raise
     except OnnxError as error:
         raise NeedsConstant(
-            f"{error}; or the condition of {label}, {condition.name}, has to be a constant", condition
+            f"{error}; or the condition of {label}, {condition.name}, has to be a constant",
+            condition,
+            nodes=builder.nodes,
         ) from error
     except GraphError as error:
         what = f"{label}: {error}; so the condition, {condition.name}, has to be a constant"
-        raise NeedsConstant(what, condition) from error
+        raise NeedsConstant(what, condition, nodes=builder.nodes) from error
 
 
 def _size_that_is_one(builder: Builder, condition: Value) -> Expr | None:
@@ -122,14 +124,17 @@ def loop(
             if not isinstance(error, (NeedsConstant, TooLongError)):
                 raise
             reason = error
+    unknown = next((v for v in (trips, condition) if isinstance(v, Value) and v not in builder.constants), None)
     if len(tensors) != len(values):
-        raise reason or OnnxError(f"{label}: a loop as long as data say cannot change a sequence")
+        what = f"{label}: a loop as long as data say cannot change a sequence"
+        if reason is None and unknown is not None:
+            raise NeedsConstant(what, unknown, nodes=builder.nodes)
+        raise reason or OnnxError(what)
     rows = [n for n in range(len(tensors), len(body.output) - 1) if any(wanted[n : n + 1])]
     if rows:
         name = body.output[rows[0] + 1].name
         what = f"{label}: data say how often it runs, so how many rows of {name} there are is not known"
-        unknown = next((v for v in (trips, condition) if isinstance(v, Value) and v not in builder.constants), None)
-        raise NeedsConstant(what, unknown) if unknown is not None else OnnxError(what)
+        raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
     ends = _open_loop(builder, label, body, trips, condition, tensors, run)
     return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
 
@@ -302,7 +307,7 @@ def stacked(builder: Builder, rows: Sequence[Value], axis: int) -> Value:
 
 
 SEQUENCE_OPERATORS = (
-    "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+    "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
     "SequenceLength", "SplitToSequence",
 )  # fmt: skip
 """The operators that take or give a sequence."""
@@ -310,6 +315,8 @@ SEQUENCE_OPERATORS = (
 
 def _position(c: OnnxCall, n: int, length: int) -> int:
     """Returns the position that input ``n`` says; negative ones count from the end."""
+    if c.input(n).dtype not in ("int32", "int64"):
+        raise c.error(f"the position is {c.input(n).dtype}, not int32 or int64")
     at = int(np.ravel(c.known(n))[0])
     if not -length <= at < length:
         raise c.error(f"position {at} is outside of a sequence of {length}")
@@ -365,7 +372,7 @@ def insert(c: OnnxCall) -> ValueList:
 
 @converter("OptionalHasElement")
 def has_element(c: OnnxCall) -> Value:
-    return c.constant(np.bool_(c.has(0)), "bool")
+    return c.constant(np.bool_(c.has(0) or 0 in c.sequences), "bool")
 
 
 @converter("ConcatFromSequence")

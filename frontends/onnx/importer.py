@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,9 @@ import numpy as np
 
 from ... import te
 from ...graph.builder import Builder
-from ...graph.graph import Graph, GraphError, Value, with_output_names, without_unread
+from ...graph.graph import Graph, GraphError, Node, Value, with_output_names, without_unread
 from ...graph.reference import verify
+from ...graph.value_dependent import Answers, OpenInput, Question, ValueDependentGraph, item_name
 from ...tir.expr import Expr, to_numpy, vars_in
 from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import require_inputs
@@ -63,10 +64,11 @@ from . import (
     trees,
 )
 from .call import (
+    CODED_DTYPES,
     CONVERTERS,
+    HELD_DTYPES,
     LARGEST,
     OUTSIDE,
-    SMALL_DTYPES,
     STRING,
     Item,
     NeedsConstant,
@@ -76,6 +78,7 @@ from .call import (
     dtype_of,
     load_onnx,
     shown,
+    stored_dtype,
     type_of,
 )
 from .known_values import Formulas, add_formulas, as_onnx, computed_formulas, evaluate, interpreted, shape_of
@@ -106,6 +109,9 @@ _SPECIAL = {("", name) for name in ("Constant", "Shape", "Size", "If", "Loop", "
 _MOVES = ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results are numbers of the first input, unchanged."""
 
+_CONVERSIONS = ("Cast", "CastLike", "DequantizeLinear", "QuantizeLinear")
+"""The other operators that take numbers of types that kernels do not have."""
+
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What converters raise for attributes and inputs that break the rules of their operator."""
 
@@ -124,8 +130,11 @@ def from_onnx(
     shapes: Mapping[str, Sequence[Any]] | None = None,
     constants: Mapping[str, Any] | None = None,
     name: str = "",
-) -> Graph:
+) -> Graph | ValueDependentGraph:
     """Returns the graph of an ONNX model: a path, the bytes of a file, or a model in memory.
+
+    A :class:`~tilewright.graph.value_dependent.ValueDependentGraph` comes back where axes, sizes or conditions depend on values
+    of inputs: built, it makes a graph for each of the values that calls bring. ``constants`` gives them ahead.
 
     Large weights are mapped from the file, which has to stay as it is until the model is built.
 
@@ -137,13 +146,28 @@ def from_onnx(
     onnx = load_onnx()
     proto, folder = read_model(onnx, model)
     given = Given(dict(shapes or {}), dict(constants or {}), name)
+
+    def read(answers: Answers) -> Graph | Question:
+        return _read(onnx, proto, folder, replace(given, answers=answers))[1]
+
+    reader, made = _read(onnx, proto, folder, given)
+    if isinstance(made, Graph):
+        return made
+    return ValueDependentGraph(reader.builder.name, tuple(reader.taken), made, read)
+
+
+def _read(onnx: Any, proto: Any, folder: Path | None, given: Given) -> tuple[_Reader, Graph | Question]:
+    """Returns the graph of a model, or what has to be known before it is read further."""
     reader = _Reader(onnx, proto, folder, given)
     try:
         reader.require_known()
         reader.require_inputs()
-        return reader.graph()
+        return reader, reader.graph()
     except NeedsConstant as error:
-        names = reader.sources(error.value)
+        names = [error.value.name] if isinstance(error.value, OpenInput) else reader.sources(error.value, error.nodes)
+        asked = reader.question(error, names) if names else None
+        if asked is not None:
+            return reader, asked
         hint = f"; it depends on the inputs {', '.join(names)}, which constants= can give" if names else ""
         raise NeedsConstant(f"{error}{hint}", error.value, names) from error
     except OnnxError:
@@ -156,11 +180,13 @@ def from_onnx(
 
 @dataclass(frozen=True)
 class Given:
-    """What the caller says beside the model: shapes and values of inputs by their names, and the graph's name."""
+    """What the caller says beside the model: shapes and values of inputs by their names, and the graph's name. ``answers``
+    are arrays of values that had to be known, by the names that they have in the graph."""
 
     shapes: Mapping[str, Sequence[Any]]
     constants: Mapping[str, Any]
     name: str
+    answers: Answers = field(default_factory=dict)
 
 
 class _Reader:
@@ -175,6 +201,8 @@ class _Reader:
         self.shapes: dict[Value, Formulas] = {}  # of values that are computed of symbolic sizes
         self.small: dict[Value, str] = {}  # the types of values whose numbers have less than a byte in the model
         self.inputs: dict[str, Value] = {}
+        self.taken: list[Value | OpenInput] = []  # what a call gives, in the model's order
+        self.owners: dict[Value, str] = {}  # the inputs of the model whose items values are
         self.strings: set[str] = set()  # constants of strings, which no operator may read
         self.read = self.depth = 0
 
@@ -206,30 +234,72 @@ class _Reader:
         """Returns the graph: inputs and constants first, then the nodes, then the outputs under the model's names."""
         body = self.proto.graph
         require_distinct_names(body)
-        scope: dict[str, Item] = {}
+        scope: dict[str, Item | None] = {}
         self.initializers(body, scope)
+        for item in body.input:
+            if item.name in self.given.answers and item.type.HasField("tensor_type"):
+                self.sizes_of_answer(item)
+        free: list[OpenInput] = []
         for item in body.input:
             if item.name in self.given.constants:
                 scope[item.name] = self.given_constant(item)
+            elif not item.type.HasField("tensor_type") and item.name not in scope:
+                opened = self.open_input(item)
+                if isinstance(opened, OpenInput):
+                    free.append(opened)
+                    self.taken.append(opened)
+                else:
+                    scope[item.name] = opened
+            elif item.name in self.given.answers:
+                scope[item.name] = self.answered(item)
             elif item.name not in scope:
                 scope[item.name] = self.inputs[item.name] = self.input(item)
+                self.taken.append(self.inputs[item.name])
+        if free:
+            raise NeedsConstant(f"the input {free[0]} is not known before a call", free[0])
         self.nodes(body.node, scope, self.opsets)
         absent = [o.name for o in body.output if o.name not in scope]
         if absent:
             problem = f"is of strings; {OUTSIDE}" if absent[0] in self.strings else "is not computed by the model"
             raise OnnxError(f"the output {shown(absent[0])} {problem}")
-        outputs = [v for v in [scope[o.name] for o in body.output] if isinstance(v, Value)]
-        if len(outputs) != len(body.output):
-            lists = [o.name for o in body.output if isinstance(scope[o.name], ValueList)]
-            raise OnnxError(f"the output {shown(lists[0])} is a sequence; only tensors are supported")
+        results = [(o.name[:_LONGEST_NAME], scope[o.name]) for o in body.output]
+        named: list[tuple[str, Value]] = []
+        for name, v in results:
+            items = v.items if isinstance(v, ValueList) else ()
+            named += [(name, v)] if isinstance(v, Value) else [(item_name(name, n), one) for n, one in enumerate(items)]
+        if not named:
+            raise OnnxError("in this call all outputs are empty sequences or absent, so there is nothing to compute")
+        outputs = [v for _, v in named]
+        lists = [None if isinstance(v, Value) else len(v.items) if isinstance(v, ValueList) else -1 for _, v in results]
         made = without_unread(self.builder.graph(outputs))
-        made = with_output_names(made, [self.builder.fresh(o.name[:_LONGEST_NAME]) for o in body.output])
+        made = with_output_names(made, [self.builder.fresh(name) for name, _ in named])
         verify(made)
-        return made
+        ends = [*zip(made.inputs, self.builder.inputs, strict=True), *zip(made.outputs, outputs, strict=True)]
+        held = {shown.name: self.small[own] for shown, own in ends if own in self.small}
+        return replace(made, held=held, lists=tuple(lists) if any(n is not None for n in lists) else ())
 
-    def sources(self, value: Value) -> list[str]:
-        """Returns the names of the model's inputs from which a value is computed."""
-        producers = {v: node for node in self.builder.nodes for v in node.outputs}
+    def question(self, error: NeedsConstant, names: Sequence[str]) -> Question | None:
+        """Returns what to ask where a value has to be known. None: the inputs do not tell it, as inside a loop."""
+        value = error.value
+        if isinstance(value, OpenInput):
+            return Question(value.name, value, (value.name,), str(error))
+        own = next((name for name, v in self.inputs.items() if v is value), None)
+        if own is not None:
+            return Question(own, value, tuple(names), str(error))
+        asked = Graph(
+            self.builder.name, tuple(self.builder.inputs), (value,), error.nodes, dict(self.builder.constants)
+        )
+        asked = without_unread(asked)
+        told = {*asked.inputs, *asked.constants}
+        for node in asked.nodes:
+            if any(v not in told for v in node.given):
+                return None
+            told.update(node.outputs)
+        return Question(value.name, value, tuple(names), str(error), asked) if value in told else None
+
+    def sources(self, value: Value, nodes: Sequence[Node]) -> list[str]:
+        """Returns the names of the model's inputs from which ``nodes`` compute a value."""
+        producers = {v: node for node in nodes for v in node.outputs}
         found: set[Value] = set()
         waiting = [value]
         while waiting:
@@ -237,9 +307,37 @@ class _Reader:
             if v not in found:
                 found.add(v)
                 waiting += list(producers[v].given) if v in producers else []
-        return [name for name, v in self.inputs.items() if v in found]
+        return list(dict.fromkeys([self.owners.get(v, name) for name, v in self.inputs.items() if v in found]))
 
     # inputs and constants
+
+    def open_input(self, item: Any) -> Item | OpenInput | None:
+        """Returns the value of an input that is a sequence or may be absent; before an answer, the open input."""
+        label, kind = f"the input {shown(item.name)}", item.type.WhichOneof("value")
+        inner = item.type.optional_type.elem_type if kind == "optional_type" else item.type
+        is_list = inner.HasField("sequence_type")
+        element = inner.sequence_type.elem_type if is_list else inner
+        if kind not in ("optional_type", "sequence_type") or not element.HasField("tensor_type"):
+            raise OnnxError(f"{label} is a {kind}; tensors, sequences of them and optional ones are supported")
+        dtype = stored_dtype(element.tensor_type.elem_type, label)
+        what = "sequence of tensors" if is_list else "tensor"
+        if item.name not in self.given.answers:
+            name = self.builder.fresh(item.name[:_LONGEST_NAME])
+            return OpenInput(name, f"{'optional ' if kind == 'optional_type' else ''}{what} of {dtype}")
+        layout = self.given.answers[item.name]
+        if layout is None:
+            return None
+        made = []
+        for n, shape in enumerate(layout[1:]):
+            name = item_name(item.name, n) if is_list else item.name
+            data = self.given.answers.get(name) if is_list else None
+            if data is not None:
+                made.append(self.builder.constant(data, name, dtype))
+            else:
+                made.append(self.builder.input(name, shape, dtype))
+                self.inputs[name] = made[-1]
+                self.owners[made[-1]] = item.name
+        return ValueList(tuple(made), dtype) if is_list else made[0]
 
     def input(self, item: Any) -> Value:
         """Returns an input of the graph; its shape is the model's, unless the caller gives another one."""
@@ -247,19 +345,28 @@ class _Reader:
         if not item.type.HasField("tensor_type"):
             raise OnnxError(f"{label} is a {item.type.WhichOneof('value')}; only tensors are supported")
         tensor = item.type.tensor_type
-        dims = self.given.shapes.get(item.name)
-        if dims is None:
-            if not tensor.HasField("shape"):
-                raise OnnxError(f"{label} has no shape; give one with shapes={{{shown(item.name)}: …}}")
-            dims = [_size_of(d, f"{item.name}_{n}") for n, d in enumerate(tensor.shape.dim)]
-        shape = [self.size(d) if isinstance(d, str) else int(d) for d in dims]
+        shape = [self.size(d) if isinstance(d, str) else int(d) for d in self.shape_of_input(item)]
         if any(isinstance(d, int) and d < 0 for d in shape):
             raise OnnxError(f"{label} has a negative size")
         if math.prod([d for d in shape if isinstance(d, int)]) > LARGEST:
             raise OnnxError(f"{label} is too large")
-        return self.builder.input(
-            self.builder.unused(item.name[:_LONGEST_NAME]), shape, dtype_of(tensor.elem_type, label)
+        made = self.builder.input(
+            self.builder.unused(item.name[:_LONGEST_NAME]), shape, stored_dtype(tensor.elem_type, label)
         )
+        if tensor.elem_type in HELD_DTYPES:
+            self.small[made] = HELD_DTYPES[tensor.elem_type]
+        return made
+
+    def shape_of_input(self, item: Any) -> Sequence[Any]:
+        """Returns the numbers and the names of the sizes of an input: the caller's, or the model's."""
+        dims = self.given.shapes.get(item.name)
+        if dims is not None:
+            return dims
+        tensor = item.type.tensor_type
+        if not tensor.HasField("shape"):
+            label = f"the input {shown(item.name)}"
+            raise OnnxError(f"{label} has no shape; give one with shapes={{{shown(item.name)}: …}}")
+        return [_size_of(d, f"{item.name}_{n}") for n, d in enumerate(tensor.shape.dim)]
 
     def given_constant(self, item: Any) -> Value:
         """Returns the value that the caller gives an input, in the data type that the model says."""
@@ -272,15 +379,33 @@ class _Reader:
             raise OnnxError(f"{label} is {dtype} in the model; constants= gives it {data.dtype}")
         return self.builder.constant(data, item.name[:_LONGEST_NAME], dtype)
 
+    def sizes_of_answer(self, item: Any) -> None:
+        """Enter the sizes that the shape of an input tells, whose value is the answer to a question."""
+        data = self.given.answers[item.name]
+        for d, (n, size) in zip(self.shape_of_input(item), enumerate(data.shape), strict=True):
+            if isinstance(d, str):
+                self.sizes[_plain(d)] = size
+            elif d != size:
+                raise OnnxError(f"the input {shown(item.name)} has the size {size} in dimension {n}, not {d}")
+
+    def answered(self, item: Any) -> Value:
+        """Returns the value of an input, a question about which is answered, as a constant."""
+        number = item.type.tensor_type.elem_type
+        dtype = stored_dtype(number, f"the input {shown(item.name)}")
+        made = self.builder.constant(self.given.answers[item.name], item.name[:_LONGEST_NAME], dtype)
+        if number in HELD_DTYPES:
+            self.small[made] = HELD_DTYPES[number]
+        return made
+
     def size(self, name: str) -> Any:
         """Returns the symbolic size of that name: one variable for each name."""
-        plain = Builder().fresh(name[:_LONGEST_NAME])
+        plain = _plain(name)
         return self.sizes.setdefault(plain, te.var(plain))
 
     def tensor(self, tensor: Any, label: str) -> tuple[Any, str]:
         return tensor_data(self.onnx, tensor, self.folder, label)
 
-    def initializers(self, body: Any, scope: dict[str, Item]) -> None:
+    def initializers(self, body: Any, scope: dict[str, Item | None]) -> None:
         """Enter the constants of a graph into its scope; those of strings are only noted."""
         for tensor in body.initializer:
             if tensor.data_type == STRING:
@@ -291,8 +416,8 @@ class _Reader:
     def constant(self, tensor: Any, name: str) -> Value:
         data, dtype = self.tensor(tensor, f"the tensor {shown(name)}")
         value = self.builder.constant(data, name[:_LONGEST_NAME], dtype)
-        if tensor.data_type in SMALL_DTYPES:
-            self.small[value] = SMALL_DTYPES[tensor.data_type]
+        if tensor.data_type in HELD_DTYPES:
+            self.small[value] = HELD_DTYPES[tensor.data_type]
         return value
 
     # nodes
@@ -319,7 +444,7 @@ class _Reader:
         except self.onnx.defs.SchemaError:
             return None
 
-    def nodes(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
+    def nodes(self, nodes: Any, scope: dict[str, Item | None], opsets: Mapping[str, int]) -> None:
         """Read the nodes of the model, of a function or of a branch. OnnxError where these nest too deeply."""
         if self.depth >= _DEEPEST:
             raise OnnxError(f"graphs and functions nest more than {_DEEPEST} deep; does a function call itself?")
@@ -329,7 +454,7 @@ class _Reader:
         finally:
             self.depth -= 1
 
-    def each(self, nodes: Any, scope: dict[str, Item], opsets: Mapping[str, int]) -> None:
+    def each(self, nodes: Any, scope: dict[str, Item | None], opsets: Mapping[str, int]) -> None:
         """Read each node, and enter its results into ``scope`` by their names."""
         for node in in_order(nodes, scope):
             self.read += 1
@@ -352,10 +477,20 @@ class _Reader:
                 if name and value is None:
                     raise OnnxError(f"{label_of(node)}: its output {n}, {shown(name)}, is not supported")
                 if name and value is not None:
-                    scope[name] = value
+                    scope[name] = self.known_answer(value)
+
+    def known_answer(self, value: Item) -> Item:
+        """Returns the constant that answers a question about a value; the value itself where there was none."""
+        data = self.given.answers.get(value.name) if isinstance(value, Value) else None
+        if data is None or not isinstance(value, Value):
+            return value
+        constant = self.builder.constant(data, value.name, value.dtype)
+        if value in self.small:
+            self.small[constant] = self.small[value]
+        return constant
 
     def checked(
-        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item | None], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
         """Returns the results of a node; whatever goes wrong is an OnnxError that names it."""
         try:
@@ -380,7 +515,7 @@ class _Reader:
         return f"; shapes= gives {given}, and the model may fix a size that differs" if given else ""
 
     def node(
-        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item | None], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
         """Returns the results of a node, by the first way to read it that there is; the module lists them."""
         domain = _domain_of(node)
@@ -404,8 +539,14 @@ class _Reader:
             return self.expanded(node, inputs, opset, label)
         if lists and not takes_lists:
             raise OnnxError(f"{label}: input {next(iter(lists))} is a sequence; only tensors are supported")
+        held = [self.small[v] for v in tensors if v is not None and v in self.small]
+        if held and node.op_type not in (*_MOVES, *_CONVERSIONS):
+            raise OnnxError(
+                f"{label}: it does not compute with {held[0]}; Cast and DequantizeLinear convert such numbers"
+            )
         call = OnnxCall(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
         call.shapes, call.sequences, call.small = self.shapes, lists, self.small
+        call.answers = self.given.answers
         before = len(self.builder.nodes)
         try:
             made = convert(call)
@@ -422,7 +563,7 @@ class _Reader:
         return made if isinstance(made, tuple) else (made,)
 
     def special(
-        self, node: Any, inputs: list[Item | None], scope: dict[str, Item], opsets: Mapping[str, int]
+        self, node: Any, inputs: list[Item | None], scope: dict[str, Item | None], opsets: Mapping[str, int]
     ) -> Sequence[Item | None]:
         """Returns the results of an operator that reads more than the values of its inputs.
 
@@ -436,7 +577,7 @@ class _Reader:
         label, attributes = label_of(node), self.attributes(node)
 
         def run(body: Any, given: Sequence[Item]) -> list[Item]:
-            inner: dict[str, Item] = dict(scope)
+            inner: dict[str, Item | None] = dict(scope)
             self.initializers(body, inner)
             if len(body.input) != len(given):
                 raise OnnxError(f"{label_of(node)}: its body takes {len(body.input)} inputs, not {len(given)}")
@@ -445,7 +586,10 @@ class _Reader:
             absent = [o.name for o in body.output if o.name not in inner]
             if absent:
                 raise OnnxError(f"{label_of(node)}: its body does not compute {shown(absent[0])}")
-            return [inner[o.name] for o in body.output]
+            results = [inner[o.name] for o in body.output]
+            if any(v is None for v in results):
+                raise OnnxError(f"{label_of(node)}: a result of its body is absent, which is not supported")
+            return [v for v in results if v is not None]
 
         if node.op_type == "Loop":
             trips = inputs[0]
@@ -490,7 +634,11 @@ class _Reader:
             return None if found is None else [add_formulas(self.builder, self.shapes, *found, node.output[0])]
         if node.op_type == "DequantizeLinear" and inputs[0] is not None and inputs[0].ndim > 1:
             return None  # passes want narrow weights
-        if any(v in self.small for v in inputs if v is not None) and node.op_type not in (*_MOVES, "DequantizeLinear"):
+        held = [self.small[v] for v in inputs if v is not None and v in self.small]
+        if node.op_type in ("Cast", "CastLike", "QuantizeLinear") and (held or self.makes_held(node)):
+            return None
+        coded = any(name in CODED_DTYPES.values() for name in held)
+        if held and node.op_type not in (*_MOVES, *(() if coded else ("DequantizeLinear",))):
             return None  # the reference would take them for numbers of 8 bits
         data = [None if v is None else (self.builder.constants[v], v.dtype) for v in inputs]
         results = evaluate(self.onnx, node, data, opsets)
@@ -499,6 +647,10 @@ class _Reader:
         if results is None:
             return None
         return [self.builder.constant(r, name or "c", t) for (r, t), name in zip(results, node.output, strict=False)]
+
+    def makes_held(self, node: Any) -> bool:
+        """Returns whether an attribute asks for a result of a type that the graph has in another one."""
+        return any(a.name in ("to", "output_dtype") and a.i in HELD_DTYPES for a in node.attribute)
 
     def computed(
         self, node: Any, inputs: list[Value | None], opsets: Mapping[str, int]
@@ -532,7 +684,7 @@ class _Reader:
             name = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
             raise UnsupportedOnnxOperators({name: [label]})
         if schema.has_context_dependent_function:
-            types = [type_of(self.onnx, v).SerializeToString() for v in inputs]
+            types = [type_of(self.onnx, v, self.small.get(v)).SerializeToString() for v in inputs]  # type: ignore[arg-type]
             body = self.onnx.FunctionProto()
             body.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), types))
         else:
@@ -553,7 +705,9 @@ class _Reader:
             for name, a in schema.attributes.items():
                 if a.default_value.type:
                     given.setdefault(name, a.default_value)
-        scope = {name: v for name, v in zip(function.input, inputs, strict=False) if v is not None}
+        scope: dict[str, Item | None] = {
+            name: v for name, v in zip(function.input, inputs, strict=False) if v is not None
+        }
         for inner in in_order(function.node, scope):
             copy = self.onnx.NodeProto()
             copy.CopyFrom(inner)
@@ -568,6 +722,11 @@ class _Reader:
 def _domain_of(node: Any) -> str:
     """Returns the domain of a node, or of an import of operators; empty for ONNX's own."""
     return "" if node.domain in _DEFAULT_DOMAINS else str(node.domain)
+
+
+def _plain(name: str) -> str:
+    """Returns the name of a symbolic size as an identifier."""
+    return Builder().fresh(name[:_LONGEST_NAME])
 
 
 def _size_of(dimension: Any, otherwise: str) -> int | str:

@@ -20,7 +20,7 @@ from ...graph.graph import MappedFile
 from ...tir.expr import array_bytes, to_numpy
 from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import UnsupportedOperators
-from .call import LARGEST, OUTSIDE, SMALL_DTYPES, OnnxError, bits_of, shown, stored_dtype
+from .call import HELD_DTYPES, LARGEST, OUTSIDE, SMALL_DTYPES, OnnxError, bits_of, shown, stored_dtype
 
 _REMARKS = {"doc_string", "producer_name", "producer_version", "metadata_props"}
 """Fields of a model that nothing reads."""
@@ -243,7 +243,7 @@ def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tupl
     The sizes are checked before anything is allocated. Data outside of the file is mapped from a file in ``folder``.
     """
     dtype = stored_dtype(tensor.data_type, label)
-    shape, small = tuple(tensor.dims), SMALL_DTYPES.get(tensor.data_type)
+    shape, small = tuple(tensor.dims), HELD_DTYPES.get(tensor.data_type)
     if any(d < 0 for d in shape):
         raise OnnxError(f"{label} has a negative size: {shape}")
     if math.prod(shape) > LARGEST:
@@ -264,7 +264,7 @@ def tensor_data(onnx: Any, tensor: Any, folder: Path | None, label: str) -> tupl
     except Exception as error:  # damaged or hostile data
         raise OnnxError(f"{label} cannot be read: {shown(error)}") from error
     if small is not None:
-        return array.astype(dtype), dtype
+        return (array.astype(dtype) if small in SMALL_DTYPES.values() else array.view(dtype)), dtype
     return (array.view(to_numpy(dtype)) if kept_as_bits(dtype) else array), dtype
 
 

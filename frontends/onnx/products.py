@@ -208,7 +208,7 @@ def dft(c: OnnxCall) -> Value:
     axis = c.attr("axis", 1) if c.opset < 20 else -2 if c.optional(2) is None else int(np.ravel(c.known(2))[0])
     if not -x.ndim <= axis < x.ndim - 1 or axis == -1:
         raise c.error(f"axis {axis} of {x.type_text}")
-    axis %= x.ndim
+    axis = c.axis(axis, x)
     inverse, onesided = bool(c.attr("inverse", 0)), bool(c.attr("onesided", 0))
     extent = x.shape[axis]
     if not isinstance(extent, int):

@@ -15,7 +15,8 @@ from ...graph.graph import Value
 from ...graph.quantize import dequantized, quantized
 from ...tir.expr import DType, max_value, min_value
 from ..common import product
-from .call import SMALL_DTYPES, OnnxCall, bits_of, contributed, converter, dtype_of, holding
+from .call import CODED_DTYPES, HELD_DTYPES, SMALL_DTYPES, OnnxCall, bits_of, contributed, converter, dtype_of, holding
+from .coded_types import converted, decoded
 from .model_file import unpacked
 from .products import channels_first, channels_last, convolution, shifted, windows_of
 from .reductions import as_matrix
@@ -56,6 +57,9 @@ def _ends(dtype: str) -> tuple[float, float]:
 def _quantized(c: OnnxCall, x: Value, scale: Value | None, zero: Value | None, to: str) -> Value:
     """Returns the numbers of the type ``to`` that are nearest to ``x``, ties to even, saturated."""
     small = to in SMALL_DTYPES.values()
+    if to in CODED_DTYPES.values():
+        real = c.cast(x, "float32")
+        return converted(c, real if scale is None else c.op("divide", real, c.cast(scale, "float32")), to)
     if DType(to).is_storage and not small:  # float8, whose zero point is 0
         real = c.cast(x, "float32")
         real = real if scale is None else c.op("divide", real, c.cast(scale, "float32"))
@@ -80,7 +84,7 @@ def quantize(c: OnnxCall) -> Value:
     to = "uint8" if zero is None else c.small.get(zero, zero.dtype)
     number = c.attr("output_dtype", 0)
     if number:
-        to = SMALL_DTYPES.get(number) or dtype_of(number, c.label)
+        to = HELD_DTYPES.get(number) or dtype_of(number, c.label)
     return _quantized(c, x, along(c, scale, x, axis), None if zero is None else along(c, zero, x, axis), to)
 
 
@@ -89,6 +93,9 @@ def quantize(c: OnnxCall) -> Value:
 def dequantize(c: OnnxCall) -> Value:
     x, scale, zero, axis = c.input(0), c.input(1), c.optional(2), c.attr("axis", 1)
     to = dtype_of(c.attr("output_dtype"), c.label) if c.attr("output_dtype", 0) else scale.dtype
+    coded = c.small.get(x)
+    if coded is not None and coded in CODED_DTYPES.values():  # their zero point is 0
+        return c.cast(c.op("multiply", decoded(c, x, coded), c.cast(along(c, scale, x, axis), "float32")), to)
     given = None if zero is None else along(c, zero, x, axis)
     return c.cast(_real(c, x, along(c, scale, x, axis), given), to)
 
@@ -260,7 +267,7 @@ def gather_blocks(c: OnnxCall) -> Value:
     """Rows of quantized numbers in blocks, chosen and then made real."""
     data, indices, scales, zeros = c.input(0), c.input(1), c.input(2), c.optional(3)
     bits, size = c.attr("bits", 4), c.attr("block_size", 128)
-    at, axis = c.attr("gather_axis", 0) % data.ndim, c.attr("quantize_axis", 1) % data.ndim
+    at, axis = c.axis(c.attr("gather_axis", 0), data), c.axis(c.attr("quantize_axis", 1), data)
     if data.dtype == "uint8" and data not in c.small:
         if bits not in _BITS:
             raise c.error(f"numbers of {bits} bits; those of 2, 4 and 8 bits are supported")
@@ -318,7 +325,7 @@ def of_one(c: OnnxCall) -> Value:
 def qlinear_softmax(c: OnnxCall) -> Value:
     x, axis = _real(c, *_triple(c, 0)), c.attr("axis", -1)
     if c.attr("opset") >= 13:
-        real = c.op("softmax", x, axis=axis % x.ndim)
+        real = c.op("softmax", x, axis=c.axis(axis, x))
     else:
         real = as_matrix(c, x, axis, lambda flat: c.op("softmax", flat, axis=1))
     return _result(c, real, 3, c.input(0).dtype)
@@ -338,7 +345,7 @@ def qlinear_pool(c: OnnxCall) -> Value:
 @contributed("QLinearReduceMean")
 def qlinear_mean(c: OnnxCall) -> Value:
     x = _real(c, *_triple(c, 0))
-    axes = tuple([a % x.ndim for a in c.attr("axes")])
+    axes = tuple([c.axis(a, x) for a in c.attr("axes")])
     return _result(c, c.op("mean", x, axis=axes, keepdims=bool(c.attr("keepdims"))), 3, c.input(0).dtype)
 
 

@@ -16,7 +16,7 @@ def _axes(c: OnnxCall, x: Value) -> tuple[int, ...]:
     axes = c.ints(1, "axes")
     if axes is None or not len(axes):
         return () if c.attr("noop_with_empty_axes", 0) else tuple(range(x.ndim))
-    return tuple(sorted({a % x.ndim for a in axes}))
+    return tuple(sorted({c.axis(a, x) for a in axes}))
 
 
 _PLAIN = {"ReduceSum": "sum", "ReduceProd": "prod", "ReduceMax": "max", "ReduceMin": "min", "ReduceMean": "mean"}
@@ -46,7 +46,7 @@ def reduction(c: OnnxCall) -> Value:
 def arg_extreme(c: OnnxCall) -> Value:
     x, axis = c.input(0), c.attr("axis", 0)
     op = c.op_type.lower()
-    axis %= x.ndim
+    axis = c.axis(axis, x)
     keep = bool(c.attr("keepdims", 1))
     if not c.attr("select_last_index", 0):
         return c.op(op, x, axis=axis, keepdims=keep, dtype="int64")
@@ -59,13 +59,13 @@ def softmax(c: OnnxCall) -> Value:
     x = c.input(0)
     op = "softmax" if c.op_type == "Softmax" else "log_softmax"
     if c.opset >= 13:
-        return c.op(op, x, axis=c.attr("axis", -1) % x.ndim)
+        return c.op(op, x, axis=c.axis(c.attr("axis", -1), x))
     return as_matrix(c, x, c.attr("axis", 1), lambda flat: c.op(op, flat, axis=1))
 
 
 def as_matrix(c: OnnxCall, x: Value, axis: int, f: Any) -> Value:
     """Returns ``f`` of ``x`` as a matrix whose rows begin at ``axis``, in the shape of ``x``."""
-    axis %= x.ndim
+    axis = c.axis(axis, x)
     rows = math.prod(x.shape[:axis])
     return c.op("reshape", f(c.op("reshape", x, shape=(rows, -1))), shape=x.shape)
 
@@ -75,7 +75,7 @@ def hardmax(c: OnnxCall) -> Value:
     x = c.input(0)
     if c.opset < 13:
         return as_matrix(c, x, c.attr("axis", 1), lambda flat: _hard(c, flat, 1))
-    return _hard(c, x, c.attr("axis", -1) % x.ndim)
+    return _hard(c, x, c.axis(c.attr("axis", -1), x))
 
 
 def _hard(c: OnnxCall, x: Value, axis: int) -> Value:
@@ -120,7 +120,7 @@ def _training_batch_normalization(c: OnnxCall, x: Value) -> tuple[Value, ...]:
 @converter("LayerNormalization")
 def layer_normalization(c: OnnxCall) -> tuple[Value, ...]:
     x, scale, bias = c.input(0), c.input(1), c.optional(2)
-    axes = tuple(range(c.attr("axis", -1) % x.ndim, x.ndim))
+    axes = tuple(range(c.axis(c.attr("axis", -1), x), x.ndim))
     epsilon = float(c.attr("epsilon", 1e-5))
     full = tuple(x.shape[a] for a in axes)
     if c.outputs == 1 and scale.shape == full and (bias is None or bias.shape == full):
@@ -135,7 +135,7 @@ def layer_normalization(c: OnnxCall) -> tuple[Value, ...]:
 @converter("RMSNormalization", "SimplifiedLayerNormalization")
 def rms_normalization(c: OnnxCall) -> Value:
     x, scale = c.input(0), c.input(1)
-    axes = tuple(range(c.attr("axis", -1) % x.ndim, x.ndim))
+    axes = tuple(range(c.axis(c.attr("axis", -1), x), x.ndim))
     epsilon = float(c.attr("epsilon", 1e-5))
     if scale.shape == tuple(x.shape[a] for a in axes):
         return c.op("rms_norm", x, scale, axis=axes, epsilon=epsilon)

@@ -156,7 +156,7 @@ def resize(c: OnnxCall) -> Value:
 
 def _axes(c: OnnxCall, x: Value) -> list[_ResizedAxis]:
     """Returns the axes that the node names, with their scales and sizes."""
-    chosen = [a % x.ndim for a in c.attr("axes", tuple(range(x.ndim)))]
+    chosen = [c.axis(a, x) for a in c.attr("axes", tuple(range(x.ndim)))]
     scales, sizes = _wanted(c)
     old = [x.shape[a] for a in chosen]
     if (scales is None) == (sizes is None):

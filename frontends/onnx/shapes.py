@@ -245,7 +245,7 @@ def scatter_nd(c: OnnxCall) -> Value:
 def tensor_scatter(c: OnnxCall) -> Value:
     """Returns a cache with updates: the places are counted from each batch's own beginning along the axis."""
     cache, new, begin = c.input(0), c.input(1), c.optional(2)
-    axis = c.attr("axis", -2) % cache.ndim
+    axis = c.axis(c.attr("axis", -2), cache)
     at = c.places(new.shape[axis], "int64", axis, new.ndim)
     if begin is not None:
         at = c.op("add", at, c.cast(c.op("reshape", begin, shape=(new.shape[0], *[1] * (new.ndim - 1))), "int64"))

@@ -13,7 +13,8 @@ from ...te.ops.elements import ELEMENTS, ElementOperator
 from ...tir.expr import DType, max_value, min_value, to_numpy
 from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import Converter, enter_row
-from .call import CONVERTERS, OnnxCall, converter, dtype_of
+from .call import CODED_DTYPES, CONVERTERS, HELD_DTYPES, OnnxCall, ValueList, converter, dtype_of
+from .coded_types import converted, decoded
 
 
 def _convert(row: ElementOperator, told: Mapping[str, Any]) -> Converter:
@@ -83,10 +84,18 @@ def variadic(c: OnnxCall) -> Value:
 
 @converter("Cast", "CastLike")
 def cast(c: OnnxCall) -> Value:
-    to = dtype_of(c.attr("to"), c.label) if c.op_type == "Cast" else c.input(1).dtype
     x = c.input(0)
-    if c.op_type == "CastLike" and c.input(1) in c.small:
-        raise c.error(f"a conversion to {c.small[c.input(1)]} is not supported; QuantizeLinear makes such numbers")
+    held = HELD_DTYPES.get(c.attr("to")) if c.op_type == "Cast" else c.small.get(c.input(1))
+    source = c.small.get(x)
+    if held is not None and held == source:
+        out = c.op("identity", x)
+        c.small[out] = held
+        return out
+    if source is not None and source in CODED_DTYPES.values():
+        x = decoded(c, x, source)
+    if held is not None:
+        return converted(c, x, held)
+    to = dtype_of(c.attr("to"), c.label) if c.op_type == "Cast" else c.input(1).dtype
     data = c.builder.constants.get(x)
     if data is not None and c.op_type == "CastLike" and x not in c.shapes:
         with np.errstate(all="ignore"):
@@ -121,9 +130,11 @@ def bit_cast(c: OnnxCall) -> Value:
     return c.op("reinterpret", x, dtype=to)
 
 
-@converter("OptionalGetElement")
-def optional_element(c: OnnxCall) -> Value:
-    return c.op("identity", c.input(0))
+@converter("Optional", "OptionalGetElement")
+def optional_element(c: OnnxCall) -> Value | ValueList:
+    if not c.has(0) and 0 not in c.sequences:
+        raise c.error("an optional value without an element is not supported")
+    return c.sequences[0] if 0 in c.sequences else c.op("identity", c.input(0))
 
 
 @converter("Clip")

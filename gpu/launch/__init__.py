@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
+from ...codegen.late_tables import TARGET_KINDS
 from ...codegen.lower.check_accesses import check_accesses
 from ...codegen.lower.compact_buffers import compact_buffers
 from ...codegen.lower.flatten_blocks import drop_assumptions, flatten_blocks, place_init
@@ -41,7 +41,7 @@ def _pass(rewrite: Callable[..., PrimFunc], target: bool = False, name: str = ""
 LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(unified, name="unify_indices"),
     _pass(drop_assumptions),
-    _pass(partial(reduce_across_threads, shuffles=True), name="reduce_across_threads"),
+    Pass("reduce_across_threads", lambda func, target: reduce_across_threads(func, TARGET_KINDS[target.kind].warps)),
     _pass(update_atomically),
     _pass(place_init),
     _pass(flatten_blocks),

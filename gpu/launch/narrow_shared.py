@@ -6,6 +6,8 @@ block allocates it inside a loop, what one iteration uses is enough: the box of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...codegen.lower.compact_buffers import compact_buffers
 from ...tir.annotations import ALIGN
 from ...tir.expr import Var, const
@@ -92,17 +94,17 @@ def _raise(kernel: Stmt) -> Stmt:
         return None
 
     body = transform_statements(body, post)
-    out = with_body(kernel, body)
     first = next((loops[tag] for tag in THREAD_TAGS if tag in loops), None)
-    if first is None or not shared:
-        return out
+    if first is None:  # one thread, whose body they stand around
+        return with_body(kernel, _allocating(shared, body))
 
     def around(n: IRNode) -> Stmt | None:
-        if not (isinstance(n, For) and n.loop_var is first.loop_var):
-            return None
-        made: Stmt = n
-        for alloc in shared:
-            made = Allocate(alloc.buffer, made)
-        return made
+        return _allocating(shared, n) if isinstance(n, For) and n.loop_var is first.loop_var else None
 
-    return transform_statements(out, around)
+    return transform_statements(with_body(kernel, body), around)
+
+
+def _allocating(shared: Sequence[Allocate], body: Stmt) -> Stmt:
+    for alloc in shared:
+        body = Allocate(alloc.buffer, body)
+    return body

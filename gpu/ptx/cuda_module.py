@@ -1,4 +1,4 @@
-"""Modules for NVIDIA GPUs, and the host's part of their functions, which launches the kernels."""
+"""Modules for NVIDIA GPUs, and the launches of their kernels."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ import numpy as np
 from ...codegen.late_tables import TargetKind
 from ...codegen.llvm.jit import CompiledCode, Options
 from ...codegen.lower.pipeline import run_passes
-from ...codegen.lowered import LoweredFunc, Param
+from ...codegen.lowered import LoweredFunc
 from ...codegen.machine.target import Target
 from ...codegen.runtime.arguments import CPU_DEVICES, KINDS, ArrayView, DLTensor, c_types
-from ...tir.expr import Expr, Var, to_numpy
-from ...tir.stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ...tir.stmt import Stmt
 from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
+from ..host_launches import HostLaunches
 from ..launch import THREAD_PASSES
-from ..launch.launch_form import GpuError, tag_of
-from ..simulation.lane_values import evaluate
+from ..launch.kernels import GpuKernel, kernels_in
 from .cuda_driver import CudaDriver, CudaError, cuda_driver
-from .kernel_text import PARAMETER_ALIGNMENT, GpuKernel, kernel_ir, kernels_in, uses_units_beside_threads
+from .kernel_text import PARAMETER_ALIGNMENT, kernel_ir, uses_units_beside_threads
 
 # Arrays in the memory of a GPU, which other libraries take through DLPack without a copy.
 
@@ -347,97 +346,33 @@ def _compile(functions: Mapping[str, Any], target: Target) -> CudaModule:
 
 
 CUDA = TargetKind(
-    "cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True, missing=missing_device,
+    "cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True, warps=True, missing=missing_device,
     summary="GPUs of NVIDIA",
 )  # fmt: skip
 """NVIDIA GPUs: ``target="cuda"``, ``"cuda -arch=sm_90"``."""
 
 
-# Prepares the host's part of a function: loops, conditions and memory around the kernels that it launches.
-
-
-class Launches:
+class Launches(HostLaunches[int]):
     """The launches of a function on certain arguments, with the memory between its kernels. They may run again and again.
 
-    ``functions``: the kernels in the driver, in the order of the program.
+    ``functions``: the kernels in the driver, in the order of the program. Memory is an address on the device.
     """
 
     def __init__(
         self, driver: CudaDriver, kernels: Sequence[GpuKernel], functions: Mapping[str, int], stream: int = 0
     ) -> None:
+        super().__init__(kernels)
         self.driver, self.functions, self.stream = driver, functions, stream
-        self.kernels = {kernel.loop: kernel for kernel in kernels}
-        self.values: dict[Var, Any] = {}
-        self.pointers: dict[Var, int] = {}
         self._alive: list[DeviceArray] = []
-        self._prepared: list[Callable[[], None]] = []
 
-    def __call__(self) -> None:
-        """Launch the kernels."""
-        for launch in self._prepared:
-            launch()
+    def allocated(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+        made = DeviceArray(shape, dtype, self.driver)
+        self._alive.append(made)
+        return made.pointer
 
-    def prepare(self, lowered: LoweredFunc, body: Stmt, values: Sequence[Any]) -> None:
-        """Find the launches; ``values`` are the parameters of the function, arrays as addresses on the device."""
-        for param, value in zip(lowered.params, values, strict=True):
-            if param.buffer is not None:
-                self.pointers[param.buffer.data] = value
-            else:
-                self.values[param.var] = np.int64(value) if isinstance(value, int) else value
-        self.stmt(body)
-
-    def number(self, e: Expr) -> int:
-        """Return the value of an integer expression of the host."""
-        return int(evaluate(e, self, True))  # type: ignore[arg-type]
-
-    def stmt(self, s: Stmt) -> None:
-        """Run a statement of the host."""
-        if isinstance(s, For) and tag_of(s):
-            self._launch(self.kernels[s])
-        elif isinstance(s, For):
-            low = self.number(s.min)
-            for n in range(low, low + self.number(s.extent)):
-                self.values[s.loop_var] = np.int64(n)
-                self.stmt(s.body)
-        elif isinstance(s, SeqStmt):
-            for child in s.seq:
-                self.stmt(child)
-        elif isinstance(s, IfThenElse):
-            chosen = s.then_case if self.number(s.condition) else s.else_case
-            if chosen is not None:
-                self.stmt(chosen)
-        else:
-            self._scope(s)
-
-    def _scope(self, s: Stmt) -> None:
-        if isinstance(s, Allocate):
-            shape = tuple([self.number(e) for e in s.buffer.shape])
-            made = DeviceArray(shape, to_numpy(s.buffer.dtype), self.driver)
-            self._alive.append(made)
-            self.pointers[s.buffer.data] = made.pointer
-        elif isinstance(s, LetStmt):
-            self.values[s.var] = evaluate(s.value, self, True)  # type: ignore[arg-type]
-        elif isinstance(s, AssertStmt) and not self.number(s.condition):
-            raise GpuError(s.message)
-        if isinstance(s, (Allocate, LetStmt, AssertStmt, AttrStmt)):
-            self.stmt(s.body)
-        elif not isinstance(s, Evaluate):
-            raise GpuError(f"the host cannot run {type(s).__name__}")
-
-    def _launch(self, kernel: GpuKernel) -> None:
-        grid = [n if isinstance(n, int) else self.number(n) for n in kernel.grid]
-        if 0 in grid:
-            return
+    def launched(self, kernel: GpuKernel, grid: Sequence[int]) -> Callable[[], None]:
         kinds = c_types(kernel.params)
-        values = [as_ctypes(self._value(p), kind) for p, kind in zip(kernel.params, kinds, strict=True)]
-        self._prepared.append(
-            self.driver.prepare(
-                self.functions[kernel.name], grid, kernel.block, values, kernel.dynamic_shared, self.stream
-            )
+        values = [as_ctypes(self.argument(p), kind) for p, kind in zip(kernel.params, kinds, strict=True)]
+        return self.driver.prepare(
+            self.functions[kernel.name], grid, kernel.block, values, kernel.dynamic_shared, self.stream
         )
-
-    def _value(self, p: Param) -> Any:
-        if p.buffer is not None:
-            return self.pointers[p.buffer.data]
-        value = self.values[p.var]
-        return int(value) if p.dtype.is_int else value

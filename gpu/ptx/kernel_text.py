@@ -4,8 +4,8 @@ A function comes in launch form (:mod:`..launch.launch_form`), with its barriers
 over what one thread does (``THREAD_PASSES`` of :mod:`..launch`: vectors, unrolled loops, mathematics). Then
 :class:`.cuda_module.CudaModule` calls the first two of these:
 
-1. :func:`kernels_in` finds its kernels: each outermost loop on an axis of blocks or threads. A :class:`GpuKernel` says what it
-   takes, and how many blocks, threads and bytes of shared memory its launch has;
+1. :func:`~..launch.kernels.kernels_in` finds its kernels: each outermost loop on an axis of blocks or threads. A ``GpuKernel`` says
+   what it takes, and how many blocks, threads and bytes of shared memory its launch has;
 2. :func:`kernel_ir` writes each kernel as a module of LLVM IR: the parameters, the shared memory (:class:`PtxUnit`), and what one
    thread does (:class:`PtxEmitter`);
 3. :mod:`.cuda_module` lets LLVM make PTX of it and launches it, and :mod:`.cuda_driver` calls NVIDIA's driver, which makes
@@ -62,8 +62,6 @@ statements that compute outside of all kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import gcd
 
 from ...codegen.backend.emitter import CACHE_LINE, EmitterTables, constant_elements
@@ -71,22 +69,21 @@ from ...codegen.llvm.emit import TABLES, LlvmEmitter, parameter_list
 from ...codegen.llvm.function_builder import FunctionBuilder, align_of, memory_type
 from ...codegen.llvm.llvm_scope import LlvmUnit
 from ...codegen.llvm.llvm_stmt import attribute
-from ...codegen.lowered import LoweredFunc, Param, written_data
-from ...codegen.machine.target import STATIC_SHARED, Target
+from ...codegen.lowered import LoweredFunc
+from ...codegen.machine.target import Target
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr
 from ...tir.expr.deep_recursion import with_room
-from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
-from ...tir.walk import free_vars, loads_and_stores, statements
+from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, PrimFunc, Stmt
+from ...tir.walk import statements
 from ..launch.barriers import BARRIER
 from ..launch.bulk_copies import BARRIERS
+from ..launch.kernels import GpuKernel, placed, shared_alignment, shared_size
 from ..launch.launch_form import (
     BLOCK_TAGS,
     SWIZZLED,
     SWIZZLED_ALIGNMENT,
-    THREAD_TAGS,
     GpuError,
-    inside_threads,
     is_shared,
     tag_of,
     threads_of_scope,
@@ -112,67 +109,6 @@ PARAMETER_ALIGNMENT = 32
 """What kernels take arrays to be aligned to, in bytes: ``wmma`` stores need so many; four floats in one access need 16."""
 
 
-@dataclass(frozen=True, eq=False)
-class GpuKernel:
-    """One kernel of a function. ``grid``: the blocks along x, y, z; ``block``: the threads along x, y, z;
-    ``shared_bytes``: the shared memory that its buffers take; ``dynamic_shared``: what of it the launch has to give."""
-
-    name: str
-    loop: For
-    params: tuple[Param, ...]
-    grid: tuple[Expr | int, ...]
-    block: tuple[int, ...]
-    shared_bytes: int
-
-    @property
-    def dynamic_shared(self) -> int:
-        """The bytes of shared memory that the launch gives, or 0."""
-        return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
-
-
-def kernels_in(lowered: LoweredFunc) -> list[GpuKernel]:
-    """Returns the kernels of a function in launch form, in the order of the program."""
-    out: list[GpuKernel] = []
-    outer: dict[Buffer, None] = {}
-
-    def visit(s: Stmt) -> None:
-        if tag_of(s):
-            assert isinstance(s, For)
-            out.append(_kernel(f"{lowered.name}_kernel{len(out)}", s, lowered, outer))
-            return
-        if isinstance(s, (BufferStore, Evaluate)) and not _does_nothing(s):
-            raise GpuError(f"{lowered.name} does something outside of its kernels: {s}".split("\n")[0])
-        if isinstance(s, Allocate):
-            outer[s.buffer] = None
-        for child in statements_in(s):
-            visit(child)
-
-    visit(lowered.func.body)
-    return out
-
-
-def _does_nothing(s: Stmt) -> bool:
-    return isinstance(s, Evaluate) and not isinstance(s.value, Call)
-
-
-def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, None]) -> GpuKernel:
-    loops, _ = inside_threads(loop)
-    used = {a.buffer.data for a in loads_and_stores(loop)}
-    stored = written_data(PrimFunc((), loop, {}))
-    params = [
-        Param("buffer", p.var, p.dtype, p.buffer, p.buffer.data in stored) if p.buffer is not None else p
-        for p in lowered.params
-        if p.buffer is None or p.buffer.data in used
-    ]
-    params += [Param("buffer", b.data, b.dtype, b, b.data in stored) for b in outer if b.data in used]
-    known = {p.var for p in params} | {p.buffer.data for p in params if p.buffer is not None}
-    params += [Param("scalar", v, v.dtype) for v in free_vars(loop) if v not in known and v.dtype != "handle"]
-    # the tags stand in the order z, y, x, and a launch takes x, y, z
-    grid = tuple([loops[tag].extent if tag in loops else 1 for tag in reversed(BLOCK_TAGS)])
-    block = tuple([int(loops[tag].extent) if tag in loops else 1 for tag in reversed(THREAD_TAGS)])  # type: ignore[call-overload]
-    return GpuKernel(name, loop, tuple(params), grid, block, _shared_bytes(loop))
-
-
 @with_room
 def kernel_ir(kernel: GpuKernel, target: Target) -> str:
     """Returns the LLVM IR module of a kernel."""
@@ -190,38 +126,6 @@ def kernel_ir(kernel: GpuKernel, target: Target) -> str:
     pieces = [f'target triple = "{target.triple}"', "", *unit.globals, "", *sorted(unit.declarations.values()), ""]
     pieces += [fn.text(), *unit.functions, *[f"!{n} = {text}" for n, text in enumerate(unit.metadata.values())]]
     return "\n".join(pieces) + "\n"
-
-
-# memory that the threads of a block share
-
-
-def _shared_bytes(loop: Stmt) -> int:
-    """Returns the bytes of shared memory that a kernel needs: those of its buffers, one after the other."""
-    total = 0
-    for s in statements(loop):
-        if isinstance(s, Allocate) and is_shared(s.buffer.scope):
-            total = _placed(s.buffer, total) + _bytes(s.buffer)
-    return total
-
-
-def _placed(buffer: Buffer, room: int) -> int:
-    """Returns where a shared buffer begins behind ``room`` bytes of others."""
-    step = _alignment(buffer)
-    return -(-room // step) * step
-
-
-def _bytes(buffer: Buffer) -> int:
-    """Returns the bytes of a shared buffer, rounded up to its alignment; GpuError when its size is not a constant."""
-    elements = constant_elements(buffer)
-    if elements is None:
-        raise GpuError(f"the size of the shared buffer {buffer.name} is not a constant")
-    step = _alignment(buffer)
-    return -(-elements * buffer.dtype.bytes // step) * step
-
-
-def _alignment(buffer: Buffer) -> int:
-    """Returns where a shared buffer begins: at a multiple of so many bytes."""
-    return SWIZZLED_ALIGNMENT if buffer.scope == SWIZZLED else CACHE_LINE
 
 
 def uses_units_beside_threads(loop: Stmt) -> bool:
@@ -245,15 +149,15 @@ class PtxUnit(LlvmUnit):
     def shared_memory(self, buffer: Buffer) -> str:
         """Return the address of a shared buffer."""
         if self.dynamic:
-            place = _placed(buffer, self.room)
-            self.room = place + _bytes(buffer)
+            place = placed(buffer, self.room)
+            self.room = place + shared_size(buffer)
             start = f"addrspacecast (ptr addrspace(3) @{self.name}_room to ptr)"
             return f"getelementptr (i8, ptr {start}, i64 {place})"
         name = f"@{self.name}_shared{len(self.globals)}"
         element = memory_type(buffer.dtype.element)
         count = (constant_elements(buffer) or 0) * buffer.dtype.lanes
         self.globals.append(
-            f"{name} = internal addrspace(3) global [{count} x {element}] poison, align {_alignment(buffer)}"
+            f"{name} = internal addrspace(3) global [{count} x {element}] poison, align {shared_alignment(buffer)}"
         )
         return f"addrspacecast (ptr addrspace(3) {name} to ptr)"
 

@@ -46,7 +46,7 @@ def words_of(kernels: Sequence[Kernel], machine: Machine, scheduled: bool) -> li
     for n, kernel in enumerate(kernels):
         func = parse(kernel.text)
         try:
-            func = default_schedule(func, target).func if scheduled else func
+            func = default_schedule(func, target).func if scheduled or target.is_gpu else func
             func = func.with_attr("global_symbol", f"kernel{n}")
             module = compile(func, target, f"kernel{n}")
             if machine.suffix == ".c":

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from tilewright.codegen import Target
 from tilewright.codegen.runtime.wasm_module import wasm_linker
 
 _SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1")
@@ -18,7 +19,8 @@ class Machine:
     """A way to run a kernel as a program of its own.
 
     ``suffix`` is the file that the kernel is exported to, ``compiler`` the command that makes the program of it and
-    of the main function, ``runner`` the command in front of the program.
+    of the main function, ``runner`` the command in front of the program. Modules
+    that are exported as ``.cl`` launch their kernels themselves, on the device that is there.
     """
 
     target: str
@@ -29,6 +31,8 @@ class Machine:
     @property
     def missing(self) -> str:
         """The first tool that is not installed, or an empty text."""
+        if self.suffix == ".cl":
+            return next(iter(Target(self.target).missing_here()), "")
         if self.suffix == ".wasm":
             return "" if wasm_linker() and find_spec("wasmtime") else "wasmtime or wasm-ld"
         tools = [self.compiler[0], *self.runner[:1]]
@@ -49,6 +53,7 @@ MACHINES: dict[str, Machine] = {
     "c-openmp": Machine("c -openmp -num-cores=2", ("gcc", "-O2", "-fopenmp", *STRICT), (), ".c"),
     "c-vectors": Machine("c -vector-extensions", ("gcc", "-O2", "-Wall", "-Werror"), (), ".c"),
     "c-vectors-sanitized": Machine("c -vector-extensions", ("gcc", "-O1", "-Wall", "-Werror", *_SANITIZE), (), ".c"),
+    "opencl": Machine("opencl", (), ("OpenCL",), ".cl"),
     "riscv64": _cross("riscv64-linux-gnu", "riscv64-linux-gnu", "qemu-riscv64"),
     "riscv64-rvv": _cross("riscv64-linux-gnu -mattr=+v,+zvl256b -vector-width=256", "riscv64-linux-gnu", "qemu-riscv64", "-cpu",
                           "rv64,v=true,vlen=256,vext_spec=v1.0"),

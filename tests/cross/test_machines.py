@@ -15,7 +15,7 @@ def test_ten_kernels(name):
     if machine.missing:
         pytest.skip(f"{machine.missing} is not installed")
     kernels = ten_kernels()
-    words = words_of(list(kernels.values()), machine, machine.suffix == ".o")
+    words = words_of(list(kernels.values()), machine, machine.suffix in (".o", ".cl"))
     assert dict(zip(kernels, words, strict=True)) == dict.fromkeys(kernels, "equal")
 
 

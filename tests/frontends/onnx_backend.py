@@ -23,7 +23,8 @@ from onnx import TensorProto
 
 from tilewright.driver.models.model_building import build_graph
 from tilewright.frontends.onnx import from_onnx
-from tilewright.frontends.onnx.call import DTYPES, NeedsConstant
+from tilewright.frontends.onnx.call import CODED_DTYPES, DTYPES, SMALL_DTYPES, OnnxError, holding
+from tilewright.graph.value_dependent import ValueDependentGraph
 from tilewright.tir.expr import to_numpy
 from tilewright.tir.expr.dtype import kept_as_bits
 
@@ -64,12 +65,12 @@ def imported(model: Any, inputs: list[Any], sized: bool = False) -> tuple[Any, l
     constants: dict[str, Any] = {}
     shapes = {n: x.shape for n, x in zip(names, inputs, strict=False)} if sized else {}
     while True:
-        try:
-            graph = from_onnx(model, shapes=shapes, constants=constants)
-        except NeedsConstant as error:
-            small = [n for n in error.inputs if _says_a_shape(inputs[names.index(n)])]
+        graph = from_onnx(model, shapes=shapes, constants=constants)
+        if isinstance(graph, ValueDependentGraph):
+            asked = graph.question
+            small = [n for n in asked.inputs if _says_a_shape(inputs[names.index(n)])]
             if not small:
-                raise
+                raise OnnxError(asked.reason)
             constants.update({n: inputs[names.index(n)] for n in small})
             continue
         return graph, [x for name, x in zip(names, inputs, strict=False) if name not in constants]
@@ -101,23 +102,29 @@ def check(case: Any) -> None:
         typed = [_typed(x, to_numpy(v.dtype)) for x, v in zip(given, graph.inputs, strict=True)]
         made = build_graph(graph)(*typed)
         for got, want in zip(made if isinstance(made, tuple) else (made,), outputs, strict=False):
-            want = _array(want)
-            if want.dtype.name in DTYPES.values() and kept_as_bits(want.dtype.name):
-                got = got.view(want.dtype)
-            assert (got.shape, got.dtype) == (want.shape, want.dtype), (
-                f"{got.dtype}{got.shape}, not {want.dtype}{want.shape}"
-            )
-            if want.dtype.kind == "b":
-                np.testing.assert_array_equal(got, want)
-            else:
-                loose = want.dtype.itemsize == 2 and want.dtype.kind not in "iu"
-                step = 2.0**-6 if want.dtype.name == "bfloat16" else 0.0  # four units in the last of its eight bits
-                np.testing.assert_allclose(
-                    got.astype(np.float64),
-                    want.astype(np.float64),
-                    rtol=max(case.rtol, step),
-                    atol=1e-3 if loose else max(case.atol, 1e-6),
-                )
+            compare(got, _array(want), case.rtol, case.atol)
+
+
+def compare(got: Any, want: Any, rtol: float, atol: float) -> None:
+    """Raise AssertionError unless an array has the shape, the type and the numbers of another one; narrow floats may be bits."""
+    if want.dtype.name in DTYPES.values() and kept_as_bits(want.dtype.name) and got.dtype != want.dtype:
+        got = got.view(want.dtype)
+    if want.dtype.name in SMALL_DTYPES.values() and got.dtype == holding(want.dtype.name):
+        want = want.astype(got.dtype)
+    if want.dtype.name in CODED_DTYPES.values() and got.dtype == holding(want.dtype.name):
+        got = got.view(want.dtype)
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), f"{got.dtype}{got.shape}, not {want.dtype}{want.shape}"
+    if want.dtype.kind == "b":
+        np.testing.assert_array_equal(got, want)
+    else:
+        loose = want.dtype.itemsize == 2 and want.dtype.kind not in "iu"
+        step = 2.0**-6 if want.dtype.name == "bfloat16" else 0.0  # four units in the last of its eight bits
+        np.testing.assert_allclose(
+            got.astype(np.float64),
+            want.astype(np.float64),
+            rtol=max(rtol, step),
+            atol=1e-3 if loose else max(atol, 1e-6),
+        )
 
 
 def is_supported(model: Any) -> bool:

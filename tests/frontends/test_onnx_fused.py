@@ -349,7 +349,6 @@ def test_attention_over_a_cache_of_sizes_that_the_call_knows():
 
 
 REFUSED = [
-    ("GroupQueryAttention", cached(1, 1, 4, [5]), {"num_heads": 4, "kv_num_heads": 2}, "has to be a constant.*constants="),
     ("GroupQueryAttention", cached(1, 5, None, [5]), {"num_heads": 4, "kv_num_heads": 2, "causal": 0}, "causal=0 is not supported"),
     ("GroupQueryAttention", [*cached(1, 5, None, [5]), *[None] * 7, normal(16), normal(16)], {"num_heads": 4, "kv_num_heads": 2}, "q_norm_weight"),
     ("FusedConv", [normal(1, 2, 5, 5), normal(2, 2, 3, 3)], {"activation": "Sparkle"}, "'Sparkle' is not supported"),

@@ -131,8 +131,8 @@ CASES: dict[str, Case] = {
 """The kernels by name."""
 
 
-def error_on_simulated_gpu(case: Case) -> float:
-    """Returns the largest error of a kernel at its small sizes, scheduled by the recipes for GPUs."""
+def error_on_gpu(case: Case, target: str) -> float:
+    """Returns the largest error of a kernel at its small sizes, scheduled by the rules for a target."""
     tensors = case.build(*case.small)
     func = te.create_prim_func(tensors)
     rng = np.random.default_rng(0)
@@ -142,7 +142,7 @@ def error_on_simulated_gpu(case: Case) -> float:
         low, high = (0, case.small[0]) if n == case.index else (-4, 5)
         arrays.append(rng.integers(low, high, shape).astype(buffer.dtype))
     wide = [a.astype("int64" if a.dtype.kind == "i" else "float64") for a in arrays[:-1]]
-    module = tw.build(tensors, "gpu-sim")
+    module = tw.build(tensors, target)
     if arrays[-1].dtype.kind == "f":
         arrays[-1][...] = np.nan
     module(*arrays)
@@ -173,7 +173,7 @@ def rows() -> list[tuple[str, ...]]:
     """Returns a row for each kernel: its name, what the simulated GPU computes, and what ptxas says."""
     out = []
     for name, case in CASES.items():
-        error = error_on_simulated_gpu(case)
+        error = error_on_gpu(case, "gpu-sim")
         equal = "equal" if error == 0 else f"within {error:.0e}" if error <= case.tolerance else f"differs by {error}"
         out.append((name, equal, *[_cell(name, arch) for arch in ARCHITECTURES]))
     return out

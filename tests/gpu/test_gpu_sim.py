@@ -311,3 +311,20 @@ def test_what_asynchronous_copies_may_move(value, words):
         return
     with pytest.raises(GpuError, match=words):
         tw.build(func, "gpu-sim")
+
+
+def test_shared_memory_of_blocks_of_one_thread():
+    func = tir.parse("""
+@T.prim_func
+def main(X: T.Buffer((6,), "float32"), Y: T.Buffer((6,), "float32")):
+    S = T.alloc_buffer((6,), scope="shared")
+    for b in T.thread_binding(6, thread="blockIdx.x"):
+        with T.block("S"):
+            v = T.axis.spatial(6, b)
+            S[v] = X[v] + T.float32(1)
+        with T.block("Y"):
+            v = T.axis.spatial(6, b)
+            Y[v] = S[v]
+""")
+    x = integers(6)
+    assert (run(func, x, shape=(6,)) == x + 1).all()

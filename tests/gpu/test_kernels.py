@@ -4,12 +4,12 @@ import pytest
 
 from tilewright.gpu.ptx import find_ptxas
 
-from .kernel_table import ARCHITECTURES, CASES, assembled, error_on_simulated_gpu, is_assembled
+from .kernel_table import ARCHITECTURES, CASES, assembled, error_on_gpu, is_assembled
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_simulated(name):
-    assert error_on_simulated_gpu(CASES[name]) <= CASES[name].tolerance
+    assert error_on_gpu(CASES[name], "gpu-sim") <= CASES[name].tolerance
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")

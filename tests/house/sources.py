@@ -23,6 +23,7 @@ LAYERS = (
     "frontends",
     "driver",
     "doors",
+    "triton",
     "cli",
 )
 """The folders of the library, from the bottom up."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...codegen.lane_offsets import NEAR
-from ...tir.expr import Add, BufferLoad, Call, Cast, Expr, Mul, Var
+from ...tir.expr import Add, BufferLoad, Call, Cast, DType, Expr, Mul, Var
 from ...tir.expr.dtype import bytes_each
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
@@ -227,14 +227,14 @@ def dot_factors(body: object) -> tuple[BufferLoad, BufferLoad] | None:
     """
     if not isinstance(body, BufferStore) or not isinstance(body.value, Add):
         return None
-    types, product = _DOT_FACTORS.get(str(body.value.dtype), ()), body.value.b
+    types, product = _DOT_FACTORS.get(body.value.dtype, ()), body.value.b
     if not isinstance(product, Mul) or not isinstance(body.value.a, BufferLoad):
         return None
     a, b = _widened(product.a, types), _widened(product.b, types)
     return None if a is None or b is None else (a, b)
 
 
-_DOT_FACTORS = {"int32": ("int8", "uint8"), "float32": ("bfloat16",)}
+_DOT_FACTORS = {DType("int32"): ("int8", "uint8"), DType("float32"): ("bfloat16",)}
 """The types of the factors that instructions multiply several of, by the type of the sum."""
 
 

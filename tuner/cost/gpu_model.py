@@ -182,7 +182,7 @@ thread. ``occupancy`` and ``waves`` follow from the others (:meth:`GpuModel.comp
 class GpuModel(MachineModel):
     """A model of a GPU. ``cores`` are its multiprocessors; rates are per cycle, of one of them unless they say otherwise.
 
-    ``matrix_flops`` is the rate of ``mma.sync`` on float16 (half of it on tf32, twice on int8); ``l2_bytes_per_cycle`` and
+    ``matrix_flops`` is the rate of ``mma.sync`` on float16 (half of it on tf32, twice on int8; 0: there are none); ``l2_bytes_per_cycle`` and
     ``memory_bytes_per_cycle`` are rates of the whole device.
     """
 
@@ -197,13 +197,15 @@ class GpuModel(MachineModel):
     launch_seconds: float = 2.5e-6
     warp_groups: bool = False
     """Whether four warps can multiply together (``wgmma``)."""
+    block_threads: int = 1024
+    """The most threads of a block."""
 
     features: ClassVar[Features] = GPU
 
     def fits(self, threads: np.ndarray, shared_bytes: np.ndarray, registers: np.ndarray) -> np.ndarray:
         """Returns which blocks can run: their threads, shared memory and registers of a thread (an estimate) are there."""
         whole = -(-threads // WARP) * WARP
-        enough = (threads <= 1024) & (shared_bytes <= self.block_shared_bytes) & (registers <= 255)
+        enough = (threads <= self.block_threads) & (shared_bytes <= self.block_shared_bytes) & (registers <= 255)
         return np.asarray(enough & (whole * np.maximum(registers, 16) <= self.register_file))
 
     def resident(self, costs: CostColumns) -> np.ndarray:
@@ -221,7 +223,7 @@ class GpuModel(MachineModel):
         share = np.ceil(blocks / self.cores) / blocks  # of the multiprocessor that has the most blocks
         resident = np.minimum(self.resident(costs), np.ceil(blocks / self.cores))
         arithmetic = np.maximum(costs["fma_lanes"] / self.fma_lanes, costs["special_lanes"] / self.special_lanes)
-        matrix = costs["matrix_flops"] / self.matrix_flops
+        matrix = costs["matrix_flops"] / max(self.matrix_flops, 1.0)
         issue = costs["issue_slots"] / 4
         core = np.maximum(np.maximum(issue, arithmetic), matrix) + 0.25 * np.minimum(issue, arithmetic + matrix)
         flying = resident * np.minimum(blocks, self.cores) * np.maximum(costs["threads"], 1) * costs["bytes_in_flight"]
@@ -328,5 +330,16 @@ def measured(model: GpuModel, attribute: Callable[[int], int]) -> GpuModel:
     )  # fmt: skip
 
 
+def portable_gpu_model(target: Target) -> GpuModel:
+    """Returns the model of a GPU of any maker. It has the limits that nearly all of them have, the rates of a middling one,
+    and no matrix units."""
+    return GpuModel(
+        vector_bytes=16, registers=128, cores=32, l1_bytes=64 << 10, l2_bytes=4 << 20, l3_bytes=4 << 20,
+        l2_bytes_per_cycle=1024.0, memory_bytes_per_cycle=200.0, cycles_per_second=1.5e9, warps=32, blocks=16,
+        shared_bytes=64 << 10, block_shared_bytes=32 << 10, matrix_flops=0.0, launch_seconds=1e-5, block_threads=256,
+    )  # fmt: skip
+
+
 for _kind in ("cuda", "gpu-sim"):
     register_model(_kind, gpu_model)
+register_model("opencl", portable_gpu_model)

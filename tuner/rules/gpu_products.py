@@ -472,7 +472,7 @@ class GpuMatrixUnitRule(ScheduleRule):
         return Group(block, (block, after) if after is not None and whole else (block,))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
-        if not isinstance(machine, GpuModel):
+        if not isinstance(machine, GpuModel) or not machine.matrix_flops:
             return []
         groups = [GroupTilesPart(program, group, machine)] if machine.warp_groups and _for_groups(group.anchor) else []
         return [*groups, WarpTilesPart(program, group, machine)]

@@ -409,7 +409,7 @@ class ColumnThreadsPart(Part):
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         threads = columns["together"] * columns["across"]
-        return np.asarray((threads <= 1024) & (threads >= WARP) & (self.column is not None))
+        return np.asarray((threads <= self.machine.block_threads) & (threads >= WARP) & (self.column is not None))
 
     def costs(self, columns: Columns, rows: int) -> Costs:
         block, machine = self.block, self.machine
@@ -487,7 +487,8 @@ class SplitSumsPart(Part):
         split_sums(sch, self.block.name, len(self.block.spatial), row["parts"], how)
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
-        return np.asarray(columns["parts"] * columns["threads"] * columns["lanes"] <= self.block.reduce_size)
+        enough = columns["parts"] * columns["threads"] * columns["lanes"] <= self.block.reduce_size
+        return np.asarray(enough & (columns["threads"] <= self.machine.block_threads))
 
     def costs(self, columns: Columns, rows: int) -> Costs:
         block, machine = self.block, self.machine
@@ -665,10 +666,9 @@ class ElementThreadsPart(Part):
         most = neighbours(block)
         wide = [v for v in block.spatial if block.extents[v] > 1]
         self.last: Var | None = wide[-1] if wide else None
+        useful = min(machine.block_threads, 2 * max(block.spatial_size, WARP) - 1)
         self.decisions = (
-            Decision(
-                "threads", tuple([t for t in (32, 64, 128, 256, 512, 1024) if t < 2 * max(block.spatial_size, WARP)])
-            ),
+            Decision("threads", tuple([t for t in (32, 64, 128, 256, 512, 1024) if t <= useful])),
             Decision("lanes", tuple([n for n in (1, 2, 4, 8) if n <= most])),
         )
 

@@ -1,0 +1,119 @@
+"""The kernels of a function in launch form. It says what each takes, and how many blocks, threads and shared bytes its launch has.
+
+Every text that kernels are printed as begins with :func:`kernels_in`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...codegen.backend.emitter import CACHE_LINE, constant_elements
+from ...codegen.lowered import LoweredFunc, Param, written_data
+from ...codegen.machine.target import STATIC_SHARED
+from ...tir.expr import Call, Expr
+from ...tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, statements_in
+from ...tir.walk import free_vars, loads_and_stores, statements
+from .launch_form import (
+    BLOCK_TAGS,
+    SWIZZLED,
+    SWIZZLED_ALIGNMENT,
+    THREAD_TAGS,
+    GpuError,
+    inside_threads,
+    is_shared,
+    tag_of,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GpuKernel:
+    """One kernel of a function. ``grid``: the blocks along x, y, z; ``block``: the threads along x, y, z;
+    ``shared_bytes``: the shared memory that its buffers take; ``dynamic_shared``: what of it the launch has to give."""
+
+    name: str
+    loop: For
+    params: tuple[Param, ...]
+    grid: tuple[Expr | int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int
+
+    @property
+    def dynamic_shared(self) -> int:
+        """The bytes of shared memory that the launch gives, or 0."""
+        return self.shared_bytes if self.shared_bytes > STATIC_SHARED else 0
+
+
+def kernels_in(lowered: LoweredFunc) -> list[GpuKernel]:
+    """Returns the kernels of a function in launch form, in the order of the program."""
+    out: list[GpuKernel] = []
+    outer: dict[Buffer, None] = {}
+
+    def visit(s: Stmt) -> None:
+        if tag_of(s):
+            assert isinstance(s, For)
+            out.append(_kernel(f"{lowered.name}_kernel{len(out)}", s, lowered, outer))
+            return
+        if isinstance(s, (BufferStore, Evaluate)) and not _does_nothing(s):
+            raise GpuError(f"{lowered.name} does something outside of its kernels: {s}".split("\n")[0])
+        if isinstance(s, Allocate):
+            outer[s.buffer] = None
+        for child in statements_in(s):
+            visit(child)
+
+    visit(lowered.func.body)
+    return out
+
+
+def _does_nothing(s: Stmt) -> bool:
+    return isinstance(s, Evaluate) and not isinstance(s.value, Call)
+
+
+def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, None]) -> GpuKernel:
+    loops, _ = inside_threads(loop)
+    used = {a.buffer.data for a in loads_and_stores(loop)}
+    stored = written_data(PrimFunc((), loop, {}))
+    params = [
+        Param("buffer", p.var, p.dtype, p.buffer, p.buffer.data in stored) if p.buffer is not None else p
+        for p in lowered.params
+        if p.buffer is None or p.buffer.data in used
+    ]
+    params += [Param("buffer", b.data, b.dtype, b, b.data in stored) for b in outer if b.data in used]
+    known = {p.var for p in params} | {p.buffer.data for p in params if p.buffer is not None}
+    params += [Param("scalar", v, v.dtype) for v in free_vars(loop) if v not in known and v.dtype != "handle"]
+    # the tags stand in the order z, y, x, and a launch takes x, y, z
+    grid = tuple([loops[tag].extent if tag in loops else 1 for tag in reversed(BLOCK_TAGS)])
+    block = tuple([int(loops[tag].extent) if tag in loops else 1 for tag in reversed(THREAD_TAGS)])  # type: ignore[call-overload]
+    return GpuKernel(name, loop, tuple(params), grid, block, shared_bytes(loop))
+
+
+# memory that the threads of a block share
+
+
+def shared_bytes(loop: Stmt) -> int:
+    """Returns the bytes of shared memory that a kernel needs: those of its buffers, one after the other."""
+    total = 0
+    for s in statements(loop):
+        if isinstance(s, Allocate) and is_shared(s.buffer.scope):
+            total = placed(s.buffer, total) + shared_size(s.buffer)
+    return total
+
+
+def placed(buffer: Buffer, room: int) -> int:
+    """Returns where a shared buffer begins behind ``room`` bytes of others."""
+    step = shared_alignment(buffer)
+    return -(-room // step) * step
+
+
+def shared_size(buffer: Buffer) -> int:
+    """Returns the bytes of a shared buffer, rounded up to its alignment; GpuError when its size is not a constant."""
+    elements = constant_elements(buffer)
+    if elements is None:
+        raise GpuError(f"the size of the shared buffer {buffer.name} is not a constant")
+    step = shared_alignment(buffer)
+    return -(-elements * buffer.dtype.bytes // step) * step
+
+
+def shared_alignment(buffer: Buffer) -> int:
+    """Returns where a shared buffer begins: at a multiple of so many bytes."""
+    return SWIZZLED_ALIGNMENT if buffer.scope == SWIZZLED else CACHE_LINE

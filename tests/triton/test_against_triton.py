@@ -1,0 +1,102 @@
+"""Kernels in blocks give what the package ``triton`` gives in its interpreter, and what NumPy and PyTorch give."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from . import block_kernels as kernels
+
+HERE = Path(__file__).parent
+RNG = np.random.default_rng(7)
+
+
+def f32(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def i32(*shape, low=-(2**31), high=2**31):
+    return RNG.integers(low, high, shape, dtype=np.int64).astype(np.int32)
+
+
+def product(m, n, k, bm, bn, bk, dtype, activation="", columns=False):
+    a, b = f32(m, k).astype(dtype), f32(k, n).astype(dtype)
+    b = np.asfortranarray(b) if columns else b
+    strides = [s // a.itemsize for x in (a, b) for s in x.strides] + [n, 1]
+    grid = (-(-m // bm) * -(-n // bn),)
+    flat = b.T.reshape(-1) if columns else b.reshape(-1)
+    named = {"BM": bm, "BN": bn, "BK": bk, "GROUP": 2, "ACTIVATION": activation}
+    return "matmul", grid, [a.reshape(-1), flat, np.zeros(m * n, dtype), m, n, k, *strides], named
+
+
+CASES = [
+    *[("add", (-(-n // 64),), [f32(n), f32(n), np.zeros(n, np.float32), n], {"BLOCK": 64}) for n in (1, 7, 63, 64, 65, 200)],
+    ("add", (2,), [f32(100).astype(np.float16), f32(100), np.zeros(100, np.float16), 100], {"BLOCK": 64}),
+    ("add", (2,), [i32(100), i32(100), np.zeros(100, np.int32), 100], {"BLOCK": 64}),
+    ("add", (2,), [i32(100, low=-128, high=128).astype(np.int8), i32(100), np.zeros(100, np.int64), 100], {"BLOCK": 64}),
+    ("softmax", (3,), [np.zeros(13 * 50, np.float32), f32(13 * 50), 50, 50, 13, 50], {"BLOCK": 64, "num_stages": 2}),
+    ("softmax", (2,), [np.zeros(4, np.float32), f32(4), 1, 1, 4, 1], {"BLOCK": 2, "num_stages": 1}),
+    product(40, 35, 27, 16, 16, 16, np.float32),
+    product(40, 35, 27, 32, 16, 16, np.float16, "leaky_relu"),
+    product(33, 64, 32, 16, 64, 32, np.float32, columns=True),
+    ("reductions", (1,), [f32(16 * 64), *[np.zeros(n, t) for n, t in ((16, "f4"), (16, "f4"), (16, "i4"), (64, "f4"), (64, "i4"), (64, "f4"), (1, "i4"))], i32(16 * 64)], {"N": 16, "M": 64}),
+    ("elements", (2,), [f32(100), f32(100), i32(100), np.zeros(100, np.float32), np.zeros(100, np.int32), 100], {"BLOCK": 64}),
+    *[("control", (4,), [f32(100), np.zeros(100, np.float32), np.zeros(4, np.int32), 100, limit], {"BLOCK": 32, "MODE": mode}) for limit, mode in ((3.5, "once"), (300.0, "twice"))],
+    ("reversed_in_place", (1,), [f32(64)], {"SIZE": 64}),
+    ("gathered", (1,), [f32(10 * 32), i32(8, low=0, high=10), np.zeros(8 * 32, np.float32), 10], {"ROWS": 8, "SIZE": 32}),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def expected(tmp_path_factory):
+    """What Triton's interpreter makes of all cases, by the numbers of case and argument."""
+    elsewhere = os.environ.get("TILEWRIGHT_TRITON", "")
+    if not elsewhere and importlib.util.find_spec("triton") is None:
+        pytest.skip("the package triton is not installed (TILEWRIGHT_TRITON may name the folder where it is)")
+    folder = tmp_path_factory.mktemp("oracle")
+    arrays, asked = {}, []
+    for n, (kernel, grid, args, named) in enumerate(CASES):
+        given = []
+        for k, a in enumerate(args):
+            if isinstance(a, np.ndarray):
+                arrays[f"{n}_{k}"] = a
+                given.append({"array": f"{n}_{k}"})
+            else:
+                given.append(a)
+        asked.append([kernel, grid, given, named])
+    np.savez(folder / "request.npz", **arrays)
+    (folder / "request.json").write_text(json.dumps(asked))
+    source = (HERE / "block_kernels.py").read_text()
+    path = folder / "block_kernels.py"
+    path.write_text(source.replace("tilewright.triton", "triton"))
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": elsewhere}
+    command = [
+        sys.executable,
+        str(HERE / "oracle_process.py"),
+        str(path),
+        str(folder / "request"),
+        str(folder / "answer.npz"),
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return np.load(folder / "answer.npz")
+
+
+@pytest.mark.parametrize("n", range(len(CASES)), ids=[f"{c[0]}{n}" for n, c in enumerate(CASES)])
+def test_kernel_gives_what_triton_gives(n, expected):
+    kernel, grid, args, named = CASES[n]
+    given = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    getattr(kernels, kernel)[grid](*given, **named)
+    for k, a in enumerate(given):
+        if isinstance(a, np.ndarray):
+            want = expected[f"{n}_{k}"]
+            if a.dtype.kind == "f":
+                scale = 2e-3 if a.dtype == np.float16 else 2e-6
+                np.testing.assert_allclose(a, want, rtol=scale, atol=scale * 4)
+            else:
+                np.testing.assert_array_equal(a, want)

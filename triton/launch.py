@@ -1,0 +1,414 @@
+"""Launches kernels: ``@jit`` functions on NumPy arrays and CPU tensors of PyTorch.
+
+What a launch is compiled for is its key: the type of each array, the kind of each number, each constant, and which arrays
+overlap. One key gives one :class:`~tilewright.tir.PrimFunc`, a parallel loop over the programs of the grid, and its machine code.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..codegen import Target, compile
+from ..codegen.runtime.module import Module
+from ..tir.expr import IntImm, Var, const
+from ..tir.expr.dtype import DType
+from ..tir.stmt import Buffer, For, PrimFunc, replace_buffers
+from .block_values import BlockValue, PointerArgument, of_expression
+from .kernel_builder import AccessSite, KernelBuilder, NeedsWideIndices
+from .kernel_source import KernelSource
+from .language import Builtin, constexpr
+from .language import cdiv as _cdiv_row
+from .reader import KernelReader
+
+OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
+"""What a launch says to GPUs. On processors it changes nothing; a kernel gets those that are among its parameters."""
+
+_NARROW = 2**30
+"""Arrays of fewer elements, and smaller integers, are indexed with 32 bits."""
+
+Key = tuple[Any, ...]
+
+
+class CompiledKernel:
+    """One kernel, compiled for one kind of arguments: its program ``func`` and its ``module``."""
+
+    def __init__(self, func: PrimFunc, sites: Sequence[AccessSite], name: str, target: Target) -> None:
+        self.func = func
+        self.sites = tuple(sites)
+        self.name = name
+        self.module: Module = compile(func, target)
+        self.entry: Callable[..., Any] = self.module.entry
+
+    def __repr__(self) -> str:
+        return f"CompiledKernel({self.name})"
+
+    def script(self) -> str:
+        """Return the program as text."""
+        return self.func.script()
+
+    def fault(self, faults: np.ndarray[Any, Any]) -> IndexError:
+        """Return the error that says which accesses were outside of their arguments."""
+        lines = []
+        for site, noted in zip(self.sites, faults.tolist(), strict=True):
+            if noted:
+                at = noted - 1 if noted > 0 else noted
+                lines.append(f"{site.verb} {site.argument}[{at}], outside of its elements\n    {site.place}")
+        return IndexError(
+            f"{self.name} {'; it '.join(lines)}\nA mask leaves out what lies outside; those elements were skipped."
+        )
+
+
+class JitFunction:
+    """A function with ``@triton.jit``: ``kernel[grid](…)`` launches it, and other kernels call it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.kernel_source = KernelSource(function)
+        self.compiled: dict[Key, CompiledKernel] = {}
+
+    def __repr__(self) -> str:
+        return f"JitFunction({self.kernel_source.name})"
+
+    def __getitem__(self, grid: Any) -> Callable[..., CompiledKernel]:
+        return functools.partial(self.run, grid=grid)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        raise RuntimeError(
+            f"{self.kernel_source.name} is a kernel: launch it with a grid, {self.kernel_source.name}[grid](…)"
+        )
+
+    def warmup(self, *args: Any, grid: Any, **named: Any) -> CompiledKernel:
+        """Compile for these arguments without running; returns the compiled kernel."""
+        return self.run(*args, grid=grid, warmup=True, **named)
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **named: Any) -> CompiledKernel:
+        """Run one program for each point of the grid; returns the compiled kernel.
+
+        ``grid`` has one to three sizes, or is a function of the arguments by name that gives them. Arrays are changed in place.
+
+        Raises IndexError after the run when a program accessed an element outside of an array.
+        """
+        source = self.kernel_source
+        options = {n: v for n, v in named.items() if n in OPTIONS and n not in source.signature.parameters}
+        for n, v in options.items():
+            if v is not None and (isinstance(v, bool) or not isinstance(v, int) or v < 1):
+                raise ValueError(f"{n}={v!r}; it is a positive integer")
+        bound = source.bound(args, {n: v for n, v in named.items() if n not in options} if options else named)
+        sizes = _grid(grid, bound)
+        launch = _Launch(source, bound, sizes)
+        kernel = self.compiled.get(launch.key)
+        if kernel is None:
+            kernel = self.compiled[launch.key] = launch.compiled()
+        if not warmup and 0 not in sizes:
+            faults = np.zeros(max(1, len(kernel.sites)), np.int64)
+            kernel.entry(*launch.values(), faults)
+            if faults.any():
+                raise kernel.fault(faults[: len(kernel.sites)])
+        return kernel
+
+
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Return a kernel from a function over blocks; its source is read, the function does not run.
+
+    The options of Triton's ``jit`` (``do_not_specialize``, ``noinline``, …) are for GPUs, and unknown ones are refused.
+    """
+    known = {
+        "version",
+        "repr",
+        "launch_metadata",
+        "do_not_specialize",
+        "do_not_specialize_on_alignment",
+        "debug",
+        "noinline",
+    }
+    unknown = set(options) - known
+    if unknown:
+        raise TypeError(f"jit has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    return JitFunction if function is None else JitFunction(function)
+
+
+class _ConstantFunction:
+    """A function of integers that programs call on the host, and kernels on what is known when they are compiled."""
+
+    def __init__(self, function: Callable[..., int], row: Builtin | None) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.constant_function = row or True
+
+    def __call__(self, *args: int) -> int:
+        return self.function(*args)
+
+
+def _cdiv(x: int, y: int) -> int:
+    """Return x / y rounded up.
+
+    >>> _cdiv(7, 4)
+    2
+    """
+    return -(-x // y)
+
+
+def _next_power_of_2(n: int) -> int:
+    """Return the smallest power of two that is at least ``n``.
+
+    >>> _next_power_of_2(781)
+    1024
+    """
+    return 1 << max(n - 1, 0).bit_length()
+
+
+cdiv = _ConstantFunction(_cdiv, _cdiv_row)
+next_power_of_2 = _ConstantFunction(_next_power_of_2, None)
+
+
+def _grid(grid: Any, bound: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Returns the three sizes of a grid."""
+    sizes = grid(dict(bound)) if callable(grid) else grid
+    sizes = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
+    if not 1 <= len(sizes) <= 3 or any(
+        isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0 for n in sizes
+    ):
+        raise ValueError(f"the grid {sizes} is no tuple of one to three sizes")
+    return (*map(int, sizes), *(1,) * (3 - len(sizes)))  # type: ignore[return-value]
+
+
+class _Array:
+    """An argument in memory: its type, its first address, and its elements in one dimension."""
+
+    __slots__ = ("array", "count", "dtype", "start")
+
+    def __init__(self, name: str, x: Any) -> None:
+        if isinstance(x, np.ndarray):
+            self.dtype, self.start = _name_of(x.dtype), x.__array_interface__["data"][0]
+            if x.ndim == 1 and x.strides[0] == x.itemsize:
+                flat = x
+            elif x.flags.c_contiguous:
+                flat = x.reshape(-1)
+            else:
+                strides = [n // x.itemsize for n in x.strides]
+                flat = np.lib.stride_tricks.as_strided(
+                    x, (_reach(name, x.shape, strides),), (x.itemsize,), writeable=x.flags.writeable
+                )
+            self.array, self.count = flat, flat.size
+            return
+        if x.device.type != "cpu":
+            raise TypeError(f"{name} lies on {x.device}; kernels run on arrays in the memory of the processor")
+        x = x.detach()
+        self.dtype, self.start = _torch_name(x.dtype), x.data_ptr()
+        if x.is_contiguous():
+            flat = x.view(-1)
+        else:
+            flat = x.as_strided((_reach(name, x.shape, x.stride()),), (1,))
+        self.count = flat.numel()
+        self.array = flat.numpy() if self.dtype in _NUMPY_TYPES else flat
+
+
+@functools.cache
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name
+
+
+@functools.cache
+def _torch_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+_NUMPY_TYPES = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())
+
+
+def _reach(name: str, shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Returns the number of elements from the first to the last one."""
+    if any(n < 0 for n in strides):
+        raise ValueError(f"{name} has negative strides; a pointer to its first element would not reach the others")
+    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+class _Launch:
+    """The arguments of one launch, and its key."""
+
+    def __init__(self, source: KernelSource, bound: dict[str, Any], grid: tuple[int, int, int]) -> None:
+        self.source, self.grid = source, grid
+        self.arrays: dict[str, _Array] = {}
+        self.scalars: dict[str, int | float] = {}
+        self.constants: dict[str, Any] = {}
+        parts: list[Any] = []
+        wide = grid[0] * grid[1] * grid[2] >= _NARROW
+        for name, x in bound.items():
+            kind = type(x)
+            if name in source.constants or kind is bool or x is None or isinstance(x, (DType, JitFunction)):
+                self.constants[name] = x
+                parts.append((kind, x))
+            elif kind is int or isinstance(x, np.integer):
+                x = int(x)
+                if x == 1:
+                    self.constants[name] = x
+                    parts.append(1)
+                else:
+                    if not -(2**63) <= x < 2**63:
+                        raise OverflowError(f"{name} = {x} has more than 64 bits")
+                    wide = wide or not -_NARROW < x < _NARROW
+                    self.scalars[name] = x
+                    parts.append((x >= 0, not -(2**31) <= x < 2**31))
+            elif kind is float or isinstance(x, np.floating):
+                self.scalars[name] = float(x)
+                parts.append("float")
+            elif isinstance(x, np.ndarray) or (hasattr(x, "data_ptr") and hasattr(x, "stride")):
+                self.arrays[name] = one = _Array(name, x)
+                wide = wide or one.count >= _NARROW
+                parts.append(one.dtype)
+            else:
+                raise TypeError(
+                    f"{source.name}: {name} is {x!r}; a kernel takes arrays and numbers, and as tl.constexpr what is known when it is compiled"
+                )
+        self.wide = wide
+        self.groups = self._groups()
+        rank = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
+        self.rank = rank
+        self.key: Key = (
+            tuple(parts),
+            wide,
+            rank,
+            tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
+        )
+        try:
+            hash(self.key)
+        except TypeError as e:
+            raise TypeError(f"{source.name}: a constant is not hashable: {e}") from None
+
+    def _groups(self) -> list[tuple[list[str], int]]:
+        """Returns the arrays that share memory, with the address where it begins."""
+        spans = sorted([(one.start, one.start + one.count * DType(one.dtype).bytes) for one in self.arrays.values()])
+        if all([end <= start for (_, end), (start, _) in itertools.pairwise(spans)]):
+            return [([name], one.start) for name, one in self.arrays.items()]
+        out: list[tuple[list[str], int]] = []
+        end = -1
+        for name, one in sorted(self.arrays.items(), key=lambda item: item[1].start):
+            if out and one.start < end and one.count:
+                out[-1][0].append(name)
+            else:
+                out.append(([name], one.start))
+            end = max(end, one.start + one.count * DType(one.dtype).bytes)
+        order = {name: n for n, name in enumerate(self.arrays)}
+        for names, _ in out:
+            names.sort(key=order.__getitem__)
+            types = {self.arrays[n].dtype for n in names}
+            if len(types) > 1:
+                raise TypeError(
+                    f"{self.source.name}: {' and '.join(names)} share memory and have different types, {' and '.join(sorted(types))}"
+                )
+        return sorted(out, key=lambda group: order[group[0][0]])
+
+    def values(self) -> list[Any]:
+        """Returns the arguments of the compiled function, but the last one."""
+        out: list[Any] = []
+        positions: list[int] = []
+        for names, start in self.groups:
+            first = self.arrays[names[0]]
+            if len(names) == 1:
+                out.append(first.array)
+                continue
+            size = DType(first.dtype).bytes
+            last = max(self.arrays[n].start + self.arrays[n].count * size for n in names)
+            if any((self.arrays[n].start - start) % size for n in names):
+                raise ValueError(f"{' and '.join(names)} overlap by parts of an element")
+            whole = max((self.arrays[n] for n in names), key=lambda one: one.count)
+            if whole.start == start and whole.start + whole.count * size == last:
+                out.append(whole.array)
+            else:
+                out.append(_memory(start, (last - start) // size, first.array))
+            positions += [(self.arrays[n].start - start) // size for n in names]
+        programs = self.grid[0] * self.grid[1] * self.grid[2]
+        return [*out, *self.scalars.values(), *positions, *self.grid[: self.rank - 1], programs]
+
+    def compiled(self) -> CompiledKernel:
+        """Compile the kernel for this launch."""
+        target = Target.of("native")
+        try:
+            func, sites = self.program(DType("int64" if self.wide else "int32"), target)
+        except NeedsWideIndices:
+            func, sites = self.program(DType("int64"), target)
+        return CompiledKernel(func, sites, self.source.name, target)
+
+    def program(self, index: DType, target: Target) -> tuple[PrimFunc, list[AccessSite]]:
+        """Return the program of this launch, and its accesses in order."""
+        params: list[Var] = []
+        buffers: dict[Var, Buffer] = {}
+        names: dict[str, Any] = dict(self.constants)
+        known: set[Var] = set()
+        where: list[tuple[str, Buffer, Var | None]] = []
+        for group, _ in self.groups:
+            handle, extent = Var(group[0], "handle"), Var(f"n_{group[0]}", index)
+            known.add(extent)
+            dtype = DType(self.arrays[group[0]].dtype)
+            if dtype.is_storage:
+                raise TypeError(f"{self.source.name}: arrays of {dtype} are not known in kernels yet")
+            buffers[handle] = buffer = Buffer(group[0], (extent,), dtype, data_alignment=dtype.bytes)
+            params.append(handle)
+            where += [(n, buffer, Var(f"start_{n}", index) if len(group) > 1 else None) for n in group]
+        for name, x in self.scalars.items():
+            var = Var(name, "float32" if isinstance(x, float) else index)
+            params.append(var)
+            if isinstance(x, int) and x >= 0:
+                known.add(var)
+            kind = DType("float32" if isinstance(x, float) else "int32" if -(2**31) <= x < 2**31 else "int64")
+            names[name] = of_expression(var, kind)
+        for name, buffer, position in where:
+            start: Any = const(0, index) if position is None else position
+            if position is not None:
+                params.append(position)
+                known.add(position)
+            argument = PointerArgument(name, buffer, start)
+            names[name] = BlockValue((), index, _always(start), pointer=argument)
+        sizes = [Var(f"grid_{n}", index) for n in range(self.rank - 1)]
+        programs = Var("programs", index)
+        program = Var("program", index)
+        params += [*sizes, programs]
+        handle, sites = Var("faults", "handle"), Var("accesses", index)
+        buffers[handle] = faults = Buffer("faults", (sites,), DType("int64"))
+        params.append(handle)
+        known.update((*sizes, programs, program))
+        builder = KernelBuilder(index, faults, known, target.vector_lanes(DType("float32")))
+        builder.outer = {*known, *params}
+        one, zero = const(1, index), const(0, index)
+        if self.rank == 1:
+            builder.programs, builder.grid = (program, zero, zero), (programs, one, one)
+        elif self.rank == 2:
+            builder.programs = (program % sizes[0], program // sizes[0], zero)
+            builder.grid = (sizes[0], programs // sizes[0], one)
+        else:
+            area = sizes[0] * sizes[1]
+            builder.programs = (program % sizes[0], program // sizes[0] % sizes[1], program // area)
+            builder.grid = (*sizes, programs // area)  # type: ignore[assignment]
+        with builder.scope() as inner:
+            KernelReader(builder).call(self.source, {n: names[n] for n in self.source.signature.parameters})
+        count = max(1, len(builder.sites))
+        body = For(program, zero, programs, "parallel", inner.statement())
+        fixed = faults.with_(shape=(IntImm(count, index),))
+        body = replace_buffers(body, {faults: fixed})
+        buffers[handle] = fixed
+        ordered = {p: buffers[p] for p in params if p in buffers}
+        return PrimFunc(tuple(params), body, ordered, {"global_symbol": self.source.name}), builder.sites
+
+
+def _always(e: Any) -> Callable[[Any], Any]:
+    return lambda _: e
+
+
+def _memory(start: int, count: int, like: Any) -> Any:
+    """Returns the elements from an address on as an array, which is used while the arrays that own them live."""
+    if not isinstance(like, np.ndarray):
+        raise TypeError("arrays of this type overlap in parts")
+    holder = type(
+        "_Held",
+        (),
+        {"__array_interface__": {"version": 3, "shape": (count,), "typestr": like.dtype.str, "data": (start, False)}},
+    )
+    return np.asarray(holder())
+
+
+__all__ = ["CompiledKernel", "JitFunction", "cdiv", "constexpr", "jit", "next_power_of_2"]
