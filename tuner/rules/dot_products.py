@@ -215,6 +215,7 @@ class DotPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         roles, form, width = self.roles, self.form, row["vectors"] * self.form.lanes
         block = sch.get_block(self.block.name)
+        given = {producer.name for producer in sch.get_producers(block)}
         self._end_rows_with_steps(sch, block)
         result = self._pad(sch, block)
         shifted: Any = None
@@ -223,7 +224,7 @@ class DotPart(Part):
         if form.shifts:
             shifted, sums, corrected = sch.shift_operand(block, roles.right)
         if form.widens:
-            self._widen(sch, block)
+            self._widen(sch, block, given)
         packed = pack(sch, block, roles.panels(self.block, width, form.width, shared=self.parallel))
         if form.shifts:
             self._shift(sch, shifted, packed)
@@ -273,11 +274,15 @@ class DotPart(Part):
         sch.vectorize(loops_within(sch, shifted, part)[-1])
         sch.set_scope(shifted, 0, "local")
 
-    def _widen(self, sch: Schedule, block: Any) -> None:
-        """Copy the left factor as int16."""
-        copy = sch.cache_read(block, self.block.loads[self.roles.left].buffer.name, "global")
-        sch.unsafe_set_dtype(copy, 0, "int16")
-        self._copy(sch, copy, self.machine.lanes(2))
+    def _widen(self, sch: Schedule, block: Any, given: set[str]) -> None:
+        """Copy the left factor as int16, where it is padded or reindexed by that copy; ``given``: producers that are no copies."""
+        left = sch.get(block).reads[self.roles.left].buffer
+        made = [p for p in sch.get_producers(block) if p.name not in given]
+        copies = [p for p in made if sch.get(p).writes[0].buffer is left]
+        if not copies:
+            copies = [sch.cache_read(block, self.roles.left, "global")]
+            self._copy(sch, copies[0], self.machine.lanes(2))
+        sch.unsafe_set_dtype(copies[0], 0, "int16")
 
     def _end_rows_with_steps(self, sch: Schedule, block: Any) -> None:
         """Copy the left operand where dimensions follow that of the steps, as in weights of windows of one element."""
