@@ -1,4 +1,4 @@
-"""The ways in which a target multiplies and adds several steps of a reduction in each lane, by the types of the factors."""
+"""The ways in which a target multiplies and adds several steps of a reduction in each lane."""
 
 from __future__ import annotations
 

@@ -4,9 +4,10 @@
 machines that multiply and add four int8 in each lane, four steps and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI
 (:mod:`tilewright.schedule.intrin`); the operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A
 convolution over NHWC is such a product for each position in the window, with the channels as steps: the panels are ``[panel, ry, rx,
-k // 4, column, k % 4]``. The instruction takes one signed and one unsigned factor; where both are signed or both unsigned, the
-packed one is shifted by 128 while it is packed, and the sums are corrected by 128 times the row sums of the other one when a tile
-is complete (``shift_operand``).
+k // 4, column, k % 4]``. Other processors take fewer columns at once (:mod:`tilewright.tuner.cost.dot_forms`). That instruction takes one signed and one unsigned factor, those
+of AArch64's ``dotprod`` two of one signedness; where the factors are others, the packed one is shifted by 128 while it is packed, and the sums
+are corrected by 128 times the row sums of the other one when a tile is complete (``shift_operand``). Without such an instruction x86
+multiplies pairs of int16 (``vpmaddwd``): the factor with the rows is copied as int16, the packed one is widened where it is loaded.
 
 :func:`matrix_unit_product` takes tiles of 16 by 64 bytes and 64 bytes by 16 columns (AMX). One instruction multiplies a tile of
 each; its sums stay in tile registers over the whole reduction (:mod:`tilewright.schedule.intrin`). The operand with
@@ -275,7 +276,7 @@ class DotPart(Part):
         sch.set_scope(shifted, 0, "local")
 
     def _widen(self, sch: Schedule, block: Any, given: set[str]) -> None:
-        """Copy the left factor as int16, where it is padded or reindexed by that copy; ``given``: producers that are no copies."""
+        """Make the left factor's copy one of int16; ``given``: producers that are no copies."""
         left = sch.get(block).reads[self.roles.left].buffer
         made = [p for p in sch.get_producers(block) if p.name not in given]
         copies = [p for p in made if sch.get(p).writes[0].buffer is left]
