@@ -149,6 +149,9 @@ class KernelBuilder:
         self.programs: tuple[Expr, ...] = ()
         self.grid: tuple[Expr, ...] = ()
         self.trial = False
+        self.programs_in_order = False
+        """Whether programs run one after another: each sees what those before it left."""
+        self.apply: Callable[..., Any] = _no_function
 
     # -- scopes ------------------------------------------------------------------------------------------------------
 
@@ -779,6 +782,10 @@ class KernelBuilder:
         for var, size, kind in reversed(loops):
             body = For(var, self.number(0), self.number(size), kind, body)
         self.emit(body)
+
+
+def _no_function(*_: Any) -> Any:
+    raise AssertionError("a builder without a reader calls no functions")
 
 
 _REDUCTIONS: dict[str, tuple[Callable[[Expr, Expr], Expr], Callable[[DType], Any], str]] = {

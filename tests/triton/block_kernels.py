@@ -139,3 +139,96 @@ def gathered(x_ptr, index_ptr, out_ptr, n, ROWS: tl.constexpr, SIZE: tl.constexp
     block = tl.load(x_ptr + index[:, None] * SIZE + columns[None, :])
     turned = tl.reshape(tl.trans(block), (ROWS, SIZE))
     tl.store(out_ptr + rows[:, None] * SIZE + columns[None, :], turned + tl.broadcast_to(index[:, None], (ROWS, SIZE)))
+
+
+@triton.jit
+def larger_first(a, b):
+    return tl.where(a > b, a, b)
+
+
+@triton.jit
+def affine(a, b, c, d):
+    return a * c, b * c + d
+
+
+@triton.jit
+def combined(x_ptr, i_ptr, out_ptr, all_ptr, scan_ptr, sum_ptr, int_ptr, pair_ptr, N: tl.constexpr, M: tl.constexpr):
+    rows, columns = tl.arange(0, N), tl.arange(0, M)
+    places = rows[:, None] * M + columns[None, :]
+    x = tl.load(x_ptr + places)
+    i = tl.load(i_ptr + places)
+    tl.store(out_ptr + rows, tl.reduce(x, 1, larger_first))
+    tl.store(all_ptr + tl.arange(0, 1), tl.reduce(tl.reduce(x, 0, larger_first, keep_dims=True), 1, larger_first))
+    tl.store(scan_ptr + places, tl.associative_scan(x, 1, larger_first, reverse=True))
+    tl.store(sum_ptr + places, tl.cumsum(x, 0) + tl.cumprod(x * 0.5, axis=1))
+    tl.store(int_ptr + places, tl.cumsum(i, axis=1, reverse=True))
+    slope, height = tl.associative_scan((x, x + 1), 1, affine)
+    tl.store(pair_ptr + places, slope - height)
+
+
+@triton.jit
+def shuffled(x_ptr, y_ptr, out_ptr, twice_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
+    both = tl.join(x, y)
+    a, b = tl.split(tl.permute(tl.reshape(both, (2, N // 2, 2)), (1, 2, 0)))
+    tl.store(out_ptr + tl.arange(0, N), tl.ravel(a - b))
+    tl.store(twice_ptr + tl.arange(0, 2 * N), tl.interleave(x, y) + tl.cat(x, y, can_reorder=True))
+    tl.store(out_ptr + at + N, tl.flip(x) + tl.fma(x, y, x))
+
+
+@triton.jit
+def dropout(x_ptr, out_ptr, int_ptr, normal_ptr, n, p, seed, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    kept = tl.rand(seed, offsets) > p
+    tl.store(out_ptr + offsets, tl.where(kept, x / (1 - p), 0.0), mask=mask)
+    tl.store(int_ptr + offsets, tl.randint(seed, offsets), mask=mask)
+    a, b, c, d = tl.randint4x(seed, offsets)
+    tl.store(
+        normal_ptr + offsets, tl.randn(seed, offsets) + (a ^ b ^ c ^ d).to(tl.int32, bitcast=True) * 1e-9, mask=mask
+    )
+
+
+@triton.jit
+def counted(i_ptr, count_ptr, old_ptr, ends_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    i = tl.load(i_ptr + at, mask=mask, other=0)
+    old = tl.atomic_add(count_ptr + (i & 7), 1, mask=mask)
+    tl.store(old_ptr + at, old, mask=mask)
+    tl.atomic_max(ends_ptr, tl.max(i, axis=0))
+    tl.atomic_min(ends_ptr + 1, tl.min(i, axis=0))
+    tl.atomic_xor(ends_ptr + 2, tl.xor_sum(i, axis=0))
+    tl.atomic_or(ends_ptr + 3 + (i & 1), i & 255, mask=mask)
+    tl.atomic_and(ends_ptr + 5 + (i & 1), i | 255, mask=mask)
+
+
+@triton.jit
+def locked_sums(x_ptr, sum_ptr, lock_ptr, count_ptr, n, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < n
+    x = tl.load(x_ptr + pid * n + columns, mask=mask, other=0.0)
+    group = pid % GROUPS
+    lock, count = lock_ptr + group, count_ptr + group
+    places = sum_ptr + group * n + columns
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    if tl.load(count) == 0:
+        tl.atomic_xchg(count, 1)
+    else:
+        x += tl.load(places, mask=mask)
+    tl.store(places, x, mask=mask)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+@triton.jit
+def windows(x_ptr, out_ptr, rows, columns, stride, BM: tl.constexpr, BN: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, shape=[rows, columns], strides=[stride, 1], block_shape=[BM, BN])
+    out = tl.make_tensor_descriptor(out_ptr, [columns, rows], [rows, 1], [BN, BM])
+    i, j = tl.program_id(0) * BM, tl.program_id(1) * BN
+    tile = x.load([i, j]) + x.load([i - 3, j + 4])
+    out.store([j, i], tile.T)

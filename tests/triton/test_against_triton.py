@@ -49,6 +49,13 @@ CASES = [
     *[("control", (4,), [f32(100), np.zeros(100, np.float32), np.zeros(4, np.int32), 100, limit], {"BLOCK": 32, "MODE": mode}) for limit, mode in ((3.5, "once"), (300.0, "twice"))],
     ("reversed_in_place", (1,), [f32(64)], {"SIZE": 64}),
     ("gathered", (1,), [f32(10 * 32), i32(8, low=0, high=10), np.zeros(8 * 32, np.float32), 10], {"ROWS": 8, "SIZE": 32}),
+    ("combined", (1,), [f32(8 * 32), i32(8 * 32), *[np.zeros(n, t) for n, t in ((8, "f4"), (1, "f4"), (256, "f4"), (256, "f4"), (256, "i4"), (256, "f4"))]], {"N": 8, "M": 32}),
+    ("shuffled", (1,), [f32(32), f32(32), np.zeros(64, np.float32), np.zeros(64, np.float32)], {"N": 32}),
+    ("dropout", (2,), [f32(100), np.zeros(100, np.float32), np.zeros(100, np.int32), np.zeros(100, np.float32), 100, 0.3, 42], {"BLOCK": 64}),
+    ("dropout", (2,), [f32(100), np.zeros(100, np.float32), np.zeros(100, np.int32), np.zeros(100, np.float32), 100, 0.5, -7], {"BLOCK": 64}),
+    ("counted", (4,), [i32(100), np.zeros(8, np.int32), np.zeros(100, np.int32), np.array([0, 0, 0, 0, 0, -1, -1], np.int32), 100], {"BLOCK": 32}),
+    ("locked_sums", (7,), [f32(7 * 13), np.zeros(3 * 13, np.float32), np.zeros(3, np.int32), np.zeros(3, np.int32), 13], {"GROUPS": 3, "BLOCK": 16}),
+    ("windows", (3, 2), [f32(36 * 32), np.zeros(36 * 28, np.float32), 36, 28, 32], {"BM": 16, "BN": 16}),
 ]  # fmt: skip
 
 
