@@ -84,6 +84,7 @@ class JitFunction:
         self.kernel_source = KernelSource(function)
         self.compiled: dict[Key, CompiledKernel] = {}
         self.quick: list[QuickForm] = []
+        self.arg_names = tuple(self.kernel_source.defaults)
 
     def __repr__(self) -> str:
         return f"JitFunction({self.kernel_source.name})"
@@ -170,6 +171,12 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if unknown:
         raise TypeError(f"jit has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
     return JitFunction if function is None else JitFunction(function)
+
+
+def set_allocator(allocator: Callable[[int, int, Any], Any]) -> None:
+    """Take what gives GPUs memory for windows made in kernels; processors need none, and do not call it."""
+    if not callable(allocator):
+        raise TypeError(f"an allocator is a function of a size, an alignment and a stream, not {allocator!r}")
 
 
 class _ConstantFunction:
@@ -477,4 +484,4 @@ def _memory(start: int, count: int, like: Any) -> Any:
     return np.asarray(holder())
 
 
-__all__ = ["CompiledKernel", "JitFunction", "cdiv", "constexpr", "jit", "next_power_of_2"]
+__all__ = ["CompiledKernel", "JitFunction", "cdiv", "constexpr", "jit", "next_power_of_2", "set_allocator"]
