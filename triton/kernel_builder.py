@@ -440,6 +440,7 @@ class KernelBuilder:
         There are none where these are not known of all of them.
         """
         out: list[Expr] = []
+        n: Any
         for n in pre_order(found):
             if _is_remainder(n, self.index, sizes.keys()):
                 ends = self.ends(n.a, sizes)

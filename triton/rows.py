@@ -27,7 +27,7 @@ class constexpr:
     """A value that is known when a kernel is compiled. It is the annotation of a parameter, or a global that kernels may name."""
 
     def __init__(self, value: Any) -> None:
-        self.value = value.value if isinstance(value, constexpr) else value
+        self.value: Any = value.value if isinstance(value, constexpr) else value
 
     def __repr__(self) -> str:
         return f"constexpr[{self.value}]"
