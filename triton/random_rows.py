@@ -6,7 +6,7 @@ The same seed and offset give the same number everywhere, in every launch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, no_type_check
 
 from .basic_rows import cast, cos, log, sin, sqrt, where
 from .basic_rows import maximum as larger
@@ -25,6 +25,11 @@ class LibraryKernel:
     def __repr__(self) -> str:
         return f"tl.{self.kernel_source.name}"
 
+    def __call__(self, *args: Any, **named: Any) -> NoReturn:
+        raise RuntimeError(
+            f"{self!r} is called in functions with @triton.jit, which are compiled; it computes nothing itself"
+        )
+
 
 KEY_A, KEY_B = constexpr(0x9E3779B9), constexpr(0xBB67AE85)
 ROUND_A, ROUND_B = constexpr(0xD2511F53), constexpr(0xCD9E8D57)
@@ -41,7 +46,8 @@ def umulhi(k: KernelBuilder, x: Any, y: Any) -> Any:
 
 
 @LibraryKernel
-def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = 10):  # type: ignore[no-untyped-def]
+@no_type_check
+def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = 10):
     """Return four blocks of random uint32 from a seed and a counter of four blocks."""
     wide = cast(seed, uint64)
     k0 = cast(wide & 0xFFFFFFFF, uint32)
@@ -62,7 +68,8 @@ def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = 10):  # type: ignore[no-u
 
 
 @LibraryKernel
-def randint4x(seed, offset, n_rounds: constexpr = 10):  # type: ignore[no-untyped-def]
+@no_type_check
+def randint4x(seed, offset, n_rounds: constexpr = 10):
     """Return four blocks of random integers of 32 bits."""
     low = cast(offset, uint32)
     high = low * 0
@@ -72,34 +79,39 @@ def randint4x(seed, offset, n_rounds: constexpr = 10):  # type: ignore[no-untype
 
 
 @LibraryKernel
-def randint(seed, offset, n_rounds: constexpr = 10):  # type: ignore[no-untyped-def]
+@no_type_check
+def randint(seed, offset, n_rounds: constexpr = 10):
     """Return a block of random integers of 32 bits."""
     first, _, _, _ = randint4x(seed, offset, n_rounds)
     return first
 
 
 @LibraryKernel
-def uint_to_uniform_float(x):  # type: ignore[no-untyped-def]
+@no_type_check
+def uint_to_uniform_float(x):
     """Return random integers of 32 bits as floats from 0 to below 1."""
     signed = cast(x, int32, bitcast=True)
     return where(signed < 0, ~signed, signed) * 4.6566127342e-10
 
 
 @LibraryKernel
-def rand(seed, offset, n_rounds: constexpr = 10):  # type: ignore[no-untyped-def]
+@no_type_check
+def rand(seed, offset, n_rounds: constexpr = 10):
     """Return a block of random float32, evenly distributed from 0 to below 1."""
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
 @LibraryKernel
-def rand4x(seed, offsets, n_rounds: constexpr = 10):  # type: ignore[no-untyped-def]
+@no_type_check
+def rand4x(seed, offsets, n_rounds: constexpr = 10):
     """Return four blocks of random float32, evenly distributed from 0 to below 1."""
     a, b, c, d = randint4x(seed, offsets, n_rounds)
     return uint_to_uniform_float(a), uint_to_uniform_float(b), uint_to_uniform_float(c), uint_to_uniform_float(d)
 
 
 @LibraryKernel
-def pair_uniform_to_normal(u1, u2):  # type: ignore[no-untyped-def]
+@no_type_check
+def pair_uniform_to_normal(u1, u2):
     """Return two blocks of normal numbers from two evenly distributed ones (Box and Muller's transformation)."""
     radius = sqrt(-2.0 * log(larger(1.0e-7, u1)))
     angle = 6.283185307179586 * u2
@@ -107,7 +119,8 @@ def pair_uniform_to_normal(u1, u2):  # type: ignore[no-untyped-def]
 
 
 @LibraryKernel
-def randn(seed, offset, n_rounds: constexpr = 10):  # type: ignore[no-untyped-def]
+@no_type_check
+def randn(seed, offset, n_rounds: constexpr = 10):
     """Return a block of random float32, normally distributed with mean 0 and variance 1."""
     a, b, _, _ = randint4x(seed, offset, n_rounds)
     first, _ = pair_uniform_to_normal(uint_to_uniform_float(a), uint_to_uniform_float(b))
@@ -115,7 +128,8 @@ def randn(seed, offset, n_rounds: constexpr = 10):  # type: ignore[no-untyped-de
 
 
 @LibraryKernel
-def randn4x(seed, offset, n_rounds: constexpr = 10):  # type: ignore[no-untyped-def]
+@no_type_check
+def randn4x(seed, offset, n_rounds: constexpr = 10):
     """Return four blocks of random float32, normally distributed with mean 0 and variance 1."""
     a, b, c, d = rand4x(seed, offset, n_rounds)
     n1, n2 = pair_uniform_to_normal(a, b)
