@@ -47,8 +47,8 @@ from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..te.tensor import PlaceholderOp, ordered_operations
 from ..tir.annotations import is_for_code
-from ..tir.expr import FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, conjuncts, is_const_int
-from ..tir.stmt import Block, For, IRModule, PrimFunc, blocks_of
+from ..tir.expr import BufferLoad, FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, conjuncts, is_const_int
+from ..tir.stmt import Block, BufferStore, For, IRModule, PrimFunc, blocks_of
 from ..tir.walk import pre_order, vars_in
 from ..tuner.canonical_form import split_axes_by_sizes
 from ..tuner.example_sizes import (
@@ -571,7 +571,7 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
             continue
         if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
-        other = _plan_by_one_example(Request(func), machine, "", (0, ODD) if large else (0,))
+        other = _plan_by_one_example(Request(func), machine, "", (0, ODD if large else 1))
         if other is None or other.trace is None or (not divides and _divides_by_sizes(other.scheduled)):
             continue
         if large and not along and other.parts == made.parts:
@@ -673,10 +673,16 @@ def _plan_by_one_example(
 
 
 def _divides_by_sizes(func: PrimFunc) -> bool:
-    """Returns whether loops of symbolic sizes were fused: each element is then found by quotients, and checked."""
+    """Returns whether loops of symbolic sizes were fused and each element divides by them, for its place or its value.
+
+    Quotients in the indices of loads alone do not count: where they go through one stretch of memory, none is left of them.
+    """
     values = [v for realize in blocks_of(func) for v in realize.iter_values]
+    values += [n.value for n in pre_order(func.body) if isinstance(n, BufferStore)]
     return any(
-        isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm) for v in values for n in pre_order(v)
+        isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm)
+        for v in values
+        for n in pre_order(v, lambda n: not isinstance(n, BufferLoad))
     )
 
 

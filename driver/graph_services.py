@@ -21,6 +21,7 @@ from ..graph.passes import prepare
 from ..tir.stmt import PrimFunc
 from ..tuner import Space, default_rules
 from ..tuner.cost.machine_model import MachineModel
+from ..tuner.rules.nbits_products import multiplies_codes
 
 _MOST = 10_000
 """The number of predictions that are kept for a target."""
@@ -42,7 +43,7 @@ def _packed_nbits(machine: Target) -> frozenset[str]:
     """Returns the types of data by which a rule multiplies packed weights of a few bits on this machine."""
     if machine.is_gpu or machine.kind not in ("native", "llvm"):
         return frozenset()
-    return frozenset(["float32", "int8"] if MachineModel.of(machine).int8_dots else ["float32"])
+    return frozenset(["float32", "int8"] if multiplies_codes(MachineModel.of(machine)) else ["float32"])
 
 
 def choices_key(machine: Target) -> list[str]:

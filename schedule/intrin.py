@@ -28,6 +28,11 @@ wait for them.
 ``dot_16x4_i8_vnni``          ``C[16] += A[4] · B[16, 4]``, int8 by int8: the same and what makes it signed
 ``dot_16x2_bf16``             ``C[16] += A[2] · B[16, 2]``, bfloat16 into float32: one vdpbf16ps of AVX-512 BF16
 ``dot_8x2_bf16``              ``C[8] += A[2] · B[8, 2]``, the same with 256 bits
+``dot_8x4_i8u8``              ``C[8] += A[4] · B[8, 4]``, int8 by uint8: the same instruction
+``dot_8x4_T``                 the same of two factors of one type, T = i8, u8: vpdpbssd and vpdpbuud of AVX-VNNI-INT8
+``dot_4x4_T``                 ``C[4] += A[4] · B[4, 4]``: sdot, udot or usdot of AArch64, T = i8, u8, u8i8, i8u8
+``dot_4x2_bf16``              ``C[4] += A[2] · B[4, 2]``, bfloat16 into float32: one bfdot of AArch64
+``dot_Lx2_i16T``              ``C[L] += A[2] · B[L, 2]``, int16 by T = i8, u8 into int32: vpmaddwd and a sum, L = 16, 8, 4
 ``fma_RxL_f32``               ``C[R, L] += A[R, 1] * B[1, L]``: a row of multiply-adds, R L = 6x16, 14x32, 1x16, 1x8
 ``dot_16x16x64_s8s8_amx``     ``C[16, 16] += A[16, 64] · B[16, 16, 4]``, int8 by int8 into int32: one tdpbssd of AMX
 ``dot_16x16x64_u8s8_amx``     the same for uint8 by int8: one tdpbusd
@@ -91,6 +96,7 @@ def {name}_impl(
 """
 _SPREAD, _ROWS = "T.Shuffle([A[0:{width}]], {repeat})", 'B.vload([0, 0], "{b}x{total}")'
 _STRAIGHT = _IMPL.replace("{first}", _SPREAD).replace("{second}", _ROWS)
+_WIDENED = _IMPL.replace("{first}", _SPREAD).replace("{second}", f'T.Cast("int16x{{total}}", {_ROWS})')
 _SWAPPED = _IMPL.replace("{first}", _ROWS).replace("{second}", _SPREAD)
 
 _SIGNED = """
@@ -157,6 +163,23 @@ def bf16_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
     from the description's.
     """
     return _dot(f"dot_{lanes}x2_bf16", "dot2_bf16", lanes, 2, ("bfloat16", "bfloat16", "float32"))
+
+
+def alike_int8_dot(lanes: int, dtype: str) -> tuple[PrimFunc, PrimFunc]:
+    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k, of two factors of ``dtype``, int8 or uint8, into int32.
+
+    It is meant for processors whose instruction takes them so; elsewhere :func:`signed_int8_dot` takes less time.
+    """
+    short = {"int8": "i8i8", "uint8": "u8u8"}[dtype]
+    return _dot(f"dot_{lanes}x4_{short}i32_alike", f"dot4_{short}", lanes, 4, (dtype, dtype, "int32"))
+
+
+def int16_dot(lanes: int, dtype: str) -> tuple[PrimFunc, PrimFunc]:
+    """Return ``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 2 k, of int16 by ``dtype``, int8 or uint8, into int32.
+
+    B is widened where it is loaded. ``cache_read`` and ``unsafe_set_dtype`` make a copy of A in int16.
+    """
+    return _dot(f"dot_{lanes}x2_i16{dtype}i32", "dot2_i16", lanes, 2, ("int16", dtype, "int32"), _WIDENED)
 
 
 _FMA_HEAD = """
@@ -444,9 +467,9 @@ def wgmma_store(n: int) -> tuple[PrimFunc, PrimFunc]:
 
 __all__ = [
     "AMX_DOT_BF16_INTRIN", "AMX_DOT_S8S8_INTRIN", "AMX_DOT_U8S8_INTRIN",
-    "AVX_VNNI_DOT_8x4_INTRIN", "BF16_DOT_16x2_INTRIN", "BF16_DOT_8x2_INTRIN", "SHIPPED", "VNNI_DOT_16x4_INTRIN",
-    "VNNI_DOT_16x4_SIGNED_INTRIN", "VNNI_DOT_16x4_SWAPPED_INTRIN",
-    "bf16_dot", "fma_tile", "int8_dot", "int8_uint8_dot", "signed_int8_dot",
+    "AVX_VNNI_DOT_8x4_INTRIN", "BF16_DOT_16x2_INTRIN", "BF16_DOT_4x2_INTRIN", "BF16_DOT_8x2_INTRIN", "INT16_DOT_INTRINS",
+    "INT8_DOT_INTRINS", "SHIPPED", "VNNI_DOT_16x4_INTRIN", "VNNI_DOT_16x4_SIGNED_INTRIN", "VNNI_DOT_16x4_SWAPPED_INTRIN",
+    "alike_int8_dot", "bf16_dot", "fma_tile", "int16_dot", "int8_dot", "int8_uint8_dot", "signed_int8_dot",
     "tile_dot", "tile_fill", "tile_store", "wgmma_dot", "wgmma_fill", "wgmma_store", "wmma_dot", "wmma_fill", "wmma_store",
 ]  # fmt: skip
 
@@ -456,17 +479,41 @@ VNNI_DOT_16x4_SWAPPED_INTRIN = "dot_16x4_i8u8_vnni"
 AVX_VNNI_DOT_8x4_INTRIN = "dot_8x4_avx_vnni"
 BF16_DOT_16x2_INTRIN = "dot_16x2_bf16"
 BF16_DOT_8x2_INTRIN = "dot_8x2_bf16"
+BF16_DOT_4x2_INTRIN = "dot_4x2_bf16"
+INT8_DOT_INTRINS = {
+    (16, "uint8", "int8"): VNNI_DOT_16x4_INTRIN, (16, "int8", "uint8"): VNNI_DOT_16x4_SWAPPED_INTRIN,
+    (8, "uint8", "int8"): AVX_VNNI_DOT_8x4_INTRIN, (8, "int8", "uint8"): "dot_8x4_i8u8",
+    (8, "int8", "int8"): "dot_8x4_i8", (8, "uint8", "uint8"): "dot_8x4_u8",
+    (4, "uint8", "int8"): "dot_4x4_u8i8", (4, "int8", "uint8"): "dot_4x4_i8u8",
+    (4, "int8", "int8"): "dot_4x4_i8", (4, "uint8", "uint8"): "dot_4x4_u8",
+}  # fmt: skip
+"""Those of four steps, one instruction each where the processor has it, by lanes and types of the factors."""
+INT16_DOT_INTRINS = {
+    (lanes, dtype): f"dot_{lanes}x2_i16{short}"
+    for lanes in (16, 8, 4)
+    for dtype, short in (("int8", "i8"), ("uint8", "u8"))
+}
+"""Those of two steps of int16, by lanes and the type of the second factor."""
 AMX_DOT_S8S8_INTRIN = "dot_16x16x64_s8s8_amx"
 AMX_DOT_U8S8_INTRIN = "dot_16x16x64_u8s8_amx"
 AMX_DOT_BF16_INTRIN = "dot_16x16x32_bf16_amx"
 
 SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
-    VNNI_DOT_16x4_INTRIN: partial(int8_dot, 16),
     VNNI_DOT_16x4_SIGNED_INTRIN: partial(signed_int8_dot, 16),
-    VNNI_DOT_16x4_SWAPPED_INTRIN: partial(int8_uint8_dot, 16),
-    AVX_VNNI_DOT_8x4_INTRIN: partial(int8_dot, 8),
     BF16_DOT_16x2_INTRIN: partial(bf16_dot, 16),
     BF16_DOT_8x2_INTRIN: partial(bf16_dot, 8),
+    **{
+        name: partial(int8_dot, lanes) if left == "uint8" else partial(int8_uint8_dot, lanes)
+        for (lanes, left, right), name in INT8_DOT_INTRINS.items()
+        if left != right
+    },
+    **{
+        name: partial(alike_int8_dot, lanes, left)
+        for (lanes, left, right), name in INT8_DOT_INTRINS.items()
+        if left == right
+    },
+    BF16_DOT_4x2_INTRIN: partial(bf16_dot, 4),
+    **{name: partial(int16_dot, lanes, dtype) for (lanes, dtype), name in INT16_DOT_INTRINS.items()},
     AMX_DOT_S8S8_INTRIN: partial(tile_dot, "int8", "int8"),
     AMX_DOT_U8S8_INTRIN: partial(tile_dot, "uint8", "int8"),
     AMX_DOT_BF16_INTRIN: partial(tile_dot, "bfloat16", "bfloat16"),

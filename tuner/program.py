@@ -279,6 +279,12 @@ class BlockInfo:
             if isinstance(node, BufferStore):
                 yield from _computed(node.value)
 
+    @property
+    def computes_with_reduced(self) -> bool:
+        """Returns whether an axis that it reduces stands in a value or a condition, not only in indices of loads."""
+        values = [node.value for node in pre_order(self.block.body) if isinstance(node, BufferStore)]
+        return any(n in self.reduce for v in values for n in pre_order(v, _around_loads) if isinstance(n, Var))
+
     @cached_property
     def spatial_size(self) -> int:
         """Returns the instances per reduction step."""
@@ -350,6 +356,10 @@ class _Numbers:
         if found is None:
             found = self._known[e] = self._of_key.setdefault(value_key(e, self), len(self._of_key))
         return found
+
+
+def _around_loads(node: object) -> bool:
+    return not isinstance(node, BufferLoad)
 
 
 def _computed(value: Expr) -> Iterator[object]:

@@ -488,7 +488,7 @@ EXPRESSIONS: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def expand_dot(e: Call) -> Expr:
-    """Return ``dot4_u8i8`` or ``dot2_bf16`` (see :mod:`tilewright.tir.expr.intrinsics`) as casts, products and sums.
+    """Return a dot product such as ``dot4_u8i8`` (see :mod:`tilewright.tir.expr.intrinsics`) as casts, products and sums.
 
     Before::
 

@@ -455,27 +455,37 @@ def _joined(em: LlvmScope, parts: list[str], dtype: DType, lanes: int) -> str:
 
 
 def _instruction(em: LlvmScope, op: str, lanes: int, values: list[str]) -> str:
+    fn, words, name = em.fn, f"<{lanes} x i32>", op.removeprefix("tir.")
+    total, first, second = values
     if op == "tir.dot2_bf16":
-        bits, pairs = f"<{2 * lanes} x i16>", f"<{2 * lanes} x bfloat>"
-        types = [f"<{lanes} x float>", pairs, pairs]
-        values = [values[0], *[em.fn.pure(f"bitcast {bits} {v} to {pairs}") for v in values[1:]]]
-        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
-    elif em.target.arch == "aarch64":
-        types = ["<4 x i32>", "<16 x i8>", "<16 x i8>"]
-        name = "llvm.aarch64.neon.usdot.v4i32.v16i8"
-    else:
-        words = f"<{lanes} x i32>"
-        types = [words] * 3
-        values = [values[0], *[em.fn.pure(f"bitcast <{4 * lanes} x i8> {v} to {words}") for v in values[1:]]]
-        name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
-    return em.fn.pure(em.fn.intrinsic(name, types[0], types, values))
+        bits, pairs, words = f"<{2 * lanes} x i16>", f"<{2 * lanes} x bfloat>", f"<{lanes} x float>"
+        factors = [fn.pure(f"bitcast {bits} {v} to {pairs}") for v in (first, second)]
+        neon = em.target.arch == "aarch64"
+        called = "llvm.aarch64.neon.bfdot.v4f32.v8bf16" if neon else f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+        return fn.pure(fn.intrinsic(called, words, [words, pairs, pairs], [total, *factors]))
+    if op == "tir.dot2_i16":  # where there is vpdpwssd, LLVM makes it of the sum
+        halves = f"<{2 * lanes} x i16>"
+        sums = fn.pure(fn.intrinsic(_MULTIPLY_ADD_PAIRS[lanes], words, [halves, halves], [first, second]))
+        return fn.pure(f"add {words} {total}, {sums}")
+    if em.target.arch == "aarch64":
+        called = f"llvm.aarch64.neon.{_NEON_DOTS[name]}.v4i32.v16i8"
+        return fn.pure(fn.intrinsic(called, words, [words, "<16 x i8>", "<16 x i8>"], values))
+    factors = [fn.pure(f"bitcast <{4 * lanes} x i8> {v} to {words}") for v in (first, second)]
+    called = f"llvm.x86.{_X86_DOTS[name]}.{32 * lanes}"
+    return fn.pure(fn.intrinsic(called, words, [words] * 3, [total, *factors]))
+
+
+_MULTIPLY_ADD_PAIRS = {
+    16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd",
+}  # fmt: skip
+_NEON_DOTS = {"dot4_u8i8": "usdot", "dot4_i8i8": "sdot", "dot4_u8u8": "udot"}
+_X86_DOTS = {"dot4_u8i8": "avx512.vpdpbusd", "dot4_i8i8": "avx2.vpdpbssd", "dot4_u8u8": "avx2.vpdpbuud"}
 
 
 MACHINE_CALLS = {
     "call_llvm_intrin": _llvm_intrinsic,
     "call_llvm_pure_intrin": _llvm_intrinsic,
-    "dot2_bf16": _dot,
-    "dot4_u8i8": _dot,
+    **dict.fromkeys(("dot2_bf16", "dot2_i16", "dot4_i8i8", "dot4_u8i8", "dot4_u8u8"), _dot),
     "tvm_access_ptr": _access_ptr,
 }
 """Emitters by the operation's name."""

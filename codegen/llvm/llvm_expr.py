@@ -567,11 +567,17 @@ def named(em: LlvmScope, var: E.Var, value: E.Expr, is_index: bool) -> str:
 
 
 def shuffle(em: LlvmScope, e: E.Shuffle) -> str:
-    """Returns lanes picked from one vector or several of the same length."""
+    """Returns lanes picked from one vector or several of the same length. A few bytes, repeated, are one broadcast word."""
     if e.vectors[0].dtype.lanes == 1 or len(e.indices) == 1 or len(e.vectors) > 2:
         picked = [_lane(em, e, n) for n in e.indices]
         return picked[0] if len(picked) == 1 else em.fn.joined(em.type(e), llvm_type(e.dtype.element), picked)
     first = em.value(e.vectors[0])
+    part = e.vectors[0].dtype
+    times, bits = len(e.indices) // part.lanes, part.lanes * part.bits
+    if times > 1 and e.indices == tuple(range(part.lanes)) * times and bits in (32, 64) and not part.is_bool:
+        word = em.fn.pure(f"bitcast {em.type(e.vectors[0])} {first} to i{bits}")
+        words = em.fn.splat(word, f"i{bits}", times)
+        return em.fn.pure(f"bitcast <{times} x i{bits}> {words} to {em.type(e)}")
     second = em.value(e.vectors[1]) if len(e.vectors) == 2 else "poison"
     return em.fn.shuffled(em.type(e.vectors[0]), first, second, e.indices)
 

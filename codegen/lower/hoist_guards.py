@@ -403,10 +403,17 @@ class _Splitter(ScopedTransform):
         if plan.low is not None and plan.rest is not None and _tiles_inside(loop, plan.terms):
             return None
         var, extent = loop.loop_var, loop.extent.value if isinstance(loop.extent, IntImm) else None
+        in_parts = loop.kind == "serial" and HORIZONTAL not in loop.annotations
+        if in_parts and plan.ends and not any(reads_memory(e) for e in (loop.extent, *plan.ends)):
+            alone = plan.low is None and plan.high is None
+            if alone or (plan.low is None and (plan.high or 0) > 0 and _chooses(loop.body, plan)):
+                return self.until(loop, plan.of_ends(), _assume(loop.body, plan.late), again=not alone)
         main = _assume(loop.body, plan.terms)
-        if plan.ends and loop.kind == "serial" and HORIZONTAL not in loop.annotations:
-            if not any(reads_memory(e) for e in (loop.extent, *plan.ends)):
-                return self.until(loop, plan, main)
+        if in_parts and extent is None and plan.low is None and plan.rest is None and _chooses(loop.body, plan):
+            assert plan.high is not None  # what else limits the loop
+            if plan.high <= 0:
+                return self.without_choices(loop)
+            return self.parts(_shortened(loop, 0, plan.high, main), _edge(loop, plan.high, None))
         if plan.rest is not None or extent is None:
             condition = _full_condition(var, plan.low, plan.high, plan.rest)
             edge = self.edge(var, loop.body, plan)
@@ -426,31 +433,39 @@ class _Splitter(ScopedTransform):
         condition = _full_condition(var, low or None, high if high < extent else None, None)
         return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
 
-    def until(self, loop: For, plan: _Plan, main: Stmt) -> Stmt:
-        """Return the iterations in which all checks hold, and those behind them: a branch where that is one."""
+    def until(self, loop: For, plan: _Plan, main: Stmt, *, again: bool) -> Stmt:
+        """Return the iterations in which all checks hold, and those behind them: a branch where that is one.
+
+        ``again``: the first ones are divided by other checks.
+        """
         var, end = loop.loop_var, loop.extent
         for limit in plan.ends:
             if not self.analyzer.can_prove(end <= limit):
                 end = limit if self.analyzer.can_prove(limit <= end) else op.min_(limit, end)
         end = self.analyzer.simplify(op.max_(end, 0))
         inside = loop.with_(extent=end, body=main)
+        whole = (inside,) if again else ()
         left = self.analyzer.simplify(loop.extent - end)
         edge = self.edge(var, loop.body, plan)
         if self.analyzer.can_prove(left <= 1):
-            return self.parts(inside, IfThenElse(end < loop.extent, substitute(edge, {var: end})), again=False)
+            return self.parts(inside, IfThenElse(end < loop.extent, substitute(edge, {var: end})), again=whole)
         at = Var(var.name, var.dtype)
         behind = loop.with_(loop_var=at, extent=left, body=substitute(edge, {var: at + end}))
-        return self.parts(inside, behind, again=False)
+        return self.parts(inside, behind, again=whole)
 
     def without_choices(self, loop: For) -> Stmt | None:
         """Return a loop in parts, one of which always takes the second value of a choice, or None."""
-        if loop.kind != "serial" or not isinstance(loop.extent, IntImm) or self.copies * 2 > _MAX_COPIES:
+        if loop.kind != "serial" or self.copies * 2 > _MAX_COPIES:
             return None
-        inner, extent = inner_domains(loop.body), loop.extent.value
+        inner, extent = inner_domains(loop.body), loop.extent.value if isinstance(loop.extent, IntImm) else None
         for term in _choices(loop.body):
             used = uses_var(term, loop.loop_var) and vars_in(term) & inner.keys()
             gap = linear_gap(term, loop.loop_var, inner, self.analyzer, always=False) if used else None
             if gap is None or gap.slope == 0 or not isinstance(gap.base, IntImm):
+                continue
+            if extent is None:
+                if gap.slope > 0 and gap.base.value >= 0:  # the check holds nowhere
+                    return self.parts(loop.with_(body=_assume(loop.body, [term], holds=False)))
                 continue
             if gap.slope > 0:  # the check holds nowhere from there on
                 low, high = max(0, -(gap.base.value // gap.slope)), extent
@@ -500,15 +515,18 @@ class _Splitter(ScopedTransform):
         self.copies //= 2
         return out
 
-    def parts(self, *parts: Stmt | None, again: bool = True) -> Stmt:
+    def parts(self, *parts: Stmt | None, again: Collection[Stmt] | None = None) -> Stmt:
         """Return the loops that one was split into, with the insides rewritten.
 
-        A single iteration stands as its body in a sequence of its own. ``again``: they are split where checks are left.
+        A single iteration stands as its body in a sequence of its own. ``again``: those that are split where checks are left,
+        None for all.
         """
         kept = [part for part in parts if part is not None]
         self.copies *= len(kept)
         out = [
-            (self.loop(part, self) if again and isinstance(part, For) else None) or self.below(part) for part in kept
+            (self.loop(part, self) if isinstance(part, For) and (again is None or part in again) else None)
+            or self.below(part)
+            for part in kept
         ]
         self.copies //= len(kept)
         return seq(*out)
@@ -555,19 +573,23 @@ def _full_condition(var: Var, low: int | None, high: int | None, rest: Expr | No
     return op.all_(*tests)
 
 
-def _shortened(loop: For, low: int, high: int, body: Stmt) -> For:
-    """Returns the iterations of ``loop`` from ``low`` to ``high``."""
-    extent = const(high - low, loop.loop_var.dtype)
+def _shortened(loop: For, low: int, high: int | None, body: Stmt) -> For:
+    """Returns the iterations of ``loop`` from ``low`` to ``high``, or to its end."""
+    if not isinstance(loop.extent, IntImm):
+        end = loop.extent if high is None else op.min_(high, loop.extent)
+        extent: Expr = op.max_(end - low, 0) if low else end
+    else:
+        extent = const((loop.extent.value if high is None else high) - low, loop.loop_var.dtype)
     if low:
         body = substitute(body, {loop.loop_var: loop.loop_var + low})
     return loop.with_(extent=extent, body=body)
 
 
-def _edge(loop: For, low: int, high: int) -> Stmt | None:
-    """Returns a copy of the iterations from ``low`` to ``high``, None when there are none."""
-    if high <= low:
+def _edge(loop: For, low: int, high: int | None) -> Stmt | None:
+    """Returns a copy of the iterations from ``low`` to ``high``, or to the loop's end; None when there are none."""
+    if high is not None and high <= low:
         return None
-    if high - low == 1:
+    if high is not None and high - low == 1:
         body = fresh_copy(loop.body, {loop.loop_var: const(low, loop.loop_var.dtype)})
         return body if isinstance(body, SeqStmt) else SeqStmt((body,))
     copy = fresh_copy(loop)
@@ -579,7 +601,8 @@ class _Plan:
     """The checks that splitting at a variable decides.
 
     All of them hold where ``low <= var < high`` and ``rest``, a condition on variables from outside; None for no limit.
-    ``ends``: where nothing else limits the variable, it is less than all of these. ``late``: the checks of ``rest``.
+    ``ends``: what ``rest`` says, where that are ends of the variable alone, which is less than all of them. ``late``: the
+    checks of ``rest``.
     """
 
     terms: list[Expr]
@@ -588,6 +611,16 @@ class _Plan:
     rest: Expr | None
     ends: list[Expr]
     late: list[Expr]
+
+    def of_ends(self) -> _Plan:
+        """Return the plan that decides the checks of ``rest`` alone."""
+        return _Plan(self.late, None, None, self.rest, self.ends, self.late)
+
+
+def _chooses(body: Stmt, plan: _Plan) -> bool:
+    """Returns whether a check with a constant limit chooses between two values, each of which has its iterations."""
+    constant = [term for term in plan.terms if all(term is not late for late in plan.late)]
+    return any(structural_equal(term, other) for term in constant for other in _choices(body))
 
 
 def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | None:
@@ -622,8 +655,7 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
     if not terms:
         return None
     low, high = max(lows, default=None), min(highs, default=None)
-    alone = low is None and high is None and len(ends) == len(late)
-    return _Plan(terms, low, high, op.all_(*rest) if rest else None, ends if alone else [], late)
+    return _Plan(terms, low, high, op.all_(*rest) if rest else None, ends if len(ends) == len(late) else [], late)
 
 
 def _condition(n: IRNode) -> Expr | None:

@@ -104,22 +104,24 @@ def _joined(
     split = [d for d, index in enumerate(indices) if _has_quotient(index, var)]
     if len(split) < 2 or buffer.strides or buffer.axis_separators or buffer.scope != "global":
         return None
-    first, last = split[0], split[-1]
-    total = indices[first]
-    if all(isinstance(extent, IntImm) for extent in buffer.shape[first + 1 : last + 1]):
-        for d in range(first + 1, last + 1):
-            total = total * buffer.shape[d].astype(total.dtype) + indices[d]
-        total = simplify(total)
-        if not isinstance(buffer.shape[first], IntImm):
-            outer = indices[first]
-            if not (isinstance(outer, FloorDiv) and _is_zero(simplify(outer.a - total))):
-                return None
-    else:
-        whole = _digits_of(indices[first : last + 1], buffer.shape[first + 1 : last + 1], simplify)
-        if whole is None:
-            return None
-        total = whole
-    return None if _has_quotient(total, var) else (first, last, total)
+    for last in range(split[-1], len(indices)):  # the lanes may stay within a row of the last ones
+        total = _joined_index(buffer.shape[split[0] : last + 1], indices[split[0] : last + 1], simplify)
+        if total is not None and not _has_quotient(total, var):
+            return split[0], last, total
+    return None
+
+
+def _joined_index(extents: Sequence[Expr], indices: Sequence[Expr], simplify: Callable[[Expr], Expr]) -> Expr | None:
+    """Returns the index into the one dimension that ``extents`` become; None where it is not known to be short."""
+    if not all(isinstance(extent, IntImm) for extent in extents[1:]):
+        return _digits_of(indices, extents[1:], simplify)
+    outer = total = indices[0]
+    for extent, index in zip(extents[1:], indices[1:], strict=True):
+        total = total * extent.astype(total.dtype) + index
+    total = simplify(total)
+    if isinstance(extents[0], IntImm) or (isinstance(outer, FloorDiv) and _is_zero(simplify(outer.a - total))):
+        return total
+    return None
 
 
 def _digits_of(indices: Sequence[Expr], extents: Sequence[Expr], simplify: Callable[[Expr], Expr]) -> Expr | None:

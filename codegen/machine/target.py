@@ -43,6 +43,12 @@ SCALABLE = ("sve", "v")
 _MULTIPLY_ADD = {"riscv64": ("f",), "armv7": ("vfp4",), "arm": ("vfp4",), "thumbv7em": ("vfp4",)}
 
 
+_NEON_DOTS = {
+    "tir.dot4_u8i8": "i8mm", "tir.dot4_i8i8": "dotprod", "tir.dot4_u8u8": "dotprod", "tir.dot2_bf16": "bf16",
+}  # fmt: skip
+"""The feature with an instruction for a dot product."""
+
+
 class Target:
     """A target is a machine to generate code for. Targets are immutable, and equal when their canonical texts are equal.
 
@@ -202,15 +208,22 @@ class Target:
         return self.has("avx512bf16") or (self.arch == "aarch64" and self.has("bf16"))
 
     def dot_lanes(self, op: str) -> list[int]:
-        """Return the numbers of lanes for which ``tir.dot4_u8i8`` or ``tir.dot2_bf16`` is an instruction, the largest
-        first."""
+        """Return the numbers of lanes for which a dot product, such as ``tir.dot4_u8i8``, is an instruction, the largest
+        first. ``tir.dot2_i16`` is two of them on x86, a product and a sum, where there is no ``vpdpwssd``."""
         if self.arch == "aarch64":
-            return [4] if op == "tir.dot4_u8i8" and self.has("i8mm") else []
-        if op == "tir.dot4_u8i8":
-            wide, narrow = self.has_vnni, self.has("avxvnni") or (self.has_vnni and self.has("avx512vl"))
+            return [4] if op in _NEON_DOTS and self.has(_NEON_DOTS[op]) else []
+        if self.arch != "x86_64":
+            return []
+        if op == "tir.dot2_i16":
+            found = {16: self.has("avx512bw"), 8: self.has("avx2"), 4: self.has("sse2")}
         else:
-            wide, narrow = self.has_bf16, self.has_bf16 and self.has("avx512vl")
-        return [*([16] if wide and self.vector_bits >= 512 else []), *([8, 4] if narrow else [])]
+            wide, narrow = self.has_vnni, self.has("avxvnni") or (self.has_vnni and self.has("avx512vl"))
+            if op == "tir.dot2_bf16":
+                wide, narrow = self.has_bf16, self.has_bf16 and self.has("avx512vl")
+            elif op != "tir.dot4_u8i8":
+                wide, narrow = False, self.has("avxvnniint8")
+            found = {16: wide, 8: narrow, 4: narrow}
+        return [lanes for lanes, has in found.items() if has and 32 * lanes <= self.vector_bits]
 
     @property
     def has_amx(self) -> bool:

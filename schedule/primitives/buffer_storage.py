@@ -6,7 +6,8 @@ from typing import Any
 
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
-from ...tir.expr import BufferLoad, DType, Var, cast
+from ...tir.expr import BufferLoad, Cast, DType, Var, cast
+from ...tir.expr.dtype import max_value, min_value
 from ...tir.expr.node import IRNode
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
@@ -92,8 +93,9 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
     """Store a buffer that ``block`` writes as another data type.
 
     Values are converted when they are stored and when they are loaded. The step is unsafe because values are rounded or
-    truncated to ``dtype``: beside steps that reorder float sums, no other primitive changes results. Applies to buffers
-    that the function allocates and accesses without pointers.
+    truncated to ``dtype``: beside steps that reorder float sums, no other primitive changes results. A wider type of
+    integers keeps all values; loads that are converted anyhow are converted from it. Applies to buffers that the
+    function allocates and accesses without pointers.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -152,14 +154,25 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
             hint="do this before tensorize",
         )
 
+    stored = set(names.values())
+    exact = old.dtype.is_int and kind.is_int and _covers(kind, old.dtype)
+
     def post(n: IRNode) -> IRNode | None:
         if isinstance(n, BufferLoad) and n.buffer in names:
             return cast(old.dtype, BufferLoad(names[n.buffer], n.indices, n.predicate))
         if isinstance(n, BufferStore) and n.buffer in names:
             return BufferStore(names[n.buffer], cast(dtype, n.value), n.indices, n.predicate)
+        if exact and isinstance(n, Cast) and isinstance(n.value, Cast) and n.value.dtype.element == old.dtype:
+            load = n.value.value
+            return cast(n.dtype, load) if isinstance(load, BufferLoad) and load.buffer in stored else None
         return None
 
     return replace_buffers(transform(func, post=post), names)
+
+
+def _covers(wide: DType, narrow: DType) -> bool:
+    """Return whether ``wide`` has all values of ``narrow``; both are integers."""
+    return min_value(wide) <= min_value(narrow) and max_value(narrow) <= max_value(wide)
 
 
 def _pointers(func: PrimFunc) -> set[Any]:

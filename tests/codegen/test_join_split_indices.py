@@ -9,7 +9,7 @@ import tilewright as tw
 from tilewright import te, tir
 from tilewright.codegen.lower.join_split_indices import join_split_indices
 from tilewright.schedule import Schedule
-from tilewright.tir.expr import BufferLoad, FloorDiv, FloorMod
+from tilewright.tir.expr import BufferLoad, FloorDiv, FloorMod, IntImm
 from tilewright.tir.parser import parse
 
 from .test_lower import AVX2, AVX512, check
@@ -133,6 +133,31 @@ def test_symbolic_inner_dimensions(shape):
             for _ in "ab"
         ]
         np.testing.assert_allclose(module(*data), np.maximum(data[0] * 2 + data[1], 0), rtol=1e-6)
+
+
+REDUCED = [("n", "n", 16), ("n", "n", 8), ("n", 4, "n"), (3, "n", "m"), ("n", 12), ("n", "m", 3, "k")]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("shape", REDUCED, ids=str)
+def test_reduced_symbolic_dimensions(shape, dtype):
+    """A reduction over several sizes goes through one stretch of memory, also where its lanes stay within the last dimension."""
+    sizes = {name: te.var(name) for name in "nmk"}
+    extents = [sizes.get(extent, extent) for extent in shape]
+    a, b = te.placeholder(extents, dtype, name="A"), te.placeholder((), dtype, name="B")
+    axes = [te.reduce_axis((0, extent), name=f"r{n}") for n, extent in enumerate(extents)]
+    largest = te.compute((), lambda: te.max(a[tuple(axes)] * b[()], axis=axes), name="C")
+    module = tw.build([a, b, largest], "native -num-cores=1")
+    assert not [n for n in tir.walk.pre_order(module["main"]._lowered.func.body) if is_wide_quotient(n)]
+    for n, m, k in ((1, 1, 1), (2, 7, 3), (16, 17, 5), (17, 33, 2), (64, 3, 1), (65, 2, 9)):
+        rng = np.random.default_rng(n)
+        data = rng.integers(-9, 9, [{"n": n, "m": m, "k": k}.get(e, e) for e in shape]).astype(dtype)
+        np.testing.assert_array_equal(module(data, np.array(3, dtype)), (data * np.array(3, dtype)).max())
+
+
+def is_wide_quotient(n):
+    """Returns whether a node divides a vector by a number that is not constant."""
+    return isinstance(n, (FloorDiv, FloorMod)) and n.dtype.lanes > 1 and not isinstance(n.b.value, IntImm)
 
 
 def test_digits_in_another_order_stay():

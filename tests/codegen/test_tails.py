@@ -129,3 +129,22 @@ def test_only_vectors_across_two_parts_choose():
     sch = Schedule(te.create_prim_func([a, b, both]))
     sch.vectorize(sch.split(sch.get_loops("C")[0], [None, 8])[1])
     assert loops(sch) == [8, 16]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_choice_at_a_number_divides_the_whole_tiles_of_a_symbolic_size(target):
+    n = te.size_var("n")
+    a, b = te.placeholder((3, n), name="A"), te.placeholder((3, n), name="B")
+    c = te.compute((3, n), lambda r, i: te.if_then_else(i < 37, a[r, i], b[r, i] * 2.0), name="C")
+    sch = Schedule(te.create_prim_func([a, b, c]))
+    _, inner = sch.split(sch.get_loops("C")[1], [None, 8])
+    sch.vectorize(inner)
+    text = lower(sch, Target(target)).script()
+    assert "in range(T.min(4, n // 8))" in text  # tiles of A alone
+    assert "in range(T.max(n // 8 - 4, 0))" in text  # the one of both, and those of B
+    built = compile(sch, target)
+    for size in (*range(1, 50), 64, 65):
+        x = np.arange(3 * size, dtype="float32").reshape(3, size)
+        got = np.full((3, size), np.nan, "float32")
+        built(x, -x, got)
+        np.testing.assert_array_equal(got, np.where(np.arange(size) < 37, x, -2 * x), err_msg=str(size))

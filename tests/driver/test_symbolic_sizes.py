@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import te, tir
 from tilewright.driver.building import BuildError, plan
 from tilewright.graph import Builder, parse, prepare, register_operator
 from tilewright.graph.graph_operators import OPERATORS
+from tilewright.tir.expr import FloorMod
 from tilewright.tir.interpret import interpret
 from tilewright.tuner.example_sizes import example_of, examples_of, with_example
 
@@ -520,3 +521,37 @@ def test_axes_that_only_the_example_divides_stay_whole():
         run(a, b, result)
         expected = 1 / (1 + np.exp(-a[:, 1::2].astype(float))) * b.repeat(4)[:size, None]
         np.testing.assert_allclose(result, expected.min(), rtol=1e-5, err_msg=str(size))
+
+
+@pytest.mark.parametrize("shape", [("n", "n", 8), ("n", 12), (3, "n", "m"), ("m", "n", 4, "n"), ("n", 5, 2, 3)])
+@pytest.mark.parametrize("reduce", [te.sum, te.max])
+def test_reductions_of_all_axes_go_through_one_stretch_of_memory(shape, reduce):
+    sizes = {name: te.size_var(name) for name in ("n", "m") if name in shape}
+    extents = [sizes.get(e, e) for e in shape]
+    x = te.placeholder(extents, name="x")
+    r = [te.reduce_axis((0, e), name=f"r{d}") for d, e in enumerate(extents)]
+    made = plan([x, te.compute((), lambda: reduce(x[tuple(r)], axis=r), name="y")], ONE)
+    assert "_fused_1 in T.vectorized(" in made.scheduled.script()
+    built = made.compile()
+    for n in (1, 2, 7, 16, 17, 33):
+        array = RNG.integers(-9, 9, [{"n": n, "m": 2 * n + 1}.get(e, e) for e in shape]).astype(np.float32)
+        expected = array.sum(dtype=np.float64) if reduce is te.sum else array.max()
+        assert built(array) == np.float32(expected), n
+
+
+@pytest.mark.parametrize("shape", [(64, "n", "n"), ("n", "n", 3, "n")], ids=str)
+def test_a_condition_on_a_reduced_axis_is_not_found_by_division(shape):
+    """Where a value depends on the place along an axis, the axis keeps its loop, and no element divides by the size."""
+    n = te.size_var("n")
+    extents = [n if extent == "n" else extent for extent in shape]
+    x = te.placeholder(extents, name="x")
+    axes = [te.reduce_axis((0, extent), name=f"r{k}") for k, extent in enumerate(extents[1:])]
+    value = lambda i: te.if_then_else(axes[-1] < 3, x[(i, *axes)], te.const(0, "float32"))  # noqa: E731
+    y = te.compute(tuple(extents[:1]), lambda i: te.max(value(i), axis=axes), name="y")
+    module = tw.build([x, y], "native -num-cores=1")
+    divided = [m for m in tir.walk.pre_order(module["main"]._lowered.func.body) if isinstance(m, FloorMod)]
+    assert not [m for m in divided if m.dtype.lanes > 1]
+    for size in (1, 2, 7, 16, 17, 33):
+        data = np.random.default_rng(size).standard_normal([size if e == "n" else e for e in shape]).astype("float32")
+        expected = np.where(np.arange(size) < 3, data, 0).max(axis=tuple(range(1, len(shape))))
+        np.testing.assert_array_equal(module(data), expected)

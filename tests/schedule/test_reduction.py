@@ -611,3 +611,39 @@ def test_a_sum_keeps_steps_that_come_more_often_than_its_type_counts(dtype):
     sch = Schedule(combined_again(lambda r, s: (s,), (5, 3), (times, 3), "sum", dtype))
     with pytest.raises(ScheduleError, match="combine different values"):
         sch.drop_equal_steps("B")
+
+
+SYMBOLIC = """
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((), "float32")):
+    n = T.int32()
+    m = T.int32()
+    A = T.match_buffer(a, (n, m, 6))
+    for f0, f1 in T.grid((n * m * 6 + 15) // 16, 16):
+        with T.block("B"):
+            vi = T.axis.reduce(n, (f0 * 16 + f1) // (m * 6))
+            vj = T.axis.reduce(m, (f0 * 16 + f1) % (6 * m) // 6)
+            vk = T.axis.reduce(6, (f0 * 16 + f1) % 6)
+            T.where(f0 * 16 + f1 < LIMIT)
+            with T.init():
+                B[()] = T.float32(0)
+            B[()] = B[()] + A[vi, vj, vk]
+"""
+
+
+def test_rfactor_of_a_split_loop_over_symbolic_sizes():
+    func = parse(SYMBOLIC.replace("LIMIT", "n * m * 6"))
+    sch = Schedule(func)
+    sch.rfactor(sch.get_loops("B")[1], 0)
+    for n, m in [(1, 1), (2, 3), (5, 1), (7, 4)]:
+        x = np.arange(n * m * 6, dtype=np.float32).reshape(n, m, 6)
+        got = np.zeros((), np.float32)
+        interpret(sch.func, x, got)
+        assert got == x.sum()
+
+
+@pytest.mark.parametrize("part", ["n * m * 5", "n * m * 6 - 1", "n * m * 3 * n"])
+def test_rfactor_of_a_loop_that_does_not_go_through_all_digits(part):
+    sch = Schedule(parse(SYMBOLIC.replace("LIMIT", part)))
+    with pytest.raises(ScheduleError, match="not known to run block 'B' once on each point of its axes"):
+        sch.rfactor(sch.get_loops("B")[1], 0)

@@ -260,3 +260,28 @@ def test_an_empty_scope_is_global(chain):
     sch = Schedule(scheduled("local").func)
     sch.set_scope("B", 0, "")
     assert next(b for b in _buffers(sch.func) if b.name == "B").scope == "global"
+
+
+def test_a_wider_type_of_integers_is_not_converted_back():
+    """int8 kept as int16 is widened from int16; a narrower type is, as uint8, which lacks negative numbers."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((5,), "int8"), C: T.Buffer((5,), "int32")):
+    B = T.alloc_buffer((5,), "int8")
+    for i in range(5):
+        with T.block("B"):
+            vi = T.axis.spatial(5, i)
+            B[vi] = A[vi]
+    for i in range(5):
+        with T.block("C"):
+            vi = T.axis.spatial(5, i)
+            C[vi] = T.Cast("int32", B[vi])
+""")
+    a = np.array([-128, -1, 0, 1, 127], "int8")
+    for dtype, exact in (("int16", True), ("uint8", False)):
+        sch = Schedule(func)
+        sch.unsafe_set_dtype("B", 0, dtype)
+        assert ('T.Cast("int32", B[vi])' in sch.func.script()) == exact
+        out = np.zeros(5, "int32")
+        interpret(sch.func, a, out)
+        np.testing.assert_array_equal(out, a)  # uint8 is converted back, which gives the same bits

@@ -87,9 +87,14 @@ def _general_box(
     if any(isinstance(n, BufferLoad) or _divides_by_zero(n) for e in indices for n in pre_order(e)):
         return None  # indices from memory have no known footprint
     fixed = {v: ranges[v].min for v in once_only}
-    exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
+    written = [substitute(i, fixed) for i in indices]
+    exprs = [analyzer.simplify(e) for e in written]
     tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
     taken_apart = with_digit_variables(analyzer, exprs, tests, own, once)
+    if (
+        taken_apart is None
+    ):  # simplified, (i * 4 + j) // 196 is i // 49, while (i * 4 + j) % 14 stays a digit of both loops
+        taken_apart = with_digit_variables(analyzer, written, tests, own, once)
     if taken_apart is None:
         return None
     exprs, tests, mine = taken_apart

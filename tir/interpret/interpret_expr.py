@@ -61,9 +61,9 @@ from ..expr.intrinsics.numpy_values import (
     caster,
     divider,
     dot2_bf16,
-    dot4_u8i8,
     fmax,
     fmin,
+    integer_dot,
     scalar_type,
     value_dtype,
     wrapper,
@@ -383,7 +383,7 @@ def _bytes(v: Any, kind: Any) -> Any:
 
 
 def _vpdpbusd(c: Any, a: Any, b: Any) -> Any:
-    return dot4_u8i8(c, _bytes(a, np.uint8), _bytes(b, np.int8))
+    return integer_dot(c, _bytes(a, np.uint8), _bytes(b, np.int8))
 
 
 def _dpbf16(c: Any, a: Any, b: Any) -> Any:

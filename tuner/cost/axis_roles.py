@@ -18,9 +18,8 @@ from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..loop_steps import Panels
 from ..program import BlockInfo, ProgramInfo, Use
-
-DOT_LANES = 16
-"""Steps of the reduction and columns in one dot-product instruction of int8."""
+from .dot_forms import DotForm
+from .machine_model import MachineModel
 
 
 @dataclass(frozen=True)
@@ -105,28 +104,27 @@ class Dot:
     left: int
     right: int
     """The numbers of the operands among the loads of the block."""
-    signed: bool
-    """Whether the left factor is signed."""
-    shifted: bool
-    """Whether the right factor is shifted, because both factors are signed or both unsigned."""
-    width: int
-    """The steps of the reduction that the instruction takes at once: four int8, two bfloat16."""
-    padded: bool
-    """Whether columns or steps are padded to a multiple of what the instruction takes."""
+    types: tuple[str, str]
+    """The types of the left and the right factor."""
 
     @property
     def dtype(self) -> str:
         """The type of the factors, ``"int8"`` for uint8, too."""
-        return "int8" if self.width == 4 else "bfloat16"
+        return "bfloat16" if self.types[0] == "bfloat16" else "int8"
 
-    def panels(self, block: BlockInfo, width: int, *, shared: bool) -> Panels:
-        """Returns the layout of the right factor in panels of ``width`` columns. The steps of an instruction lie side
-        by side; ``shared``: the threads share the packing."""
+    @property
+    def word(self) -> int:
+        """The steps of the reduction in four bytes."""
+        return 2 if self.dtype == "bfloat16" else 4
+
+    def panels(self, block: BlockInfo, width: int, steps: int, *, shared: bool) -> Panels:
+        """Returns the layout of the right factor in panels of ``width`` columns. The ``steps`` of an instruction lie
+        side by side; ``shared``: the threads share the packing."""
         use = block.loads[self.right]
         k, column = (next(n for n, dim in enumerate(use.dims) if dim and axis in dim) for axis in (self.k, self.column))
         outer = [n for n, dim in enumerate(use.dims) if dim and set(dim) <= set(self.others)]
         around = [n for n in range(len(use.dims)) if n not in (k, column, *outer)]
-        return Panels(self.right, column, width, [*around, k], outer, steps=self.width, shared=shared)
+        return Panels(self.right, column, width, [*around, k], outer, steps=steps, shared=shared)
 
 
 def dot_roles(block: BlockInfo) -> Dot | None:
@@ -148,19 +146,25 @@ def dot_roles(block: BlockInfo) -> Dot | None:
     if len(steps) != 1 or not _one_axis_each(moving) or moving.axes() - {*block.axes}:
         return None
     (k,) = steps
-    if k not in moving.axes() or 2 * block.extents[column] < DOT_LANES:
+    if k not in moving.axes():
         return None
     rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
     row = rows[0] if rows else None
-    width = 32 // left.buffer.dtype.bits
     return Dot(
         row, column, _without(block.spatial, column, row), k, _without(block.reduce, k),
         left=next(n for n, use in enumerate(block.loads) if use is left),
         right=next(n for n, use in enumerate(block.loads) if use is moving),
-        signed=left.buffer.dtype == "int8", width=width,
-        shifted=width == 4 and left.buffer.dtype == moving.buffer.dtype,
-        padded=block.extents[k] % width > 0 or block.extents[column] % DOT_LANES > 0,
+        types=(str(left.buffer.dtype), str(moving.buffer.dtype)),
     )  # fmt: skip
+
+
+def dot_form(block: BlockInfo, roles: Dot, machine: MachineModel) -> DotForm | None:
+    """Returns the way in which the machine computes such a product by instructions for dot products, or None.
+
+    At least half of the lanes have columns.
+    """
+    form = machine.dot(*roles.types)
+    return None if form is None or 2 * block.extents[roles.column] < form.lanes else form
 
 
 def pays_packing(block: BlockInfo, roles: Dot) -> bool:
@@ -193,7 +197,7 @@ def tile_roles(block: BlockInfo) -> Dot | None:
     if right.buffer.dtype == "uint8" or not left.plain or left.dim_of(roles.row) is None:
         return None
     sizes = [block.extents[v] for v in (roles.row, roles.column, roles.k)]
-    padded = [up_to_multiple(n, m) for n, m in zip(sizes, (TILE, TILE, TILE_BYTES * roles.width // 4), strict=True)]
+    padded = [up_to_multiple(n, m) for n, m in zip(sizes, (TILE, TILE, TILE_BYTES * roles.word // 4), strict=True)]
     return None if math.prod(padded) > _PADDED * math.prod(sizes) else roles
 
 

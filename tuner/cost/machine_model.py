@@ -16,6 +16,7 @@ import numpy as np
 from ...codegen.machine.target import Target
 from ...pages.messages import short_repr
 from ..program import BlockInfo
+from .dot_forms import DotForm, dot_forms
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,10 @@ class MachineModel:
     jump_cycles: float = 18.0
     masked_store_cycles: float = 1.0
     """Cycles of a store under a mask that is not known before."""
-    int8_dots: bool = False
-    """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
+    dots: tuple[DotForm, ...] = ()
+    """Ways to multiply and add several numbers in each lane, one for each pair of types."""
     int8_tiles: bool = False
     """Whether one instruction multiplies tiles of int8."""
-    bf16_dots: bool = False
-    """Whether one instruction multiplies and adds two bfloat16 in each lane of a 512-bit register, in the time of a
-    multiplication of float32. AMD's processors are of this kind; Intel's take as long as for two of float32."""
     bf16_tiles: bool = False
     """Whether one instruction multiplies tiles of bfloat16."""
     loads_first: bool = False
@@ -132,14 +130,17 @@ class MachineModel:
             l1_bytes=target.l1_bytes,
             l2_bytes=target.l2_bytes,
             l3_bytes=max(target.l3_bytes, target.l2_bytes),
-            int8_dots=target.has_vnni and target.vector_bits == 512,
+            dots=dot_forms(target),
             int8_tiles=target.has_amx_int8,
-            bf16_dots=target.mcpu.startswith("znver") and target.dot_lanes("tir.dot2_bf16")[:1] == [16],
             bf16_tiles=target.has_amx_bf16,
             loads_first=target.is_wasm,
             broadcasts_operands=target.arch != "x86_64" or target.has("avx512f"),
             masked_store_cycles=1.0 if target.has_masks else 20.0,
         )
+
+    def dot(self, left: str, right: str) -> DotForm | None:
+        """Returns the way of products of these types by instructions for dot products, or None."""
+        return next((form for form in self.dots if (form.left, form.right) == (left, right)), None)
 
     def lanes(self, itemsize: int) -> int:
         """Returns how many elements of ``itemsize`` bytes fit in one vector register."""

@@ -4,9 +4,10 @@
 machines that multiply and add four int8 in each lane, four steps and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI
 (:mod:`tilewright.schedule.intrin`); the operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A
 convolution over NHWC is such a product for each position in the window, with the channels as steps: the panels are ``[panel, ry, rx,
-k // 4, column, k % 4]``. The instruction takes one signed and one unsigned factor; where both are signed or both unsigned, the
-packed one is shifted by 128 while it is packed, and the sums are corrected by 128 times the row sums of the other one when a tile
-is complete (``shift_operand``).
+k // 4, column, k % 4]``. Other processors take fewer columns at once (:mod:`tilewright.tuner.cost.dot_forms`). That instruction takes one signed and one unsigned factor, those
+of AArch64's ``dotprod`` two of one signedness; where the factors are others, the packed one is shifted by 128 while it is packed, and the sums
+are corrected by 128 times the row sums of the other one when a tile is complete (``shift_operand``). Without such an instruction x86
+multiplies pairs of int16 (``vpmaddwd``): the factor with the rows is copied as int16, the packed one is widened where it is loaded.
 
 :func:`matrix_unit_product` takes tiles of 16 by 64 bytes and 64 bytes by 16 columns (AMX). One instruction multiplies a tile of
 each; its sums stay in tile registers over the whole reduction (:mod:`tilewright.schedule.intrin`). The operand with
@@ -24,25 +25,19 @@ from typing import Any
 import numpy as np
 
 from ...schedule import Schedule
-from ...schedule.intrin import (
-    AMX_DOT_BF16_INTRIN,
-    AMX_DOT_S8S8_INTRIN,
-    AMX_DOT_U8S8_INTRIN,
-    BF16_DOT_16x2_INTRIN,
-    VNNI_DOT_16x4_INTRIN,
-    VNNI_DOT_16x4_SWAPPED_INTRIN,
-)
+from ...schedule.intrin import AMX_DOT_BF16_INTRIN, AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
 from ..cost.axis_roles import (
-    DOT_LANES,
     TILE,
     TILE_BYTES,
     Dot,
+    dot_form,
     dot_roles,
     pays_packing,
     tile_roles,
     up_to_multiple,
 )
 from ..cost.cost_features import Costs, ceil_div, up_to
+from ..cost.dot_forms import DotForm
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.walker import chain_factor
 from ..loop_steps import (
@@ -189,9 +184,10 @@ class DotRule(ScheduleRule):
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         roles = dot_roles(group.anchor)
-        if roles is None or not (machine.int8_dots if roles.dtype == "int8" else machine.bf16_dots):
+        form = None if roles is None else dot_form(group.anchor, roles, machine)
+        if roles is None or form is None:
             return []
-        return [DotPart(group.anchor, roles, machine, group.blocks[1] if len(group.blocks) > 1 else None)]
+        return [DotPart(group.anchor, roles, form, machine, group.blocks[1] if len(group.blocks) > 1 else None)]
 
 
 class DotPart(Part):
@@ -200,36 +196,41 @@ class DotPart(Part):
 
     structure = ("rows", "vectors")
 
-    def __init__(self, block: BlockInfo, roles: Dot, machine: MachineModel, epilogue: BlockInfo | None = None) -> None:
-        self.block, self.roles, self.machine, self.epilogue = block, roles, machine, epilogue
+    def __init__(
+        self, block: BlockInfo, roles: Dot, form: DotForm, machine: MachineModel, epilogue: BlockInfo | None = None
+    ) -> None:
+        self.block, self.roles, self.form, self.machine, self.epilogue = block, roles, form, machine, epilogue
         self.name = f"dots_{block.name}"
         self.parallel = worth_threads(machine, [block])
         self.depth = math.prod(block.extents[v] for v in block.reduce)
-        self.steps = self.depth // block.extents[roles.k] * math.ceil(block.extents[roles.k] / roles.width)
-        vectors = math.ceil(block.extents[roles.column] / DOT_LANES)
+        self.steps = self.depth // block.extents[roles.k] * math.ceil(block.extents[roles.k] / form.width)
+        vectors = math.ceil(block.extents[roles.column] / form.lanes)
         height = block.extents[roles.row] if roles.row is not None else 1
         self.decisions = (
             Decision("rows", up_to(height, *range(1, 15))),
             Decision("vectors", tuple(v for v in (1, 2, 4) if vectors % v == 0)),
-            Decision("unroll", up_to(math.ceil(block.extents[roles.k] / roles.width), 1, 2, 4, 8, 16)),
+            Decision("unroll", up_to(math.ceil(block.extents[roles.k] / form.width), 1, 2, 4, 8, 16)),
             Decision("outer", (0, 1)),
         )
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        roles, width = self.roles, row["vectors"] * DOT_LANES
+        roles, form, width = self.roles, self.form, row["vectors"] * self.form.lanes
         block = sch.get_block(self.block.name)
+        given = {producer.name for producer in sch.get_producers(block)}
         self._end_rows_with_steps(sch, block)
         result = self._pad(sch, block)
         shifted: Any = None
         sums: Any = None
         corrected: Any = None
-        if roles.shifted:
+        if form.shifts:
             shifted, sums, corrected = sch.shift_operand(block, roles.right)
-        packed = pack(sch, block, roles.panels(self.block, width, shared=self.parallel))
-        if roles.shifted:
+        if form.widens:
+            self._widen(sch, block, given)
+        packed = pack(sch, block, roles.panels(self.block, width, form.width, shared=self.parallel))
+        if form.shifts:
             self._shift(sch, shifted, packed)
             rank = len(sch.get_loops(sums)) - len(self.block.reduce)
-            sweep_rows(sch, [sums.name], RowSweep(DOT_LANES, rank, unroll=4, shared=self.parallel))
+            sweep_rows(sch, [sums.name], RowSweep(form.lanes, rank, unroll=4, shared=self.parallel))
             if result is None:
                 result = corrected
             else:
@@ -255,27 +256,34 @@ class DotPart(Part):
         *others, last = sch.get_loops(result)[-len(self.block.spatial) :]
         for other in others:
             sch.unroll(other)
-        over, lane = sch.split(last, [None, DOT_LANES])
+        over, lane = sch.split(last, [None, form.lanes])
         sch.unroll(over)
         sch.vectorize(lane)
-        intrinsic = VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN
-        if roles.dtype == "bfloat16":
-            intrinsic = BF16_DOT_16x2_INTRIN
         dot_tile(
-            sch, block, DotInstruction(intrinsic, DOT_LANES, roles.width, row["unroll"]),
+            sch, block, DotInstruction(form.intrinsic, form.lanes, form.width, row["unroll"]),
             column=column, step=loop[roles.k], rows=rows, around=around,
         )  # fmt: skip
 
     def _shift(self, sch: Schedule, shifted: Any, packed: Any) -> None:
         """Shift the right factor while it is packed."""
         *_, lanes, step = sch.get_loops(packed)
-        if extent_of(sch, step) == self.roles.width:
+        if extent_of(sch, step) == self.form.width:
             sch.compute_inline(shifted)
             return
         part = sch.get_loops(packed)[-3]
         sch.compute_at(shifted, part)
         sch.vectorize(loops_within(sch, shifted, part)[-1])
         sch.set_scope(shifted, 0, "local")
+
+    def _widen(self, sch: Schedule, block: Any, given: set[str]) -> None:
+        """Make the left factor's copy one of int16; ``given``: producers that are no copies."""
+        left = sch.get(block).reads[self.roles.left].buffer
+        made = [p for p in sch.get_producers(block) if p.name not in given]
+        copies = [p for p in made if sch.get(p).writes[0].buffer is left]
+        if not copies:
+            copies = [sch.cache_read(block, self.roles.left, "global")]
+            self._copy(sch, copies[0], self.machine.lanes(2))
+        sch.unsafe_set_dtype(copies[0], 0, "int16")
 
     def _end_rows_with_steps(self, sch: Schedule, block: Any) -> None:
         """Copy the left operand where dimensions follow that of the steps, as in weights of windows of one element."""
@@ -290,13 +298,13 @@ class DotPart(Part):
         None.
         """
         epilogue = None if self.epilogue is None else sch.get_block(self.epilogue.name)
-        if not self.roles.padded:
+        multiples = {self.roles.column: self.form.lanes, self.roles.k: self.form.width}
+        if not any(self.block.extents[v] % m for v, m in multiples.items()):
             return epilogue
-        multiples = {self.roles.column: DOT_LANES, self.roles.k: self.roles.width}
         copies = pad_product(sch, block, [multiples.get(v, 1) for v in self.block.axes])
         for copy in [c for c in copies if c.name in {p.name for p in sch.get_producers(block)}]:
             self._copy(sch, copy, 64)
-        if self.block.extents[self.roles.column] % DOT_LANES == 0:
+        if self.block.extents[self.roles.column] % self.form.lanes == 0:
             return epilogue
         (result,) = [c for c in copies if c.name in {c.name for c in sch.get_consumers(block)}]
         if not sch.get_consumers(result):
@@ -315,41 +323,44 @@ class DotPart(Part):
         tile = columns["rows"] * columns["vectors"]
         # without a loop over the steps their panels are the same for all tiles: LLVM loads them before, and spills them
         loaded = np.where(columns["unroll"] >= self.steps, self.steps, 1) * columns["vectors"]
-        return np.asarray(tile + loaded + 1 <= self.machine.registers)
+        # of the left factor, unless it is an operand in memory, and of products before they are added
+        passing = 1 + self.form.widens + (not self.machine.broadcasts_operands)
+        return np.asarray(tile + loaded + passing <= self.machine.registers)
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        machine, roles, extents = self.machine, self.roles, self.block.extents
-        height, width = columns["rows"], columns["vectors"] * DOT_LANES
+        machine, roles, form, extents = self.machine, self.roles, self.form, self.block.extents
+        height, width = columns["rows"], columns["vectors"] * form.lanes
         tile = height * columns["vectors"]
-        panels = ceil_div(extents[roles.column], DOT_LANES) / columns["vectors"]
+        panels = ceil_div(extents[roles.column], form.lanes) / columns["vectors"]
         bands = ceil_div(extents[roles.row] if roles.row is not None else 1, height)
         bands = bands * math.prod(extents[v] for v in roles.others)
         tiles = bands * panels
         loads = height + columns["vectors"]
         latency = chain_factor(tile, self.steps * (tile + loads), machine, _DOT_LATENCY)
-        deep = self.depth * (4 // roles.width)  # bytes of a row
+        deep = self.depth * (4 // roles.word)  # bytes of a row
         packed = extents[roles.column] * deep
+        row_bytes = deep * (2 if form.widens else 1)  # of the left factor
         outermost = columns["outer"] > 0
         panel_bytes = width * deep
-        left = bands * height * deep  # bytes, as often as they are read
+        left = bands * height * row_bytes  # bytes, as often as they are read
         # the prefetcher of the first-level cache follows about eight rows; lines of other rows arrive late
-        far = np.where(height * deep + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
-        waiting = far * np.maximum(0.0, height - 8) * deep / machine.line_bytes
+        far = np.where(height * row_bytes + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
+        waiting = far * np.maximum(0.0, height - 8) * row_bytes / machine.line_bytes
         again = np.where(outermost & (panel_bytes < machine.l1_bytes), 0.3, 1.0)
         return Costs(rows).put(
-            core_cycles=tiles * self.steps * tile * latency / machine.fma_pipes
-            + (left / DOT_LANES if roles.shifted else 0.0),
+            core_cycles=tiles * self.steps * (form.work * tile * latency + form.widens * columns["vectors"]) / machine.fma_pipes
+            + (left / form.lanes if form.shifts else 0.0),
             load_cycles=tiles * self.steps * loads / machine.loads_per_cycle,
             store_cycles=tiles * tile * 4,
             spill_cycles=tiles * tile * (0 if self.epilogue is None else self.epilogue.operations) / machine.fma_pipes,
             jump_cycles=(np.where(outermost, 60.0 * height, 0.0) + waiting) * tiles,  # each row is another page
             loop_cycles=tiles * (40.0 + self.steps * 0.5 / columns["unroll"]),
-            l2_bytes=tiles * panel_bytes * again + tiles * height * deep,
+            l2_bytes=tiles * panel_bytes * again + tiles * height * row_bytes,
             l3_bytes=np.where(outermost, packed, bands * packed) * float(packed > machine.l2_bytes),
             pack_bytes=2.5 * packed * float(self.block.loads[roles.right].buffer not in self.block.packed_ahead),
             flops=self.block.flops,
-            regions=(2.0 + roles.shifted) * self.parallel,
-            lanes_used=float(DOT_LANES), rows=height, columns=columns["vectors"], accumulators=tile,
+            regions=(2.0 + form.shifts + form.widens) * self.parallel,
+            lanes_used=float(form.lanes), rows=height, columns=columns["vectors"], accumulators=tile,
             registers=tile + columns["vectors"] + 1, loads_per_fma=loads / tile, latency_bound=latency,
             unroll=columns["unroll"], body_size=columns["unroll"] * (tile + loads), reduction=float(self.depth),
             inner_trips=float(self.steps), panel_bytes=panel_bytes, packed=1.0, variant=columns["outer"],
@@ -406,7 +417,7 @@ class TilePart(Part):
         roles, left = self.roles, self.block.loads[self.roles.left]
         names = {self.row: "i", self.roles.column: "j", self.roles.k: "k"}
         tiles = UnitTiles(
-            roles.panels(self.block, TILE, shared=self.parallel), row["across"], row["tall"], row["wide"], roles.left,
+            roles.panels(self.block, TILE, roles.word, shared=self.parallel), row["across"], row["tall"], row["wide"], roles.left,
             str(left.buffer.dtype), "rows" if row["pack"] else "", shared=self.parallel,
             axes=" ".join(names[v] for v in self.block.axes),
         )  # fmt: skip
@@ -420,7 +431,7 @@ class TilePart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, tall, wide, pack = self.machine, columns["tall"], columns["wide"], columns["pack"] > 0
-        steps, deep = self.k // steps_of(self.roles.dtype), self.k * (4 // self.roles.width)  # bytes of a row
+        steps, deep = self.k // steps_of(self.roles.dtype), self.k * (4 // self.roles.word)  # bytes of a row
         tiles = (self.rows // TILE) * (self.columns // TILE)
         groups = tiles / (tall * wide)
         parts = self.columns / (TILE * columns["across"])

@@ -87,6 +87,12 @@ def nbits_stages(program: ProgramInfo, dot: BlockInfo) -> NbitsStages | None:
     return NbitsStages(codes[0] if codes else None, dot, panels[0], last)
 
 
+def multiplies_codes(machine: MachineModel) -> bool:
+    """Returns whether the machine multiplies codes by int8 with the instruction for 16 columns and four steps."""
+    form = machine.dot("int8", "uint8")
+    return form is not None and form.intrinsic == VNNI_DOT_16x4_SWAPPED_INTRIN
+
+
 class NbitsRule(ScheduleRule):
     """This rule takes the stages that :func:`tilewright.te.ops.dense_packed_nbits` makes, with the stage that takes its result."""
 
@@ -100,7 +106,7 @@ class NbitsRule(ScheduleRule):
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         stages = nbits_stages(program, group.anchor)
-        if stages is None or (stages.whole and not machine.int8_dots):
+        if stages is None or (stages.whole and not multiplies_codes(machine)):
             return []
         return [NbitsPart(stages, machine)]
 

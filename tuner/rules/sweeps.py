@@ -249,24 +249,13 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
         return [_Stage(name, "reduce", block)]
     extent, last = [(extent, loop) for extent, loop in zip(extents, loops, strict=True) if extent > 1][-1]
     if short:  # one vector, of which the row may leave lanes out
-        last, extent = _joined(sch, block, extents, sweep.rank), 1 << (size - 1).bit_length()
+        last, extent = fuse_all(sch, loops), 1 << (size - 1).bit_length()
     elif extent % width and extent < 2 * width and size % width == 0 and _are_neighbours(sch, name):
-        last, extent = _joined(sch, block, extents, sweep.rank), size  # short axes are joined, so vectors stay full
+        fixed = width % extent == 0 or (extent < sweep.lanes and size <= 4 * width)  # each lane knows its place
+        if fixed or not BlockInfo(realize_of(sch, name)).computes_with_reduced:
+            last, extent = fuse_all(sch, loops), size  # short axes are joined, so vectors stay full
     partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
     return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]
-
-
-def _joined(sch: Schedule, block: Any, extents: Sequence[int], rank: int) -> Any:
-    """Returns the loop over one axis in place of those that a block reduces, which are neighbours."""
-    if len(extents) == 2:
-        return fuse_all(sch, sch.get_loops(block)[rank:])
-    if len(extents) > 2:  # rfactor does not see through three loops that were fused
-        rows, reduced = [f"i{n}" for n in range(rank)], [f"k{n}" for n in range(len(extents))]
-        place = reduced[0]
-        for name, extent in zip(reduced[1:], extents[1:], strict=True):
-            place = f"({place}) * {extent} + {name}"
-        sch.transform_block_layout(block, f"lambda {', '.join([*rows, *reduced])}: ({', '.join([*rows, place])},)")
-    return sch.get_loops(block)[-1]
 
 
 def _are_neighbours(sch: Schedule, name: str) -> bool:

@@ -24,7 +24,7 @@ from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form, compute_once
-from ..cost.axis_roles import dot_roles, pays_packing, tile_roles
+from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_roles
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
@@ -247,9 +247,10 @@ class Space:
             return True
         machine = self.machine
         tiles = tile_roles(block) if machine.bf16_tiles else None
-        dots = dot_roles(block) if machine.bf16_dots and tiles is None else None
-        roles = tiles or dots
-        return roles is not None and roles.dtype == "bfloat16" and pays_packing(block, roles)
+        roles = tiles or dot_roles(block)
+        if roles is None or roles.dtype != "bfloat16" or not pays_packing(block, roles):
+            return False
+        return tiles is not None or dot_form(block, roles, machine) is not None
 
     def _tables(self, rule: ScheduleRule, program: ProgramInfo, group: Group) -> list[RowTable]:
         """Returns the rule's parts that have a sensible row. What another rule offered for the group is not made again."""

@@ -21,6 +21,7 @@ from ...expr import (
     IntImm,
     Range,
     Var,
+    cast,
     const,
     is_const_int,
     pre_order,
@@ -31,7 +32,7 @@ from ...expr import (
 from ..affine import as_bound, linear_coefficients
 from ..analyzer import Analyzer
 from ..normal_form.forms import poly_key
-from .iter_map import Digit, constant_digit, place_in, radix_of, read_digit
+from .iter_map import Digit, place_in, radix_of, read_digit
 
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 
@@ -185,19 +186,25 @@ def _upper_end(analyzer: Analyzer, digit: Digit, extent: Expr) -> Expr:
 
 
 def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr | None:
-    """Return a sum of loops that is divided by a constant. Without one, it is a sum of which a remainder is taken."""
+    """Return a sum of loops that is divided by a number. Without one, it is a sum of which a remainder is taken."""
     best: Expr | None = None
     for e in exprs:
         for n in pre_order(e):
-            taken = constant_digit(n)
-            if taken is None or isinstance(taken[0], Var) or not uses_var(taken[0], lambda v: v in ranges):
+            taken = _outside_digit(n, ranges)
+            if taken is None or isinstance(taken.number, Var) or not uses_var(taken.number, lambda v: v in ranges):
                 continue
-            if any(constant_digit(inner) is not None for inner in pre_order(taken[0])):
+            if any(_outside_digit(inner, ranges) is not None for inner in pre_order(taken.number)):
                 continue
-            if taken[2] is None:
-                return taken[0]
-            best = taken[0] if best is None else best
+            if taken.upper is None:
+                return taken.number
+            best = taken.number if best is None else best
     return best
+
+
+def _outside_digit(n: Any, ranges: Mapping[Var, Range]) -> Digit | None:
+    """Return the digit that ``n`` is, where no loop changes its ends."""
+    digit = read_digit(n)
+    return None if digit is None or _uses(digit, ranges) else digit
 
 
 def _as_one(
@@ -209,37 +216,39 @@ def _as_one(
     if line is None or not is_const_int(line[1], 0):
         return None
     factors = {v: c for v, c in zip(names, line[0], strict=True) if not is_const_int(c, 0)}
-    reach = value_count(analyzer, factors, ranges, once)
-    if not isinstance(reach, IntImm) or not all(is_const_int(ranges[v].min, 0) for v in factors):
+    trip_count = value_count(analyzer, factors, ranges, once)
+    if trip_count is None or not all(is_const_int(ranges[v].min, 0) for v in factors):
         return None
-    trip_count, left = reach.value, []
+    left: list[Expr] = []
     for test in tests:
         bound = as_bound(test)
         if bound is not None and bound[2]:
-            above = analyzer.simplify(bound[0] - number - bound[1])  # number + above <= 0
-            if isinstance(above, IntImm):
-                trip_count = min(trip_count, 1 - above.value)
-                continue
+            limit = analyzer.simplify(number - bound[0] + bound[1] + 1)  # number < limit
+            if not uses_var(limit, lambda v: v in ranges):
+                if analyzer.can_prove(limit <= trip_count):
+                    trip_count = limit
+                    continue
+                if analyzer.can_prove(trip_count <= limit):
+                    continue
         left.append(test)
-    if trip_count < 1:
+    if not analyzer.can_prove(trip_count >= 1):
         return None
     x = Var("iteration", number.dtype)
 
     def replaced(n: Any) -> Expr | None:
-        taken = constant_digit(n)
-        if taken is not None and uses_var(taken[0], lambda v: v in factors):
-            core, lower, upper = taken
-            rest = analyzer.simplify(core - number if upper is None else (core - number) % upper)
-            if is_const_int(rest, 0):
-                digit: Expr = x if upper is None or upper >= trip_count else x % upper
-                return digit // lower
+        taken = _outside_digit(n, ranges)
+        if taken is not None and uses_var(taken.number, lambda v: v in factors):
+            rest = taken.number - number
+            if is_const_int(analyzer.simplify(rest if taken.upper is None else rest % taken.upper), 0):
+                whole = taken.upper is None or analyzer.can_prove(taken.upper >= trip_count)
+                return (x if whole else x % taken.upper) // taken.lower
         return None
 
     indices, left = [transform(e, replaced) for e in indices], [transform(e, replaced) for e in left]
     if any(uses_var(e, lambda v: v in factors) for e in (*indices, *left)):
         return None
     out = {v: r for v, r in ranges.items() if v not in factors}
-    out[x] = Range(const(0, number.dtype), const(trip_count, number.dtype))
+    out[x] = Range(const(0, number.dtype), cast(number.dtype, trip_count))
     analyzer.bind(x, out[x])
     return [analyzer.simplify(e) for e in indices], [analyzer.simplify(e) for e in left], out
 

@@ -23,6 +23,7 @@ from .numpy_values import (
     always,
     fused,
     in_float64,
+    integer_dot,
     leading_zeros,
     on_integers,
     on_lanes,
@@ -33,7 +34,6 @@ from .numpy_values import (
     truth,
 )
 from .numpy_values import dot2_bf16 as sum_of_two
-from .numpy_values import dot4_u8i8 as sum_of_four
 from .numpy_values import erf as erf_of
 from .numpy_values import sigmoid as sigmoid_of
 from .numpy_values import times_exp2 as times_exp2_of
@@ -394,14 +394,33 @@ vectorhigh = Operation(
 )  # fmt: skip
 dot4_u8i8 = Operation(
     "dot4_u8i8", ("c", "a", "b"),
-    "c[i] + sum(a[4*i + k] * b[4*i + k] for k in range(4)), uint8 by int8 into int32, the instruction vpdpbusd; the "
-    "products are exact, the sum wraps",
-    _dot_product(4, "int32", "uint8", "int8"), evaluate=always(sum_of_four),
+    "c[i] + sum(a[4*i + k] * b[4*i + k] for k in range(4)), uint8 by int8 into int32, the instructions vpdpbusd and "
+    "usdot; the products are exact, the sum wraps",
+    _dot_product(4, "int32", "uint8", "int8"), evaluate=always(integer_dot),
+)  # fmt: skip
+dot4_i8i8 = Operation(
+    "dot4_i8i8", ("c", "a", "b"),
+    "c[i] + sum(a[4*i + k] * b[4*i + k] for k in range(4)), int8 by int8 into int32, the instructions sdot and vpdpbssd; "
+    "the products are exact, the sum wraps",
+    _dot_product(4, "int32", "int8", "int8"), evaluate=always(integer_dot),
+)  # fmt: skip
+dot4_u8u8 = Operation(
+    "dot4_u8u8", ("c", "a", "b"),
+    "c[i] + sum(a[4*i + k] * b[4*i + k] for k in range(4)), uint8 by uint8 into int32, the instructions udot and "
+    "vpdpbuud; the products are exact, the sum wraps",
+    _dot_product(4, "int32", "uint8", "uint8"), evaluate=always(integer_dot),
+)  # fmt: skip
+dot2_i16 = Operation(
+    "dot2_i16", ("c", "a", "b"),
+    "c[i] + a[2*i] * b[2*i] + a[2*i+1] * b[2*i+1], int16 into int32, the instruction vpmaddwd and a sum, or vpdpwssd; "
+    "the products are exact, the sum wraps",
+    _dot_product(2, "int32", "int16", "int16"), evaluate=always(integer_dot),
 )  # fmt: skip
 dot2_bf16 = Operation(
     "dot2_bf16", ("c", "a", "b"),
-    "c[i] + a[2*i] * b[2*i] + a[2*i+1] * b[2*i+1], bfloat16 into float32, the instruction vdpbf16ps; the products are "
-    "exact in float32, the sums are rounded to nearest even in an order that the machine chooses (the interpreter adds "
-    "the odd product first, as in Intel's manual), and subnormal numbers may count as zero",
+    "c[i] + a[2*i] * b[2*i] + a[2*i+1] * b[2*i+1], bfloat16 into float32, the instructions vdpbf16ps and bfdot; the "
+    "products are exact in float32, the sums are rounded to nearest even in an order that the machine chooses (the "
+    "interpreter adds the odd product first, as in Intel's manual), to odd by bfdot, and subnormal numbers may count as "
+    "zero",
     _dot_product(2, "float32", "bfloat16", "bfloat16"), evaluate=always(sum_of_two),
 )  # fmt: skip

@@ -247,10 +247,10 @@ def _fma_vector(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return out
 
 
-def dot4_u8i8(c: Any, a: Any, b: Any) -> Any:
-    """Return c[i] + sum of a[4i+k] * b[4i+k] in int32, wrapping."""
+def integer_dot(c: Any, a: Any, b: Any) -> Any:
+    """Return c[i] + sum of a[w*i+k] * b[w*i+k] over k < w in int32, wrapping; w numbers belong to each lane of c."""
     products = np.asarray(a, np.int64) * np.asarray(b, np.int64)
-    total = (np.asarray(c, np.int64) + products.reshape(-1, 4).sum(axis=1)).astype(np.int32)
+    total = (np.asarray(c, np.int64) + products.reshape(np.size(c), -1).sum(axis=1)).astype(np.int32)
     return total if isinstance(c, np.ndarray) else total[0].item()
 
 
