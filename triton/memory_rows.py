@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.expr import Expr, Select, Var, max_, min_
+from ..tir.expr import Expr, Select, Var, is_const_int, max_, min_
 from ..tir.expr.dtype import BOOL, DType
 from ..tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
 from .block_values import BlockValue, broadcast_make, broadcast_shape, element
@@ -154,7 +154,7 @@ def make_tensor_descriptor(
     if padding_option == "nan" and not base.pointer.element.is_float:
         raise TypeError(f"padding with NaN is for floats, not {base.pointer.element}")
     last = strides[-1]
-    if isinstance(last, BlockValue) and k.constant(1, int32).scalar.equal(last.scalar) is True:
+    if isinstance(last, BlockValue) and not last.shape and is_const_int(last.scalar, 1):
         last = 1
     if last != 1:
         raise ValueError("the last stride of a window is the constant 1 (an argument that is 1 counts as one)")
