@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "frontends": {"pages", "tir", "te", "graph"},
     "driver": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "gpu", "mlir"},
     "doors": {"pages", "tir", "codegen", "te", "graph", "frontends", "driver"},
-    "triton": {"pages", "tir", "codegen"},
+    "triton": {"pages", "tir", "codegen", "tuning_db"},
     "cli": {"pages", "tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
     "tvm_names": {"pages", "tir", "schedule", "codegen", "exported", "te", "tuner", "tuning_db", "driver"},
 }
@@ -49,7 +49,7 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
     "z3": {"tir/arith/smt.py"},
-    "pandas": {"tuning_db", "tuner/search"},
+    "pandas": {"tuning_db", "tuner/search", "triton/testing.py"},
     "plotly": {"tuner/search"},
     "IPython": {"driver/tuning.py"},
     "pyopencl": {"gpu/opencl/opencl_device.py"},

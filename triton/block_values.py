@@ -34,7 +34,6 @@ from ..tir.expr import (
     TruncMod,
     Var,
     const,
-    is_const_int,
 )
 from ..tir.expr.dtype import BOOL, DType
 from ..tir.expr.intrinsics import operation_named
@@ -242,8 +241,9 @@ def is_not_negative(e: Expr, known: set[Var]) -> bool:
     if isinstance(e, Max):
         return is_not_negative(e.a, known) or is_not_negative(e.b, known)
     if isinstance(e, Sub):  # x + n - 1, as in a quotient that is rounded up
-        sizes = e.a.b if isinstance(e.a, Add) else None
-        return is_const_int(e.b) and is_const_int(sizes) and sizes.value >= e.b.value and is_not_negative(e.a.a, known)  # type: ignore[union-attr]
+        if not isinstance(e.a, Add) or not isinstance(e.a.b, IntImm) or not isinstance(e.b, IntImm):
+            return False
+        return e.a.b.value >= e.b.value and is_not_negative(e.a.a, known)
     return isinstance(e, Cast) and is_not_negative(e.value, known)
 
 

@@ -149,6 +149,9 @@ class KernelBuilder:
         self.programs: tuple[Expr, ...] = ()
         self.grid: tuple[Expr, ...] = ()
         self.trial = False
+        self.programs_in_order = False
+        """Whether programs run one after another: each sees what those before it left."""
+        self.apply: Callable[..., Any] = _no_function
 
     # -- scopes ------------------------------------------------------------------------------------------------------
 
@@ -437,6 +440,7 @@ class KernelBuilder:
         There are none where these are not known of all of them.
         """
         out: list[Expr] = []
+        n: Any
         for n in pre_order(found):
             if _is_remainder(n, self.index, sizes.keys()):
                 ends = self.ends(n.a, sizes)
@@ -779,6 +783,10 @@ class KernelBuilder:
         for var, size, kind in reversed(loops):
             body = For(var, self.number(0), self.number(size), kind, body)
         self.emit(body)
+
+
+def _no_function(*_: Any) -> Any:
+    raise AssertionError("a builder without a reader calls no functions")
 
 
 _REDUCTIONS: dict[str, tuple[Callable[[Expr, Expr], Expr], Callable[[DType], Any], str]] = {

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from ..pages.messages import near_words
-from .language import constexpr
 from .liveness import Liveness
+from .rows import constexpr
 
 _EMPTY = inspect.Parameter.empty
 
@@ -61,9 +61,17 @@ class KernelSource:
             if p.annotation is constexpr or (isinstance(p.annotation, str) and "constexpr" in p.annotation)
         )  # fmt: skip
 
-    @cached_property
+    @property
     def closure(self) -> Mapping[str, Any]:
-        return inspect.getclosurevars(self.function).nonlocals
+        """The variables of functions around this one that it names, as they are now."""
+        cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
+        found = {}
+        for name, cell in cells:
+            try:
+                found[name] = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+        return found
 
     def global_named(self, name: str, default: Any = None) -> Any:
         """Return what a name stands for outside of the function."""

@@ -18,15 +18,21 @@ from ..codegen.runtime.module import Module
 from ..tir.expr import IntImm, Var, const
 from ..tir.expr.dtype import DType
 from ..tir.stmt import Buffer, For, PrimFunc, replace_buffers
+from .basic_rows import cdiv as _cdiv_row
 from .block_values import BlockValue, PointerArgument, of_expression
 from .kernel_builder import AccessSite, KernelBuilder, NeedsWideIndices
 from .kernel_source import KernelSource
-from .language import Builtin, constexpr
-from .language import cdiv as _cdiv_row
-from .reader import KernelReader
+from .memory_rows import make_tensor_descriptor
+from .quick_launch import QuickForm, form_of, quick_key
+from .reader import KernelReader, Outside
+from .rows import Builtin, constexpr
+from .tools.tensor_descriptor import TensorDescriptor
 
 OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 """What a launch says to GPUs. On processors it changes nothing; a kernel gets those that are among its parameters."""
+
+MOST_FORMS = 8
+"""The number of forms of arguments of one kernel that are launched quickly."""
 
 _NARROW = 2**30
 """Arrays of fewer elements, and smaller integers, are indexed with 32 bits."""
@@ -37,12 +43,15 @@ Key = tuple[Any, ...]
 class CompiledKernel:
     """One kernel, compiled for one kind of arguments: its program ``func`` and its ``module``."""
 
-    def __init__(self, func: PrimFunc, sites: Sequence[AccessSite], name: str, target: Target) -> None:
+    def __init__(
+        self, func: PrimFunc, sites: Sequence[AccessSite], name: str, target: Target, uses: tuple[Outside, ...] = ()
+    ) -> None:
         self.func = func
         self.sites = tuple(sites)
         self.name = name
         self.module: Module = compile(func, target)
-        self.entry: Callable[..., Any] = self.module.entry
+        self.entry = self.module.entry
+        self.uses: tuple[Outside, ...] = uses
 
     def __repr__(self) -> str:
         return f"CompiledKernel({self.name})"
@@ -50,6 +59,10 @@ class CompiledKernel:
     def script(self) -> str:
         """Return the program as text."""
         return self.func.script()
+
+    def is_current(self) -> bool:
+        """Return whether the globals that the kernel was compiled with are still the same."""
+        return all([use.is_current() for use in self.uses])
 
     def fault(self, faults: np.ndarray[Any, Any]) -> IndexError:
         """Return the error that says which accesses were outside of their arguments."""
@@ -70,6 +83,8 @@ class JitFunction:
         functools.update_wrapper(self, function)
         self.kernel_source = KernelSource(function)
         self.compiled: dict[Key, CompiledKernel] = {}
+        self.quick: list[QuickForm] = []
+        self.arg_names = tuple(self.kernel_source.defaults)
 
     def __repr__(self) -> str:
         return f"JitFunction({self.kernel_source.name})"
@@ -93,6 +108,14 @@ class JitFunction:
 
         Raises IndexError after the run when a program accessed an element outside of an array.
         """
+        if not warmup:
+            for form in self.quick:
+                try:
+                    quick = form.launch(grid, *args, **named)
+                except TypeError:  # other arguments; the careful way says what is wrong
+                    continue
+                if quick is not None:
+                    return quick  # type: ignore[no-any-return]
         source = self.kernel_source
         options = {n: v for n, v in named.items() if n in OPTIONS and n not in source.signature.parameters}
         for n, v in options.items():
@@ -102,14 +125,32 @@ class JitFunction:
         sizes = _grid(grid, bound)
         launch = _Launch(source, bound, sizes)
         kernel = self.compiled.get(launch.key)
-        if kernel is None:
+        if kernel is None or not kernel.is_current():
             kernel = self.compiled[launch.key] = launch.compiled()
+        self.note(launch, bound, kernel)
         if not warmup and 0 not in sizes:
             faults = np.zeros(max(1, len(kernel.sites)), np.int64)
             kernel.entry(*launch.values(), faults)
             if faults.any():
                 raise kernel.fault(faults[: len(kernel.sites)])
         return kernel
+
+    def note(self, launch: _Launch, bound: Mapping[str, Any], kernel: CompiledKernel) -> None:
+        """Remember a kernel for quick launches of the same kind."""
+        if launch.wide or len(launch.groups) < len(launch.arrays):
+            return
+        kinds = form_of(self.kernel_source, bound, lambda name, x: is_constant(self.kernel_source, name, x))
+        if kinds is None:
+            return
+        form = next((f for f in self.quick if f.kinds == kinds), None)
+        if form is None:
+            if len(self.quick) == MOST_FORMS:
+                return
+            form = QuickForm(self.kernel_source, kinds, _NARROW, frozenset(OPTIONS))
+            self.quick.append(form)
+        count = max(1, len(kernel.sites))
+        found = (kernel.entry.tried(), kernel, count, bytes(8 * count))
+        form.table[quick_key(kinds, bound, launch.rank)] = found
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -130,6 +171,12 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if unknown:
         raise TypeError(f"jit has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
     return JitFunction if function is None else JitFunction(function)
+
+
+def set_allocator(allocator: Callable[[int, int, Any], Any]) -> None:
+    """Take what gives GPUs memory for windows made in kernels; processors need none, and do not call it."""
+    if not callable(allocator):
+        raise TypeError(f"an allocator is a function of a size, an alignment and a stream, not {allocator!r}")
 
 
 class _ConstantFunction:
@@ -228,19 +275,25 @@ def _reach(name: str, shape: Sequence[int], strides: Sequence[int]) -> int:
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
+def is_constant(source: KernelSource, name: str, x: Any) -> bool:
+    """Return whether a kernel is compiled for the value of an argument."""
+    return name in source.constants or type(x) is bool or x is None or isinstance(x, (DType, JitFunction))
+
+
 class _Launch:
     """The arguments of one launch, and its key."""
 
     def __init__(self, source: KernelSource, bound: dict[str, Any], grid: tuple[int, int, int]) -> None:
         self.source, self.grid = source, grid
         self.arrays: dict[str, _Array] = {}
+        self.windows: dict[str, TensorDescriptor] = {}
         self.scalars: dict[str, int | float] = {}
         self.constants: dict[str, Any] = {}
         parts: list[Any] = []
         wide = grid[0] * grid[1] * grid[2] >= _NARROW
         for name, x in bound.items():
             kind = type(x)
-            if name in source.constants or kind is bool or x is None or isinstance(x, (DType, JitFunction)):
+            if is_constant(source, name, x):
                 self.constants[name] = x
                 parts.append((kind, x))
             elif kind is int or isinstance(x, np.integer):
@@ -257,6 +310,16 @@ class _Launch:
             elif kind is float or isinstance(x, np.floating):
                 self.scalars[name] = float(x)
                 parts.append("float")
+            elif kind is TensorDescriptor:
+                self.windows[name] = x
+                self.arrays[name] = one = _Array(name, x.base)
+                for n, (size, stride) in enumerate(zip(x.shape, x.strides, strict=True)):
+                    wide = wide or not size < _NARROW or not stride < _NARROW
+                    self.scalars[f"{name}_size{n}"] = size
+                    if n < len(x.shape) - 1:
+                        self.scalars[f"{name}_stride{n}"] = stride
+                wide = wide or one.count >= _NARROW
+                parts.append((one.dtype, tuple(x.block_shape), x.padding))
             elif isinstance(x, np.ndarray) or (hasattr(x, "data_ptr") and hasattr(x, "stride")):
                 self.arrays[name] = one = _Array(name, x)
                 wide = wide or one.count >= _NARROW
@@ -329,13 +392,13 @@ class _Launch:
         """Compile the kernel for this launch."""
         target = Target.of("native")
         try:
-            func, sites = self.program(DType("int64" if self.wide else "int32"), target)
+            func, sites, uses = self.program(DType("int64" if self.wide else "int32"), target)
         except NeedsWideIndices:
-            func, sites = self.program(DType("int64"), target)
-        return CompiledKernel(func, sites, self.source.name, target)
+            func, sites, uses = self.program(DType("int64"), target)
+        return CompiledKernel(func, sites, self.source.name, target, uses)
 
-    def program(self, index: DType, target: Target) -> tuple[PrimFunc, list[AccessSite]]:
-        """Return the program of this launch, and its accesses in order."""
+    def program(self, index: DType, target: Target) -> tuple[PrimFunc, list[AccessSite], tuple[Outside, ...]]:
+        """Return the program of this launch, its accesses in order, and the globals that it was made of."""
         params: list[Var] = []
         buffers: dict[Var, Buffer] = {}
         names: dict[str, Any] = dict(self.constants)
@@ -385,14 +448,24 @@ class _Launch:
             builder.programs = (program % sizes[0], program // sizes[0] % sizes[1], program // area)
             builder.grid = (*sizes, programs // area)  # type: ignore[assignment]
         with builder.scope() as inner:
-            KernelReader(builder).call(self.source, {n: names[n] for n in self.source.signature.parameters})
+            for name, window in self.windows.items():
+                rank = len(window.shape)
+                extents = tuple([names.pop(f"{name}_size{n}") for n in range(rank)])
+                steps = (*[names.pop(f"{name}_stride{n}") for n in range(rank - 1)], 1)
+                names[name] = make_tensor_descriptor.meaning(
+                    builder, names[name], extents, steps, tuple(window.block_shape), window.padding
+                )
+            reader = KernelReader(builder)
+            reader.call(self.source, {n: names[n] for n in self.source.signature.parameters})
         count = max(1, len(builder.sites))
-        body = For(program, zero, programs, "parallel", inner.statement())
+        order = "serial" if builder.programs_in_order else "parallel"
+        body = For(program, zero, programs, order, inner.statement())
         fixed = faults.with_(shape=(IntImm(count, index),))
         body = replace_buffers(body, {faults: fixed})
         buffers[handle] = fixed
         ordered = {p: buffers[p] for p in params if p in buffers}
-        return PrimFunc(tuple(params), body, ordered, {"global_symbol": self.source.name}), builder.sites
+        func = PrimFunc(tuple(params), body, ordered, {"global_symbol": self.source.name})
+        return func, builder.sites, tuple(reader.outside)
 
 
 def _always(e: Any) -> Callable[[Any], Any]:
@@ -411,4 +484,4 @@ def _memory(start: int, count: int, like: Any) -> Any:
     return np.asarray(holder())
 
 
-__all__ = ["CompiledKernel", "JitFunction", "cdiv", "constexpr", "jit", "next_power_of_2"]
+__all__ = ["CompiledKernel", "JitFunction", "cdiv", "constexpr", "jit", "next_power_of_2", "set_allocator"]

@@ -21,11 +21,13 @@ from ..tir.expr import BufferLoad, Expr, Var, max_, pre_order, vars_in
 from ..tir.expr.dtype import BOOL, DType
 from ..tir.stmt import Buffer, BufferStore, For, IfThenElse, While
 from . import language
+from .basic_rows import LOOP_HINTS
 from .block_values import BlockValue, PointerType, converted, is_index, is_not_negative, of_expression, type_of_number
 from .kernel_builder import KEEP_FROM, KernelBuilder, NeedsWideIndices, ProductValue
 from .kernel_source import KernelError, KernelSource
-from .language import MEMBERS, Builtin, constexpr
 from .liveness import names_assigned, names_read
+from .memory_rows import WINDOW_MEMBERS, BlockWindow
+from .rows import MEMBERS, Builtin, constexpr, whole
 
 _OPERATORS: dict[type[ast.AST], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("+", operator.add),
@@ -64,6 +66,21 @@ class _Frame:
     spot: ast.AST | None = None
 
 
+class Outside:
+    """A global that a kernel was read with: a ``tl.constexpr``, or a function with ``@jit``."""
+
+    def __init__(self, source: KernelSource, name: str, found: Any) -> None:
+        self.source, self.name, self.found = source, name, found
+        self.value = found.value if isinstance(found, constexpr) else None
+
+    def is_current(self) -> bool:
+        """Return whether the name still stands for the same."""
+        now = self.source.global_named(self.name)
+        if isinstance(self.found, constexpr):
+            return isinstance(now, constexpr) and type(now.value) is type(self.value) and now.value == self.value
+        return now is self.found
+
+
 class KernelReader:
     """Reads kernels for one builder."""
 
@@ -71,8 +88,10 @@ class KernelReader:
         self.builder = builder
         self.frames: list[_Frame] = []
         self.held: list[Any] = []
+        self.outside: list[Outside] = []
         builder.roots = self.roots
         builder.place = self.place
+        builder.apply = self.apply
 
     @property
     def frame(self) -> _Frame:
@@ -96,6 +115,10 @@ class KernelReader:
                 yield top
 
     # -- functions ---------------------------------------------------------------------------------------------------
+
+    def apply(self, function: Any, *args: Any) -> Any:
+        """Read a function with ``@jit`` with these arguments; returns what it returns."""
+        return self.call(function.kernel_source, function.kernel_source.bound(args, {}))
 
     def call(self, source: KernelSource, bound: Mapping[str, Any], live: frozenset[str] = frozenset()) -> Any:
         """Read a function with these arguments; returns what it returns."""
@@ -316,16 +339,14 @@ class KernelReader:
         bounds, hints = self.arguments(s.iter)
         if kind is not language.range and hints:
             raise TypeError(f"{', '.join(hints)}: hints are for tl.range")
-        unknown = set(hints) - language.LOOP_HINTS
+        unknown = set(hints) - LOOP_HINTS
         if unknown:
-            raise TypeError(
-                f"tl.range has no {', '.join(sorted(unknown))}; there are {', '.join(sorted(language.LOOP_HINTS))}"
-            )
+            raise TypeError(f"tl.range has no {', '.join(sorted(unknown))}; there are {', '.join(sorted(LOOP_HINTS))}")
         if not 1 <= len(bounds) <= 3:
             raise TypeError(f"a range of {len(bounds)} numbers")
         start, stop, step = ((0, bounds[0], 1), (*bounds, 1), bounds)[len(bounds) - 1]
         if kind is language.static_range:
-            numbers = [language._whole(n, "a number of static_range") for n in (start, stop, step)]
+            numbers = [whole(n, "a number of static_range") for n in (start, stop, step)]
             for n in range(*numbers):
                 self.bind(s.target, n, s)
                 if self.block(s.body) is not None:
@@ -618,6 +639,8 @@ class KernelReader:
             if node.id in names_assigned(frame.source.body):
                 raise NameError_(f"{node.id} has no value here: it is assigned in a loop or in one branch only")
             raise NameError_(f"{node.id} is not defined")
+        if isinstance(found, constexpr) or hasattr(found, "kernel_source"):
+            self.outside.append(Outside(frame.source, node.id, found))
         return self.from_outside(node.id, found)
 
     def from_outside(self, name: str, found: Any) -> Any:
@@ -758,6 +781,8 @@ class KernelReader:
             raise AttributeError(
                 f"a block has no {name}; there are {', '.join(sorted([*MEMBERS, 'T', 'dtype', 'shape']))}"
             )
+        if isinstance(value, BlockWindow) and name in WINDOW_MEMBERS:
+            return _Bound(WINDOW_MEMBERS[name], value)
         if isinstance(value, ModuleType):
             found = getattr(value, name)
             return found if isinstance(found, ModuleType) else self.from_outside(f"{value.__name__}.{name}", found)
@@ -830,10 +855,10 @@ class _Pushed:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A method of a block."""
+    """A method of a block or of a window."""
 
     row: Builtin
-    value: BlockValue
+    value: BlockValue | BlockWindow
 
 
 _UNSET = object()

@@ -81,11 +81,21 @@ def _power(m: MathBuilder, r: Expr) -> Expr:
     return minus_one(m, r) + m.f(1.0)
 
 
+def _vanishing(m: MathBuilder, x: Expr, least: float, p: Expr) -> Expr:
+    """Returns ``p``, and 0 where x lies below ``least``.
+
+    There p * 2**n rounds to 0, which processors find slowly (some 100 cycles for a result that underflows); 0 * 2**n is
+    exact. Softmax with a mask takes exp of many times -inf.
+    """
+    return m.select(x < m.f(least), m.f(0.0), p)
+
+
 def exp(m: MathBuilder, x: Expr, halved: bool = False) -> Expr:
     """Returns e**x (half of it when ``halved``), at most 1 ULP off."""
-    x = m.clamp(x, -104.0, 90.0) if m.single else m.clamp(x, -746.0, 711.0)
-    r, n, exponent = _reduced(m, x)
-    p = _power(m, r)
+    least, most = (-104.0, 90.0) if m.single else (-746.0, 711.0)
+    x = m.name(x)
+    r, n, exponent = _reduced(m, m.clamp(x, least, most))
+    p = _vanishing(m, x, least, _power(m, r))
     return m.scaled(p * m.f(0.5) if halved else p, n, exponent)
 
 
@@ -97,24 +107,29 @@ def exp_plus_one(m: MathBuilder, x: Expr) -> Expr:
 
 def exp2(m: MathBuilder, x: Expr) -> Expr:
     """Returns 2**x, at most 1 ULP off; exact for whole x."""
+    least, most = (-152.0, 130.0) if m.single else (-1077.0, 1026.0)
+    x = m.name(x)
     if m.scales:  # this form is right for every x
         r = m.name(m.call("round_rest", x))
-        return m.call("times_exp2", m.mad(m.poly(r, EXP2_32 if m.single else EXP2_64), r, m.f(1.0)), x - r)
-    x = m.clamp(x, -152.0, 130.0) if m.single else m.clamp(x, -1077.0, 1026.0)
-    n, exponent = m.whole(x + m.f(m.magic))
-    r = m.name(x - n)
+        p = m.mad(m.poly(r, EXP2_32 if m.single else EXP2_64), r, m.f(1.0))
+        return m.call("times_exp2", _vanishing(m, x, least, p), x - r)
+    cut = m.name(m.clamp(x, least, most))
+    n, exponent = m.whole(cut + m.f(m.magic))
+    r = m.name(cut - n)
     p = m.mad(m.poly(r, EXP2_32 if m.single else EXP2_64), r, m.f(1.0))
-    return m.scaled(p, n, exponent)
+    return m.scaled(_vanishing(m, x, least, p), n, exponent)
 
 
 def exp10(m: MathBuilder, x: Expr) -> Expr:
     """Returns 10**x, at most 1 ULP off."""
-    x = m.clamp(x, -46.0, 39.0) if m.single else m.clamp(x, -325.0, 309.0)
+    least, most = (-46.0, 39.0) if m.single else (-325.0, 309.0)
+    given = m.name(x)
+    x = m.name(m.clamp(given, least, most))
     n, exponent = m.whole(m.mad(x, m.f(LOG2_10), m.f(m.magic)))
     hi, lo = (3.0078125e-1, 2.48745663981195213739e-4) if m.single else (3.01025390625e-1, 4.60503898119521373889e-6)
     r = m.name(m.mad(n, m.f(-lo), m.mad(n, m.f(-hi), x)))
     p = m.mad(m.poly(r, EXP10_32 if m.single else EXP10_64), r, m.f(1.0))
-    return m.scaled(p, n, exponent)
+    return m.scaled(_vanishing(m, given, least, p), n, exponent)
 
 
 def expm1(m: MathBuilder, x: Expr) -> Expr:

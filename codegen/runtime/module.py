@@ -8,6 +8,7 @@ Modules of all kinds have functions by name, of which one is called when none is
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import statistics
 import threading
@@ -286,6 +287,13 @@ class Function:
             if code:
                 raise self.failure(code, args)
         return None
+
+    def tried(self) -> Callable[..., int]:
+        """Return a function that calls this one where all arguments fit at once, and returns UNUSUAL without a call elsewhere.
+
+        Else it returns 0, or the code of :meth:`failure`. Arrays are NumPy's.
+        """
+        return functools.partial(self._quick, self.address)
 
     def at_addresses(self, *values: int) -> None:
         """Call the function on the addresses of arrays, and sizes after them; nothing is checked."""

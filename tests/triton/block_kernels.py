@@ -139,3 +139,308 @@ def gathered(x_ptr, index_ptr, out_ptr, n, ROWS: tl.constexpr, SIZE: tl.constexp
     block = tl.load(x_ptr + index[:, None] * SIZE + columns[None, :])
     turned = tl.reshape(tl.trans(block), (ROWS, SIZE))
     tl.store(out_ptr + rows[:, None] * SIZE + columns[None, :], turned + tl.broadcast_to(index[:, None], (ROWS, SIZE)))
+
+
+@triton.jit
+def larger_first(a, b):
+    return tl.where(a > b, a, b)
+
+
+@triton.jit
+def affine(a, b, c, d):
+    return a * c, b * c + d
+
+
+@triton.jit
+def combined(x_ptr, i_ptr, out_ptr, all_ptr, scan_ptr, sum_ptr, int_ptr, pair_ptr, N: tl.constexpr, M: tl.constexpr):
+    rows, columns = tl.arange(0, N), tl.arange(0, M)
+    places = rows[:, None] * M + columns[None, :]
+    x = tl.load(x_ptr + places)
+    i = tl.load(i_ptr + places)
+    tl.store(out_ptr + rows, tl.reduce(x, 1, larger_first))
+    tl.store(all_ptr + tl.arange(0, 1), tl.reduce(tl.reduce(x, 0, larger_first, keep_dims=True), 1, larger_first))
+    tl.store(scan_ptr + places, tl.associative_scan(x, 1, larger_first, reverse=True))
+    tl.store(sum_ptr + places, tl.cumsum(x, 0) + tl.cumprod(x * 0.5, axis=1))
+    tl.store(int_ptr + places, tl.cumsum(i, axis=1, reverse=True))
+    slope, height = tl.associative_scan((x, x + 1), 1, affine)
+    tl.store(pair_ptr + places, slope - height)
+
+
+@triton.jit
+def shuffled(x_ptr, y_ptr, out_ptr, twice_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
+    both = tl.join(x, y)
+    a, b = tl.split(tl.permute(tl.reshape(both, (2, N // 2, 2)), (1, 2, 0)))
+    tl.store(out_ptr + tl.arange(0, N), tl.ravel(a - b))
+    tl.store(twice_ptr + tl.arange(0, 2 * N), tl.interleave(x, y) + tl.cat(x, y, can_reorder=True))
+    tl.store(out_ptr + at + N, tl.flip(x) + tl.fma(x, y, x))
+
+
+@triton.jit
+def dropout(x_ptr, out_ptr, int_ptr, normal_ptr, n, p, seed, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    kept = tl.rand(seed, offsets) > p
+    tl.store(out_ptr + offsets, tl.where(kept, x / (1 - p), 0.0), mask=mask)
+    tl.store(int_ptr + offsets, tl.randint(seed, offsets), mask=mask)
+    a, b, c, d = tl.randint4x(seed, offsets)
+    tl.store(
+        normal_ptr + offsets, tl.randn(seed, offsets) + (a ^ b ^ c ^ d).to(tl.int32, bitcast=True) * 1e-9, mask=mask
+    )
+
+
+@triton.jit
+def counted(i_ptr, count_ptr, old_ptr, ends_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    i = tl.load(i_ptr + at, mask=mask, other=0)
+    old = tl.atomic_add(count_ptr + (i & 7), 1, mask=mask)
+    tl.store(old_ptr + at, old, mask=mask)
+    tl.atomic_max(ends_ptr, tl.max(i, axis=0))
+    tl.atomic_min(ends_ptr + 1, tl.min(i, axis=0))
+    tl.atomic_xor(ends_ptr + 2, tl.xor_sum(i, axis=0))
+    tl.atomic_or(ends_ptr + 3 + (i & 1), i & 255, mask=mask)
+    tl.atomic_and(ends_ptr + 5 + (i & 1), i | 255, mask=mask)
+
+
+@triton.jit
+def locked_sums(x_ptr, sum_ptr, lock_ptr, count_ptr, n, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < n
+    x = tl.load(x_ptr + pid * n + columns, mask=mask, other=0.0)
+    group = pid % GROUPS
+    lock, count = lock_ptr + group, count_ptr + group
+    places = sum_ptr + group * n + columns
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    if tl.load(count) == 0:
+        tl.atomic_xchg(count, 1)
+    else:
+        x += tl.load(places, mask=mask)
+    tl.store(places, x, mask=mask)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+@triton.jit
+def windows(x_ptr, out_ptr, rows, columns, stride, BM: tl.constexpr, BN: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, shape=[rows, columns], strides=[stride, 1], block_shape=[BM, BN])
+    out = tl.make_tensor_descriptor(out_ptr, [columns, rows], [rows, 1], [BN, BM])
+    i, j = tl.program_id(0) * BM, tl.program_id(1) * BN
+    tile = x.load([i, j]) + x.load([i - 3, j + 4])
+    out.store([j, i], tile.T)
+
+
+@triton.jit
+def norm_forward(x_ptr, out_ptr, w_ptr, b_ptr, mean_ptr, scale_ptr, stride, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    x_ptr += row * stride
+    out_ptr += row * stride
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + columns, mask=columns < n, other=0.0).to(tl.float32)
+    mean = tl.sum(total, axis=0) / n
+    squares = tl.zeros([BLOCK], dtype=tl.float32)
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + columns, mask=columns < n, other=0.0).to(tl.float32)
+        x = tl.where(columns < n, x - mean, 0.0)
+        squares += x * x
+    scale = 1 / tl.sqrt(tl.sum(squares, axis=0) / n + eps)
+    tl.store(mean_ptr + row, mean)
+    tl.store(scale_ptr + row, scale)
+    for start in range(0, n, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        mask = columns < n
+        w, b = tl.load(w_ptr + columns, mask=mask), tl.load(b_ptr + columns, mask=mask)
+        x = tl.load(x_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+        tl.store(out_ptr + columns, (x - mean) * scale * w + b, mask=mask)
+
+
+@triton.jit
+def norm_backward(
+    dx_ptr, dy_ptr, dw_ptr, db_ptr, x_ptr, w_ptr, mean_ptr, scale_ptr, lock_ptr, stride, n,
+    GROUPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    mask = columns < n
+    x_ptr += row * stride
+    dy_ptr += row * stride
+    dx_ptr += row * stride
+    group = row % GROUPS
+    lock_ptr += group
+    count_ptr = lock_ptr + GROUPS
+    dw_ptr = dw_ptr + group * n + columns
+    db_ptr = db_ptr + group * n + columns
+    x = tl.load(x_ptr + columns, mask=mask, other=0).to(tl.float32)
+    dy = tl.load(dy_ptr + columns, mask=mask, other=0).to(tl.float32)
+    w = tl.load(w_ptr + columns, mask=mask).to(tl.float32)
+    mean, scale = tl.load(mean_ptr + row), tl.load(scale_ptr + row)
+    normal = tl.where(mask, (x - mean) * scale, 0.0)
+    wdy = tl.where(mask, w * dy, 0.0)
+    along = tl.sum(normal * wdy, axis=0) / n
+    shift = tl.sum(wdy, axis=0) / n
+    tl.store(dx_ptr + columns, (wdy - (normal * along + shift)) * scale, mask=mask)
+    part_w = (dy * normal).to(w.dtype)
+    part_b = dy.to(w.dtype)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    if tl.load(count_ptr) == 0:
+        tl.atomic_xchg(count_ptr, 1)
+    else:
+        part_w += tl.load(dw_ptr, mask=mask)
+        part_b += tl.load(db_ptr, mask=mask)
+    tl.store(dw_ptr, part_w, mask=mask)
+    tl.store(db_ptr, part_b, mask=mask)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+@triton.jit
+def norm_weights(dw_ptr, out_ptr, m, n, BM: tl.constexpr, BN: tl.constexpr):
+    columns = tl.program_id(0) * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for i in range(0, m, BM):
+        rows = i + tl.arange(0, BM)
+        mask = (rows[:, None] < m) & (columns[None, :] < n)
+        total += tl.load(dw_ptr + rows[:, None] * n + columns[None, :], mask=mask, other=0.0)
+    tl.store(out_ptr + columns, tl.sum(total, axis=0), mask=columns < n)
+
+
+@triton.jit
+def attention_stage(
+    acc, most, total, q, k_ptr, v_ptr, start_m, scale, length,
+    HEAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STAGE: tl.constexpr, rows, columns,
+):  # fmt: skip
+    if STAGE == 1:
+        low, high = 0, start_m * BM
+    elif STAGE == 2:
+        low, high = start_m * BM, (start_m + 1) * BM
+        low = tl.multiple_of(low, BM)
+    else:
+        low, high = 0, length
+    width = tl.arange(0, HEAD)
+    for start in tl.range(low, high, BN, num_stages=2, warp_specialize=False):
+        start = tl.multiple_of(start, BN)
+        at = start + columns
+        k = tl.load(k_ptr + at[:, None] * HEAD + width[None, :]).T
+        products = tl.dot(q, k)
+        if STAGE == 2:
+            mask = rows[:, None] >= at[None, :]
+            products = products * scale + tl.where(mask, 0, -1.0e6)
+            newer = tl.maximum(most, tl.max(products, 1))
+            products -= newer[:, None]
+        else:
+            newer = tl.maximum(most, tl.max(products, 1) * scale)
+            products = products * scale - newer[:, None]
+        p = tl.math.exp2(products)
+        alpha = tl.math.exp2(most - newer)
+        acc = acc * alpha[:, None]
+        v = tl.load(v_ptr + at[:, None] * HEAD + width[None, :])
+        acc = tl.dot(p.to(v.dtype), v, acc)
+        total = total * alpha + tl.sum(p, 1)
+        most = newer
+    return acc, total, most
+
+
+@triton.jit
+def attention(
+    q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, scale, length,
+    HEAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STAGE: tl.constexpr,
+):  # fmt: skip
+    tl.static_assert(BN <= HEAD * 4)
+    start_m, head = tl.program_id(0), tl.program_id(1)
+    base = head * length * HEAD
+    rows = start_m * BM + tl.arange(0, BM)
+    columns = tl.arange(0, BN)
+    places = base + rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
+    most = tl.zeros([BM], dtype=tl.float32) - float("inf")
+    total = tl.zeros([BM], dtype=tl.float32) + 1.0
+    acc = tl.zeros([BM, HEAD], dtype=tl.float32)
+    q = tl.load(q_ptr + places)
+    by = scale * 1.44269504
+    if STAGE & 1:
+        acc, total, most = attention_stage(
+            acc, most, total, q, k_ptr + base, v_ptr + base, start_m, by, length, HEAD, BM, BN, 4 - STAGE, rows, columns
+        )
+    if STAGE & 2:
+        acc, total, most = attention_stage(
+            acc, most, total, q, k_ptr + base, v_ptr + base, start_m, by, length, HEAD, BM, BN, 2, rows, columns
+        )
+    most += tl.math.log2(total)
+    acc = acc / total[:, None]
+    tl.store(lse_ptr + head * length + rows, most)
+    tl.store(out_ptr + places, acc.to(out_ptr.dtype.element_ty))
+
+
+@triton.jit
+def grouped_products(
+    a_ptr, b_ptr, c_ptr, sizes_ptr, starts_ptr, groups, PROGRAMS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr,
+):  # fmt: skip
+    tile = tl.program_id(0)
+    end = 0
+    for g in range(groups):
+        m, n, k = tl.load(sizes_ptr + g * 3), tl.load(sizes_ptr + g * 3 + 1), tl.load(sizes_ptr + g * 3 + 2)
+        tiles_n = tl.cdiv(n, BN)
+        tiles = tl.cdiv(m, BM) * tiles_n
+        while tile >= end and tile < end + tiles:
+            a = a_ptr + tl.load(starts_ptr + g * 3)
+            b = b_ptr + tl.load(starts_ptr + g * 3 + 1)
+            c = c_ptr + tl.load(starts_ptr + g * 3 + 2)
+            own = tile - end
+            rows = own // tiles_n * BM + tl.arange(0, BM)
+            columns = own % tiles_n * BN + tl.arange(0, BN)
+            inner = tl.arange(0, BK)
+            acc = tl.zeros((BM, BN), dtype=tl.float32)
+            for step in range(0, tl.cdiv(k, BK)):
+                left = step * BK + inner
+                x = tl.load(
+                    a + rows[:, None] * k + left[None, :], mask=(rows[:, None] < m) & (left[None, :] < k), other=0.0
+                )
+                y = tl.load(
+                    b + left[:, None] * n + columns[None, :],
+                    mask=(left[:, None] < k) & (columns[None, :] < n),
+                    other=0.0,
+                )
+                acc += tl.dot(x, y)
+            inside = (rows[:, None] < m) & (columns[None, :] < n)
+            tl.store(c + rows[:, None] * n + columns[None, :], acc.to(c_ptr.dtype.element_ty), mask=inside)
+            tile += PROGRAMS
+        end = end + tiles
+
+
+@triton.jit
+def tile_place(tile, in_group, tiles_m, GROUP: tl.constexpr):
+    first = tile // in_group * GROUP
+    height = min(tiles_m - first, GROUP)
+    return first + tile % height, (tile % in_group) // height
+
+
+@triton.jit
+def persistent_matmul(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+    PROGRAMS: tl.constexpr, HALVES: tl.constexpr,
+):  # fmt: skip
+    start = tl.program_id(0)
+    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    a = tl.make_tensor_descriptor(a_ptr, shape=[M, K], strides=[K, 1], block_shape=[BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, shape=[N, K], strides=[K, 1], block_shape=[BN, BK])
+    c = tl.make_tensor_descriptor(c_ptr, shape=[M, N], strides=[N, 1], block_shape=[BM, BN // 2 if HALVES else BN])
+    for tile in tl.range(start, tiles_m * tiles_n, PROGRAMS, flatten=True):
+        m, n = tile_place(tile, GROUP * tiles_n, tiles_m, GROUP)
+        acc = tl.zeros((BM, BN), dtype=tl.float32)
+        for k in range(tl.cdiv(K, BK)):
+            acc = tl.dot(a.load([m * BM, k * BK]), b.load([n * BN, k * BK]).T, acc)
+        if HALVES:
+            both = tl.permute(tl.reshape(acc, (BM, 2, BN // 2)), (0, 2, 1))
+            first, second = tl.split(both)
+            c.store([m * BM, n * BN], first.to(c_ptr.dtype.element_ty))
+            c.store([m * BM, n * BN + BN // 2], second.to(c_ptr.dtype.element_ty))
+        else:
+            c.store([m * BM, n * BN], acc.to(c_ptr.dtype.element_ty))

@@ -34,6 +34,27 @@ def product(m, n, k, bm, bn, bk, dtype, activation="", columns=False):
     return "matmul", grid, [a.reshape(-1), flat, np.zeros(m * n, dtype), m, n, k, *strides], named
 
 
+def grouped(shapes):
+    a, b = f32(sum(m * k for m, n, k in shapes)), f32(sum(n * k for m, n, k in shapes))
+    sizes = [(m * k, k * n, m * n) for m, n, k in shapes]
+    starts = np.cumsum([(0, 0, 0), *sizes], axis=0).astype(np.int32)
+    args = [
+        a,
+        b,
+        np.zeros(starts[-1][2], np.float32),
+        np.array(shapes, np.int32).reshape(-1),
+        starts[:-1].reshape(-1),
+        len(shapes),
+    ]
+    return "grouped_products", (3,), args, {"PROGRAMS": 3, "BM": 16, "BN": 16, "BK": 16}
+
+
+def attended(stage, length=64, head=16, dtype=np.float32):
+    q, k, v = (f32(2 * length * head).astype(dtype) for _ in range(3))
+    args = [q, k, v, np.zeros(2 * length * head, dtype), np.zeros(2 * length, np.float32), 0.3, length]
+    return "attention", (length // 32, 2), args, {"HEAD": head, "BM": 32, "BN": 16, "STAGE": stage}
+
+
 CASES = [
     *[("add", (-(-n // 64),), [f32(n), f32(n), np.zeros(n, np.float32), n], {"BLOCK": 64}) for n in (1, 7, 63, 64, 65, 200)],
     ("add", (2,), [f32(100).astype(np.float16), f32(100), np.zeros(100, np.float16), 100], {"BLOCK": 64}),
@@ -49,6 +70,19 @@ CASES = [
     *[("control", (4,), [f32(100), np.zeros(100, np.float32), np.zeros(4, np.int32), 100, limit], {"BLOCK": 32, "MODE": mode}) for limit, mode in ((3.5, "once"), (300.0, "twice"))],
     ("reversed_in_place", (1,), [f32(64)], {"SIZE": 64}),
     ("gathered", (1,), [f32(10 * 32), i32(8, low=0, high=10), np.zeros(8 * 32, np.float32), 10], {"ROWS": 8, "SIZE": 32}),
+    ("combined", (1,), [f32(8 * 32), i32(8 * 32), *[np.zeros(n, t) for n, t in ((8, "f4"), (1, "f4"), (256, "f4"), (256, "f4"), (256, "i4"), (256, "f4"))]], {"N": 8, "M": 32}),
+    ("shuffled", (1,), [f32(32), f32(32), np.zeros(64, np.float32), np.zeros(64, np.float32)], {"N": 32}),
+    ("dropout", (2,), [f32(100), np.zeros(100, np.float32), np.zeros(100, np.int32), np.zeros(100, np.float32), 100, 0.3, 42], {"BLOCK": 64}),
+    ("dropout", (2,), [f32(100), np.zeros(100, np.float32), np.zeros(100, np.int32), np.zeros(100, np.float32), 100, 0.5, -7], {"BLOCK": 64}),
+    ("counted", (4,), [i32(100), np.zeros(8, np.int32), np.zeros(100, np.int32), np.array([0, 0, 0, 0, 0, -1, -1], np.int32), 100], {"BLOCK": 32}),
+    ("locked_sums", (7,), [f32(7 * 13), np.zeros(3 * 13, np.float32), np.zeros(3, np.int32), np.zeros(3, np.int32), 13], {"GROUPS": 3, "BLOCK": 16}),
+    ("norm_forward", (5,), [f32(5 * 50), np.zeros(250, np.float32), f32(50), f32(50), np.zeros(5, np.float32), np.zeros(5, np.float32), 50, 50, 1e-5], {"BLOCK": 32}),
+    ("norm_backward", (7,), [np.zeros(7 * 50, np.float32), f32(350), np.zeros(150, np.float32), np.zeros(150, np.float32), f32(350), f32(50), f32(7), np.abs(f32(7)), np.zeros(6, np.int32), 50, 50], {"GROUPS": 3, "BLOCK": 64}),
+    ("norm_weights", (2,), [f32(19 * 50), np.zeros(50, np.float32), 19, 50], {"BM": 8, "BN": 32}),
+    attended(1), attended(3), attended(3, head=32, dtype=np.float16),
+    grouped([(20, 17, 33), (16, 16, 16), (1, 40, 5)]),
+    *[("persistent_matmul", (3,), [f32(40 * 48).astype(t), f32(40 * 48).astype(t), np.zeros(40 * 40, t), 40, 40, 48], {"BM": 16, "BN": 16, "BK": 16, "GROUP": 2, "PROGRAMS": 3, "HALVES": h}) for t, h in ((np.float32, True), (np.float16, False))],
+    ("windows", (3, 2), [f32(36 * 32), np.zeros(36 * 28, np.float32), 36, 28, 32], {"BM": 16, "BN": 16}),
 ]  # fmt: skip
 
 

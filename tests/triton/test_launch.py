@@ -6,8 +6,11 @@ import torch
 
 import tilewright.triton as triton
 import tilewright.triton.language as tl
+from tilewright.triton.tools.tensor_descriptor import TensorDescriptor
 
-from .block_kernels import add, matmul
+from .block_kernels import add, counted, matmul
+
+FACTOR = tl.constexpr(3)
 
 
 @triton.jit
@@ -69,3 +72,92 @@ def test_empty_grid_runs_nothing():
     out = np.full(4, 7, np.float32)
     add[(0,)](out, out, out, 4, BLOCK=4)
     assert out.tolist() == [7.0] * 4
+
+
+@triton.jit
+def scaled(x_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(x_ptr + at, tl.load(x_ptr + at) * FACTOR)
+
+
+def test_changed_global_is_noticed():
+    global FACTOR
+    x = np.ones(4, np.float32)
+    for factor in (3, 5, 5, -2):
+        FACTOR = tl.constexpr(factor)
+        x[:] = 1
+        scaled[(1,)](x, N=4)
+        assert x.tolist() == [factor] * 4
+    FACTOR = tl.constexpr(3)
+
+
+def test_launches_of_one_form_look_at_their_arguments_again():
+    for _ in range(2):
+        for dtype in (np.float32, np.float64, np.int32):
+            x, y, out = np.arange(8).astype(dtype), np.ones(8, dtype), np.zeros(8, dtype)
+            add[(1,)](x, y, out, 8, BLOCK=8)
+            assert out.tolist() == list(range(1, 9))
+            add[lambda meta: (8 // meta["BLOCK"], 1)](x, out, out, 8, BLOCK=4, num_warps=2)  # memory is shared
+            assert out.tolist() == list(range(1, 17, 2))
+            add[(2, 1, 1)](x.reshape(2, 4), y.reshape(4, 2), out.reshape(2, 2, 2), 8, BLOCK=4)
+            assert out.tolist() == list(range(1, 9))
+            spread = np.zeros(16, dtype)
+            add[(1,)](x, y, spread.reshape(8, 2)[:, 0], 8, BLOCK=8)
+            assert spread.tolist() == list(range(1, 9)) + [0] * 8
+            out.flags.writeable = False
+            with pytest.raises((ValueError, TypeError), match="read-only|writ"):
+                add[(1,)](x, y, out, 8, BLOCK=8)
+            with pytest.raises(IndexError, match="reads x_ptr"):
+                add[(1,)](x[:5], y, np.zeros(8, dtype), 8, BLOCK=8)
+            with pytest.raises(ValueError, match="num_warps"):
+                add[(1,)](x, y, out, 8, BLOCK=8, num_warps=0)
+            with pytest.raises(TypeError, match="missing a required argument"):
+                add[(1,)](x, y, BLOCK=8)
+
+
+def test_atomic_operations_run_programs_in_order():
+    kernel = counted.warmup(*[np.zeros(8, np.int32)] * 4, 8, BLOCK=8, grid=(1,))
+    assert "parallel" not in kernel.script()
+
+
+@triton.jit
+def turned(x, out, n, BM: tl.constexpr):
+    for j in range(0, n, BM):
+        tile = x.load([tl.program_id(0) * BM, j])
+        out.store([j, tl.program_id(0) * BM], tile.trans())
+
+
+def test_windows_of_the_host():
+    for shape in ((20, 37), (16, 16), (1, 5)):
+        x = torch.randn(*shape)
+        whole = torch.full((shape[1] + 2, shape[0]), 7.0)
+        out = whole[1:-1]
+        windows = [TensorDescriptor.from_tensor(t, [16, 16]) for t in (x, out)]
+        turned[(triton.cdiv(shape[0], 16),)](*windows, shape[1], BM=16)
+        torch.testing.assert_close(out, x.T)
+        assert whole[0].tolist() == whole[-1].tolist() == [7.0] * shape[0]
+    with pytest.raises(ValueError, match="the last one is 1"):
+        TensorDescriptor.from_tensor(x.T, [16, 16])
+
+
+@triton.jit
+def padded(x_ptr, out_ptr, n, N: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [n], [1], [N], padding_option="nan")
+    tl.store(out_ptr + tl.arange(0, N), x.load([2]))
+
+
+def test_window_padded_with_nan():
+    out = np.zeros(8, np.float32)
+    padded[(1,)](np.arange(6, dtype=np.float32), out, 6, N=8)
+    np.testing.assert_array_equal(out, [2, 3, 4, 5, *[np.nan] * 4])
+
+
+@triton.jit
+def from_table(table_ptr, out_ptr):
+    x_ptr = tl.load(table_ptr).to(tl.pointer_type(tl.float32))
+    tl.store(out_ptr, tl.load(x_ptr))
+
+
+def test_integer_becomes_no_pointer():
+    with pytest.raises(triton.KernelError, match="nothing says where the array at an address ends"):
+        from_table[(1,)](np.zeros(1, np.int64), np.zeros(1, np.float32))
