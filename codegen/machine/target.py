@@ -181,7 +181,9 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Return whether a * b + c is one instruction."""
-        if self.arch == "aarch64" or self.is_gpu:
+        if self.is_gpu:
+            return TARGET_KINDS[self.kind].fused
+        if self.arch == "aarch64":
             return True
         return any(self.has(name) for name in _MULTIPLY_ADD.get(self.arch, ("fma",)))
 
