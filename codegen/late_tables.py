@@ -110,6 +110,8 @@ class TargetKind:
     """Whether neighbouring threads of a GPU pass registers to each other, as those of NVIDIA's warps do."""
     fused: bool = True
     """Whether a GPU rounds a product and a sum once, by an instruction."""
+    doubles: bool = True
+    """Whether code may compute in float64 and int64 where float32 is asked for."""
     as_written: bool = False
     simulated: bool = False
     """Whether programs run on a simulated device, which has no clock."""

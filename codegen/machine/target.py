@@ -188,6 +188,11 @@ class Target:
         return any(self.has(name) for name in _MULTIPLY_ADD.get(self.arch, ("fma",)))
 
     @property
+    def has_doubles(self) -> bool:
+        """Return whether code may compute in float64 where float32 is asked for."""
+        return self.kind not in TARGET_KINDS or TARGET_KINDS[self.kind].doubles
+
+    @property
     def has_masks(self) -> bool:
         """Returns whether some lanes of a vector are stored as fast as all of them. AVX2 has such a store, but processors
         take dozens of cycles for it; elsewhere it is a store for each lane."""

@@ -119,7 +119,7 @@ def missing_adapter(target: Target) -> list[str]:
 
 WEBGPU = TargetKind(
     "webgpu", lambda functions, target: WebGpuModule(launch_functions(functions, target), target),
-    "spirv-unknown-vulkan1.2-compute", gpu=True, fused=False, missing=missing_adapter, summary="adapters of WebGPU",
+    "spirv-unknown-vulkan1.2-compute", gpu=True, fused=False, doubles=False, missing=missing_adapter, summary="adapters of WebGPU",
 )  # fmt: skip
 """Adapters of WebGPU, over Vulkan, Metal and Direct3D, and browsers: ``target="webgpu"``."""
 

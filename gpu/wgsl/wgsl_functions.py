@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from ...codegen.backend.emitter import EmitError
 from ...codegen.c.inline_functions import Helpers
 from ...tir.expr import DType, max_value, min_value
+from .wgsl_math import MATH
 
 
 class WgslError(EmitError):
@@ -146,10 +147,11 @@ class WgslFunctions(Helpers):
         return value_kind(dtype)
 
     def plain(self, name: str) -> str:
-        """Return the name of one of the fixed functions, or of the variable ``zero`` that no compiler knows to be 0."""
-        for other in _NEEDS.get(name, ()):
+        """Return the name of a fixed function, or of one of :data:`.wgsl_math.MATH`; ``zero`` is the variable of :data:`ZERO`."""
+        text, needs = MATH[name] if name in MATH else (_FIXED[name], _NEEDS.get(name, ()))
+        for other in needs:
             self.plain(other)
-        self.lines.setdefault(f"tw_{name}", _FIXED[name])
+        self.lines.setdefault(f"tw_{name}", text)
         return f"tw_{name}"
 
     def define(self, name: str, result: str, params: str, body: str) -> str:

@@ -62,6 +62,7 @@ from ..launch.launch_form import BLOCK_TAGS, GpuError, is_private, is_shared, ta
 from ..launch.software_pipeline import COMMIT_COPIES, WAIT_FOR_COPIES
 from .wgsl_arrays import WgslArray
 from .wgsl_functions import ZERO, WgslError, WgslFunctions, integer_text, is_half, scalar_kind, value_kind, wrapped
+from .wgsl_math import MATH
 
 TAKEN = frozenset(
     """
@@ -660,6 +661,7 @@ TABLES = EmitterTables(
         "atomic_add_pair": _atomic_add_pair,
         "bitwise_not": _bitwise_not,
         "clz": _count("clz", "countLeadingZeros"),
+        **{name: _own(name) for name in MATH if name != "turns"},
         "copysign": _own("copysign"),
         "dot2_bf16": lambda em, e: em.value(expand_dot(e)),
         "dot4_u8i8": lambda em, e: em.value(expand_dot(e)),
