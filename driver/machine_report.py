@@ -342,7 +342,11 @@ def _of_webgpu(model: GpuModel) -> GpuModel:
     )  # fmt: skip
 
 
-_OF_DEVICES: Mapping[str, Callable[[GpuModel], GpuModel]] = {"cuda": _of_cuda, "opencl": _of_opencl, "webgpu": _of_webgpu}
+_OF_DEVICES: Mapping[str, Callable[[GpuModel], GpuModel]] = {
+    "cuda": _of_cuda,
+    "opencl": _of_opencl,
+    "webgpu": _of_webgpu,
+}
 """By the kind of target, what gives the model of a GPU the figures of the device that is here. Others have their model's."""
 
 

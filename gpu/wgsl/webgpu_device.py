@@ -17,9 +17,7 @@ from ..launch.launch_form import GpuError
 
 CHOICE = "TILEWRIGHT_WEBGPU_ADAPTER"
 """The variable of the environment that names an adapter."""
-_HOW = (
-    "pip install wgpu brings WebGPU; the driver of a GPU, or lavapipe for processors (Debian: mesa-vulkan-drivers), an adapter"
-)
+_HOW = "pip install wgpu brings WebGPU; the driver of a GPU, or lavapipe for processors (Debian: mesa-vulkan-drivers), an adapter"
 _BACKENDS = ("Vulkan", "Metal", "D3D12")
 _CLOCK = "timestamp-query"
 
@@ -64,7 +62,9 @@ class WebGpuDevice:
         if size > most:
             raise WebGpuError(f"an array has {size} bytes, {self.name} allows {most}")
         use = self.wgpu.BufferUsage
-        return self.device.create_buffer(size=max(-(-size // 4) * 4, 4), usage=use.STORAGE | use.COPY_SRC | use.COPY_DST)
+        return self.device.create_buffer(
+            size=max(-(-size // 4) * 4, 4), usage=use.STORAGE | use.COPY_SRC | use.COPY_DST
+        )
 
     def uniform(self, values: bytes) -> Any:
         """Return memory that holds values which all threads read."""
@@ -144,9 +144,14 @@ class WebGpuDevice:
         most = self.limits["max-compute-invocations-per-workgroup"]
         if threads > most or any(n > limit for n, limit in sizes):
             raise WebGpuError(f"{kernel.name} has {threads} threads in a block, {self.name} at most {most}")
-        room, arrays = self.limits["max-compute-workgroup-storage-size"], self.limits["max-storage-buffers-per-shader-stage"]
+        room, arrays = (
+            self.limits["max-compute-workgroup-storage-size"],
+            self.limits["max-storage-buffers-per-shader-stage"],
+        )
         if kernel.shared_bytes > room:
-            raise WebGpuError(f"{kernel.name} needs {kernel.shared_bytes} bytes of shared memory, {self.name} has {room}")
+            raise WebGpuError(
+                f"{kernel.name} needs {kernel.shared_bytes} bytes of shared memory, {self.name} has {room}"
+            )
         if bindings > arrays:
             raise WebGpuError(f"{kernel.name} takes {bindings} arrays, {self.name} at most {arrays}")
 
@@ -162,7 +167,9 @@ def _adapters(wgpu: Any) -> list[Any]:
     os.environ.setdefault("XDG_RUNTIME_DIR", os.environ.get("TMPDIR", "/tmp"))  # without it, drivers print warnings
     found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] in _BACKENDS]
     kinds = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU")
-    return sorted(found, key=lambda a: next((n for n, k in enumerate(kinds) if k == a.info["adapter_type"]), len(kinds)))
+    return sorted(
+        found, key=lambda a: next((n for n, k in enumerate(kinds) if k == a.info["adapter_type"]), len(kinds))
+    )
 
 
 @cache

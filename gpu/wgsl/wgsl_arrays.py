@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...tir.expr import DType
-from .wgsl_functions import WgslFunctions, is_half, scalar_kind, wrapped
+from .wgsl_functions import WgslFunctions, is_half, scalar_kind
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class WgslArray:
             total = f"{f.converted(seen, self.dtype, single)} + {f.converted('x', self.dtype, single)}"
             made = f.converted(f"({total})", single, self.dtype)
         else:
-            made = f"({seen} + x)" if self.dtype.is_float else wrapped(f"({seen} + x)", self.dtype)
+            made = f"({seen} + x)"
         body = (
             f"let low = {low}; var old = atomicLoad({place}); loop {{ let new_word = (old & ~({mask} << low)) | "
             f"({f.bits(made, self.dtype)} << low); let r = atomicCompareExchangeWeak({place}, old, new_word); "

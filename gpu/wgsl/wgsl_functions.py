@@ -244,7 +244,7 @@ class WgslFunctions(Helpers):
             return f"{narrow}({self.converted(text, source, single)})"
         kind = scalar_kind(to)
         if to.is_bool:
-            return f"({text} != {'0f' if source.is_float else integer_text(0, source)})"
+            return f"(!({text} == 0f))" if source.is_float else f"({text} != {integer_text(0, source)})"
         if source.is_bool:
             return f"select({kind}(0), {kind}(1), {text})"
         if source.is_float:
@@ -272,4 +272,6 @@ class WgslFunctions(Helpers):
             return f"({text} != 0u)"
         if kind == "u32":
             return text
-        return f"bitcast<{kind}>({text})" if dtype.bits == 32 else f"extractBits(bitcast<i32>({text}), 0u, {dtype.bits}u)"
+        return (
+            f"bitcast<{kind}>({text})" if dtype.bits == 32 else f"extractBits(bitcast<i32>({text}), 0u, {dtype.bits}u)"
+        )

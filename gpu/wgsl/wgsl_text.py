@@ -249,12 +249,15 @@ class WgslEmitter(CScope):
             largest, x, y, e.dtype.element))  # fmt: skip
 
     def comparison(self, op: type[E.CmpOp], a: str, b: str, dtype: DType) -> str:
-        """Return a comparison. A float compared with itself is a question for NaN, which is asked of its bits."""
+        """Return a comparison. A float compared with itself is a question for NaN, which is asked of its bits; ``!=`` of floats
+        is written as what holds for NaN, too."""
         element = dtype.element
 
         def lane(x: str, y: str) -> str:
             if element.is_float and x == y and op in (E.NE, E.EQ):
                 return f"({'!' * (op is E.EQ)}{self.helpers.plain('isnan')}({x}))"
+            if element.is_float and op is E.NE:
+                return f"(!({x} == {y}))"
             if element.is_bool and op not in (E.NE, E.EQ):
                 x, y = f"u32({x})", f"u32({y})"
             return f"({x} {op.symbol} {y})"
@@ -484,7 +487,9 @@ def _declared(em: WgslEmitter, buffer: Buffer, written: bool) -> WgslArray:
     if elements is not None and elements * buffer.dtype.lanes > max_value("int32"):
         raise WgslError(f"WGSL has no int64: {buffer.name} has {elements} elements, more than 32 bits count")
     narrow = element.bits < 32
-    return WgslArray(em.name(buffer.name), element, em.helpers, False, (narrow and written) or buffer.data in em.changed)
+    return WgslArray(
+        em.name(buffer.name), element, em.helpers, False, (narrow and written) or buffer.data in em.changed
+    )
 
 
 def _assertion(em: WgslEmitter, s: AssertStmt) -> None:
@@ -593,9 +598,7 @@ def _lookup(em: WgslEmitter, e: Call) -> str:
     number, *values = e.args
     kind, table = scalar_kind(e.dtype.element), ", ".join([em.value(v) for v in values])
     name = f"tw_lookup_{hashlib.sha256(table.encode()).hexdigest()[:12]}"
-    em.helpers.lines.setdefault(
-        f"{name}_values", f"const {name}_values = array<{kind}, {len(values)}>({table});"
-    )
+    em.helpers.lines.setdefault(f"{name}_values", f"const {name}_values = array<{kind}, {len(values)}>({table});")
     made = em.helpers.define(name, kind, "n: i32", f"return {name}_values[n & {len(values) - 1}];")
     return em.lane_by_lane(name, e.dtype, [(em.value(number), number.dtype)], lambda x: f"{made}({x})")
 
