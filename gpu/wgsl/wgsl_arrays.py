@@ -1,4 +1,4 @@
-"""Arrays in WGSL, whose elements have 32 bits: narrow ones share words, and words that threads change at once are atomic.
+"""Arrays in WGSL, whose words have 32 bits. Narrow elements share words; words that threads change at once are atomic.
 
 =======================================  =============================================================================
 an array                                 in WGSL

@@ -701,12 +701,12 @@ def wgsl_source(kernels: Sequence[GpuKernel], target: Target) -> str:
 
 
 def reads_zero(source: str) -> bool:
-    """Returns whether each kernel of a text has the field of :data:`ZERO` in its uniform structure, the last one there."""
+    """Returns whether kernels of a text have the field of :data:`ZERO`. It is the last one of their uniform structure."""
     return ZERO in source
 
 
 class KernelText:
-    """The text of a kernel, whose body is written first; ``taken`` gets the names that it declares for the whole text."""
+    """The text of a kernel, whose body is written first. ``taken`` gets the names that it declares for all of them."""
 
     def __init__(self, kernel: GpuKernel, target: Target, functions: WgslFunctions, taken: set[str]) -> None:
         self.kernel, self.takes = kernel, interface_of(kernel)
