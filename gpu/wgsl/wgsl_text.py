@@ -622,7 +622,7 @@ def _finite(em: WgslEmitter, e: Call) -> str:
 
 
 def _vector_reduce(how: str) -> Callable[[WgslEmitter, Call], str]:
-    """Returns the writer of a reduction: the upper half of the lanes is combined with the lower one, again and again."""
+    """Returns the writer of a reduction. The upper half of the lanes is combined with the lower one, again and again."""
 
     def emit(em: WgslEmitter, e: Call) -> str:
         (v,), element, rows = e.args, e.dtype.element, e.dtype.lanes
