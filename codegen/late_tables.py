@@ -108,6 +108,10 @@ class TargetKind:
     gpu: bool = False
     warps: bool = False
     """Whether neighbouring threads of a GPU pass registers to each other, as those of NVIDIA's warps do."""
+    fused: bool = True
+    """Whether a GPU rounds a product and a sum once, by an instruction."""
+    doubles: bool = True
+    """Whether code may compute in float64 and int64 where float32 is asked for."""
     as_written: bool = False
     simulated: bool = False
     """Whether programs run on a simulated device, which has no clock."""
@@ -123,6 +127,7 @@ TARGET_KINDS: LateTable[TargetKind] = LateTable(
         "gpu-sim": Place("gpu", "GPU_SIM"),
         "opencl": Place("gpu.opencl", "OPENCL"),
         "verilog": Place("circuits", "VERILOG"),
+        "webgpu": Place("gpu.wgsl", "WEBGPU"),
     }
 )
 """The kinds by name. Those of this library stand in packages of their own, which load with the first target of the kind."""
@@ -158,7 +163,12 @@ class Backend:
 
 
 BACKENDS: LateTable[Backend] = LateTable(
-    {"c": Place("codegen.c", "C"), "mlir": Place("mlir", "MLIR"), "opencl": Place("gpu.opencl", "OPENCL_TEXT")}
+    {
+        "c": Place("codegen.c", "C"),
+        "mlir": Place("mlir", "MLIR"),
+        "opencl": Place("gpu.opencl", "OPENCL_TEXT"),
+        "wgsl": Place("gpu.wgsl", "WGSL_TEXT"),
+    }
 )
 """The back ends by name, each loaded when it is first used. LLVM, which makes machine code as well, is not among them: :mod:`.runtime.export` knows its
 files."""

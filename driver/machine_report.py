@@ -331,7 +331,22 @@ def _of_opencl(model: GpuModel) -> GpuModel:
     )  # fmt: skip
 
 
-_OF_DEVICES: Mapping[str, Callable[[GpuModel], GpuModel]] = {"cuda": _of_cuda, "opencl": _of_opencl}
+def _of_webgpu(model: GpuModel) -> GpuModel:
+    from ..gpu.wgsl import webgpu_device
+
+    limits = webgpu_device().limits
+    shared = limits["max-compute-workgroup-storage-size"]
+    return replace(
+        model, block_threads=min(limits["max-compute-invocations-per-workgroup"], 1024), block_shared_bytes=shared,
+        shared_bytes=max(model.shared_bytes, shared),
+    )  # fmt: skip
+
+
+_OF_DEVICES: Mapping[str, Callable[[GpuModel], GpuModel]] = {
+    "cuda": _of_cuda,
+    "opencl": _of_opencl,
+    "webgpu": _of_webgpu,
+}
 """By the kind of target, what gives the model of a GPU the figures of the device that is here. Others have their model's."""
 
 

@@ -53,6 +53,7 @@ HOMES = {
     "plotly": {"tuner/search"},
     "IPython": {"driver/tuning.py"},
     "pyopencl": {"gpu/opencl/opencl_device.py"},
+    "wgpu": {"gpu/wgsl/webgpu_device.py"},
     "xdsl": {"mlir"},
     "platformdirs": {"codegen/object_cache.py"},
     "threadpoolctl": {"driver/benching.py"},
@@ -70,6 +71,7 @@ HEAVY = {
     "IPython",
     "threadpoolctl",
     "pyopencl",
+    "wgpu",
 }
 """Load when first used: never at the top of a module."""
 

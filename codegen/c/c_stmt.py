@@ -135,9 +135,13 @@ class CScope(Emitter[str]):
             self.scopes = inner[: inner.index(scope) + 1]
             text, name = write(e), self.name("shared")
             self.scopes = inner
-            scope.put(f"const {kind} {name} = {text};")
+            scope.put(self.constant(kind, name, text))
             scope.names[e] = name
         return scope.names[e]
+
+    def constant(self, kind: str, name: str, text: str) -> str:
+        """Return the declaration of a value with a name."""
+        return f"const {kind} {name} = {text};"
 
     # -- indices ---------------------------------------------------------------------------------------------------
 

@@ -187,9 +187,16 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Return whether a * b + c is one instruction."""
-        if self.arch == "aarch64" or self.is_gpu:
+        if self.is_gpu:
+            return TARGET_KINDS[self.kind].fused
+        if self.arch == "aarch64":
             return True
         return any(self.has(name) for name in _MULTIPLY_ADD.get(self.arch, ("fma",)))
+
+    @property
+    def has_doubles(self) -> bool:
+        """Return whether code may compute in float64 where float32 is asked for."""
+        return self.kind not in TARGET_KINDS or TARGET_KINDS[self.kind].doubles
 
     @property
     def has_masks(self) -> bool:

@@ -11,6 +11,8 @@ import warnings
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from ..launch.kernels import GpuKernel
 from ..launch.launch_form import GpuError
 from .opencl_text import needs_doubles
@@ -64,9 +66,17 @@ class OpenClDevice:
         """Return memory of ``size`` bytes, at least one, on the device."""
         return self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(size, 1))
 
-    def copy(self, target: Any, source: Any) -> None:
-        """Copy between memory of the device and bytes of main memory, and wait."""
-        self.cl.enqueue_copy(self.queue, target, source, is_blocking=True)
+    def write(self, memory: Any, source: np.ndarray) -> None:
+        """Copy the bytes of an array to the device, and wait."""
+        self.cl.enqueue_copy(self.queue, memory, source, is_blocking=True)
+
+    def read(self, target: np.ndarray, memory: Any) -> None:
+        """Copy from the device into an array, and wait."""
+        self.cl.enqueue_copy(self.queue, target, memory, is_blocking=True)
+
+    def finish(self) -> None:
+        """Wait until the device has done what it was asked."""
+        self.queue.finish()
 
     def compiled(self, text: str) -> Any:
         """Return a program, compiled from OpenCL C. OpenClError where the device or its compiler refuses it."""

@@ -49,8 +49,8 @@ def words_of(kernels: Sequence[Kernel], machine: Machine, scheduled: bool) -> li
             func = default_schedule(func, target).func if scheduled or target.is_gpu else func
             func = func.with_attr("global_symbol", f"kernel{n}")
             module = compile(func, target, f"kernel{n}")
-            if machine.suffix == ".c":
-                module.get_source("c")
+            if machine.suffix in (".c", ".wgsl"):
+                module.get_source(machine.suffix.removeprefix("."))
         except (TargetError, EmitError) as error:
             words[n] = f"refused: {error}"
             continue

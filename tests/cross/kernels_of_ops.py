@@ -50,5 +50,6 @@ def kernels_of_ops(file: Path) -> list[Kernel]:
         codegen.compile = collector.plain
         if code:
             raise RuntimeError("a test of te.ops fails on this machine")
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(pickle.dumps(collector.kernels))
     return list(pickle.loads(file.read_bytes()))

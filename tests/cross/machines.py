@@ -13,6 +13,9 @@ _SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 """What strict C compiles with: no extension, no warning."""
 
+DEVICE_TEXTS = (".cl", ".wgsl")
+"""The suffixes of kernels that a device's driver compiles."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -20,7 +23,7 @@ class Machine:
 
     ``suffix`` is the file that the kernel is exported to, ``compiler`` the command that makes the program of it and
     of the main function, ``runner`` the command in front of the program. Modules
-    that are exported as ``.cl`` launch their kernels themselves, on the device that is there.
+    that have a suffix of :data:`DEVICE_TEXTS` launch their kernels themselves, on the device that is there.
     """
 
     target: str
@@ -31,7 +34,7 @@ class Machine:
     @property
     def missing(self) -> str:
         """The first tool that is not installed, or an empty text."""
-        if self.suffix == ".cl":
+        if self.suffix in DEVICE_TEXTS:
             return next(iter(Target(self.target).missing_here()), "")
         if self.suffix == ".wasm":
             return "" if wasm_linker() and find_spec("wasmtime") else "wasmtime or wasm-ld"
@@ -58,5 +61,6 @@ MACHINES: dict[str, Machine] = {
     "riscv64-rvv": _cross("riscv64-linux-gnu -mattr=+v,+zvl256b -vector-width=256", "riscv64-linux-gnu", "qemu-riscv64", "-cpu",
                           "rv64,v=true,vlen=256,vext_spec=v1.0"),
     "wasm": Machine("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory", (), ("wasmtime",), ".wasm"),
+    "webgpu": Machine("webgpu", (), ("WebGPU",), ".wgsl"),
 }  # fmt: skip
 """The machines by name; ``qemu-user`` and Debian's cross compilers run and link the foreign ones."""

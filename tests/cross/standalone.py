@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.runtime.arguments import Arguments, c_types, completed
 
-from .machines import Machine
+from .machines import DEVICE_TEXTS, Machine
 from .webassembly import WasmModule
 
 _MAIN = r"""
@@ -49,7 +49,7 @@ def run_module(module: Any, machine: Machine, arrays: Mapping[str, Sequence[Any]
 
     Written arrays get the results. RuntimeError names what the compiler or the program says.
     """
-    if machine.suffix == ".cl":
+    if machine.suffix in DEVICE_TEXTS:
         for function, given in arrays.items():
             module[function](*given)
         return

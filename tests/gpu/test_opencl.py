@@ -12,6 +12,7 @@ from tilewright.gpu.opencl import OpenClError, opencl_device
 from tilewright.gpu.opencl.opencl_device import CHOICE, OpenClDevice
 from tilewright.tir.parser import parse
 
+from .device_programs import ADDED, ASSERTED, REVERSED, each, ends, reverses, sum_by_three
 from .kernel_table import CASES, error_on_gpu
 
 
@@ -32,40 +33,16 @@ def test_kernels_by_the_rules(name):
     assert error_on_gpu(CASES[name], "opencl") <= CASES[name].tolerance
 
 
-REVERSED = """
-@T.prim_func
-def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
-    with T.block("root"):
-        S = T.alloc_buffer((64,), scope="shared")
-        for b in T.thread_binding(1, thread="blockIdx.x"):
-            for t in T.thread_binding(64, thread="threadIdx.x"):
-                with T.block("S"):
-                    v = T.axis.spatial(64, t)
-                    S[v] = A[v]
-            for t in T.thread_binding(64, thread="threadIdx.x"):
-                with T.block("B"):
-                    v = T.axis.spatial(64, t)
-                    B[v] = S[63 - v]
-"""
-
-
-def reversed_by(source=lambda text: text):
-    """Returns 0 to 63, reversed through shared memory by a kernel whose text ``source`` may change."""
-    module = compile(parse(REVERSED), "opencl")
-    module.__dict__["source"] = source(module.source)
-    return module(np.arange(64, dtype="float32"))
-
-
 @needs_device
 def test_threads_wait_for_each_other_in_shared_memory():
-    assert (reversed_by() == np.arange(64)[::-1]).all()
+    assert reverses("opencl")
 
 
 @needs_device
 def test_a_barrier_that_is_missing_is_noticed():
     barrier = "barrier(CLK_LOCAL_MEM_FENCE);"
     assert barrier in compile(parse(REVERSED), "opencl").source
-    assert not (reversed_by(lambda text: text.replace(barrier, "")) == np.arange(64)[::-1]).all()
+    assert not reverses("opencl", lambda text: text.replace(barrier, ""))
 
 
 def test_the_words_of_the_text():
@@ -79,63 +56,12 @@ def test_the_text_of_a_module_for_another_gpu(tmp_path):
     assert "__kernel" in (tmp_path / "k.cl").read_text()
 
 
-ADDED = """
-@T.prim_func
-def main(A: T.Buffer((300,), "DTYPE"), B: T.Buffer((3,), "DTYPE")):
-    for b in T.thread_binding(3, thread="blockIdx.x"):
-        for t in T.thread_binding(100, thread="threadIdx.x"):
-            T.evaluate(T.atomic_add(T.address_of(B[t % 3]), A[b * 100 + t]))
-"""
-
-
 @needs_device
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "int64", "uint32"])
 def test_atomic_additions(dtype):
-    a, b = np.arange(300).astype(dtype) % 5, np.ones(3, dtype)
-    want = b + [sum(a[100 * n + t] for n in range(3) for t in range(k, 100, 3)) for k in range(3)]
+    a, b, want = sum_by_three(dtype)
     compile(parse(ADDED.replace("DTYPE", dtype)), "opencl")(a, b)
     assert (b == want).all()
-
-
-def each(value, dtype="float32", out=None, size=64):
-    return parse(f"""
-@T.prim_func
-def main(A: T.Buffer(({size},), "{dtype}"), D: T.Buffer(({size},), "{dtype}"), B: T.Buffer(({size},), "{out or dtype}")):
-    for b in T.thread_binding({-(-size // 64)}, thread="blockIdx.x"):
-        for t in T.thread_binding(64, thread="threadIdx.x"):
-            if b * 64 + t < {size}:
-                B[b * 64 + t] = {value.replace("[i]", "[b * 64 + t]")}
-""")
-
-
-def ends(dtype):
-    if np.dtype(dtype).kind == "f":
-        info = np.finfo(dtype)
-        return np.array(
-            [
-                0.0,
-                -0.0,
-                1.5,
-                -2.5,
-                np.nan,
-                np.inf,
-                -np.inf,
-                info.max,
-                -info.max,
-                info.tiny,
-                info.tiny / 4,
-                3e9,
-                -3e9,
-                7,
-                -7,
-                0.5,
-            ],
-            dtype,
-        )
-    info = np.iinfo(dtype)
-    return np.array(
-        [0, 1, 2, 3, 7, 13, 100, 64, info.max, info.max - 1, info.min, info.min + 1, info.max // 2, 5, 31, 33], dtype
-    )
 
 
 VALUES = [
@@ -174,16 +100,6 @@ def test_every_half_is_converted_exactly():
     halves = bits.view("float16")
     got = compile(each('T.Cast("float32", A[i])', "float16", "float32", 1 << 16), "opencl")(halves, halves)
     np.testing.assert_array_equal(got, halves.astype("float32"))
-
-
-ASSERTED = """
-@T.prim_func
-def main(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32")):
-    for b in T.thread_binding(1, thread="blockIdx.x"):
-        for t in T.thread_binding(64, thread="threadIdx.x"):
-            assert A[t] >= 0, "no number is negative"
-            B[t] = A[t] + 1
-"""
 
 
 @needs_device

@@ -343,3 +343,4 @@ def portable_gpu_model(target: Target) -> GpuModel:
 for _kind in ("cuda", "gpu-sim"):
     register_model(_kind, gpu_model)
 register_model("opencl", portable_gpu_model)
+register_model("webgpu", lambda target: replace(portable_gpu_model(target), block_shared_bytes=16 << 10))
