@@ -162,7 +162,9 @@ def test_quantize_writes_a_model_and_says_what_it_costs(run, tmp_path):
     assert refused.code == 2 and "has z; the model takes x" in refused.err
 
 
-@pytest.mark.parametrize("command", ["show m.onnx", "tune m.onnx --time-limit 5", "bench m.onnx", "build m.onnx -o m.so"])
+@pytest.mark.parametrize(
+    "command", ["show m.onnx", "tune m.onnx --time-limit 5", "bench m.onnx", "build m.onnx -o m.so"]
+)
 def test_values_that_decide_a_graph_are_asked_for(run, tmp_path, command):
     inputs = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),

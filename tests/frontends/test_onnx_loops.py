@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver import build  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
+from tilewright.frontends.onnx import from_onnx  # noqa: E402
 from tilewright.graph import evaluate, fuse, prepare  # noqa: E402
 from tilewright.graph.value_dependent import ValueDependentGraph  # noqa: E402
 
@@ -253,7 +253,9 @@ def test_rows_whose_number_an_input_says_are_built_for_it_unless_nothing_reads_t
 
     found = read("y", "rows")
     assert isinstance(found, ValueDependentGraph)
-    assert re.search("how many rows of row there are is not known.*constants=.'m': …. gives them ahead", found.refusal())
+    assert re.search(
+        "how many rows of row there are is not known.*constants=.'m': …. gives them ahead", found.refusal()
+    )
     built = build(found)
     for m in (0, 1, 4):
         y, rows = built(np.ones(3, np.float32), np.array(m))
