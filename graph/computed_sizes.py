@@ -32,7 +32,7 @@ from .memory_plan import largest_extent
 
 
 def _computed_size(count: Tensor, *, size: Any, most: Any) -> Tensor:
-    """Returns the number of found elements, which the function that runs the graph reads; it checks that it is at most ``most``."""
+    """Returns the number of found elements. The function that runs the graph reads it, and checks that it is at most ``most``."""
     if count.ndim or count.dtype != "int64":
         raise ValueError(
             f"{COMPUTED_SIZE}: the count is {count.dtype} with {count.ndim} dimensions, not an int64 scalar"
@@ -59,8 +59,8 @@ def limits(graph: Graph) -> dict[Var, Dim]:
 
 
 def bounds_with_computed(graph: Graph, bounds: Mapping[Var, int]) -> dict[Var, int]:
-    """Returns the largest values of symbolic sizes, of those that are computed as well. GraphError where sizes of inputs that
-    limit one have no bound."""
+    """Returns the largest values of symbolic sizes, also of computed ones. GraphError where sizes of inputs that limit one
+    have no bound."""
     out = dict(bounds)
     for size, limit in limits(graph).items():
         found = limit if isinstance(limit, int) else largest_extent(limit, bounds)

@@ -207,7 +207,7 @@ def computed_sizes(graph: Graph) -> dict[Var, Node]:
 
 
 def sizes_of(node: Node) -> set[Var]:
-    """Returns the symbolic sizes that an operator has: in its attributes, and in the shapes of what it reads and makes."""
+    """Returns the symbolic sizes in the attributes of an operator, and in the shapes of what it reads and makes."""
     found: set[Var] = set()
 
     def visit(one: Any) -> None:

@@ -76,7 +76,7 @@ def label_encoder(c: OnnxCall) -> Value:
 
 
 def one_hot_encoder(c: OnnxCall) -> Value:
-    """Returns 1 where a number is that category, along a new last axis; 0 everywhere for a number that is none."""
+    """Returns 1 where a number is that category, along a new last axis. A number that is none has 0 everywhere."""
     if c.attr("cats_strings") is not None:
         raise c.error(f"its categories are strings; {OUTSIDE}")
     categories = c.attr("cats_int64s")
@@ -91,7 +91,7 @@ def one_hot_encoder(c: OnnxCall) -> Value:
 
 
 def imputer(c: OnnxCall) -> Value:
-    """Returns the input with a number in place of the one that stands for what is missing: of each column, or the same."""
+    """Returns the input with other numbers in place of what is missing: one of each column, or the same."""
     x = c.input(0)
     kind = "floats" if x.dtype.startswith("float") else "int64s"
     values = c.attr(f"imputed_value_{kind}")

@@ -280,7 +280,7 @@ def stft(c: OnnxCall) -> Value:
 
 @converter("Det")
 def determinant(c: OnnxCall) -> Value:
-    """Returns determinants by Gaussian elimination with row pivots: the product of the pivots, with the sign of the exchanges."""
+    """Returns determinants by Gaussian elimination with row pivots, as the product of the pivots."""
     x = c.input(0)
     if x.ndim < 2 or not isinstance(x.shape[-1], int) or x.shape[-1] != x.shape[-2]:
         raise c.error(f"{x.type_text} is no square matrix of a known size")

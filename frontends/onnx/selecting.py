@@ -57,7 +57,7 @@ def _require_values(c: OnnxCall, inputs: Sequence[int]) -> None:
 
 
 def _coordinates(c: OnnxCall, places: Value, shape: Sequence[Dim]) -> list[Value]:
-    """Returns the index in each dimension of elements, of which ``places`` are the numbers in order."""
+    """Returns the index in each dimension of elements that ``places`` numbers in order."""
     out: list[Value] = []
     for extent in reversed(shape[1:]):
         size = c.size(extent, "int64")
@@ -91,8 +91,10 @@ def compress(c: OnnxCall) -> Value:
 
 @converter("Unique")
 def unique(c: OnnxCall) -> tuple[Value, ...]:
-    """Elements in ascending order, or in that of their first places; the first places, the number of each element of the
-    input among them, and how often each occurs. NaN equals NaN."""
+    """Returns the different elements, in ascending order or in that of their first places. NaN equals NaN.
+
+    Further results are the first places, the number of each element of the input among them, and how often each occurs.
+    """
     x, axis = c.input(0), c.attr("axis")
     flat = axis is None or x.ndim == 1
     _require_values(c, [0])
@@ -129,7 +131,7 @@ def _one_less(c: OnnxCall, extent: Dim) -> Value:
 
 @converter("NonMaxSuppression")
 def non_max_suppression(c: OnnxCall) -> Value:
-    """Rows of batch, class and box: of each class the boxes with the largest scores, without those that overlap one of them.
+    """Returns rows of batch, class and box: the largest scores, without boxes that overlap one of them.
 
     A step of the loop takes the box with the largest score of those that are left in each class. Of equal scores the first
     box is taken.
@@ -139,7 +141,7 @@ def non_max_suppression(c: OnnxCall) -> Value:
     if boxes.ndim != 3 or scores.ndim != 3:
         raise c.error(f"boxes {boxes.type_text} and scores {scores.type_text}; both have three dimensions")
     batches, classes, count = scores.shape
-    most = c.builder.constants.get(c.inputs[2]) if c.has(2) else np.zeros(1, np.int64)
+    most = c.builder.constants.get(c.input(2)) if c.has(2) else np.zeros(1, np.int64)
     steps: Any = count
     if most is not None:
         wanted = max(int(np.ravel(most)[0]), 0)
