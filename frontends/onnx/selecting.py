@@ -1,4 +1,4 @@
-"""Converters of operators that find elements: how many there are depends on data, at most so many as the input has.
+"""Converters of operators that find elements of their inputs: how many there are depends on data.
 
 Each computes an array with room for all, and how many are found; that number is a size that the call computes
 (``graph/computed_sizes.py``), and what comes behind has it as a symbolic size.
@@ -163,7 +163,7 @@ def non_max_suppression(c: OnnxCall) -> Value:
         left = c.op("broadcast_to", c.constant(True, "bool"), shape=scores.shape)
 
     def picked(x: Value, at: Value) -> Value:
-        """Returns a number of the box at ``at`` for each batch and class, to compare it with those of all boxes."""
+        """Returns a number of the box at ``at`` for each batch and class."""
         found = c.op("take", _flat(c, x), c.op("add", at, of_batch), axis=0)
         return c.op("expand_dims", found, axis=2)
 
