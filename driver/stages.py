@@ -18,6 +18,7 @@ from html import escape
 
 from ..codegen import Module, Target, compile, lower
 from ..codegen.lowered import REGISTER_SCOPE, usable_symbol
+from ..graph.computed_sizes import bounds_with_computed
 from ..graph.graph import Graph
 from ..graph.kernels import Division, fuse
 from ..graph.memory_plan import order_kernels, plan_memory
@@ -384,7 +385,8 @@ def model_text(
     if stage == "linalg":
         return str(to_mlir(after))
     if stage == "memory":
-        return plan_memory(division, bounds_of(graph, {**graph.bounds, **(bounds or {})})).describe()
+        given = bounds_of(graph, {**graph.bounds, **(bounds or {})})
+        return plan_memory(division, bounds_with_computed(division.graph, given)).describe()
     if stage == "tir":
         return "\n".join([k.func.script() for k in dict.fromkeys(representatives(division).values())])
     return _kernels(division)

@@ -2,7 +2,7 @@
 
 The function is a PrimFunc like any other, so that it can be printed, and compiled by any back end. Its parameters are the
 inputs, the outputs, the constants (bytes) and the workspace (bytes) in which intermediate results lie; the symbolic
-sizes follow them.
+sizes follow them. Sizes that kernels compute are read when these have run (:mod:`.computed_sizes`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..te.tensor import Requirement
-from ..tir.expr import NE, BufferLoad, Call, Cast, DType, Expr, IntImm, StringImm, Var, all_, const, floordiv, floormod
+from ..tir.expr import (
+    NE,
+    BufferLoad,
+    Call,
+    Cast,
+    DType,
+    Expr,
+    IntImm,
+    StringImm,
+    Var,
+    all_,
+    const,
+    floordiv,
+    floormod,
+    vars_in,
+)
 from ..tir.stmt import (
     AssertStmt,
     Buffer,
@@ -27,7 +42,8 @@ from ..tir.stmt import (
     decl_buffer,
     seq,
 )
-from .graph import GraphError, Value
+from .computed_sizes import limits, room
+from .graph import GraphError, Value, computed_sizes
 from .kernels import Division, Kernel, LoopKernel
 from .memory_plan import ALIGNMENT, MemoryPlan
 
@@ -90,17 +106,32 @@ def entry_function(
     scope = _Outermost(division, memory, constants)
     numbers = {one.kernel: n for n, one in enumerate(calls)}
     times = scope.declare("times", (len(calls) + 2,), "int64") if clock else None
+    computed = {node.output: size for size, node in computed_sizes(division.graph).items()}
+    unknown = set(computed.values())
+    waiting = list(requires)
     body: list[Stmt] = [
         AssertStmt((var >= 0) & (var <= bound), f"{var.name} must be in 0..{bound}", _NOTHING)
         for var, bound in memory.bounds.items()
+        if var not in unknown
     ]
-    body += [AssertStmt(condition, message, _NOTHING) for condition, message in requires]
+
+    def met() -> list[Stmt]:
+        """Returns the checks of those conditions whose sizes are all known now."""
+        now = [one for one in waiting if not vars_in(one[0]) & unknown]
+        waiting[:] = [one for one in waiting if one not in now]
+        return [AssertStmt(condition, message, _NOTHING) for condition, message in now]
+
+    def at_most(size: Var) -> list[Stmt]:
+        most = scope.most[size]
+        return [AssertStmt((size >= 0) & (size <= most), f"{size.name} must be in 0..{most}", _NOTHING)]
+
+    body += met()
     if times is not None:
         body.append(_read_clock(times, len(calls), clock))
 
-    def statements(inner: _Addresses) -> list[Stmt]:
+    def statements(inner: _Addresses, kernels: Sequence[Kernel | LoopKernel] | None = None) -> list[Stmt]:
         out: list[Stmt] = []
-        for kernel in inner.division.kernels:
+        for kernel in inner.division.kernels if kernels is None else kernels:
             if isinstance(kernel, LoopKernel):
                 out += loop(inner, kernel)
             else:
@@ -142,7 +173,16 @@ def entry_function(
             after += call(copy, of(result))
         return [*first, While(inside.goes_on, seq(*statements(inside), *after))]
 
-    body += statements(scope)
+    after: list[tuple[Var, Expr, list[Stmt]]] = []
+    for kernel in division.kernels:
+        (after[-1][2] if after else body).extend(statements(scope, [kernel]))
+        for v in kernel.outputs:
+            if v in computed:
+                unknown.discard(computed[v])
+                after.append((computed[v], scope.number(v, computed[v].dtype), [*at_most(computed[v]), *met()]))
+    while after:
+        size, number, then = after.pop()
+        (after[-1][2] if after else body).append(LetStmt(size, number, seq(*then) if then else _NOTHING))
     attrs = {"global_symbol": division.graph.name, "tir.noalias": True}
     return PrimFunc(tuple(scope.params), seq(*body) if body else _NOTHING, scope.buffers, attrs)
 
@@ -229,8 +269,10 @@ class _Outermost(_Addresses):
         self.buffers: dict[Var, Buffer] = {}
         graph = division.graph
         self.given: dict[Value, Buffer] = {v: self.declare(v.name, v.shape, v.dtype) for v in graph.inputs}
+        self.most = limits(graph)
         for v in graph.outputs:
-            self.given.setdefault(division.root(v), self.declare(v.name, v.shape, v.dtype))
+            shape = room(v.shape, self.most, memory.bounds)
+            self.given.setdefault(division.root(v), self.declare(v.name, shape, v.dtype))
         self.blob = self.declare("constants", (max(constants.size, 1),), "uint8")
         self.workspace = self.declare("workspace", (max(memory.size, 1),), "uint8")
 
@@ -240,6 +282,10 @@ class _Outermost(_Addresses):
         self.params.append(handle)
         self.buffers[handle] = buffer
         return buffer
+
+    def number(self, value: Value, dtype: DType) -> Expr:
+        """Returns a scalar that leaves the function, as its kernel has written it."""
+        return Cast(dtype, BufferLoad(self.given[value], ()))
 
     def outside(self, value: Value, n: Expr) -> Expr | None:
         if value not in self.given:

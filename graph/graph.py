@@ -15,7 +15,7 @@ import numpy as np
 
 from ..pages.messages import short_repr
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import DType, Expr, IntImm, Var, array_bytes, convert, same
+from ..tir.expr import DType, Expr, IntImm, Var, array_bytes, convert, same, vars_in
 from ..tir.walk import substitute
 
 Dim = Any
@@ -196,14 +196,47 @@ def with_replaced(graph: Graph, nodes: Sequence[Node], mapping: Mapping[Value, V
     )
 
 
+COMPUTED_SIZE = "computed_size"
+"""The operator whose result is a size: its attribute ``size`` is the symbol (:mod:`.computed_sizes`)."""
+
+
+def computed_sizes(graph: Graph) -> dict[Var, Node]:
+    """Returns the operators that compute symbolic sizes, by the sizes, in order."""
+    found = [node for node in graph.nodes if node.op == COMPUTED_SIZE]
+    return {node.attrs["size"]: node for node in found if isinstance(node.attrs["size"], Var)}
+
+
+def sizes_of(node: Node) -> set[Var]:
+    """Returns the symbolic sizes in the attributes of an operator, and in the shapes of what it reads and makes."""
+    found: set[Var] = set()
+
+    def visit(one: Any) -> None:
+        if isinstance(one, Expr):
+            found.update(vars_in(one))
+        elif isinstance(one, (tuple, list)):
+            for part in one:
+                visit(part)
+        elif isinstance(one, Graph):
+            for inner in one.nodes:
+                found.update(sizes_of(inner))
+
+    visit([v.shape for v in (*node.given, *node.outputs)])
+    visit(tuple(node.attrs.values()))
+    return found
+
+
 def without_unread(graph: Graph) -> Graph:
     """Returns the graph without operators and constants that no output needs."""
     needed = set(graph.outputs)
+    sizes = {node: size for size, node in computed_sizes(graph).items()}
+    used: set[Var] = set()
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(v in needed for v in node.outputs):
+        if any(v in needed for v in node.outputs) or sizes.get(node) in used:
             needed.update(node.given)
             kept.append(node)
+            if sizes:
+                used |= sizes_of(node)
     constants = {v: data for v, data in graph.constants.items() if v in needed}
     if len(kept) == len(graph.nodes) and len(constants) == len(graph.constants):
         return graph

@@ -57,7 +57,7 @@ from ..tir.arith import Analyzer
 from ..tir.expr import DType, Expr, Var, same, substitute, transform, vars_in
 from ..tir.stmt import AssertStmt, PrimFunc
 from ..tir.walk import transform_statements
-from .graph import Dim, Graph, GraphError, Node, Value, bodies, same_shape
+from .graph import Dim, Graph, GraphError, Node, Value, bodies, computed_sizes, same_shape, sizes_of
 from .graph_operators import infer, operator, placeholder_for
 
 VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
@@ -466,6 +466,7 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
     group_of = {node: n for n, group in enumerate(groups) for node in group}
     views = {n.output: v for n in graph.nodes if n not in group_of for v in n.given}
     producers, users = graph.producers(), graph.users()
+    computed = computed_sizes(graph)
     kernels: dict[int, Kernel | LoopKernel] = {}
     constants = frozenset(graph.constants)
     taken: set[str] = set()
@@ -482,6 +483,9 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
         outputs = tuple([v for node in nodes for v in node.outputs if _is_read_outside(v, members, graph, users)])
         for v in inputs:
             _visit_producer(v)
+        for size in {s for node in nodes for s in sizes_of(node)} & set(computed) if computed else ():
+            if computed[size] not in members:
+                visit(group_of[computed[size]])
         name = _name(nodes, taken)
         if nodes[0].body is not None:
             kernels[n] = _loop(name, nodes[0], inner(nodes[0].body))

@@ -72,14 +72,14 @@ class MemoryPlan:
 
 def size_of(value: Value, bounds: Mapping[Var, int] = _NO_BOUNDS) -> int:
     """Returns the bytes of a value, at most; GraphError when a size has no bound."""
-    extents = [d if isinstance(d, int) else _largest(d, bounds) for d in value.shape]
+    extents = [d if isinstance(d, int) else largest_extent(d, bounds) for d in value.shape]
     if any(e is None for e in extents):
         free = sorted({v.name for d in value.shape if isinstance(d, Expr) for v in vars_in(d) if v not in bounds})
         raise GraphError(f"the size of {value} is not known: {', '.join(free)} has no bound")
     return math.prod([e for e in extents if e is not None]) * DType(value.dtype).bytes
 
 
-def _largest(extent: Expr, bounds: Mapping[Var, int]) -> int | None:
+def largest_extent(extent: Expr, bounds: Mapping[Var, int]) -> int | None:
     """Returns the largest value of an extent when each size is between 0 and its bound. None stands for a size without
     a bound."""
     analyzer = Analyzer()

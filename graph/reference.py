@@ -10,7 +10,19 @@ import numpy as np
 from ..tir.expr import Expr, Var, to_numpy
 from ..tir.interpret import interpret
 from ..tir.walk import free_vars
-from .graph import Graph, GraphError, Node, Value, bodies, same_shape, specialize
+from .graph import (
+    COMPUTED_SIZE,
+    Graph,
+    GraphError,
+    Node,
+    Value,
+    bodies,
+    computed_sizes,
+    same_shape,
+    sizes_of,
+    specialize,
+    without_unread,
+)
 from .graph_operators import infer
 from .kernels import LoopKernel, unfused
 
@@ -23,7 +35,7 @@ def verify(graph: Graph, checked: set[Node] | None = None) -> None:
     3. The types of its results are those that the table gives for its inputs and attributes.
     4. A constant's data has its data type and shape, which are numbers.
     5. Every output is provided.
-    6. Symbolic sizes are those of inputs.
+    6. Symbolic sizes are those of inputs, or computed before the operator. Bodies of loops compute none.
     7. The body of a loop is a well-formed graph with a name that nothing else beside it has.
     """
     known: dict[Value, None] = {}
@@ -39,14 +51,23 @@ def verify(graph: Graph, checked: set[Node] | None = None) -> None:
         if body.name in names or not body.name.isidentifier():
             raise GraphError(f"the name {body.name!r} is taken, or is not an identifier")
         names.add(body.name)
+        if computed_sizes(body):
+            raise GraphError(f"{body.name}, the body of a loop, computes a size")
         verify(body, checked)
     _constants(graph)
     sizes = {s for v in graph.inputs for d in v.shape if isinstance(d, Expr) for s in free_vars(d)}
     ready = {*graph.inputs, *graph.constants}
+    computed = set(computed_sizes(graph))
     for node in graph.nodes:
         for given in node.given:
             if given not in ready:
                 raise GraphError(f"{node.op} reads {given.name}, which nothing before it provides")
+        if node.op == COMPUTED_SIZE and isinstance(node.attrs["size"], Var):
+            if node.attrs["size"] in sizes:
+                raise GraphError(f"the size {node.attrs['size'].name} is computed twice, or is that of an input")
+            sizes.add(node.attrs["size"])
+        elif computed and not sizes_of(node) & computed <= sizes:
+            raise GraphError(f"{node.op} has a size that is computed after it")
         if checked is None or node not in checked:
             _types(node, sizes)
         ready.update(node.outputs)
@@ -92,6 +113,13 @@ def evaluate(graph: Graph, *inputs: Any, run: Callable[..., Any] = interpret) ->
             known = sizes.setdefault(d, extent) if isinstance(d, Var) else d
             if isinstance(known, int) and known != extent:
                 raise GraphError(f"the input {v} is given as {data.dtype}{list(data.shape)}")
+    found = computed_sizes(graph)
+    while found:
+        size, node = next(iter(found.items()))
+        first = without_unread(graph.replaced(graph.nodes[: graph.nodes.index(node) + 1], outputs=(node.output,)))
+        (number,) = evaluate(specialize(first, {**sizes, size: 0}), *inputs, run=run)
+        sizes[size] = int(number)
+        del found[size]
     plain = specialize(graph, sizes)
     values: dict[Any, Any] = {**dict(zip(plain.inputs, inputs, strict=True)), **plain.constants}
     division = unfused(plain)

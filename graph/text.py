@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import te
 from ..tir.expr import Expr, Var, convert, max_, min_, select, to_numpy
-from .graph import Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape
+from .graph import COMPUTED_SIZE, Dim, Graph, GraphError, Node, Value, bodies, dims, same_shape
 from .graph_operators import infer
 
 _INLINE = 16
@@ -187,6 +187,10 @@ class _Parser:
             self.constant(names[0], call, annotation, node)
             return
         inputs = tuple([None if _is_none(a) else self.value(a) for a in call.args])
+        if call.func.id == COMPUTED_SIZE:
+            for k in call.keywords:
+                if k.arg == "size":
+                    self.number(k.value, declare=True)
         attrs = {k.arg: self.attribute(k.value) for k in call.keywords if k.arg is not None}
         try:
             types = infer(call.func.id, inputs, attrs)

@@ -6,6 +6,7 @@ A :class:`Profile` sums up the times of the kernels, and says what share of the 
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,7 +175,8 @@ class Step:
 class Parts:
     """The parts of a compiled model: its inputs and outputs, the calls in order, and what makes them. That is the
     function that makes the calls (and the one that notes the time after each), the size of the workspace, and the bytes
-    of the constants. ``held``: the graph's, types of ``ml_dtypes`` by the names of inputs and outputs; so are ``lists``, how many outputs make up each result."""
+    of the constants. ``held``: the graph's, types of ``ml_dtypes`` by the names of inputs and outputs; so are ``lists``, how many outputs make up each result. ``computed``: the sizes that a call computes. ``written``: the arrays that
+    the function writes, with room for the largest ones: outputs, and then the computed sizes."""
 
     name: str
     target: Target
@@ -187,6 +189,8 @@ class Parts:
     constants: Any
     held: Mapping[str, str] = field(default_factory=dict)
     lists: tuple[int | None, ...] = ()
+    computed: tuple[Var, ...] = ()
+    written: Sequence[Value] = ()
 
 
 class Model:
@@ -204,14 +208,15 @@ class Model:
         self.origins = {step.name: step.origin for step in reversed(self.steps)}
         self._parts, self._held, self._lists = parts, parts.held, parts.lists
         self._lowered = self._lowered_calls(parts.entry, f"tw_{parts.name}_calls")
-        count = len(self.inputs) + len(self.outputs)
+        self._computed, self._written = parts.computed, tuple(parts.written or parts.outputs)
+        count = len(self.inputs) + len(self._written)
         params = self._lowered.params
         self._entry = self._entry_of(self.name, (*params[:count], *params[count + 2 :]))
         self._loaded: Loaded | None = None
         self._run: Callable[..., None] = self._load_and_run
         self._names = [v.name for v in self.inputs]
         self._has_bits = any(kept_as_bits(v.dtype) for v in self.outputs)
-        self._shapes = OutputShapes(self.name, self.inputs, self.outputs, [*asserted_sizes(parts.entry)])
+        self._shapes = OutputShapes(self.name, self.inputs, self._written, [*asserted_sizes(parts.entry)])
         self._static_bytes = self._checked_source() if self.target.is_c_only else None
 
     def __repr__(self) -> str:
@@ -240,12 +245,14 @@ class Model:
         if (self._held or self._lists) and out is None:
             return self._called_with_other_types(inputs)
         if out is not None:
+            self._require_known_sizes()
             outs = list(out) if isinstance(out, (tuple, list)) else [out]
             if len(outs) != len(self.outputs):
                 raise ArgumentError(f"{self.name} has {len(self.outputs)} outputs; out= has {len(outs)} arrays")
         else:
             outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(inputs)]
         self._run(*inputs, *outs)
+        outs = self._cut_off(inputs, outs) if self._computed else outs
         if out is None and inputs and (self._has_bits or type(inputs[0]) is not np.ndarray):
             outs = returned(outs, inputs, [v.dtype for v in self.outputs])
         return outs[0] if len(outs) == 1 else tuple(outs)
@@ -259,6 +266,7 @@ class Model:
         typed = any(a is not b for a, b in zip(taken, inputs, strict=True))
         outs = [aligned_array(shape, dtype) for shape, dtype in self._shapes.of(taken)]
         self._run(*taken, *outs)
+        outs = self._cut_off(taken, outs) if self._computed else outs
         outs = returned(outs, inputs, [v.dtype for v in self.outputs])
         if typed:
             outs = [with_held_type(a, self._held.get(v.name)) for v, a in zip(self.outputs, outs, strict=True)]
@@ -267,6 +275,26 @@ class Model:
         for count in self._lists:
             results.append(next(made) if count is None else [next(made) for _ in range(count)] if count >= 0 else None)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _require_known_sizes(self) -> None:
+        if self._computed:
+            names = ", ".join([size.name for size in self._computed])
+            raise ArgumentError(
+                f"{self.name} computes sizes of its outputs ({names}), so out= has no arrays of their shapes; leave it out"
+            )
+
+    def _cut_off(self, inputs: Sequence[Any], written: Sequence[Any]) -> list[Any]:
+        """Returns the outputs without the room that the sizes that were computed leave."""
+        numbers = written[len(self.outputs) :]
+        sizes = self._shapes.sizes(inputs) | {v: int(n) for v, n in zip(self._computed, numbers, strict=True)}
+        outs = []
+        for v, array in zip(self.outputs, written, strict=False):
+            shape = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
+            known = [e for e in shape if e is not None]
+            assert len(known) == len(shape), f"the size of {v.name} is not known"
+            used = math.prod(known)
+            outs.append((array if used == array.size else array.reshape(-1)[:used].copy()).reshape(known))
+        return outs
 
     @property
     def address_call(self) -> Callable[..., None]:

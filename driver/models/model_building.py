@@ -41,6 +41,7 @@ from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, size_vars
 from ...codegen.runtime.arguments import aligned_bytes
 from ...codegen.runtime.loader import runtime_symbols
+from ...graph.computed_sizes import bounds_with_computed, limits, room, with_sizes_as_outputs
 from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.graph import Graph, GraphError, Value, copy_in_row_order, mapped_file, require_unchanged
 from ...graph.kernels import Division, Kernel, each_once, fuse, requirements
@@ -216,8 +217,9 @@ def _build_graph(
     graph: Graph, machine: Target, db: Database | str | os.PathLike[str] | None, chosen: GraphOptions
 ) -> Model:
     require_unchanged(graph)
-    division = order_kernels(fuse(prepared(graph, machine, chosen.accuracy)))
+    division = order_kernels(fuse(prepared(with_sizes_as_outputs(graph), machine, chosen.accuracy)))
     bounds = bounds_of(graph, chosen.bounds)
+    chosen = replace(chosen, bounds={**_computed_bounds(division.graph, bounds), **chosen.bounds})
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
         jobs = kernel_jobs(division, machine, opened, chosen)
     wanted = [job for parts in jobs.values() for _, job in parts]
@@ -259,6 +261,15 @@ def bounds_of(graph: Graph, given: Bounds, what: str = "bounds") -> dict[Var, in
     if wrong is not None:
         raise BuildError(f"{what}={dict(given)}: {wrong} is neither a number nor a list of numbers of at least 1")
     return {symbols[name]: bound for name, bound in largest_of(given).items()}
+
+
+def _computed_bounds(graph: Graph, bounds: Mapping[Var, int]) -> dict[str, int]:
+    """Returns the largest values of computed sizes, by name; none where the sizes that limit them have no bound."""
+    try:
+        every = bounds_with_computed(graph, bounds)
+    except GraphError:
+        return {}
+    return {size.name: every[size] for size in limits(graph) if every[size] > 0}
 
 
 def kernel_jobs(
@@ -323,7 +334,7 @@ def _assembled(
 ) -> Model:
     graph = division.graph
     try:
-        memory = plan_memory(division, bounds)
+        memory = plan_memory(division, bounds_with_computed(graph, bounds))
     except GraphError as error:
         raise BuildError(f"{error}; give the largest value of each symbolic size with bounds=") from error
     leaves = list(division.leaves())
@@ -347,11 +358,13 @@ def _assembled(
     firsts = representatives(division)
     requires = each_once([*required, *[r for leaf in leaves for r in leaf.kernel.requirements]])
     entries = [entry_function(division, memory, calls, blob, clock=clock, requires=requires) for clock in ("", CLOCK)]
+    most = limits(graph)
+    written = [replace(v, shape=room(v.shape, most, memory.bounds)) for v in graph.outputs]
     parts = Parts(
-        graph.name, machine, graph.inputs, graph.outputs,
+        graph.name, machine, graph.inputs, graph.outputs[: len(graph.outputs) - len(most)],
         [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
         entries[0], entries[1], memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
-        source.held, source.lists,
+        source.held, source.lists, tuple(most), written,
     )  # fmt: skip
     return Model(parts)
 

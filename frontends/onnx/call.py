@@ -66,7 +66,8 @@ class OnnxCall(GraphCall):
     """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
 
     ``known`` has the numbers of values that are known while the graph is made: constants, and shapes. ``small`` has the
-    values of types that the graph has in another one (:data:`HELD_DTYPES`), with their names.
+    values of types that the graph has in another one (:data:`HELD_DTYPES`), with their names. ``computes_sizes``: whether a result
+    may have a size that a call computes; ``sized`` are the operators for which that matters.
     """
 
     failure = OnnxError
@@ -88,6 +89,7 @@ class OnnxCall(GraphCall):
         self.sequences: Mapping[int, ValueList] = {}
         self.small: dict[Value, str] = {}
         self.answers: Mapping[str, Any] = {}
+        self.computes_sizes, self.sized = True, list[str]()
 
     def attr(self, name: str, default: Any = None) -> Any:
         """Returns an attribute; texts as ``str``, lists as tuples, tensors as arrays."""

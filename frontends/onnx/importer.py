@@ -59,6 +59,7 @@ from . import (
     recurrent,
     reductions,
     resizing,
+    selecting,
     shapes,
     single_elements,
     trees,
@@ -96,7 +97,7 @@ from .model_file import (
 )
 
 TABLES = (
-    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, shapes, single_elements, trees,
+    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, selecting, shapes, single_elements, trees,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -157,17 +158,39 @@ def from_onnx(
 
 
 def _read(onnx: Any, proto: Any, folder: Path | None, given: Given) -> tuple[_Reader, Graph | Question]:
-    """Returns the graph of a model, or what has to be known before it is read further."""
+    """Returns the graph of a model, or what has to be known before it is read further.
+
+    Where an operator does not take a size that the call computes, or stands in a loop, the values that decide it are asked for.
+    """
     reader = _Reader(onnx, proto, folder, given)
+    try:
+        return reader, _read_by(reader)
+    except OnnxError as error:
+        if not reader.sized or not given.computes_sizes:
+            raise
+        known = _Reader(onnx, proto, folder, replace(given, computes_sizes=False))
+        try:
+            return known, _read_by(known)
+        except OnnxError as other:
+            if str(other) == str(error):
+                raise error from None
+            depends = (
+                f"{reader.sized[0]}: how many elements it finds depends on data, and what follows does not take that"
+            )
+            raise OnnxError(f"{depends} ({error})") from error
+
+
+def _read_by(reader: _Reader) -> Graph | Question:
+    """Returns the graph that a reader makes, or what has to be known before it reads further."""
     try:
         reader.require_known()
         reader.require_inputs()
-        return reader, reader.graph()
+        return reader.graph()
     except NeedsConstant as error:
         names = [error.value.name] if isinstance(error.value, OpenInput) else reader.sources(error.value, error.nodes)
         asked = reader.question(error, names) if names else None
         if asked is not None:
-            return reader, asked
+            return asked
         hint = f"; it depends on the inputs {', '.join(names)}, which constants= can give" if names else ""
         raise NeedsConstant(f"{error}{hint}", error.value, names) from error
     except OnnxError:
@@ -181,12 +204,14 @@ def _read(onnx: Any, proto: Any, folder: Path | None, given: Given) -> tuple[_Re
 @dataclass(frozen=True)
 class Given:
     """What the caller says beside the model: shapes and values of inputs by their names, and the graph's name. ``answers``
-    are arrays of values that had to be known, by the names that they have in the graph."""
+    are arrays of values that had to be known, by the names that they have in the graph. ``computes_sizes``: whether sizes may be
+    computed by a call; else the values that decide them have to be known."""
 
     shapes: Mapping[str, Sequence[Any]]
     constants: Mapping[str, Any]
     name: str
     answers: Answers = field(default_factory=dict)
+    computes_sizes: bool = True
 
 
 class _Reader:
@@ -204,6 +229,7 @@ class _Reader:
         self.taken: list[Value | OpenInput] = []  # what a call gives, in the model's order
         self.owners: dict[Value, str] = {}  # the inputs of the model whose items values are
         self.strings: set[str] = set()  # constants of strings, which no operator may read
+        self.sized: list[str] = []  # operators whose results have sizes that depend on data
         self.read = self.depth = 0
 
     def require_known(self) -> None:
@@ -546,7 +572,7 @@ class _Reader:
             )
         call = OnnxCall(self.builder, node.op_type, label, tensors, self.attributes(node), opset, len(node.output))
         call.shapes, call.sequences, call.small = self.shapes, lists, self.small
-        call.answers = self.given.answers
+        call.answers, call.computes_sizes, call.sized = self.given.answers, self.given.computes_sizes, self.sized
         before = len(self.builder.nodes)
         try:
             made = convert(call)

@@ -75,6 +75,46 @@ def label_encoder(c: OnnxCall) -> Value:
     return c.op("take", c.constant(np.concatenate([np.array([default], values.dtype), values])), place, axis=0)
 
 
+def one_hot_encoder(c: OnnxCall) -> Value:
+    """Returns 1 where a number is that category, along a new last axis. A number that is none has 0 everywhere."""
+    if c.attr("cats_strings") is not None:
+        raise c.error(f"its categories are strings; {OUTSIDE}")
+    categories = c.attr("cats_int64s")
+    if not categories:
+        raise c.error("it has no categories")
+    if not c.attr("zeros", 1):
+        raise c.error("zeros=0 refuses numbers that are no category while it runs, which is not supported")
+    x = c.cast(c.input(0), "int64")
+    return c.cast(
+        c.op("equal", c.op("expand_dims", x, axis=x.ndim), c.constant(np.asarray(categories), "int64")), "float32"
+    )
+
+
+def imputer(c: OnnxCall) -> Value:
+    """Returns the input with other numbers in place of what is missing: one of each column, or the same."""
+    x = c.input(0)
+    kind = "floats" if x.dtype.startswith("float") else "int64s"
+    values = c.attr(f"imputed_value_{kind}")
+    if not values:
+        raise c.error(f"it has no imputed_value_{kind} for {x.type_text}")
+    missing = c.attr(f"replaced_value_{kind[:-1]}", 0)
+    new = c.constant(np.asarray(values), x.dtype)
+    if len(values) > 1 and x.shape[-1] != len(values):
+        raise c.error(f"{len(values)} values for {x.type_text}")
+    marked = c.op("not_equal", x, x) if missing != missing else c.op("equal", x, c.like(missing, x))
+    return c.op("where", marked, c.op("broadcast_to", new, shape=x.shape), x)
+
+
+def feature_vectorizer(c: OnnxCall) -> Value:
+    """Returns the columns of all inputs side by side, as float32."""
+    given = [c.cast(v, "float32") for v in c.inputs if v is not None]
+    given = [v if v.ndim == 2 else c.op("reshape", v, shape=(v.shape[0], -1)) for v in given]
+    sizes = c.attr("inputdimensions", ())
+    if sizes and [v.shape[1] for v in given] != list(sizes):
+        raise c.error(f"inputdimensions={tuple(sizes)} for {', '.join(v.type_text for v in given)}")
+    return c.op("concatenate", *given, axis=1) if len(given) > 1 else c.op("identity", given[0])
+
+
 def linear_regressor(c: OnnxCall) -> Value:
     return transformed(c, _line(c, c.attr("targets", 1), "coefficients"))
 
@@ -110,6 +150,7 @@ def linear_classifier(c: OnnxCall) -> tuple[Value, ...]:
 
 for _name, _convert in (
     ("ArrayFeatureExtractor", array_feature_extractor), ("Binarizer", binarizer), ("Scaler", scaler),
+    ("OneHotEncoder", one_hot_encoder), ("Imputer", imputer), ("FeatureVectorizer", feature_vectorizer),
     ("LabelEncoder", label_encoder), ("Normalizer", normalizer), ("LinearRegressor", linear_regressor), ("LinearClassifier", linear_classifier),
 ):  # fmt: skip
     register_onnx_operator(_name, _convert, _DOMAIN)

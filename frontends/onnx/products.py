@@ -1,12 +1,14 @@
-"""Converters of products: matrices, convolutions, Einstein sums, pooling, and Fourier transforms."""
+"""Converters of products: matrices, convolutions, Einstein sums, pooling, Fourier transforms, and determinants."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...graph.builder import add_scan
 from ...graph.graph import Value
 from ...tir.expr import DType
 from .. import common
@@ -274,3 +276,42 @@ def stft(c: OnnxCall) -> Value:
     if window is not None:
         cut = c.op("multiply", cut, c.op("reshape", window, shape=(length, 1)))
     return transformed(c, cut, length, False, bool(c.attr("onesided", 1)))
+
+
+@converter("Det")
+def determinant(c: OnnxCall) -> Value:
+    """Returns determinants by Gaussian elimination with row pivots, as the product of the pivots."""
+    x = c.input(0)
+    if x.ndim < 2 or not isinstance(x.shape[-1], int) or x.shape[-1] != x.shape[-2]:
+        raise c.error(f"{x.type_text} is no square matrix of a known size")
+    size = x.shape[-1]
+    matrices = c.op("reshape", x, shape=(-1, size, size))
+    count = matrices.shape[0]
+    ones = c.op("broadcast_to", c.constant(1, x.dtype), shape=(count,))
+    if not size:
+        return c.op("reshape", ones, shape=x.shape[:-2])
+    rows, columns = c.places(size, "int64", 1, 3), c.places(size, "int64", 2, 3)
+    row = c.places(size, "int64", 1, 2)
+
+    def step(states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        (a, product), (k,) = states, parts
+        here = c.op("equal", columns, k)
+        column = c.op("sum", c.op("where", here, a, c.like(0, a)), axis=2)
+        open_rows = c.op("where", c.op("less", row, k), c.like(-1, a), c.op("abs", column))
+        best = c.op("argmax", open_rows, axis=1, dtype="int64")
+        at = c.op("reshape", best, shape=(count, 1, 1))
+        pivot_row = c.op("sum", c.op("where", c.op("equal", rows, at), a, c.like(0, a)), axis=1, keepdims=True)
+        first_row = c.op("sum", c.op("where", c.op("equal", rows, k), a, c.like(0, a)), axis=1, keepdims=True)
+        a = c.op("where", c.op("equal", rows, at), first_row, a)
+        a = c.op("where", c.op("equal", rows, k), pivot_row, a)
+        pivot = c.op("sum", c.op("where", here, pivot_row, c.like(0, a)), axis=2)
+        column = c.op("sum", c.op("where", here, a, c.like(0, a)), axis=2)
+        safe = c.op("where", c.op("equal", pivot, c.like(0, a)), c.like(1, a), pivot)
+        factor = c.op("where", c.op("greater", row, k), c.op("divide", column, safe), c.like(0, a))
+        a = c.op("subtract", a, c.op("multiply", c.op("expand_dims", factor, axis=2), pivot_row))
+        pivot = c.op("reshape", pivot, shape=(count,))
+        signed = c.op("where", c.op("equal", best, k), pivot, c.op("negative", pivot))
+        return [a, c.op("multiply", product, signed)], []
+
+    (_, product), _ = add_scan(c.builder, [matrices, ones], [c.constant(np.arange(size), "int64")], step)
+    return c.op("reshape", product, shape=x.shape[:-2])

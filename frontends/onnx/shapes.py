@@ -160,7 +160,7 @@ def arange(c: OnnxCall) -> Value:
     return c.op("add", c.op("multiply", places, c.constant(step, dtype)), c.size(start, dtype))
 
 
-@converter("NonZero", "Unique", "Compress", "NonMaxSuppression", "MelWeightMatrix")
+@converter("MelWeightMatrix")
 def shaped_by_values(c: OnnxCall) -> Value:
     """Results whose shape depends on values: they are evaluated when these are known, and refused otherwise."""
     for n in range(len(c.inputs)):

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...tir.analysis.known_ranges import evaluate, fitting_sizes
 from ...tir.expr import Expr, Var, const, vars_in
-from ..graph import Graph, GraphError, Node, Value, without_unread
+from ..graph import Graph, GraphError, Node, Value, computed_sizes, without_unread
 from ..graph_operators import OPERATORS, attributes_key, axes_of, axes_without_negatives, inverse, moves_only_ones
 from ..kernels import Services, kernel_alone, requirements
 
@@ -493,6 +493,7 @@ def _permuted(v: Value, axes: tuple[int, ...]) -> Value:
 def _example_sizes(graph: Graph) -> Mapping[Var, int] | None:
     """Returns a number for each symbolic size of the inputs, such that all operators fit; None where none are found."""
     symbols = {n for v in graph.inputs for d in v.shape if isinstance(d, Expr) for n in vars_in(d)}
+    symbols |= set(computed_sizes(graph))
     if not symbols:
         return {}
     bounds = {v: graph.bounds[v.name] for v in symbols if v.name in graph.bounds}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...tir.expr import DType, to_numpy
-from ..graph import Graph, Node, Value, in_row_order, substituted, with_replaced, without_unread
+from ..graph import COMPUTED_SIZE, Graph, Node, Value, in_row_order, substituted, with_replaced, without_unread
 from ..graph_operators import attributes_key
 from ..kernels import VIEWS, Services, unfused
 from ..reference import evaluate
@@ -78,7 +78,7 @@ def widens(node: Node) -> bool:
 
 
 def _results(node: Node, constants: dict[Value, Array], services: Services) -> list[Array] | None:
-    if node.body is not None or not all(v.is_static for v in node.outputs):
+    if node.body is not None or node.op == COMPUTED_SIZE or not all(v.is_static for v in node.outputs):
         return None
     given = {v: constants[v] for v in node.given}
     if sum(v.bytes for v in node.outputs) > sum(d.nbytes for d in given.values()) + _GROWTH:

@@ -160,3 +160,20 @@ def test_quantize_writes_a_model_and_says_what_it_costs(run, tmp_path):
     np.savez("other.npz", z=np.zeros((4, 64), "float32"))
     refused = run(*words, "int8", "--calibration", "other.npz")
     assert refused.code == 2 and "has z; the model takes x" in refused.err
+
+
+@pytest.mark.parametrize(
+    "command", ["show m.onnx", "tune m.onnx --time-limit 5", "bench m.onnx", "build m.onnx -o m.so"]
+)
+def test_values_that_decide_a_graph_are_asked_for(run, tmp_path, command):
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("axes", TensorProto.INT64, [1]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([helper.make_node("ReduceSum", ["x", "axes"], ["y"])], "g", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
+    done = run(*command.split())
+    assert done.code == 1 and "bug" not in done.err and "Traceback" not in done.err
+    told = " ".join(done.err.split())
+    assert re.search(r"depends on (the )?values of .*constants=\{'axes': …\}", told), told

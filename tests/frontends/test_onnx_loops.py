@@ -1,5 +1,7 @@
 """Recurrent layers, If, Scan and Loop of ONNX, against ONNX Runtime."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,11 @@ runtime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from tilewright.driver import build  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
+from tilewright.frontends.onnx import from_onnx  # noqa: E402
 from tilewright.graph import evaluate, fuse, prepare  # noqa: E402
+from tilewright.graph.value_dependent import ValueDependentGraph  # noqa: E402
 
 FLOAT = TensorProto.FLOAT
 
@@ -172,14 +176,18 @@ def test_branches_inside_branches_and_a_flag_that_is_given():
     same([*POSITIVE, choice], {"x": ([2, 3],), "b": ([1], BOOL)}, [("y", [2, 3])], calls)
 
 
-def test_branches_of_other_shapes_are_refused_and_given_choices_are_read():
+def test_branches_of_other_shapes_are_built_for_the_choice():
     then = branch_of([node("Identity", ["x"], ["t"])], "t")
     other = branch_of([node("ReduceSum", ["x"], ["e"], keepdims=1)], "e")
     graph = helper.make_graph([node("If", ["c"], ["y"], then_branch=then, else_branch=other)], "net", [info("x", [5]), info("c", [], BOOL)], [info("y", None)])  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    with pytest.raises(OnnxError, match=r"If 'y': result 0 is float32\[5\] in one branch and float32\[1\] in the other.*the inputs c, which constants= can give"):  # fmt: skip
-        from_onnx(model)
-    x = np.arange(5, dtype=np.float32)
+    read = from_onnx(model)
+    assert isinstance(read, ValueDependentGraph)
+    shown = r"If 'y': result 0 is float32\[5\] in one branch and float32\[1\] in the other.*constants=\{'c': …\} gives them ahead"
+    assert re.search(shown, read.refusal())
+    x, built = np.arange(5, dtype=np.float32), build(read)
+    np.testing.assert_array_equal(built(x, np.array(True)), x)
+    np.testing.assert_array_equal(built(x, np.array(False)), [10])
     np.testing.assert_array_equal(build_graph(from_onnx(model, constants={"c": False}))(x), [10])
 
 
@@ -232,7 +240,7 @@ def test_rows_of_no_steps():
     same(nodes, {"x": ([3],)}, [("y", [3]), ("rows", [0, 3])], [(np.ones(3, np.float32),)])
 
 
-def test_rows_whose_number_data_say_are_refused_unless_nothing_reads_them():
+def test_rows_whose_number_an_input_says_are_built_for_it_unless_nothing_reads_them():
     body = counting(node("Neg", ["u"], ["row"]), rows=["row"], size=3)
 
     def read(*outputs):
@@ -243,8 +251,16 @@ def test_rows_whose_number_data_say_are_refused_unless_nothing_reads_them():
         )  # fmt: skip
         return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
 
-    with pytest.raises(OnnxError, match="how many rows of row there are is not known.*the inputs m, which constants="):
-        read("y", "rows")
+    found = read("y", "rows")
+    assert isinstance(found, ValueDependentGraph)
+    assert re.search(
+        "how many rows of row there are is not known.*constants=.'m': …. gives them ahead", found.refusal()
+    )
+    built = build(found)
+    for m in (0, 1, 4):
+        y, rows = built(np.ones(3, np.float32), np.array(m))
+        np.testing.assert_array_equal(y, np.full(3, 1 + m, np.float32))
+        np.testing.assert_array_equal(rows, -np.ones((m, 3), np.float32) - np.arange(1, m + 1)[:, None])
     for outputs in (("y", ""), ("y",)):  # ONNX Runtime takes neither
         got = build_graph(read(*outputs))(np.ones(3, np.float32), np.array(4))
         np.testing.assert_array_equal(got, np.full(3, 5, np.float32))
