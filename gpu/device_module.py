@@ -156,7 +156,7 @@ def _bytes_of(array: Any, address: int) -> np.ndarray:
     assert view is not None
     _, end = view.extent_bytes()
     size = max(end - address, 0) if address else 0
-    return np.frombuffer((ctypes.c_char * size).from_address(address), np.uint8) if size else np.empty(0, np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)) if size else np.empty(0, np.uint8)
 
 
 class DeviceLaunches(HostLaunches[Any]):

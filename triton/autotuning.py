@@ -62,7 +62,8 @@ class _Chooser:
             raise TypeError(f"a function with @triton.jit is decorated here, not {fn!r}")
         self.fn = fn
         self.arg_names: tuple[str, ...] = fn.arg_names
-        self.__name__, self.__doc__ = fn.__name__, fn.__doc__
+        self.__name__: str = getattr(fn, "__name__")  # noqa: B009
+        self.__doc__ = fn.__doc__
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.fn!r})"

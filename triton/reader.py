@@ -29,6 +29,12 @@ from .liveness import names_assigned, names_read
 from .memory_rows import WINDOW_MEMBERS, BlockWindow
 from .rows import MEMBERS, Builtin, constexpr, whole
 
+_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+    ast.Invert: operator.invert,
+}
 _OPERATORS: dict[type[ast.AST], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),
@@ -504,10 +510,10 @@ class KernelReader:
         frame, builder = self.frame, self.builder
         frame.carried.append(frozenset(carried))
         own = (
-            {v for v in (frame.names.get(s.target.id),) if isinstance(v, BlockValue)}
+            {v for v in (frame.names.get(s.target.id),) if isinstance(v, BlockValue)}  # type: ignore[attr-defined]
             if isinstance(s, ast.For)
             else set()
-        )  # type: ignore[attr-defined]
+        )
         outer = set(builder.outer)
         for v in own:
             builder.outer |= set(vars_in(v.scalar))
@@ -667,8 +673,11 @@ class KernelReader:
 
     def joined(self, node: ast.JoinedStr) -> str:
         return "".join(
-            [str(self.at(v.value)) if isinstance(v, ast.FormattedValue) else str(v.value) for v in node.values]
-        )  # type: ignore[attr-defined]
+            [
+                str(self.at(v.value)) if isinstance(v, ast.FormattedValue) else str(v.value)  # type: ignore[attr-defined]
+                for v in node.values
+            ]
+        )
 
     def binary(self, node: ast.BinOp) -> Any:
         left = self.at(node.left)
@@ -693,12 +702,7 @@ class KernelReader:
     def unary(self, node: ast.UnaryOp) -> Any:
         x = self.at(node.operand)
         if not isinstance(x, BlockValue):
-            return {
-                ast.USub: operator.neg,
-                ast.UAdd: operator.pos,
-                ast.Not: operator.not_,
-                ast.Invert: operator.invert,
-            }[type(node.op)](x)
+            return _UNARY[type(node.op)](x)
         if isinstance(node.op, ast.UAdd):
             return x
         if isinstance(node.op, ast.USub):

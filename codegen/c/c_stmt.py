@@ -33,7 +33,7 @@ from ...tir.expr.intrinsics import Effect, effect_of
 from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import pre_order
 from ..backend.analyses import asserts
-from ..backend.emitter import Emitter, EmitterTables, Unit, elements_of
+from ..backend.emitter import EmitError, Emitter, EmitterTables, Unit, elements_of
 from ..lowered import NULL_ARRAY, LoweredFunc, Param
 from .inline_functions import CEmitError, Helpers, scalar_type
 
@@ -52,7 +52,8 @@ class CUnit(Unit):
 class CScope(Emitter[str]):
     """The state of a writer of C. Every value is text that may stand as an operand."""
 
-    form, error = "C", CEmitError
+    form = "C"
+    error: type[EmitError] = CEmitError
     unit: CUnit
 
     def __init__(self, unit: CUnit) -> None:

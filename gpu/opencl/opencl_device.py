@@ -87,7 +87,7 @@ class OpenClDevice:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self.cl.CompilerWarning)
             try:
-                return self.cl.Program(self.context, text).build(options=options, cache_dir=False)
+                return self.cl.Program(self.context, text).build(options=options, cache_dir=False)  # type: ignore[arg-type]
             except self.cl.Error as error:
                 said = [line for line in str(error).splitlines() if "error:" in line] or [str(error).split("\n")[0]]
                 raise OpenClError(f"{self.name} refuses the kernels: {' / '.join(said[:4])}") from error

@@ -107,7 +107,7 @@ class WebGpuDevice:
     def _asked(self, ask: Any) -> Any:
         try:
             return ask()
-        except self.wgpu.GPUError as error:
+        except self.wgpu.GPUError as error:  # type: ignore[attr-defined]
             said = " ".join(str(error).split())
             raise WebGpuError(f"{self.name} refuses the kernels: {said[:600]}") from error
 

@@ -169,8 +169,8 @@ class WgslEmitter(CScope):
     def index(self, e: Expr) -> str:
         """Return a scalar integer in 32 bits. WgslError where it is known to need more."""
         if e.dtype.bits > 32 and not isinstance(e, E.Var):
-            bound, (low, high) = self.analyzer.const_int_bound(e), (-(1 << 31), (1 << 31) - 1)
-            if any(end is not None and not low <= end <= high for end in (bound.low, bound.high)):
+            low, high = -(1 << 31), (1 << 31) - 1
+            if any(end is not None and not low <= end <= high for end in self.analyzer.const_int_bound(e)):
                 raise self.error(f"WGSL has no int64: the values of {e} do not fit into 32 bits")
         return super().index(e)
 
