@@ -36,6 +36,7 @@ Indices are 32-bit integers, and no array may have more elements than these coun
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -204,7 +205,11 @@ class WgslEmitter(CScope):
         if is_half(dtype):
             return f"{float_bits(value, dtype):#06x}u"
         value = round_float(value, dtype)
-        usual = value == value and abs(value) != float("inf") and (abs(value) >= 2**-126 or str(value) == "0.0")
+        usual = (
+            value == value
+            and abs(value) != float("inf")
+            and (abs(value) >= 2**-126 or (value == 0 and math.copysign(1, value) > 0))
+        )
         if not usual:
             return self.helpers.number(float_bits(value, dtype))
         text = f"{int(value)}f" if value == int(value) and abs(value) < 1e6 else f"{value.hex()}f"

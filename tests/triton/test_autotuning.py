@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 
 import tilewright.triton as triton
 import tilewright.triton.language as tl
 from tilewright.tuning_db import Database
+
+torch = pytest.importorskip("torch")
 
 
 @triton.jit

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
 
 import tilewright.triton as triton
 import tilewright.triton.language as tl
 from tilewright.triton.tools.tensor_descriptor import TensorDescriptor
 
 from .block_kernels import add, counted, matmul
+
+torch = pytest.importorskip("torch")
 
 FACTOR = tl.constexpr(3)
 
