@@ -23,7 +23,7 @@ from .block_values import BlockValue, PointerArgument, of_expression
 from .kernel_builder import AccessSite, KernelBuilder, NeedsWideIndices
 from .kernel_source import KernelSource
 from .memory_rows import make_tensor_descriptor
-from .quick_launch import QuickForm, form_of, quick_key
+from .quick_launch import QuickForm, exact, form_of, quick_key
 from .reader import KernelReader, Outside
 from .rows import Builtin, constexpr
 from .tools.tensor_descriptor import TensorDescriptor
@@ -295,7 +295,7 @@ class _Launch:
             kind = type(x)
             if is_constant(source, name, x):
                 self.constants[name] = x
-                parts.append((kind, x))
+                parts.append((kind, exact(x)))
             elif kind is int or isinstance(x, np.integer):
                 x = int(x)
                 if x == 1:

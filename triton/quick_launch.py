@@ -113,6 +113,13 @@ def tw_launch(tw_grid, /, {", ".join(params)}):
 """
 
 
+def exact(x: Any) -> Any:
+    """Return a constant as part of a key, floats as text: 0.0 is not -0.0, and NaN is itself."""
+    if isinstance(x, tuple):
+        return tuple([exact(part) for part in x])
+    return x.hex() if isinstance(x, float) else x
+
+
 def form_of(
     source: KernelSource, bound: Mapping[str, Any], is_constant: Callable[[str, Any], bool]
 ) -> dict[str, str] | None:
@@ -123,6 +130,8 @@ def form_of(
         if name.startswith("tw_"):
             return None
         if is_constant(name, x):
+            if isinstance(x, (float, tuple)):
+                return None
             kinds[name] = "constant"
         elif kind is np.ndarray:
             kinds[name] = "array"

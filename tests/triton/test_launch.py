@@ -162,3 +162,19 @@ def from_table(table_ptr, out_ptr):
 def test_integer_becomes_no_pointer():
     with pytest.raises(triton.KernelError, match="nothing says where the array at an address ends"):
         from_table[(1,)](np.zeros(1, np.int64), np.zeros(1, np.float32))
+
+
+@triton.jit
+def constant_over(y, C: tl.constexpr):
+    tl.store(y + tl.arange(0, 4), 1.0 / tl.full([4], C, tl.float32))
+
+
+def test_constants_are_told_apart_by_their_bits():
+    kernel, y = constant_over, np.zeros(4, np.float32)
+    for value, want in [(0.0, np.inf), (-0.0, -np.inf), (0.0, np.inf), (2.0, 0.5)]:
+        kernel[(1,)](y, C=value)
+        np.testing.assert_array_equal(y, np.full(4, want, np.float32))
+    assert len(kernel.compiled) == 3
+    for _ in range(2):
+        kernel[(1,)](y, C=float("nan"))
+        assert np.isnan(y).all() and len(kernel.compiled) == 4
