@@ -148,7 +148,7 @@ def main(n: T.KIND, A: T.Buffer((63,), "float32"), B: T.Buffer((64,), "float32")
         ("int32", "(t - 31) // 2 + 16", lambda t, n: (t - 31) // 2 + 16, True),
         ("int64", 'T.max(T.Cast("int64", t) * n * n % 63, T.int64(3))', lambda t, n: max(t * n * n % 63, 3), False),
         ("int64", '(n * n - T.Cast("int64", t) * n) % 63', lambda t, n: (n * n - t * n) % 63, False),
-        ("int32", 'T.Cast("int32", T.shift_right(T.Cast("int64", t + 1), T.int64(40))) + 5', lambda t, n: 5, True),
+        ("int32", 'T.Cast("int32", T.clz(T.Cast("int64", t) + T.int64(1))) % 63', lambda t, n: (64 - (t + 1).bit_length()) % 63, True),
         ("int32", 'T.Cast("int32", T.shift_right(T.shift_left(T.Cast("int64", t), T.int64(40)), T.int64(40))) % 63',
          lambda t, n: t % 63, True),
     ],
