@@ -19,7 +19,7 @@ from ..codegen.lower.pipeline import run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
 from ..codegen.runtime.arguments import view_of
-from ..tir.stmt import AssertStmt, Stmt
+from ..tir.stmt import Stmt
 from .gpu_module import BoundGpuCall, GpuModule
 from .host_launches import HostLaunches
 from .launch import THREAD_PASSES
@@ -165,7 +165,7 @@ class DeviceLaunches(HostLaunches[Any]):
     def __init__(self, device: KernelDevice, kernels: Sequence[GpuKernel]) -> None:
         super().__init__(kernels)
         self.device = device
-        self._flags: list[tuple[Any, Sequence[AssertStmt]]] = []
+        self._flags: list[tuple[Any, Sequence[str]]] = []
 
     def allocated(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return self.device.memory(prod(shape) * dtype.itemsize)
@@ -174,8 +174,8 @@ class DeviceLaunches(HostLaunches[Any]):
     def seconds(self, number: int) -> float:
         """Return the seconds of ``number`` calls together, by the device's clock."""
 
-    def flag(self, known: Sequence[AssertStmt]) -> Any:
-        """Return memory for the number of an assertion that fails, from 1 on."""
+    def flag(self, known: Sequence[str]) -> Any:
+        """Return memory for the number of an assertion that fails, from 1 on; ``known``: what each says."""
         memory = self.device.memory(4)
         self.device.write(memory, np.zeros(1, np.int32))
         self._flags.append((memory, known))
@@ -188,4 +188,4 @@ class DeviceLaunches(HostLaunches[Any]):
             self.device.read(number, memory)
             if number[0]:
                 self.device.write(memory, np.zeros(1, np.int32))
-                raise GpuError(known[number[0] - 1].message)
+                raise GpuError(known[number[0] - 1])

@@ -176,7 +176,7 @@ def ramp(em: CScope, e: E.Ramp) -> str:
 def declared(em: CScope, var: E.Var, value: E.Expr, is_index: bool) -> tuple[str, str]:
     """Returns a new name for a variable, and its declaration."""
     text = em.value(value)
-    kind = em.index_kind(var.dtype) if is_index else em.helpers.vector(var.dtype)
+    kind = em.kind_of(value) if is_index else em.helpers.vector(var.dtype)
     name = em.name(var.name)
     return name, f"const {kind} {name} = {text};"
 

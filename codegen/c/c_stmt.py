@@ -105,7 +105,7 @@ class CScope(Emitter[str]):
         """Return a scalar integer in 64 bits, or the name of one that is used several times."""
         for scope in self.scopes:
             if e in scope.shared and index_like(e):
-                return self._once(scope, e, self.index_kind(e.dtype), self._index)
+                return self._once(scope, e, self.kind_of(e), self._index)
         return self._index(e)
 
     def _index(self, e: Expr) -> str:
@@ -151,6 +151,10 @@ class CScope(Emitter[str]):
         holds (:mod:`tilewright.tir.index_width`); wider arithmetic would be slow there."""
         return "int32_t" if self.target.is_freestanding and dtype.bits <= 32 else "int64_t"
 
+    def kind_of(self, e: Expr) -> str:
+        """Return the C type of a variable that holds an index."""
+        return self.index_kind(e.dtype)
+
     def index_constant(self, value: int) -> str:
         return str(value)
 
@@ -193,7 +197,7 @@ class CScope(Emitter[str]):
                     apart = "" if one else self.splat(self.index(step), DType("int64"), lanes)
                     vectors.append(text if one else self.arithmetic(Mul, text, apart, wide))
         offset = [index * step if where.unit == 1 else index * step * where.unit for index, step in start]
-        total = " + ".join(self.index(o) for o in offset if not (isinstance(o, IntImm) and o.value == 0))
+        total = self.total([o for o in offset if not (isinstance(o, IntImm) and o.value == 0)])
         pointer = self.base(buffer)
         pointer = f"({pointer} + {total})" if total else pointer
         if contiguous:
@@ -204,6 +208,10 @@ class CScope(Emitter[str]):
         if not vectors:
             return pointer, self.helpers.literal(kind, [0])
         return pointer, reduce(lambda a, b: self.arithmetic(Add, a, b, wide), vectors)
+
+    def total(self, offsets: Sequence[Expr]) -> str:
+        """Return the sum of indices, without parentheses; empty without any."""
+        return " + ".join([self.index(o) for o in offsets])
 
     @abstractmethod
     def converted(self, text: str, source: DType, to: DType, in_range: bool = False) -> str:
@@ -327,10 +335,12 @@ def loop_head(em: CScope, s: For) -> str:
     em.indices.add(s.loop_var)
     low, extent = em.index(s.min), em.index(s.extent)
     if any(isinstance(n, (BufferLoad, Call)) for e in (s.min, s.extent) for n in pre_order(e)):
-        kind = em.index_kind(s.loop_var.dtype)
+        kind = em.kind_of(s.loop_var)
         low, extent = _fixed(em, f"{name}_min", low, kind), _fixed(em, f"{name}_extent", extent, kind)
     start = isinstance(s.min, IntImm) and s.min.value == 0
-    return f"for ({em.index_kind(s.loop_var.dtype)} {name} = {low}; {name} < {extent if start else f'{low} + {extent}'}; ++{name})"
+    return (
+        f"for ({em.kind_of(s.loop_var)} {name} = {low}; {name} < {extent if start else f'{low} + {extent}'}; ++{name})"
+    )
 
 
 def _fixed(em: CScope, hint: str, text: str, kind: str) -> str:

@@ -50,7 +50,7 @@ class OpenClLaunches(DeviceLaunches):
         values = [self.argument(p) for p in kernel.params]
         given = [v if kind is ctypes.c_void_p else kind(v) for v, kind in zip(values, kinds, strict=True)]
         if known:
-            given.insert(0, self.flag(known))
+            given.insert(0, self.flag([one.message for one in known]))
         run = cl.Kernel(self.program, kernel.name)
         for n, value in enumerate(given):
             run.set_arg(n, value)

@@ -15,6 +15,7 @@ atomic additions               ``atomic_add``, or a loop around a compare-and-ex
 mathematical functions         the expansions of all back ends (:mod:`...codegen.math`); ``sqrt``, ``floor`` and others that OpenCL
                                rounds exactly
 float16, bfloat16              their bits; values are float32, as on processors
+indices                        32 bits where these hold the operands and the value of an operation, else 64
 an assertion that fails        the first parameter, a flag, keeps its number, and the thread leaves out what the assertion guards
 =============================  =====================================================================================
 
@@ -28,8 +29,8 @@ After::
 
     __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
     void main_kernel0(__global const float *restrict A, __global float *restrict B) {
-      const int64_t blockIdx_x = get_group_id(0);
-      const int64_t threadIdx_x = get_local_id(0);
+      const int32_t blockIdx_x = get_group_id(0);
+      const int32_t threadIdx_x = get_local_id(0);
       B[((blockIdx_x * 256) + threadIdx_x)] = (A[((blockIdx_x * 256) + threadIdx_x)] * 2.0f);
     }
 """
@@ -39,6 +40,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import add
 
 from ...codegen.backend.emitter import STATEMENTS, EmitterTables, constant_elements
 from ...codegen.c.c_expr import TILE_CALLS, applied
@@ -48,7 +51,7 @@ from ...codegen.c.inline_functions import c_type, scalar_type
 from ...codegen.c.portable_words import StructHelpers
 from ...codegen.lowered import REGISTER_SCOPE, LoweredFunc, Param
 from ...codegen.machine.target import Target
-from ...tir.expr import BufferLoad, Call, DType
+from ...tir.expr import BinaryOp, BufferLoad, Call, DType, Expr, Range, index_like, max_value, min_value
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, nodes_by_type, statements
@@ -95,7 +98,16 @@ class OpenClHelpers(StructHelpers):
         return f"tw_{name}"
 
 
+_LEAST, _MOST = min_value("int32"), max_value("int32")
 _FIXED = {
+    "floordiv32": (
+        "static inline int32_t tw_floordiv32(int32_t a, int32_t b) "
+        "{ if (b == 0) return 0; int32_t q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }"
+    ),
+    "floormod32": (
+        "static inline int32_t tw_floormod32(int32_t a, int32_t b) "
+        "{ if (b == 0 || b == -1) return 0; int32_t r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }"
+    ),
     "bits_f32": "static inline uint32_t tw_bits_f32(float x) { return as_uint(x); }",
     "from_bits_f32": "static inline float tw_from_bits_f32(uint32_t u) { return as_float(u); }",
     "bits_f64": "static inline uint64_t tw_bits_f64(double x) { return as_ulong(x); }",
@@ -113,6 +125,8 @@ class OpenClEmitter(PortableEmitter):
 
     def __init__(self, unit: CUnit, fence: str) -> None:
         super().__init__(unit)
+        self.narrow = False
+        """Whether the operation that is written at present is one of 32 bits."""
         self.fence = fence
         """What barriers order: the memory of the work group, and global memory where that is needed."""
 
@@ -121,16 +135,57 @@ class OpenClEmitter(PortableEmitter):
             return "__local "
         return "" if buffer.scope != "global" and is_private(buffer.scope) else "__global "
 
+    # -- indices: 32 bits where their values are known to fit, else 64 -------------------------------------------------
+
+    def fits(self, e: Expr) -> bool:
+        """Return whether 32 bits hold an index and the one behind it."""
+        if not index_like(e):
+            return e.dtype.is_int and min_value(e.dtype) >= _LEAST and max_value(e.dtype) <= _MOST
+        low, high = self.analyzer.const_int_bound(e)
+        return low is not None and high is not None and low >= _LEAST and high < _MOST
+
+    def index_kind(self, dtype: DType) -> str:
+        return "int32_t" if min_value(dtype) >= _LEAST and max_value(dtype) <= _MOST else "int64_t"
+
+    def kind_of(self, e: Expr) -> str:
+        return "int32_t" if self.fits(e) else "int64_t"
+
+    def _index(self, e: Expr) -> str:
+        outer = self.narrow
+        self.narrow = isinstance(e, BinaryOp) and all(map(self.fits, (e, e.a, e.b)))
+        text = super()._index(e)
+        self.narrow = outer
+        return text
+
+    def index_operation(self, operation: str, a: str, b: str) -> str:
+        """Return an operation in 32 bits when they hold its operands and its value, else in 64."""
+        if not self.narrow:
+            return super().index_operation(operation, f"(int64_t){a}", b)
+        if operation in ("//", "%"):
+            return f"{self.helpers.plain('floordiv32' if operation == '//' else 'floormod32')}({a}, {b})"
+        if operation in ("min", "max"):
+            return f"{self.helpers.extreme(operation == 'max', DType('int32'))}({a}, {b})"
+        return f"({a} {operation} {b})"
+
+    def index_value(self, e: Expr) -> str:
+        """Return index arithmetic as a value of its own type."""
+        return f"((int64_t){self.index(e)})" if e.dtype == "int64" and self.fits(e) else self.index(e)
+
+    def total(self, offsets: Sequence[Expr]) -> str:
+        """Return the sum of indices, in 64 bits where a part of it needs them."""
+        text, sums = super().total(offsets), accumulate(offsets, add)
+        return text if len(offsets) < 2 or all(map(self.fits, sums)) else f"(int64_t){text}"
+
     def serial_loop(self, s: For) -> None:
         tag = tag_of(s)
+        self.analyzer.bind(s.loop_var, Range(s.min, s.extent))
         if not tag:
             super().serial_loop(s)
             return
         word = "get_group_id" if tag in BLOCK_TAGS else "get_local_id"
         name = self.vars[s.loop_var] = self.name(s.loop_var.name)
-        self.put(f"const {self.index_kind(s.loop_var.dtype)} {name} = {word}({'xyz'.index(tag[-1])});")
+        self.put(f"const {self.kind_of(s.loop_var)} {name} = {word}({'xyz'.index(tag[-1])});")
         self.indices.add(s.loop_var)
-        self.analyzer.bind(s.loop_var, (0, None))
         self.stmt(s.body)
 
     def parallel_loop(self, s: For) -> None:

@@ -7,7 +7,7 @@ another adapter of theirs; ``TILEWRIGHT_WEBGPU_ADAPTER`` is a part of the name o
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,16 @@ CHOICE = "TILEWRIGHT_WEBGPU_ADAPTER"
 _HOW = "pip install wgpu brings WebGPU; the driver of a GPU, or lavapipe for processors (Debian: mesa-vulkan-drivers), an adapter"
 _BACKENDS = ("Vulkan", "Metal", "D3D12")
 _CLOCK = "timestamp-query"
+_MANY = 100_001
+"""The iterations of a loop that asks whether the driver leaves loops early."""
+_COUNTS = """
+@group(0) @binding(0) var<storage, read_write> count: array<u32>;
+@compute @workgroup_size(1) fn counts() {
+  var seen = 0u;
+  for (var n = 0u; n < count[0]; n++) { seen ^= n; }
+  count[0] = seen;
+}
+"""
 
 
 class WebGpuError(GpuError):
@@ -55,6 +65,18 @@ class WebGpuDevice:
 
     def __repr__(self) -> str:
         return f"<WebGpuDevice {self.name}>"
+
+    @cached_property
+    def leaves_loops(self) -> bool:
+        """Whether the driver leaves loops after some iterations, and gives wrong results, as lavapipe does."""
+        count = self.memory(4)
+        self.write(count, np.array([_MANY], np.uint32))
+        pipeline, layout = self.pipeline(self.compiled(_COUNTS), "counts", ["storage"])
+        entry = {"binding": 0, "resource": {"buffer": count, "offset": 0, "size": 4}}
+        self.submit([(pipeline, self.device.create_bind_group(layout=layout, entries=[entry]), (1, 1, 1))])
+        counted = np.zeros(1, np.uint32)
+        self.read(counted, count)
+        return bool(counted[0] != np.bitwise_xor.reduce(np.arange(_MANY, dtype=np.uint32)))
 
     def memory(self, size: int) -> Any:
         """Return memory of ``size`` bytes, in whole words and at least one, on the device."""

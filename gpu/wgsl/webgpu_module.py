@@ -18,7 +18,7 @@ from ..device_module import DeviceLaunches, DeviceModule
 from ..gpu_module import launch_functions
 from ..launch.kernels import GpuKernel
 from .webgpu_device import WebGpuDevice, WebGpuError, webgpu_device
-from .wgsl_text import WgslKernel, field_kind, interface_of, reads_zero, wgsl_source
+from .wgsl_text import WgslKernel, field_kind, has_loops, interface_of, reads_zero, wgsl_source
 
 
 class WebGpuModule(DeviceModule):
@@ -30,9 +30,11 @@ class WebGpuModule(DeviceModule):
         return wgsl_source(kernels, self.target)
 
     def program(self) -> dict[str, Pipeline]:
-        source, device = self.source, webgpu_device()
-        takes = {kernel.name: interface_of(kernel) for kernel in self.all_kernels}
-        for kernel in self.all_kernels:
+        device, kernels = webgpu_device(), self.all_kernels
+        watched = any(map(has_loops, kernels)) and device.leaves_loops
+        source = wgsl_source(kernels, self.target, True) if watched else self.source
+        takes = {kernel.name: interface_of(kernel, watched) for kernel in kernels}
+        for kernel in kernels:
             device.check(kernel, len(takes[kernel.name].arrays) + bool(takes[kernel.name].asserts))
         shader = device.compiled(source)
         return {name: Pipeline(device, shader, name, one, reads_zero(source)) for name, one in takes.items()}

@@ -31,14 +31,19 @@ After::
     }
 
 Indices are 32-bit integers, and no array may have more elements than these count.
+
+Drivers that run on processors compute the threads of a block as the lanes of vectors. Mesa's lavapipe (22.3) lets lanes behind the
+last thread take part in the tests of loops, with zeros for what they read from memory, so a ``while`` loop ends for good where
+:meth:`WgslEmitter.while_loop` sees that its lane is no thread. It also leaves all loops of a vector after 65535 iterations
+together. Kernels can be *watched*: one whose loops were left sets the flag of the assertions.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from ...codegen.backend.emitter import (
@@ -97,16 +102,30 @@ class WgslKernel:
 
     arrays: tuple[Param, ...]
     scalars: tuple[Param, ...]
-    asserts: tuple[AssertStmt, ...]
+    asserts: tuple[str, ...]
 
 
-def interface_of(kernel: GpuKernel) -> WgslKernel:
-    """Returns what a kernel is given."""
+LEFT = (
+    "its loops were left early, so its results are wrong: the adapter's driver allows the loops of a thread a number of "
+    "iterations (lavapipe: 65535 together); schedule it with more threads, or take another adapter"
+)
+"""What a watched kernel fails with."""
+
+
+def interface_of(kernel: GpuKernel, watched: bool = False) -> WgslKernel:
+    """Returns what a kernel is given; ``watched``: whether it says that its loops were left before their end."""
+    said = [one.message for one in nodes_by_type(kernel.loop).get(AssertStmt, ())]
     return WgslKernel(
         tuple([p for p in kernel.params if p.buffer is not None]),
         tuple([p for p in kernel.params if p.buffer is None]),
-        tuple(nodes_by_type(kernel.loop).get(AssertStmt, ())),
+        tuple([*said, *[f"{kernel.name}: {LEFT}"] * (watched and has_loops(kernel))]),
     )
+
+
+def has_loops(kernel: GpuKernel) -> bool:
+    """Returns whether a thread of a kernel runs loops."""
+    found = nodes_by_type(kernel.loop)
+    return bool(found.get(While)) or any(not tag_of(loop) for loop in found.get(For, ()))
 
 
 class WgslEmitter(CScope):
@@ -122,6 +141,8 @@ class WgslEmitter(CScope):
         """Declarations of the memory that the threads of a block share."""
         self.flag = ""
         """The name of what holds the number of an assertion that failed."""
+        self.here = ""
+        """The name of what is true in threads, and false in lanes of a vector that are none; empty without ``while`` loops."""
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -205,13 +226,9 @@ class WgslEmitter(CScope):
         if is_half(dtype):
             return f"{float_bits(value, dtype):#06x}u"
         value = round_float(value, dtype)
-        usual = (
-            value == value
-            and abs(value) != float("inf")
-            and (abs(value) >= 2**-126 or (value == 0 and math.copysign(1, value) > 0))
-        )
-        if not usual:
-            return self.helpers.number(float_bits(value, dtype))
+        bits = float_bits(value, dtype)
+        if not (isfinite(value) and (abs(value) >= 2**-126 or bits == 0)):
+            return self.helpers.number(bits)
         text = f"{int(value)}f" if value == int(value) and abs(value) < 1e6 else f"{value.hex()}f"
         return f"({text})" if text.startswith("-") else text
 
@@ -440,8 +457,23 @@ class WgslEmitter(CScope):
             block(self, "else", s.else_case)
 
     def while_loop(self, s: While) -> None:
+        """Write a loop. Lanes that are no threads leave it at once: what they read is 0, and might keep them in it for ever."""
         lines, test = self.part(s.condition)
-        block(self, "loop", s.body, f"{lines} if (!{test}) {{ break; }}")
+        block(self, "loop", s.body, f"{lines} if (!({self.here} && {test})) {{ break; }}")
+
+    def find_threads(self, name: str) -> None:
+        """Write what tells threads from other lanes of a vector: what they set in memory, they read there."""
+        word, self.here = self.name(f"{name}_set"), self.name(f"{name}_here")
+        self.shared.append(f"var<workgroup> {word}: atomic<u32>;")
+        self.put(f"atomicOr(&{word}, 1u);")
+        self.put(f"let {self.here} = atomicOr(&{word}, 1u) != 0u;")
+
+    def watch(self, number: int) -> None:
+        """Write a loop of two iterations, and set the flag where it is left after the first one."""
+        zero, turns = self.helpers.plain("zero"), self.name("turns")
+        self.put(f"var {turns} = 0u;")
+        self.put(f"loop {{ {turns}++; if ({turns} >= 2u + {zero}) {{ break; }} }}")
+        self.put(f"if ({turns} < 2u) {{ atomicMax(&{self.flag}, {number}); }}")
 
     def evaluated(self, value: str) -> None:
         if value:
@@ -697,10 +729,13 @@ TABLES = EmitterTables(
 
 
 @with_room
-def wgsl_source(kernels: Sequence[GpuKernel], target: Target) -> str:
-    """Returns the WGSL of kernels as one text; each is an entry point of its name."""
+def wgsl_source(kernels: Sequence[GpuKernel], target: Target, watched: bool = False) -> str:
+    """Returns the WGSL of kernels as one text; each is an entry point of its name.
+
+    ``watched``: each says by its flag when the driver left its loops before their end.
+    """
     functions, taken = WgslFunctions(), set(TAKEN) | {kernel.name for kernel in kernels}
-    parts = [KernelText(kernel, target, functions, taken) for kernel in kernels]
+    parts = [KernelText(kernel, target, functions, taken, watched) for kernel in kernels]
     text = "\n".join(["// Made by Tilewright. float16 and bfloat16 are bits of a u32.", functions.text()])
     return "\n".join([text, *[part.text(reads_zero(text)) for part in parts]])
 
@@ -713,8 +748,10 @@ def reads_zero(source: str) -> bool:
 class KernelText:
     """The text of a kernel, whose body is written first. ``taken`` gets the names that it declares for all of them."""
 
-    def __init__(self, kernel: GpuKernel, target: Target, functions: WgslFunctions, taken: set[str]) -> None:
-        self.kernel, self.takes = kernel, interface_of(kernel)
+    def __init__(
+        self, kernel: GpuKernel, target: Target, functions: WgslFunctions, taken: set[str], watched: bool
+    ) -> None:
+        self.kernel, self.takes = kernel, interface_of(kernel, watched)
         func = PrimFunc((), kernel.loop, {})
         unit = CUnit(LoweredFunc(func, kernel.name, target, kernel.params), TABLES, functions)
         unit.taken = taken
@@ -727,7 +764,11 @@ class KernelText:
         self.structure, self.sizes = em.name(f"{kernel.name}_Sizes"), em.name(f"{kernel.name}_sizes")
         self.fields = [self._field(p) for p in self.takes.scalars]
         em.flag = em.name(f"{kernel.name}_failed")
+        if nodes_by_type(kernel.loop).get(While):
+            em.find_threads(kernel.name)
         em.stmt(kernel.loop)
+        if watched and has_loops(kernel):
+            em.watch(len(self.takes.asserts))
 
     def _field(self, p: Param) -> str:
         """Return the declaration of a scalar in the uniform structure, and bring it into scope."""

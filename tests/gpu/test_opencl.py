@@ -131,6 +131,38 @@ def test_sizes_of_the_call_and_memory_between_kernels():
         assert (module(a) == a[::-1] * 2 + 1).all()
 
 
+WIDE = """
+@T.prim_func
+def main(n: T.KIND, A: T.Buffer((63,), "float32"), B: T.Buffer((64,), "float32")):
+    for t in T.thread_binding(64, thread="threadIdx.x"):
+        B[t] = A[INDEX]
+"""
+
+
+@needs_device
+@pytest.mark.parametrize(
+    ("kind", "index", "want", "narrow"),
+    [
+        ("int32", "(t * 30000001) % 63", lambda t, n: t * 30000001 % 63, True),
+        ("int32", "(t * 100000007) % 63", lambda t, n: t * 100000007 % 63, False),
+        ("int32", "(t - 31) // 2 + 16", lambda t, n: (t - 31) // 2 + 16, True),
+        ("int64", 'T.max(T.Cast("int64", t) * n * n % 63, T.int64(3))', lambda t, n: max(t * n * n % 63, 3), False),
+        ("int64", '(n * n - T.Cast("int64", t) * n) % 63', lambda t, n: (n * n - t * n) % 63, False),
+        ("int32", 'T.Cast("int32", T.clz(T.Cast("int64", t) + T.int64(1))) % 63', lambda t, n: (64 - (t + 1).bit_length()) % 63, True),
+        ("int32", 'T.Cast("int32", T.shift_right(T.shift_left(T.Cast("int64", t), T.int64(40)), T.int64(40))) % 63',
+         lambda t, n: t % 63, True),
+    ],
+)  # fmt: skip
+def test_indices_have_64_bits_where_32_do_not_hold_them(kind, index, want, narrow):
+    module, n = compile(parse(WIDE.replace("KIND", kind).replace("INDEX", index)), "opencl"), 99991
+    assert "const int32_t threadIdx_x" in module.source
+    a, got = np.random.default_rng(0).random(63, "float32"), np.zeros(64, "float32")
+    module(n, a, got)
+    np.testing.assert_array_equal(got, a[[want(t, n) for t in range(64)]])
+    if narrow and "int64" not in index:
+        assert "int64_t" not in module.source
+
+
 @needs_device
 def test_times_are_those_of_the_device():
     module = tw.build("softmax:M=7,N=50", "opencl")

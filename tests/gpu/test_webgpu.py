@@ -160,6 +160,86 @@ def test_vectors():
     assert (compile(parse(VECTORS), "webgpu")(a, i) == want).all()
 
 
+SEARCHED = """
+@T.prim_func
+def main(C: T.Buffer((COUNT,), "int32"), V: T.Buffer((COUNT, 3, 9), "int32")):
+    for t in T.thread_binding(COUNT, thread="threadIdx.x"):
+        for row, p in T.grid(3, 4):
+            C[t] = 1
+            while C[t] < 9:
+                V[t, row, C[t]] = p + 1
+                C[t] = C[t] * 2 + 1
+"""
+"""Loops that threads leave by what is in memory; where it is 0, they stay for ever."""
+
+
+@needs_adapter
+@pytest.mark.parametrize("count", [1, 3, 8, 13])
+def test_loops_end_by_what_is_in_memory_for_every_number_of_threads(count):
+    func = parse(SEARCHED.replace("COUNT", str(count)))
+    want, got = [[np.zeros(count, "int32"), np.zeros((count, 3, 9), "int32")] for _ in range(2)]
+    tir.interpret(func, *want)
+    compile(func, "webgpu")(*got)
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+LONG = """
+@T.prim_func
+def main(A: T.Buffer((5,), "int32"), B: T.Buffer((5,), "int32")):
+    for t in T.thread_binding(5, thread="threadIdx.x"):
+        for i, j in T.grid(300, COLUMNS):
+            B[t] = T.bitwise_xor(B[t] * 3, A[t] + i + j)
+"""
+
+
+@needs_adapter
+@pytest.mark.parametrize("columns", [100, 300])
+def test_loops_are_run_to_their_end_or_the_call_fails(columns):
+    """Lavapipe leaves the loops of a thread after 65535 iterations."""
+    a, got = np.arange(5, dtype="int32"), np.zeros(5, "int32")
+    call = compile(parse(LONG.replace("COLUMNS", str(columns))), "webgpu")
+    if webgpu_device().leaves_loops and columns == 300:
+        with pytest.raises(GpuError, match="main_kernel0: its loops were left early"):
+            call(a, got)
+        return
+    call(a, got)
+    want = np.zeros(5, "int32")
+    with np.errstate(over="ignore"):
+        for i, j in np.ndindex(300, columns):
+            want = want * np.int32(3) ^ (a + np.int32(i + j))
+    np.testing.assert_array_equal(got, want)
+
+
+PACKED = """
+@T.prim_func
+def main(A: T.Buffer((SIZE,), "DTYPE"), B: T.Buffer((SIZE,), "DTYPE"), L: T.Buffer((SIZE,), "bool")):
+    with T.block("root"):
+        S = T.alloc_buffer((SIZE,), "DTYPE", scope="shared")
+        P = T.alloc_buffer((2,), "DTYPE", scope="local")
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            for t in T.thread_binding(SIZE, thread="threadIdx.x"):
+                S[t] = A[t]
+            for t in T.thread_binding(SIZE, thread="threadIdx.x"):
+                P[t % 2] = S[SIZE - 1 - t]
+                B[t] = T.max(P[t % 2], B[t])
+                L[t] = A[t] < P[t % 2]
+"""
+"""Elements that share words, in the memory of the call, of a block and of a thread."""
+
+
+@needs_adapter
+@pytest.mark.parametrize("size", [1, 3, 7, 8, 61])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_packed_integers_at_the_ends_of_their_types(dtype, size):
+    rng = np.random.default_rng(size)
+    a, b = rng.choice(ends(dtype), (2, size))
+    got, less = b.copy(), np.zeros(size, "bool")
+    compile(parse(PACKED.replace("SIZE", str(size)).replace("DTYPE", dtype)), "webgpu")(a, got, less)
+    np.testing.assert_array_equal(got, np.maximum(a[::-1], b))
+    np.testing.assert_array_equal(less, a < a[::-1])
+
+
 @needs_adapter
 def test_sizes_of_the_call_and_memory_between_kernels():
     n = te.var("n")
