@@ -32,7 +32,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -624,52 +624,85 @@ def _reduces_to_one(func: PrimFunc, size: Var) -> bool:
     return all(len(axes) <= 1 for axes in along) and any(map(all, zip(along, alone, strict=True)))
 
 
+_UNDIVIDED = 1.5
+"""How many times as long a schedule that divides by no size may take as the best one, by the model, at an example that suits
+it. Beyond, vectors of another kind are the best, and a smaller example has them."""
+
+
 def _plan_by_one_example(
     asked: Request, machine: Target, before: str, less_by: Sequence[int] = (0, ODD, LARGER)
 ) -> Plan | None:
     """Returns a plan by the schedule for the example of the sizes, smaller by one of ``less_by``.
 
     It is the first that applies and divides by no size, else the first that applies; where none does, the best whose steps
-    apply to all sizes.
+    apply to all sizes. In place of one that divides by a size comes the best for the same example that does not, where the
+    model expects it to take little longer.
     """
     if machine.is_gpu or machine.stays_as_written:
         return None
     failed, divided = "", None
     base = Schedule(asked.func)
     split_axes_by_sizes(base)
-    best = "the analytic model's best schedule"
+    divides = _divides_by_sizes(base.func)
     for less in less_by:
         example = example_of(base.func, less)
         if example is None:
             break
+        sizes = shown_sizes(asked.func, less)
         default = tuner.choose_default(tuner.Space(example, machine, of=base))
         schedule = base.copy()
         try:
             default.schedule.trace.apply_to_schedule(schedule)
         except (ScheduleError, TraceError) as error:
-            failed = failed or f"the schedule for {shown_sizes(asked.func, less)} does not apply: {error}"
+            failed = failed or f"the schedule for {sizes} does not apply: {error}"
             continue
-        origin = before + default.origin.replace(best, f"{best} for {shown_sizes(asked.func, less)}", 1)
-        made = Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace, default.part_names)
+        made = _by_default(asked, machine, before, default, schedule, f"for {sizes}")
         if not _divides_by_sizes(schedule.func):
             return made
         divided = divided or made
+        other = None if divides else _followed(default.space, base, _refused)
+        if (
+            other is not None
+            and other.follower is not None
+            and len(other.left) <= len(default.left)
+            and other.seconds <= _UNDIVIDED * default.seconds
+        ):
+            return _by_default(asked, machine, before, other, other.follower.schedule, f"for {sizes}")
     if divided is not None:
         return divided
     if not failed:
         return None
     example = example_of(base.func)
-    try:
-        chosen = tuner.choose_default(tuner.Space(example, machine, of=base), base) if example is not None else None
-    except (ScheduleError, TraceError):
-        chosen = None
-    if chosen is not None and chosen.follower is not None and chosen.parts:
-        text = f"{best} for {shown_sizes(asked.func)} whose steps apply to all sizes"
-        schedule = chosen.follower.schedule
-        origin = before + chosen.origin.replace(best, text, 1)
-        return Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace, chosen.part_names)
+    chosen = None if example is None else _followed(tuner.Space(example, machine, of=base), base)
+    if chosen is not None and chosen.follower is not None:
+        text = f"for {shown_sizes(asked.func)} whose steps apply to all sizes"
+        return _by_default(asked, machine, before, chosen, chosen.follower.schedule, text)
     reason = failed.split("\n")[0]
     return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
+
+
+def _by_default(
+    asked: Request, machine: Target, before: str, chosen: tuner.DefaultSchedule, schedule: Schedule, text: str
+) -> Plan:
+    """Returns the plan by what was chosen for example sizes, which ``text`` names; ``schedule`` is that of all sizes."""
+    best = "the analytic model's best schedule"
+    origin = before + chosen.origin.replace(best, f"{best} {text}", 1)
+    return Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace, chosen.part_names)
+
+
+def _followed(
+    space: tuner.Space, base: Schedule, refused: Callable[[PrimFunc], str] = lambda func: ""
+) -> tuner.DefaultSchedule | None:
+    """Returns the best default schedule of example sizes whose steps ``base``, of all sizes, takes; None without parts."""
+    try:
+        chosen = tuner.choose_default(space, base, refused)
+    except (ScheduleError, TraceError):
+        return None
+    return chosen if chosen.parts else None
+
+
+def _refused(func: PrimFunc) -> str:
+    return "each element divides by a symbolic size" if _divides_by_sizes(func) else ""
 
 
 def _divides_by_sizes(func: PrimFunc) -> bool:

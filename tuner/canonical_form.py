@@ -313,7 +313,7 @@ def _axes_of(block: BlockInfo, buffer: Buffer) -> set[Var]:
 
 
 def split_axes_by_sizes(sch: Schedule) -> None:
-    """Split the axes that reductions divide by symbolic sizes, as in ``A[i % n]`` for ``i`` in ``range(4 * n)``.
+    """Split the axes that blocks divide by symbolic sizes, as in ``A[i % n]`` for ``i`` in ``range(4 * n)``.
 
     The function of example sizes has the number in place of the size, and what is split there would fit no other size.
     It only shows which axes and buffers belong together; each step is proved for all sizes.
@@ -344,17 +344,21 @@ class _Divisors:
 
 
 def _by_numbers(func: PrimFunc) -> _Divisors:
-    """Returns the numbers by which reductions divide axes, and element-wise stages of long rows."""
+    """Returns the numbers by which reductions and element-wise stages of long rows divide axes."""
     program = ProgramInfo(func)
-    found = {b: [{d: d for d in divisors} for divisors in divisors_of(b)] for b in _not_affine_reductions(program)}
+    return _Divisors(program, {b: [{d: d for d in each} for each in divisors_of(b)] for b in _to_split(program)})
+
+
+def _to_split(program: ProgramInfo) -> list[BlockInfo]:
+    """Returns the blocks whose axes are split: reductions and element-wise stages of long rows, which are not affine."""
+    found = _not_affine_reductions(program)
     for b in program.blocks:
         if b.is_reduction or b.keeps_order or b.obstacle is not None or all(use.affine for use in b.loads):
             continue
-        divisors = divisors_of(b)
         inner = next((n for n in reversed(range(len(b.axes))) if b.extents[b.axes[n]] > 1), 0)
-        if b.axes and divisors[inner] and min(divisors[inner]) >= _LONG_ROW:
-            found[b] = [{d: d for d in each} for each in divisors]
-    return _Divisors(program, found)
+        if b.axes and (by := divisors_of(b)[inner]) and min(by) >= _LONG_ROW:
+            found.append(b)
+    return found
 
 
 _LONG_ROW = 32
@@ -363,14 +367,14 @@ vectors. Shorter remainders are lanes of the stage as it is."""
 
 
 def _by_sizes(func: PrimFunc) -> _Divisors:
-    """Returns the symbolic sizes by which reductions divide axes; the blocks are those of the function of example sizes."""
+    """Returns the symbolic sizes by which they divide axes; the blocks are those of the function of example sizes."""
     usual = without_example(func)  # an example of 1 or 2 divides differently
     example, numbers = example_of(usual, ODD), example_numbers(usual, ODD)
     if example is None or not numbers:
         return _Divisors(ProgramInfo(func), {})
     program, found = ProgramInfo(example), {}
     named = {realize.block.name_hint: realize.block for realize in blocks_of(func)}
-    for b in _not_affine_reductions(program):
+    for b in _to_split(program):
         block = named[b.name]
         sizes = _sizes_dividing(block.iter_vars, block.body)
         found[b] = [

@@ -8,8 +8,11 @@ from tilewright import te, tir
 from tilewright.driver.building import BuildError, plan
 from tilewright.graph import Builder, parse, prepare, register_operator
 from tilewright.graph.graph_operators import OPERATORS
+from tilewright.schedule import Schedule
+from tilewright.tir import structural_equal
 from tilewright.tir.expr import FloorMod
 from tilewright.tir.interpret import interpret
+from tilewright.tuner import Space, choose_default
 from tilewright.tuner.example_sizes import example_of, examples_of, with_example
 
 ONE = "native -num-cores=1"
@@ -555,3 +558,27 @@ def test_a_condition_on_a_reduced_axis_is_not_found_by_division(shape):
         data = np.random.default_rng(size).standard_normal([size if e == "n" else e for e in shape]).astype("float32")
         expected = np.where(np.arange(size) < 3, data, 0).max(axis=tuple(range(1, len(shape))))
         np.testing.assert_array_equal(module(data), expected)
+
+
+@pytest.mark.parametrize("shape", [(64, "n", "n"), ("n", "n", 3, "n")], ids=str)
+def test_rows_of_which_the_caller_says_why_not_are_left_out(shape):
+    """The function of all sizes follows the best row that is not refused, such as one that fuses axes and divides."""
+    n = te.size_var("n")
+    extents = [n if extent == "n" else extent for extent in shape]
+    x = te.placeholder(extents, name="x")
+    axes = [te.reduce_axis((0, extent), name=f"r{k}") for k, extent in enumerate(extents[1:])]
+    value = lambda i: te.if_then_else(axes[-1] < 3, x[(i, *axes)], te.const(0, "float32"))  # noqa: E731
+    y = te.compute(tuple(extents[:1]), lambda i: te.max(value(i), axis=axes), name="y")
+    base = Schedule(te.create_prim_func([x, y]))
+    space = Space(example_of(base.func), "llvm -mcpu=x86-64-v4 -num-cores=1", of=base)
+    best = choose_default(space, base)
+    steps = best.schedule.trace.dumps()
+    fused = best.follower.schedule.func
+    other = choose_default(space, base, lambda func: "it is the best" if structural_equal(func, fused) else "")
+    assert other.schedule.trace.dumps() != steps
+    assert other.seconds >= best.seconds > 0
+    run = tw.build(other.follower.schedule, ONE)
+    for size in (1, 2, 7, 16, 17, 33):
+        data = RNG.standard_normal([size if e == "n" else e for e in shape]).astype("float32")
+        expected = np.where(np.arange(size) < 3, data, 0).max(axis=tuple(range(1, len(shape))))
+        np.testing.assert_array_equal(run(data), expected)

@@ -9,7 +9,7 @@ from tilewright.codegen.machine.target import Target
 from tilewright.driver.building import plan
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir import assert_structural_equal, parse
-from tilewright.tir.expr import FloorMod
+from tilewright.tir.expr import FloorMod, IntImm
 from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import pre_order
 from tilewright.tuner import Space, default_schedule
@@ -323,6 +323,32 @@ def assert_symbolic_trace(func, made):
     again = Schedule(func)
     Trace.from_json(made.trace.dumps()).apply_to_schedule(again)
     assert "T.vectorized" in again.func.script()
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["the last axis", "both axes"])
+def test_element_wise_axes_divided_by_a_symbolic_size(both):
+    """Rows that repeat are read without remainders, and in vectors."""
+    n = te.var("n")
+    x = te.placeholder((3, 4 * n), name="x")
+    row = (lambda i: i % n) if both else (lambda i: i % 3)
+    count = 2 * n if both else 6
+    y = te.placeholder((n if both else 3, n), name="y")
+    out = te.compute((count, 4 * n), lambda i, h: x[i % 3, h] + y[row(i), h % n], name="out")
+    func = te.create_prim_func([x, y, out])
+    made = plan(func, target=WIDE)
+    divided = [k for k in pre_order(made.scheduled.body) if isinstance(k, FloorMod) and not isinstance(k.b, IntImm)]
+    assert not divided
+    assert_symbolic_trace(func, made)
+    module = made.compile()
+    for size in (1, 2, 7, 16, 17, 61, 64, 65):
+        rng = np.random.default_rng(size)
+        a = rng.random((3, 4 * size), np.float32)
+        b = rng.random((size if both else 3, size), np.float32)
+        rows = 2 * size if both else 6
+        result = np.full((rows, 4 * size), np.nan, "float32")
+        module(a, b, result)
+        wanted = a[np.arange(rows) % 3] + np.tile(b, (rows // len(b), 4))
+        np.testing.assert_array_equal(result, wanted, err_msg=str(size))
 
 
 def test_a_size_that_does_not_divide_the_axis_stays():

@@ -412,18 +412,24 @@ class RuleGuard:
 
 @dataclass
 class Follower:
-    """A follower is a schedule of a function of symbolic sizes, which takes the steps of that at example sizes."""
+    """A follower is a schedule of a function of symbolic sizes, which takes the steps of that at example sizes.
+
+    ``refused`` says of the function that results why it is not wanted, or nothing.
+    """
 
     schedule: Schedule
+    refused: Callable[[PrimFunc], str] = lambda func: ""
     handles: dict[str, Any] = field(default_factory=dict)
     """The outputs of the steps by their names."""
     steps: int = 0
 
     def after(self, other: Schedule) -> Follower:
-        """Returns a follower that took all steps of ``other``; ScheduleError where one does not apply."""
-        made = Follower(self.schedule.copy(), dict(self.handles), len(other.trace.insts))
+        """Returns a follower that took all steps of ``other``; ScheduleError where one does not apply, or is refused."""
+        made = Follower(self.schedule.copy(), self.refused, dict(self.handles), len(other.trace.insts))
         for number in range(self.steps, made.steps):
             apply_instruction(made.schedule, other.trace.insts[number], number, made.handles)
+        if reason := self.refused(made.schedule.func):
+            raise ScheduleError(reason)
         return made
 
 
@@ -445,6 +451,8 @@ class DefaultSchedule:
     parts: list[Part] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     failed: set[tuple[str, str]] = field(default_factory=set)
+    seconds: float = 0.0
+    """What the model predicts for its parts together."""
 
     __repr__ = short_repr("origin")
 
@@ -465,19 +473,23 @@ class DefaultSchedule:
         return f"{origin}; left as written: {reasons}" if self.left else origin
 
 
-def choose_default(space: Space, follower: Schedule | None = None) -> DefaultSchedule:
+def choose_default(
+    space: Space, follower: Schedule | None = None, refused: Callable[[PrimFunc], str] = lambda func: ""
+) -> DefaultSchedule:
     """Schedule each group of blocks by the best row of its parts that applies.
 
     Groups are scheduled one after the other, so the time grows with the number of groups. Where no row applies, the rules
     of lower priority are asked about the block; a block that no rule takes stays as written. ``follower`` is a schedule of
-    the same function of symbolic sizes: rows whose steps do not apply to it are left out. ScheduleError where the steps
-    before, which bring the function into canonical form, do not apply.
+    the same function of symbolic sizes: rows whose steps do not apply to it are left out, and those of which ``refused``
+    says why what they make of it is not wanted. ScheduleError where the steps before, which bring the function into
+    canonical form, do not apply.
     """
     best: DefaultSchedule | None = None
+    first = None if follower is None else Follower(follower, refused)
     while True:
         found = []
         for variant in sorted(space.variants, key=lambda v: v.seconds):
-            made = _apply_best(space, variant, follower)
+            made = _apply_best(space, variant, first)
             found.append(made)
             if not made.failed:
                 break
@@ -488,10 +500,10 @@ def choose_default(space: Space, follower: Schedule | None = None) -> DefaultSch
         space = space.avoiding(made.failed)
 
 
-def _apply_best(space: Space, variant: Variant, follower: Schedule | None) -> DefaultSchedule:
+def _apply_best(space: Space, variant: Variant, follower: Follower | None) -> DefaultSchedule:
     made = DefaultSchedule(variant.base.copy(), space, left=list(variant.left))
     if follower is not None:
-        made.follower = Follower(follower).after(made.schedule)
+        made.follower = follower.after(made.schedule)
     for group, tables in variant.groups:
         reason = ""
         for table, number in _ranked(tables, follower is not None):
@@ -504,6 +516,7 @@ def _apply_best(space: Space, variant: Variant, follower: Schedule | None) -> De
                 continue
             made.schedule, made.follower = trial, followed
             made.parts.append(table.part)
+            made.seconds += float(table.seconds[number])
             break
         else:
             names = ", ".join([block.name for block in group.blocks])
