@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..codegen.backend.emitter import expand_dot
 from ..codegen.late_tables import Backend
 from ..codegen.lower.pipeline import PASSES, Pass, run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
-from ..tir.expr import Call
+from ..tir.expr import Call, Expr
 from ..tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ..tir.stmt import PrimFunc
 from ..tir.walk import transform
@@ -39,9 +40,18 @@ def emit_mlir(functions: Sequence[LoweredFunc]) -> str:
 # The lowering of scheduled functions for MLIR: loops over vectors, with calls and half floats as they are.
 
 
-def _fixed_point(func: PrimFunc, _: Target) -> PrimFunc:
-    """Write operations on fixed-point numbers out; MLIR has none."""
-    return transform(func, post=lambda n: fixed_point_steps(n) if isinstance(n, Call) and n.op in FIXED_POINT else None)
+_DOTS = {"tir.dot2_bf16", "tir.dot2_i16", "tir.dot4_i8i8", "tir.dot4_u8i8", "tir.dot4_u8u8"}
+
+
+def _written_out(func: PrimFunc, _: Target) -> PrimFunc:
+    """Write operations on fixed-point numbers and dot products out; MLIR has none."""
+
+    def steps(n: object) -> Expr | None:
+        if not isinstance(n, Call):
+            return None
+        return fixed_point_steps(n) if n.op in FIXED_POINT else expand_dot(n) if n.op in _DOTS else None
+
+    return transform(func, post=steps)
 
 
 _KEPT = (
@@ -51,7 +61,7 @@ _KEPT = (
 )  # fmt: skip
 MLIR_PASSES: tuple[Pass, ...] = (
     *[p for p in PASSES if p.name in _KEPT],
-    Pass("fixed_point", _fixed_point, frozenset(FIXED_POINT)),
+    Pass("written_out", _written_out, frozenset(FIXED_POINT | _DOTS)),
 )
 """The passes whose work MLIR's own passes do not do; registers and mathematical functions are theirs."""
 

@@ -252,7 +252,7 @@ def test_random_graphs_give_what_onnx_runtime_gives(seed):
 def test_random_graphs_have_nearly_all_operators():
     used = {n.op_type for seed in range(600) for n in random_net(seed).nodes}
     left_out = {
-        "BitCast", "MelWeightMatrix", "OptionalGetElement", "OptionalHasElement", "Scatter", "SequenceEmpty",
+        "BitCast", "Det", "MelWeightMatrix", "Optional", "OptionalGetElement", "OptionalHasElement", "Scatter", "SequenceEmpty",
         "SequenceErase", "SimplifiedLayerNormalization", "Upsample",
     }  # fmt: skip
     assert {name for domain, name in CONVERTERS if not domain} - used <= left_out
